@@ -1,0 +1,2 @@
+//! The b2kit command.
+fn main() {}

@@ -1,0 +1,114 @@
+use std::fmt;
+
+/// Full codec id: frame header byte 77, chunk header byte 0x16. Open, since files carry unknown ids.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodecId(pub u8);
+
+impl CodecId {
+    /// Blosc's own LZ77.
+    pub const BLOSCLZ: Self = Self(0);
+    /// LZ4, fast.
+    pub const LZ4: Self = Self(1);
+    /// LZ4, high compression.
+    pub const LZ4HC: Self = Self(2);
+    /// zlib (RFC 1950).
+    pub const ZLIB: Self = Self(4);
+    /// Zstandard.
+    pub const ZSTD: Self = Self(5);
+    /// The 2-D codec for single bytes.
+    pub const NDLZ: Self = Self(32);
+    /// zfp, fixed accuracy.
+    pub const ZFP_FIXED_ACCURACY: Self = Self(33);
+    /// zfp, fixed precision.
+    pub const ZFP_FIXED_PRECISION: Self = Self(34);
+    /// zfp, fixed rate.
+    pub const ZFP_FIXED_RATE: Self = Self(35);
+
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::BLOSCLZ, "blosclz"),
+        (Self::LZ4, "lz4"),
+        (Self::LZ4HC, "lz4hc"),
+        (Self::ZLIB, "zlib"),
+        (Self::ZSTD, "zstd"),
+        (Self::NDLZ, "ndlz"),
+        (Self::ZFP_FIXED_ACCURACY, "zfp_acc"),
+        (Self::ZFP_FIXED_PRECISION, "zfp_prec"),
+        (Self::ZFP_FIXED_RATE, "zfp_rate"),
+    ];
+
+    /// The codec's name, or `None` for ids without one.
+    pub fn name(self) -> Option<&'static str> {
+        Self::NAMES.iter().find(|(id, _)| *id == self).map(|(_, name)| *name)
+    }
+
+    /// The id of a codec name such as `zstd`, or of `codec:ID`.
+    ///
+    /// ```
+    /// # use b2_codecs::CodecId;
+    /// assert_eq!(CodecId::from_name("zlib"), Some(CodecId::ZLIB));
+    /// assert_eq!(CodecId::from_name("codec:200"), Some(CodecId(200)));
+    /// assert_eq!(CodecId::from_name("snappy"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<Self> {
+        if let Some(id) = name.strip_prefix("codec:") {
+            return id.parse().ok().map(Self);
+        }
+        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
+    }
+
+    /// The 3-bit field for this codec in chunk header flags.
+    pub fn format(self) -> CodecFormat {
+        match self {
+            Self::BLOSCLZ => CodecFormat::BLOSCLZ,
+            Self::LZ4 | Self::LZ4HC => CodecFormat::LZ4,
+            Self::ZLIB => CodecFormat::ZLIB,
+            Self::ZSTD => CodecFormat::ZSTD,
+            _ => CodecFormat::USER_DEFINED,
+        }
+    }
+}
+
+impl fmt::Display for CodecId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "codec:{}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for CodecId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CodecId({self})")
+    }
+}
+
+/// Codec format: bits 5 to 7 of the chunk header flags. Not the same numbering as [`CodecId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodecFormat(pub u8);
+
+impl CodecFormat {
+    /// blosclz streams.
+    pub const BLOSCLZ: Self = Self(0);
+    /// LZ4 blocks (codecs lz4 and lz4hc).
+    pub const LZ4: Self = Self(1);
+    /// zlib streams.
+    pub const ZLIB: Self = Self(3);
+    /// zstd frames.
+    pub const ZSTD: Self = Self(4);
+    /// The full codec id is in chunk header byte 0x16.
+    pub const USER_DEFINED: Self = Self(6);
+
+    /// The codec that reads this format, given chunk header byte 0x16. `None` for 2, 5 and 7, which
+    /// nothing can decode.
+    pub fn codec(self, udcodec: u8) -> Option<CodecId> {
+        match self {
+            Self::BLOSCLZ => Some(CodecId::BLOSCLZ),
+            Self::LZ4 => Some(CodecId::LZ4),
+            Self::ZLIB => Some(CodecId::ZLIB),
+            Self::ZSTD => Some(CodecId::ZSTD),
+            Self::USER_DEFINED => Some(CodecId(udcodec)),
+            _ => None,
+        }
+    }
+}
