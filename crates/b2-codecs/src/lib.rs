@@ -1,12 +1,60 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
+mod blosclz;
 mod error;
 mod id;
+mod ndlz;
+#[cfg(feature = "zlib-rs")]
+mod zlib;
+#[cfg(any(feature = "zlib-rs", feature = "miniz_oxide"))]
+mod zlib_common;
+#[cfg(feature = "miniz_oxide")]
+mod zlib_miniz;
+#[cfg(feature = "zstd-c")]
+mod zstd;
+#[cfg(feature = "zstd-rs")]
+mod zstd_rs;
 
+pub use blosclz::BloscLz;
 pub use error::CodecError;
 pub use id::{CodecFormat, CodecId};
+pub use ndlz::Ndlz;
+#[cfg(feature = "zlib-rs")]
+pub use zlib::Zlib;
+#[cfg(feature = "miniz_oxide")]
+pub use zlib_miniz::ZlibMiniz;
+#[cfg(feature = "zstd-c")]
+pub use zstd::Zstd;
+#[cfg(feature = "zstd-rs")]
+pub use zstd_rs::ZstdRs;
 
 use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The codecs that the enabled features provide, at most one per [`CodecId`].
+///
+/// Where two backends are enabled for one codec, the default one is listed: `zlib-rs` before `miniz_oxide`, the
+/// C library before `ruzstd`. The other type is public, for callers who want to plug it in instead.
+///
+/// ```
+/// let codecs = b2_codecs::builtin();
+/// assert!(codecs.iter().any(|codec| codec.id() == b2_codecs::CodecId::BLOSCLZ));
+/// ```
+pub fn builtin() -> Vec<Arc<dyn Codec>> {
+    vec![
+        Arc::new(BloscLz),
+        #[cfg(feature = "zlib-rs")]
+        Arc::new(Zlib),
+        #[cfg(all(feature = "miniz_oxide", not(feature = "zlib-rs")))]
+        Arc::new(ZlibMiniz),
+        #[cfg(feature = "zstd-c")]
+        Arc::new(Zstd),
+        #[cfg(all(feature = "zstd-rs", not(feature = "zstd-c")))]
+        Arc::new(ZstdRs),
+        Arc::new(Ndlz),
+    ]
+}
 
 /// What a codec may know about the streams it is asked to handle.
 ///

@@ -1,0 +1,160 @@
+//! The decoder.
+//!
+//! Copies are done in pieces of fixed size wherever source and destination leave room for a whole piece: such
+//! a copy is one or two vector moves, where a copy of variable length is a call. What a piece writes past the
+//! end of its run is overwritten by later tokens, since they must fill `dst` to its end.
+
+use super::{FAR_BASE, LITERAL_MAX, malformed, read_array};
+use crate::{CodecError, CodecId};
+
+/// Bytes moved by one step of a match copy.
+const MATCH_PIECE: usize = 16;
+/// Matches at least this long are left to `memset` and `memmove`.
+const LONG_MATCH: usize = 128;
+
+pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+    let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
+    // The first token is a literal run whatever its high bits say; encoders set a marker there.
+    let mut control = first & 0x1f;
+    let mut ip = 1;
+    let mut op = 0;
+    loop {
+        if control < 32 {
+            let len = usize::from(control) + 1;
+            copy_literals(src, ip, dst, op, len)?;
+            ip += len;
+            op += len;
+            if ip == src.len() {
+                break;
+            }
+        } else {
+            let (distance, len, next) = read_match(src, ip - 1)?;
+            // Streams end with literals: C drops a match in last place, so its length would not come out.
+            if next == src.len() {
+                return Err(malformed(ip - 1, "stream ends with a match"));
+            }
+            if distance > op {
+                return Err(malformed(ip - 1, "match starts before the output"));
+            }
+            if len > dst.len() - op {
+                return Err(too_long(op.saturating_add(len), dst));
+            }
+            copy_match(dst, op, distance, len);
+            ip = next;
+            op += len;
+        }
+        control = src[ip];
+        ip += 1;
+    }
+    if op == dst.len() {
+        return Ok(());
+    }
+    Err(CodecError::WrongLength { codec: CodecId::BLOSCLZ, got: op, expected: dst.len() })
+}
+
+/// The match token at `token`: its distance and length, and where the next token starts.
+#[inline(always)]
+fn read_match(src: &[u8], token: usize) -> Result<(usize, usize, usize), CodecError> {
+    let cut_off = || malformed(token, "match is cut off");
+    let control = usize::from(src[token]);
+    let mut ip = token + 1;
+    let mut len = (control >> 5) + 2;
+    if len == 9 {
+        loop {
+            let extension = *src.get(ip).ok_or_else(cut_off)?;
+            ip += 1;
+            // Saturating for the sake of 32-bit targets only; callers compare with the room that is left.
+            len = len.saturating_add(usize::from(extension));
+            if extension != 255 {
+                break;
+            }
+        }
+    }
+    let low = usize::from(*src.get(ip).ok_or_else(cut_off)?);
+    ip += 1;
+    let mut distance = ((control & 0x1f) << 8) + low + 1;
+    if distance == FAR_BASE {
+        distance += usize::from(u16::from_be_bytes(read_array(src, ip).ok_or_else(cut_off)?));
+        ip += 2;
+    }
+    Ok((distance, len, ip))
+}
+
+#[inline(always)]
+fn copy_literals(src: &[u8], ip: usize, dst: &mut [u8], op: usize, len: usize) -> Result<(), CodecError> {
+    if let (Some(from), Some(to)) = (read_array::<LITERAL_MAX>(src, ip), dst.get_mut(op..op + LITERAL_MAX)) {
+        to.copy_from_slice(&from);
+        return Ok(());
+    }
+    let from = src.get(ip..ip + len).ok_or_else(|| malformed(ip - 1, "literal run is cut off"))?;
+    let to = match dst.get_mut(op..op + len) {
+        Some(to) => to,
+        None => return Err(too_long(op + len, dst)),
+    };
+    to.copy_from_slice(from);
+    Ok(())
+}
+
+/// Appends `len` bytes from `distance` back; `distance <= op` and `len <= dst.len() - op`.
+#[inline(always)]
+fn copy_match(dst: &mut [u8], op: usize, distance: usize, len: usize) {
+    if len >= LONG_MATCH || dst.len() - op < len + MATCH_PIECE || op < MATCH_PIECE {
+        return copy_match_exact(dst, op, distance, len);
+    }
+    let end = op + len;
+    let mut op = op;
+    if distance >= MATCH_PIECE {
+        while op < end {
+            let piece = dst_piece(dst, op - distance);
+            dst[op..op + MATCH_PIECE].copy_from_slice(&piece);
+            op += MATCH_PIECE;
+        }
+        return;
+    }
+    // Closer than a piece: the output repeats with period `distance`. Take the last `distance` bytes and
+    // double them until they fill a piece, then store it in steps that keep the phase.
+    let last = u128::from_le_bytes(dst_piece(dst, op - MATCH_PIECE));
+    let mut pattern = last >> (8 * (MATCH_PIECE - distance));
+    let mut filled = distance;
+    while filled < MATCH_PIECE {
+        pattern |= pattern << (8 * filled);
+        filled *= 2;
+    }
+    let pattern = pattern.to_le_bytes();
+    let step = MATCH_PIECE - MATCH_PIECE % distance;
+    while op < end {
+        dst[op..op + MATCH_PIECE].copy_from_slice(&pattern);
+        op += step;
+    }
+}
+
+/// [`copy_match`] that writes nothing past the match; also the better one for long matches.
+#[inline(never)]
+fn copy_match_exact(dst: &mut [u8], op: usize, distance: usize, len: usize) {
+    let end = op + len;
+    if distance == 1 {
+        let byte = dst[op - 1];
+        return dst[op..end].fill(byte);
+    }
+    // Everything from `start` on repeats with period `distance`, so the source of each step may grow to
+    // all that is there, and the number of steps is logarithmic.
+    let start = op - distance;
+    let mut op = op;
+    while op < end {
+        let step = (op - start).min(end - op);
+        dst.copy_within(start..start + step, op);
+        op += step;
+    }
+}
+
+#[inline(always)]
+fn dst_piece(dst: &[u8], at: usize) -> [u8; MATCH_PIECE] {
+    let mut piece = [0; MATCH_PIECE];
+    piece.copy_from_slice(&dst[at..at + MATCH_PIECE]);
+    piece
+}
+
+#[cold]
+fn too_long(got: usize, dst: &[u8]) -> CodecError {
+    CodecError::WrongLength { codec: CodecId::BLOSCLZ, got, expected: dst.len() }
+}
