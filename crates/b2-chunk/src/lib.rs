@@ -1,1 +1,30 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod blocksize;
+mod chunk;
+mod compress;
+mod decompress;
+mod error;
+mod header;
+mod lazy;
+mod limits;
+mod parallel;
+mod params;
+mod pipeline;
+mod plugins;
+
+pub use chunk::Chunk;
+pub use error::ChunkError;
+pub use header::{
+    ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,
+    SpecialKind,
+};
+pub use lazy::{LazyChunk, LazyHead};
+pub use limits::Limits;
+pub use params::{CParams, CParamsBuilder, Container, DParams, SplitMode};
+pub use pipeline::BlockDecoder;
+pub use plugins::Plugins;
+
+pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
+pub use b2_filters::{self as filters, FilterId, FilterSlot};

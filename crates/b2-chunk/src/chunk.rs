@@ -1,0 +1,182 @@
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::lazy::Body;
+use crate::{ChunkError, ChunkHeader, DParams, LazyChunk, LazyHead};
+
+/// A whole chunk: checked header and all bytes. Cloning is cheap.
+///
+/// ```
+/// use b2_chunk::{CParams, Chunk};
+/// let raw: Vec<u8> = (0..10_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// let chunk = Chunk::compress(&raw, &CParams::builder(4).build()?)?;
+/// assert!(chunk.cbytes() < raw.len() / 4);
+/// assert_eq!(chunk.decompress()?, raw);
+/// assert_eq!(chunk.get_items(1000..1010)?, raw[4000..4040]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    pub(crate) header: ChunkHeader,
+    pub(crate) bytes: Bytes,
+}
+
+impl Chunk {
+    /// Takes bytes that start with a chunk; what follows the chunk is cut off.
+    ///
+    /// Only the header is checked here; tables and streams are when they are read.
+    ///
+    /// # Errors
+    /// When the header is malformed, or there are fewer bytes than it says.
+    pub fn parse(bytes: Bytes) -> Result<Self, ChunkError> {
+        let header = ChunkHeader::parse(&bytes)?;
+        if bytes.len() < header.cbytes() {
+            return Err(ChunkError::Truncated {
+                what: "the chunk",
+                need: header.cbytes() as u64,
+                have: bytes.len() as u64,
+            });
+        }
+        let bytes = bytes.slice(..header.cbytes());
+        Ok(Self { header, bytes })
+    }
+
+    /// The parsed header.
+    pub fn header(&self) -> &ChunkHeader {
+        &self.header
+    }
+    /// Uncompressed size in bytes.
+    pub fn nbytes(&self) -> usize {
+        self.header.nbytes()
+    }
+    /// Compressed size in bytes, header included.
+    pub fn cbytes(&self) -> usize {
+        self.bytes.len()
+    }
+    /// The chunk as stored.
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// The chunk as stored.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
+    /// Where the blocks of this chunk lie.
+    ///
+    /// # Errors
+    /// When a table is malformed, or the chunk is above a limit.
+    pub fn lazy(&self, dparams: &DParams) -> Result<LazyChunk, ChunkError> {
+        match LazyChunk::parse(&self.bytes, self.bytes.len() as u64, dparams)? {
+            LazyHead::Ready(lazy) => Ok(lazy),
+            // All bytes of the chunk were given, and its header says so.
+            LazyHead::Need(need) => Err(ChunkError::Truncated {
+                what: "the chunk",
+                need: need as u64,
+                have: self.bytes.len() as u64,
+            }),
+            LazyHead::Whole => unreachable!("only asked for when bytes are missing"),
+        }
+    }
+
+    /// Decompresses with the built-in plugins and the default limits.
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with).
+    pub fn decompress(&self) -> Result<Vec<u8>, ChunkError> {
+        self.decompress_with(&DParams::default())
+    }
+
+    /// Decompresses. Blocks are decoded in parallel on the current rayon pool (feature `rayon`).
+    ///
+    /// # Errors
+    /// When the chunk is malformed, needs a plugin that is not registered, or is above a limit.
+    pub fn decompress_with(&self, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
+        dparams.limits.check_chunk(self.nbytes())?;
+        let mut out = zeroed(self.nbytes())?;
+        self.decompress_into(&mut out, dparams)?;
+        Ok(out)
+    }
+
+    /// Decompresses into `dst`, which must have exactly [`nbytes`](Self::nbytes) bytes. After an error its
+    /// content is unspecified.
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with), and when `dst` has another length.
+    pub fn decompress_into(&self, dst: &mut [u8], dparams: &DParams) -> Result<(), ChunkError> {
+        if dst.len() != self.nbytes() {
+            return Err(ChunkError::argument(
+                "dst",
+                format!("{} bytes, the chunk has {}", dst.len(), self.nbytes()),
+            ));
+        }
+        let lazy = self.lazy(dparams)?;
+        crate::decompress::decompress(&lazy, &self.bytes, dst, dparams)
+    }
+
+    /// Decompresses the items `range` (units of the header's typesize), reading only the blocks they are in.
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with), and when the range is not inside the chunk.
+    pub fn get_items(&self, range: Range<usize>) -> Result<Vec<u8>, ChunkError> {
+        let typesize = self.header.typesize();
+        let nitems = self.nbytes() / typesize;
+        if range.start > range.end || range.end > nitems {
+            return Err(ChunkError::OutOfRange {
+                what: "items",
+                start: range.start,
+                end: range.end,
+                len: nitems,
+            });
+        }
+        self.get_bytes(range.start * typesize..range.end * typesize, &DParams::default())
+    }
+
+    /// Decompresses the plain bytes `range`, reading only the blocks they are in (and block 0 where delta
+    /// needs it).
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with), and when the range is not inside the chunk.
+    pub fn get_bytes(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
+        if range.start > range.end || range.end > self.nbytes() {
+            return Err(ChunkError::OutOfRange {
+                what: "bytes",
+                start: range.start,
+                end: range.end,
+                len: self.nbytes(),
+            });
+        }
+        let lazy = self.lazy(dparams)?;
+        let mut out = zeroed(range.len())?;
+        crate::decompress::get_bytes(&lazy, &self.bytes, range, &mut out, dparams)?;
+        Ok(out)
+    }
+
+    /// Decompresses the blocks of a chunk with variable-length blocks; other chunks give their blocks too.
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with).
+    pub fn blocks(&self, dparams: &DParams) -> Result<Vec<Vec<u8>>, ChunkError> {
+        let lazy = self.lazy(dparams)?;
+        let plain = self.decompress_with(dparams)?;
+        Ok((0..lazy.nblocks()).map(|nblock| plain[lazy.block_range(nblock)].to_vec()).collect())
+    }
+
+    /// Whether all content follows from the header (special values, or nothing at all).
+    pub fn is_fill(&self, dparams: &DParams) -> Result<bool, ChunkError> {
+        Ok(matches!(self.lazy(dparams)?.body, Body::Fill { .. }))
+    }
+}
+
+/// A zeroed buffer; running out of memory is an error, not an abort.
+pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, ChunkError> {
+    let mut out = Vec::new();
+    out.try_reserve_exact(len).map_err(|_| ChunkError::LimitExceeded {
+        what: "the output buffer",
+        asked: len as u64,
+        limit: 0,
+    })?;
+    out.resize(len, 0);
+    Ok(out)
+}

@@ -1,0 +1,367 @@
+//! The chunk header (docs/format/chunk.md, section 1). All integers are little-endian.
+//!
+//! ```text
+//! 00 version  01 versionlz  02 flags  03 typesize | 04 i32 nbytes | 08 i32 blocksize | 0C i32 cbytes
+//! only when flags & 5 == 5 (extended):
+//! 10 filters[6]  16 udcodec  17 codec meta | 18 filter metas[6]  1E flags2  1F blosc2 flags
+//! ```
+
+use b2_codecs::{CodecFormat, CodecId};
+use b2_filters::{FilterId, FilterSlot};
+
+use crate::ChunkError;
+
+/// Size of the basic header, in bytes.
+pub const MIN_HEADER_LEN: usize = 16;
+/// Size of the extended header, in bytes.
+pub const EXTENDED_HEADER_LEN: usize = 32;
+/// Largest uncompressed chunk, in bytes: 2^31 - 1 - 32.
+pub const MAX_CHUNK_NBYTES: usize = i32::MAX as usize - EXTENDED_HEADER_LEN;
+/// Largest block, and largest item, in bytes.
+pub const MAX_BLOCKSIZE: usize = 536_866_816;
+/// Inputs shorter than this are stored, not compressed, in bytes.
+pub(crate) const MIN_COMPRESSIBLE: usize = 32;
+/// Largest dictionary, in bytes.
+pub const MAX_DICT_LEN: usize = 32_768;
+
+/// Version of chunks without variable-length blocks.
+pub(crate) const VERSION: u8 = 5;
+/// Version of chunks with variable-length blocks.
+pub(crate) const VERSION_VL: u8 = 6;
+
+/// Bits of the `flags` byte.
+pub(crate) mod flags {
+    pub(crate) const SHUFFLE: u8 = 0x01;
+    pub(crate) const MEMCPYED: u8 = 0x02;
+    pub(crate) const BITSHUFFLE: u8 = 0x04;
+    pub(crate) const EXTENDED: u8 = SHUFFLE | BITSHUFFLE;
+    pub(crate) const DELTA: u8 = 0x08;
+    pub(crate) const NOT_SPLIT: u8 = 0x10;
+}
+
+/// Bits of the last header byte.
+mod blosc2_flags {
+    pub(super) const DICT: u8 = 0x01;
+    pub(super) const LAZY: u8 = 0x08;
+    pub(super) const INSTRUMENTED: u8 = 0x80;
+}
+
+/// What a chunk without stored data stands for (docs/format/chunk.md, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpecialKind {
+    /// All bytes zero.
+    Zeros,
+    /// Quiet NaNs of 4 or 8 bytes.
+    NaN,
+    /// One value repeated; it is stored after the header.
+    Value,
+    /// Never initialised; read as zeros.
+    Uninit,
+}
+
+impl SpecialKind {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Zeros => 1,
+            Self::NaN => 2,
+            Self::Value => 3,
+            Self::Uninit => 4,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<Option<Self>, ChunkError> {
+        Ok(Some(match code {
+            0 => return Ok(None),
+            1 => Self::Zeros,
+            2 => Self::NaN,
+            3 => Self::Value,
+            4 => Self::Uninit,
+            _ => {
+                return Err(ChunkError::Field {
+                    field: "special kind",
+                    offset: 0x1F,
+                    value: code.into(),
+                    expected: "0 to 4",
+                });
+            }
+        }))
+    }
+}
+
+/// A chunk header: parsed and checked, never half valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    pub(crate) version: u8,
+    pub(crate) flags: u8,
+    pub(crate) typesize: u8,
+    pub(crate) nbytes: u32,
+    /// As stored, or for non-VL chunks clamped to `nbytes`; the number of blocks in VL chunks.
+    pub(crate) blocksize: u32,
+    pub(crate) cbytes: u32,
+    pub(crate) filters: [FilterSlot; 6],
+    pub(crate) udcodec: u8,
+    pub(crate) codec_meta: u8,
+    pub(crate) flags2: u8,
+    pub(crate) special: Option<SpecialKind>,
+    pub(crate) dict: bool,
+    pub(crate) instrumented: bool,
+}
+
+impl ChunkHeader {
+    /// Reads and checks the header at the start of `bytes`: 16 bytes of it, or 32 when its flags say so.
+    ///
+    /// ```
+    /// use b2_chunk::{CParams, Chunk, ChunkHeader};
+    /// let chunk = Chunk::compress(&[7; 1000], &CParams::builder(4).build()?)?;
+    /// let header = ChunkHeader::parse(chunk.as_bytes())?;
+    /// assert_eq!((header.nbytes(), header.typesize()), (1000, 4));
+    /// # Ok::<(), b2_chunk::ChunkError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the bytes are too few, a field is out of range, or the chunk is of a newer format.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ChunkError> {
+        let truncated = |need: usize| ChunkError::Truncated {
+            what: "the header",
+            need: need as u64,
+            have: bytes.len() as u64,
+        };
+        let basic: &[u8; MIN_HEADER_LEN] = bytes.first_chunk().ok_or_else(|| truncated(MIN_HEADER_LEN))?;
+        let [version, _versionlz, flags, typesize, rest @ ..] = *basic;
+        let field = |i: usize| i32::from_le_bytes([rest[i], rest[i + 1], rest[i + 2], rest[i + 3]]);
+        let (nbytes, blocksize, cbytes) = (field(0), field(4), field(8));
+
+        let mut header = Self {
+            version,
+            flags,
+            typesize,
+            nbytes: checked(nbytes, 0..=i32::MAX, "nbytes", 4, "0 or more")?,
+            blocksize: checked(blocksize, 1..=MAX_BLOCKSIZE as i32, "blocksize", 8, "1 to 536866816")?,
+            cbytes: checked(cbytes, 16..=i32::MAX, "cbytes", 12, "16 or more")?,
+            filters: [FilterSlot::EMPTY; 6],
+            udcodec: 0,
+            codec_meta: 0,
+            flags2: 0,
+            special: None,
+            dict: false,
+            instrumented: false,
+        };
+        checked(typesize.into(), 1..=255, "typesize", 3, "1 to 255")?;
+        if header.is_extended() {
+            let ext: &[u8; EXTENDED_HEADER_LEN] =
+                bytes.first_chunk().ok_or_else(|| truncated(EXTENDED_HEADER_LEN))?;
+            checked(cbytes, 32..=i32::MAX, "cbytes", 12, "32 or more with an extended header")?;
+            header.read_extension(ext)?;
+        } else {
+            header.filters = blosc1_filters(flags);
+        }
+        header.check_relations()?;
+        if !header.is_vl() && header.nbytes > 0 {
+            header.blocksize = header.blocksize.min(header.nbytes);
+        }
+        Ok(header)
+    }
+
+    fn read_extension(&mut self, ext: &[u8; EXTENDED_HEADER_LEN]) -> Result<(), ChunkError> {
+        for (slot, (id, meta)) in self.filters.iter_mut().zip(ext[0x10..0x16].iter().zip(&ext[0x18..0x1E])) {
+            *slot = FilterSlot::new(FilterId(*id), *meta);
+        }
+        if self.version == 3 {
+            // The alphas that wrote version 3 left garbage in the last slot.
+            self.filters[5] = FilterSlot::EMPTY;
+        }
+        self.udcodec = ext[0x16];
+        self.codec_meta = ext[0x17];
+        self.flags2 = ext[0x1E];
+        let blosc2_flags = ext[0x1F];
+        if self.version > VERSION_VL && self.flags2 & !1 != 0 {
+            return Err(ChunkError::FromTheFuture { version: self.version, flags2: self.flags2 });
+        }
+        self.special = SpecialKind::from_code((blosc2_flags >> 4) & 7)?;
+        self.dict = blosc2_flags & blosc2_flags::DICT != 0;
+        self.instrumented = blosc2_flags & blosc2_flags::INSTRUMENTED != 0;
+        if blosc2_flags & blosc2_flags::LAZY != 0 && self.special.is_none() {
+            return Err(ChunkError::Field {
+                field: "blosc2_flags",
+                offset: 0x1F,
+                value: blosc2_flags.into(),
+                expected: "no lazy bit in stored data",
+            });
+        }
+        Ok(())
+    }
+
+    fn check_relations(&self) -> Result<(), ChunkError> {
+        let fail = |field, offset, value: u32, expected| {
+            Err(ChunkError::Field { field, offset, value: value.into(), expected })
+        };
+        if self.is_vl() && (self.special.is_some() || self.flags & flags::MEMCPYED != 0) {
+            return fail(
+                "flags2",
+                0x1E,
+                self.flags2.into(),
+                "no variable-length blocks in a special or stored chunk",
+            );
+        }
+        if self.flags & flags::MEMCPYED != 0
+            && u64::from(self.cbytes) != u64::from(self.nbytes) + self.header_len() as u64
+        {
+            return fail("cbytes", 12, self.cbytes, "nbytes + header in a memcpyed chunk");
+        }
+        match self.special {
+            Some(SpecialKind::Value) => {
+                let width = self.cbytes - EXTENDED_HEADER_LEN as u32;
+                if width == 0
+                    || width as usize > MAX_BLOCKSIZE
+                    || !self.nbytes.is_multiple_of(width)
+                    || width > self.nbytes
+                {
+                    return fail("cbytes", 12, self.cbytes, "32 + a value width that divides nbytes");
+                }
+            }
+            Some(SpecialKind::NaN) if !matches!(self.typesize, 4 | 8) => {
+                return fail("typesize", 3, self.typesize.into(), "4 or 8 in a chunk of NaNs");
+            }
+            Some(SpecialKind::NaN | SpecialKind::Uninit)
+                if !self.nbytes.is_multiple_of(self.typesize.into()) =>
+            {
+                return fail("nbytes", 4, self.nbytes, "a multiple of typesize in a special chunk");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The header as stored: 32 bytes (only extended headers are written).
+    pub(crate) fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
+        let mut out = [0; EXTENDED_HEADER_LEN];
+        out[0] = self.version;
+        out[1] = 1;
+        out[2] = self.flags;
+        out[3] = self.typesize;
+        out[4..8].copy_from_slice(&self.nbytes.to_le_bytes());
+        out[8..12].copy_from_slice(&self.blocksize.to_le_bytes());
+        out[12..16].copy_from_slice(&self.cbytes.to_le_bytes());
+        for (i, slot) in self.filters.iter().enumerate() {
+            out[0x10 + i] = slot.id.0;
+            out[0x18 + i] = slot.meta;
+        }
+        out[0x16] = self.udcodec;
+        out[0x17] = self.codec_meta;
+        out[0x1E] = self.flags2;
+        out[0x1F] = u8::from(self.dict) * blosc2_flags::DICT | self.special.map_or(0, SpecialKind::code) << 4;
+        out
+    }
+
+    /// Chunk format version, header byte 0.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+    /// The `flags` byte as stored.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+    /// Item size in bytes, 1 to 255; 1 when the real one is above 255.
+    pub fn typesize(&self) -> usize {
+        self.typesize.into()
+    }
+    /// Uncompressed size in bytes.
+    pub fn nbytes(&self) -> usize {
+        self.nbytes as usize
+    }
+    /// Size of the whole chunk in bytes, header included.
+    pub fn cbytes(&self) -> usize {
+        self.cbytes as usize
+    }
+    /// Uncompressed size of every block but possibly the last, in bytes, at most `nbytes`; 0 when blocks
+    /// have variable lengths.
+    pub fn blocksize(&self) -> usize {
+        if self.is_vl() { 0 } else { self.blocksize as usize }
+    }
+    /// Number of blocks.
+    pub fn nblocks(&self) -> usize {
+        if self.is_vl() {
+            self.blocksize as usize
+        } else {
+            (self.nbytes as usize).div_ceil(self.blocksize as usize)
+        }
+    }
+    /// Size of this header in bytes: 16 or 32.
+    pub fn header_len(&self) -> usize {
+        if self.is_extended() { EXTENDED_HEADER_LEN } else { MIN_HEADER_LEN }
+    }
+    /// Whether the header is the extended one of Blosc2 (32 bytes), not Blosc1's.
+    pub fn is_extended(&self) -> bool {
+        self.flags & flags::EXTENDED == flags::EXTENDED
+    }
+    /// Whether the payload is the plain input.
+    pub fn is_memcpyed(&self) -> bool {
+        self.flags & flags::MEMCPYED != 0 && self.special.is_none()
+    }
+    /// Whether full blocks are split into `typesize` streams.
+    pub fn is_split(&self) -> bool {
+        self.flags & flags::NOT_SPLIT == 0 && !self.is_vl()
+    }
+    /// Whether blocks have variable lengths.
+    pub fn is_vl(&self) -> bool {
+        self.flags2 & 1 != 0
+    }
+    /// Whether streams use a dictionary. Ignored (false) for memcpyed and special chunks, where C-Blosc2
+    /// leaves the bit set by mistake.
+    pub fn has_dict(&self) -> bool {
+        self.dict && !self.is_memcpyed() && self.special.is_none()
+    }
+    /// Whether streams hold statistics records instead of data; filters are not undone then.
+    pub fn is_instrumented(&self) -> bool {
+        self.instrumented
+    }
+    /// What the chunk stands for if nothing is stored.
+    pub fn special(&self) -> Option<SpecialKind> {
+        self.special
+    }
+    /// The six filter slots, in order of application.
+    pub fn filters(&self) -> [FilterSlot; 6] {
+        self.filters
+    }
+    /// The codec format in the flags.
+    pub fn codec_format(&self) -> CodecFormat {
+        CodecFormat(self.flags >> 5)
+    }
+    /// The codec that reads the streams; `None` when the format is one that nothing defines. LZ4 stands for
+    /// LZ4HC too.
+    pub fn codec(&self) -> Option<CodecId> {
+        self.codec_format().codec(self.udcodec)
+    }
+    /// The codec's parameter byte.
+    pub fn codec_meta(&self) -> u8 {
+        self.codec_meta
+    }
+}
+
+fn checked(
+    value: i32,
+    range: std::ops::RangeInclusive<i32>,
+    field: &'static str,
+    offset: usize,
+    expected: &'static str,
+) -> Result<u32, ChunkError> {
+    if !range.contains(&value) {
+        return Err(ChunkError::Field { field, offset, value: value.into(), expected });
+    }
+    // Ranges start at 0 or above.
+    Ok(value.unsigned_abs())
+}
+
+/// The pipeline of a 16-byte header, from its flags (docs/format/chunk.md, section 9).
+fn blosc1_filters(flags: u8) -> [FilterSlot; 6] {
+    let mut filters = [FilterSlot::EMPTY; 6];
+    if flags & flags::SHUFFLE != 0 {
+        filters[5] = FilterSlot::SHUFFLE;
+    } else if flags & flags::BITSHUFFLE != 0 {
+        filters[5] = FilterSlot::BITSHUFFLE;
+    }
+    if flags & flags::DELTA != 0 {
+        filters[4] = FilterSlot::DELTA;
+    }
+    filters
+}

@@ -1,0 +1,434 @@
+//! Where the blocks of a chunk lie, known from its head alone.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::header::{MAX_DICT_LEN, SpecialKind};
+use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams};
+
+/// A chunk of which the head is known (header, block starts, dictionary) and whose blocks may still be
+/// elsewhere, on a disk say. It does no I/O: it tells which bytes to fetch, and decodes what is fetched.
+///
+/// A head is read in steps, since each part tells the length of the next:
+///
+/// ```
+/// use b2_chunk::{CParams, Chunk, DParams, LazyChunk, LazyHead};
+///
+/// let data: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// let chunk = Chunk::compress(&data, &CParams::builder(4).blocksize(16_384).build()?)?;
+/// let stored = chunk.as_bytes(); // stands for a file
+///
+/// let dparams = DParams::default();
+/// let mut have = 32;
+/// let lazy = loop {
+///     match LazyChunk::parse(&stored[..have], stored.len() as u64, &dparams)? {
+///         LazyHead::Need(len) => have = len,
+///         LazyHead::Whole => have = stored.len(),
+///         LazyHead::Ready(lazy) => break lazy,
+///     }
+/// };
+/// assert_eq!(have, 32 + 4 * lazy.nblocks());
+///
+/// // Decode block 3 from its own bytes only.
+/// let extent = lazy.block_extent(3);
+/// let mut block = vec![0; lazy.block_range(3).len()];
+/// lazy.decoder(&dparams)?.decode(3, &stored[extent], None, &mut block)?;
+/// assert_eq!(block, data[lazy.block_range(3)]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LazyChunk {
+    pub(crate) header: ChunkHeader,
+    pub(crate) body: Body,
+    blocksize: usize,
+    nblocks: usize,
+}
+
+/// Answer of [`LazyChunk::parse`].
+#[derive(Clone, Debug)]
+pub enum LazyHead {
+    /// This many bytes from the start of the chunk are needed; more than were given.
+    Need(usize),
+    /// The block size can only be settled by decoding: the whole chunk is needed (docs/format/chunk.md,
+    /// section 7.4).
+    Whole,
+    /// All is known.
+    Ready(LazyChunk),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// No stored blocks; `value` is the repeated pattern.
+    Fill { value: Arc<[u8]> },
+    /// The payload is the plain data.
+    Stored,
+    /// Blocks of equal length, each with its streams.
+    Blocks { extents: Extents, dict: Option<Bytes> },
+    /// Blocks with lengths of their own. `starts[i]` is the first plain byte of block i, for all blocks and
+    /// the end; empty as long as only the head was read (lengths stand in front of the blocks).
+    VlBlocks { extents: Extents, dict: Option<Bytes>, starts: Arc<[u32]> },
+}
+
+/// Stored bytes of each block: start and end, from the start of the chunk.
+pub(crate) type Extents = Arc<[(u32, u32)]>;
+
+impl LazyChunk {
+    /// Reads a chunk's head from the first bytes of the chunk.
+    ///
+    /// `available` is the number of bytes from the chunk's start to the end of its container: the chunk must
+    /// fit into it.
+    ///
+    /// # Errors
+    /// When the header or a table is malformed, or the chunk does not fit.
+    pub fn parse(head: &[u8], available: u64, dparams: &DParams) -> Result<LazyHead, ChunkError> {
+        let header_len = match head {
+            [_, _, flags, ..] if flags & 5 == 5 => 32,
+            _ => 16,
+        };
+        if head.len() < header_len && head.len() as u64 <= available && available >= header_len as u64 {
+            return Ok(LazyHead::Need(header_len));
+        }
+        let header = ChunkHeader::parse(head)?;
+        if header.cbytes() as u64 > available {
+            return Err(ChunkError::Truncated {
+                what: "the chunk",
+                need: header.cbytes() as u64,
+                have: available,
+            });
+        }
+        dparams.limits.check_chunk(header.nbytes())?;
+        let head = &head[..head.len().min(header.cbytes())];
+        let ready = |header: ChunkHeader, body| {
+            let (blocksize, nblocks) = (header.blocksize(), header.nblocks());
+            Ok(LazyHead::Ready(Self { header, body, blocksize, nblocks }))
+        };
+        if let Some(kind) = header.special() {
+            let value: Arc<[u8]> = match kind {
+                SpecialKind::Zeros | SpecialKind::Uninit => [0].into(),
+                SpecialKind::NaN if header.typesize() == 4 => 0x7FC0_0000_u32.to_le_bytes().into(),
+                SpecialKind::NaN => 0x7FF8_0000_0000_0000_u64.to_le_bytes().into(),
+                SpecialKind::Value => match head.get(32..header.cbytes()) {
+                    Some(value) => value.into(),
+                    None => return Ok(LazyHead::Need(header.cbytes())),
+                },
+            };
+            return ready(header, Body::Fill { value });
+        }
+        if header.nbytes() == 0 && !header.is_vl() {
+            return ready(header, Body::Fill { value: [0].into() });
+        }
+        if header.is_memcpyed() {
+            return ready(header, Body::Stored);
+        }
+        if header.is_vl() {
+            let nblocks = header.nblocks();
+            return match read_tables(head, &header, nblocks)? {
+                Tables::Need(len) => Ok(LazyHead::Need(len)),
+                Tables::Read(tables) => {
+                    let extents = vl_extents(&tables, &header)?;
+                    let starts: Arc<[u32]> = if head.len() == header.cbytes() {
+                        vl_starts(head, &header, &extents)?
+                    } else {
+                        [].into()
+                    };
+                    ready(header, Body::VlBlocks { extents, dict: tables.dict, starts })
+                }
+            };
+        }
+        Self::parse_regular(head, header, dparams)
+    }
+
+    fn parse_regular(head: &[u8], header: ChunkHeader, dparams: &DParams) -> Result<LazyHead, ChunkError> {
+        let plain = header.blocksize();
+        let Some(candidate) = recovery_candidate(&header, dparams) else {
+            return Self::with_blocksize(head, header, plain);
+        };
+        // The candidate is smaller than `plain`, so its tables are at least as long.
+        let passes = match read_tables(head, &header, header.nbytes().div_ceil(candidate.blocksize)) {
+            Ok(Tables::Need(len)) => return Ok(LazyHead::Need(len)),
+            Ok(Tables::Read(tables)) => tables.bstarts.iter().min() == Some(&(tables.end as i64)),
+            Err(_) => false,
+        };
+        if !passes {
+            return Self::with_blocksize(head, header, plain);
+        }
+        if header.nbytes().div_ceil(plain) != header.nbytes().div_ceil(candidate.blocksize) {
+            return Self::with_blocksize(head, header, candidate.blocksize);
+        }
+        if head.len() < header.cbytes() {
+            return Ok(LazyHead::Whole);
+        }
+        let (first, second) =
+            if candidate.guess { (plain, candidate.blocksize) } else { (candidate.blocksize, plain) };
+        if let Ok(LazyHead::Ready(lazy)) = Self::with_blocksize(head, header.clone(), first)
+            && lazy.decodes(head, dparams)
+        {
+            return Ok(LazyHead::Ready(lazy));
+        }
+        if let Ok(LazyHead::Ready(lazy)) = Self::with_blocksize(head, header.clone(), second)
+            && lazy.decodes(head, dparams)
+        {
+            return Ok(LazyHead::Ready(lazy));
+        }
+        Self::with_blocksize(head, header, plain)
+    }
+
+    fn with_blocksize(head: &[u8], header: ChunkHeader, blocksize: usize) -> Result<LazyHead, ChunkError> {
+        let nblocks = header.nbytes().div_ceil(blocksize);
+        match read_tables(head, &header, nblocks)? {
+            Tables::Need(len) => Ok(LazyHead::Need(len)),
+            Tables::Read(tables) => {
+                let body = Body::Blocks { extents: block_extents(&tables, &header)?, dict: tables.dict };
+                Ok(LazyHead::Ready(Self { header, body, blocksize, nblocks }))
+            }
+        }
+    }
+
+    /// Whether all blocks decode with the block size chosen, from the bytes of the whole chunk.
+    fn decodes(&self, chunk: &[u8], dparams: &DParams) -> bool {
+        let Ok(mut decoder) = self.decoder(dparams) else { return false };
+        let mut block0 = Vec::new();
+        let mut block = vec![0; self.blocksize];
+        for nblock in 0..self.nblocks {
+            let dst = &mut block[..self.block_range(nblock).len()];
+            let reference = (nblock > 0 && self.needs_block0()).then_some(&block0[..]);
+            if decoder.decode(nblock, &chunk[self.block_extent(nblock)], reference, dst).is_err() {
+                return false;
+            }
+            if nblock == 0 && self.needs_block0() {
+                block0 = dst.to_vec();
+            }
+        }
+        true
+    }
+
+    /// The parsed header. Its block size may differ from [`block_range`](Self::block_range)'s, which follows
+    /// the recovery rule.
+    pub fn header(&self) -> &ChunkHeader {
+        &self.header
+    }
+
+    /// Number of blocks.
+    pub fn nblocks(&self) -> usize {
+        self.nblocks
+    }
+
+    /// Uncompressed size of every block but possibly the last, in bytes; 0 when blocks have variable
+    /// lengths.
+    pub fn blocksize(&self) -> usize {
+        self.blocksize
+    }
+
+    /// The plain bytes, from the chunk's first one, that a block holds. Empty past the last block, and for
+    /// variable-length blocks as long as only the head is known.
+    pub fn block_range(&self, nblock: usize) -> Range<usize> {
+        if let Body::VlBlocks { starts, .. } = &self.body {
+            return match (starts.get(nblock), starts.get(nblock + 1)) {
+                (Some(&start), Some(&end)) => start as usize..end as usize,
+                _ => 0..0,
+            };
+        }
+        let nbytes = self.header.nbytes();
+        nblock.saturating_mul(self.blocksize).min(nbytes)
+            ..(nblock + 1).saturating_mul(self.blocksize).min(nbytes)
+    }
+
+    /// The blocks that hold the plain bytes `range`.
+    pub fn blocks_of(&self, range: Range<usize>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        if let Body::VlBlocks { starts, .. } = &self.body {
+            let block = |byte: usize| starts.partition_point(|&s| s as usize <= byte).saturating_sub(1);
+            return block(range.start)..(block(range.end - 1) + 1).min(self.nblocks);
+        }
+        range.start / self.blocksize..range.end.div_ceil(self.blocksize).min(self.nblocks)
+    }
+
+    /// The stored bytes of a block, from the start of the chunk; empty when nothing is stored for it.
+    pub fn block_extent(&self, nblock: usize) -> Range<usize> {
+        match &self.body {
+            Body::Fill { .. } => 0..0,
+            Body::Stored => {
+                let plain = self.block_range(nblock);
+                self.header.header_len() + plain.start..self.header.header_len() + plain.end
+            }
+            Body::Blocks { extents, .. } | Body::VlBlocks { extents, .. } => {
+                extents.get(nblock).map_or(0..0, |&(start, end)| start as usize..end as usize)
+            }
+        }
+    }
+
+    /// Whether the decoded block 0 is needed to decode the others (the delta filter).
+    pub fn needs_block0(&self) -> bool {
+        matches!(self.body, Body::Blocks { .. })
+            && !self.header.is_instrumented()
+            && self.header.filters().iter().any(|slot| slot.id == b2_filters::FilterId::DELTA)
+    }
+
+    /// State for one thread that decodes blocks of this chunk.
+    ///
+    /// # Errors
+    /// When the pipeline needs a filter that is not registered.
+    pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
+        BlockDecoder::new(self, dparams)
+    }
+}
+
+struct Candidate {
+    blocksize: usize,
+    guess: bool,
+}
+
+/// Another block size that the chunk may have been encoded with (docs/format/chunk.md, section 7.4).
+fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Option<Candidate> {
+    let plain = header.blocksize();
+    let unit = match (header.typesize(), dparams.container.itemsize) {
+        (1, Some(itemsize)) if itemsize > 255 => itemsize,
+        (typesize, _) => typesize,
+    };
+    if plain > unit && !plain.is_multiple_of(unit) {
+        return Some(Candidate { blocksize: plain - plain % unit, guess: false });
+    }
+    let frame_blocksize = dparams.container.frame_blocksize;
+    (unit == 1 && frame_blocksize > 255 && frame_blocksize < plain)
+        .then_some(Candidate { blocksize: frame_blocksize, guess: true })
+}
+
+struct ParsedTables {
+    bstarts: Vec<i64>,
+    dict: Option<Bytes>,
+    /// End of block starts and dictionary, from the start of the chunk.
+    end: u64,
+}
+
+enum Tables {
+    Need(usize),
+    Read(ParsedTables),
+}
+
+fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tables, ChunkError> {
+    let start = header.header_len();
+    let cbytes = header.cbytes() as u64;
+    let mut end = start as u64 + 4 * nblocks as u64;
+    if end > cbytes {
+        return Err(ChunkError::Truncated { what: "the table of block starts", need: end, have: cbytes });
+    }
+    // In bounds of an i32 from here on.
+    let Some(table) = head.get(start..end as usize) else { return Ok(Tables::Need(end as usize)) };
+    let mut dict = None;
+    if header.has_dict() {
+        let size_at = end;
+        if size_at + 4 > cbytes {
+            return Err(ChunkError::Truncated {
+                what: "the dictionary size",
+                need: size_at + 4,
+                have: cbytes,
+            });
+        }
+        let Some(size) = head.get(size_at as usize..).and_then(|rest| rest.first_chunk::<4>()) else {
+            return Ok(Tables::Need(size_at as usize + 4));
+        };
+        let size = i32::from_le_bytes(*size);
+        if !(1..=MAX_DICT_LEN as i32).contains(&size) {
+            return Err(ChunkError::Dictionary {
+                offset: size_at,
+                value: size.into(),
+                expected: "1 to 32768",
+            });
+        }
+        end = size_at + 4 + u64::from(size.unsigned_abs());
+        if end > cbytes {
+            return Err(ChunkError::Truncated { what: "the dictionary", need: end, have: cbytes });
+        }
+        match head.get(size_at as usize + 4..end as usize) {
+            Some(bytes) => dict = Some(Bytes::copy_from_slice(bytes)),
+            None => return Ok(Tables::Need(end as usize)),
+        }
+    }
+    let bstarts = table.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect();
+    Ok(Tables::Read(ParsedTables { bstarts, dict, end }))
+}
+
+/// Blocks may be stored in any order: a block ends where the next larger start is.
+fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
+    let cbytes = header.cbytes();
+    let mut order = Vec::with_capacity(tables.bstarts.len());
+    for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
+        if bstart < tables.end as i64 || bstart > cbytes as i64 - 4 {
+            return Err(ChunkError::Block {
+                nblock,
+                offset: header.header_len() as u64 + 4 * nblock as u64,
+                what: "the block start is outside the chunk's data",
+            });
+        }
+        order.push((bstart as u32, nblock as u32));
+    }
+    if !order.is_sorted_by_key(|&(bstart, _)| bstart) {
+        order.sort_unstable();
+    }
+    let mut extents = vec![(0, 0); order.len()];
+    let mut end = cbytes as u32;
+    let mut previous = cbytes as u32;
+    for &(bstart, nblock) in order.iter().rev() {
+        if bstart < previous {
+            end = previous;
+            previous = bstart;
+        }
+        // Equal starts share their end.
+        extents[nblock as usize] = (bstart, end);
+    }
+    Ok(extents.into())
+}
+
+/// Variable-length blocks are stored in order, without gaps.
+fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
+    let mut extents = Vec::with_capacity(tables.bstarts.len());
+    let mut least = tables.end as i64;
+    for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
+        let end = tables.bstarts.get(nblock + 1).copied().unwrap_or(header.cbytes() as i64);
+        if bstart < least || end - bstart <= 4 || end > header.cbytes() as i64 {
+            return Err(ChunkError::Block {
+                nblock,
+                offset: header.header_len() as u64 + 4 * nblock as u64,
+                what: "starts of variable-length blocks must increase by more than 4",
+            });
+        }
+        extents.push((bstart as u32, end as u32));
+        least = end;
+    }
+    Ok(extents.into())
+}
+
+fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Arc<[u32]>, ChunkError> {
+    let mut starts = vec![0u32];
+    let mut total = 0u64;
+    for (nblock, &(start, end)) in extents.iter().enumerate() {
+        let size = vl_block_nbytes(&chunk[start as usize..end as usize], nblock)?;
+        total += size as u64;
+        if total > header.nbytes() as u64 {
+            break;
+        }
+        starts.push(total as u32);
+    }
+    if total != header.nbytes() as u64 {
+        return Err(ChunkError::Field {
+            field: "nbytes",
+            offset: 4,
+            value: header.nbytes() as i64,
+            expected: "the sum of the block lengths",
+        });
+    }
+    Ok(starts.into())
+}
+
+/// Plain length of a variable-length block, from its stored bytes.
+pub(crate) fn vl_block_nbytes(stored: &[u8], nblock: usize) -> Result<usize, ChunkError> {
+    let size = stored.first_chunk::<4>().map_or(0, |b| i32::from_le_bytes(*b));
+    if size <= 0 {
+        return Err(ChunkError::Block { nblock, offset: 0, what: "the block length must be 1 or more" });
+    }
+    Ok(size.unsigned_abs() as usize)
+}

@@ -1,0 +1,133 @@
+//! No bytes make the chunk reader panic, and truncation is always noticed.
+
+use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterId, FilterSlot, LazyChunk, SpecialKind};
+use bytes::Bytes;
+use proptest::prelude::*;
+
+/// Small chunks of every kind.
+fn samples() -> Vec<Chunk> {
+    let raw: Vec<u8> = (0..700u32).flat_map(|i| (i * i / 7).to_le_bytes()).collect();
+    let mut chunks = Vec::new();
+    for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD] {
+        for filters in [
+            &[FilterSlot::SHUFFLE][..],
+            &[],
+            &[FilterSlot::DELTA, FilterSlot::BITSHUFFLE],
+            &[FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 4)],
+        ] {
+            for blocksize in [0, 512] {
+                let builder = CParams::builder(4).codec(codec).filters(filters).blocksize(blocksize);
+                let Ok(cparams) = builder.build() else { continue };
+                chunks.push(Chunk::compress(&raw, &cparams).unwrap());
+                if !filters.contains(&FilterSlot::DELTA) {
+                    let blocks: Vec<&[u8]> = raw.chunks(300).collect();
+                    chunks.push(Chunk::compress_vl(&blocks, &cparams).unwrap());
+                }
+            }
+        }
+    }
+    let dict = CParams::builder(4).codec(CodecId::LZ4).use_dict(true).blocksize(1024).build().unwrap();
+    let text: Vec<u8> = (0..4000).flat_map(|i| format!("{} ", i % 97).into_bytes()).collect();
+    let chunk = Chunk::compress(&text, &dict).unwrap();
+    assert!(chunk.header().has_dict());
+    chunks.push(chunk);
+    chunks.push(Chunk::compress(&raw, &CParams::builder(4).clevel(0).build().unwrap()).unwrap());
+    chunks.push(Chunk::special(SpecialKind::Value, b"abcd", 400, 4, 0).unwrap());
+    chunks.push(Chunk::special(SpecialKind::NaN, &[], 400, 8, 0).unwrap());
+    chunks.push(Chunk::zero_runs(4000, 4, 400).unwrap());
+    chunks
+}
+
+/// Reads everything there is to read; errors are fine.
+fn exercise(bytes: &[u8]) {
+    let limits = b2_chunk::Limits::default().with_max_chunk_nbytes(1 << 24);
+    let dparams = DParams::default().with_limits(limits);
+    for head in [32.min(bytes.len()), bytes.len()] {
+        let _ = LazyChunk::parse(&bytes[..head], bytes.len() as u64, &dparams);
+    }
+    let Ok(chunk) = Chunk::parse(Bytes::copy_from_slice(bytes)) else { return };
+    let whole = chunk.decompress_with(&dparams);
+    let middle = chunk.nbytes() / 3..chunk.nbytes() / 2;
+    if let (Ok(whole), Ok(part)) = (whole, chunk.get_bytes(middle.clone(), &dparams)) {
+        assert_eq!(part, whole[middle], "part and whole differ");
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    for chunk in samples() {
+        let bytes = chunk.as_bytes();
+        for len in 0..bytes.len() {
+            assert!(Chunk::parse(bytes.slice(..len)).is_err(), "{len} of {}", bytes.len());
+            // Also when the header is made to agree.
+            if len >= 32 {
+                let mut cut = bytes[..len].to_vec();
+                cut[12..16].copy_from_slice(&(len as u32).to_le_bytes());
+                let result = Chunk::parse(Bytes::from(cut)).and_then(|chunk| chunk.decompress());
+                // A shorter repeated value may be a valid chunk of its own.
+                if chunk.header().special() != Some(SpecialKind::Value) {
+                    assert!(result.is_err(), "{len} of {}: {:?}", bytes.len(), chunk.header());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    for chunk in samples() {
+        let bytes = chunk.as_bytes();
+        let step = (bytes.len() * 8 / 600).max(1);
+        for bit in (0..bytes.len().min(60) * 8).chain((0..bytes.len() * 8).step_by(step)) {
+            let mut flipped = bytes.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            exercise(&flipped);
+        }
+    }
+}
+
+#[test]
+fn extreme_header_fields_never_panic() {
+    for chunk in samples() {
+        for at in [4, 8, 12, 32, 36, 40, 44] {
+            for value in [0, 1, -1, 2, 255, 256, i32::MAX, i32::MIN, i32::MAX - 32, 0x1FFF_FE00, 0x1FFF_FE01]
+            {
+                let mut bytes = chunk.as_bytes().to_vec();
+                if let Some(field) = bytes.get_mut(at..at + 4) {
+                    field.copy_from_slice(&value.to_le_bytes());
+                    exercise(&bytes);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_are_checked_before_allocating() {
+    let bomb = Chunk::special(SpecialKind::Zeros, &[], b2_chunk::MAX_CHUNK_NBYTES, 1, 0).unwrap();
+    let limits = b2_chunk::Limits::default().with_max_chunk_nbytes(1 << 20);
+    let error = bomb.decompress_with(&DParams::default().with_limits(limits)).unwrap_err();
+    assert!(error.to_string().contains("limit of 1048576"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), flags in 0..8u8) {
+        exercise(&bytes);
+        // Nearer to something valid.
+        if bytes.len() >= 48 {
+            let len = bytes.len() as u32;
+            bytes[..4].copy_from_slice(&[5, 1, flags | 0x14, 4]);
+            bytes[4..8].copy_from_slice(&800u32.to_le_bytes());
+            bytes[8..12].copy_from_slice(&400u32.to_le_bytes());
+            bytes[12..16].copy_from_slice(&len.to_le_bytes());
+            if flags & 5 == 5 {
+                bytes[16..32].fill(0);
+                bytes[32..36].copy_from_slice(&40u32.to_le_bytes());
+            } else {
+                bytes[16..20].copy_from_slice(&24u32.to_le_bytes());
+            }
+            exercise(&bytes);
+        }
+    }
+}
