@@ -40,4 +40,10 @@ pub enum FilterError {
         /// Destination length in bytes.
         dst: usize,
     },
+    /// The filter can be undone but not applied: nobody should write it any more.
+    #[error("{filter} is only read, never written")]
+    ReadOnly {
+        /// The filter.
+        filter: FilterId,
+    },
 }

@@ -1,12 +1,51 @@
 #![doc = include_str!("../README.md")]
 
+mod bitshuffle;
+mod bytedelta;
+mod cells;
+mod delta;
 mod error;
 mod id;
+mod int_trunc;
+mod kernels;
+mod ndcell;
+mod ndmean;
+mod shuffle;
+mod trunc_prec;
 
+pub use bitshuffle::{BitShuffle, bitshuffle, bitunshuffle};
+pub use bytedelta::{ByteDelta, HistoricByteDelta};
+pub use delta::Delta;
 pub use error::FilterError;
 pub use id::{FilterId, FilterSlot};
+pub use int_trunc::IntTrunc;
+pub use ndcell::NdCell;
+pub use ndmean::NdMean;
+pub use shuffle::{Shuffle, shuffle, unshuffle};
+pub use trunc_prec::TruncPrec;
 
 use std::fmt::Debug;
+use std::sync::Arc;
+
+/// One of each filter of this crate, in order of id.
+pub fn builtin() -> Vec<Arc<dyn Filter>> {
+    vec![
+        Arc::new(Shuffle),
+        Arc::new(BitShuffle),
+        Arc::new(Delta),
+        Arc::new(TruncPrec),
+        Arc::new(NdCell),
+        Arc::new(NdMean),
+        Arc::new(HistoricByteDelta),
+        Arc::new(ByteDelta),
+        Arc::new(IntTrunc),
+    ]
+}
+
+/// Name of the instruction set that byte and bit shuffle use on this CPU: `avx512`, `avx2` or `generic`.
+pub fn kernels() -> &'static str {
+    kernels::best().name()
+}
 
 /// What a filter may know about the block it is applied to.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +99,13 @@ pub trait Filter: Debug + Send + Sync {
     ///
     /// # Errors
     /// When the filter cannot be applied with these parameters.
-    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8])
-    -> Result<(), FilterError>;
+    fn forward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError>;
     /// Applied after decompression.
     ///
     /// # Errors
@@ -77,4 +121,12 @@ pub trait Filter: Debug + Send + Sync {
     fn backward_is_copy(&self) -> bool {
         false
     }
+}
+
+/// The first check of every filter.
+fn same_length(filter: FilterId, src: &[u8], dst: &[u8]) -> Result<(), FilterError> {
+    if src.len() != dst.len() {
+        return Err(FilterError::Length { filter, src: src.len(), dst: dst.len() });
+    }
+    Ok(())
 }

@@ -1,0 +1,154 @@
+//! Bit shuffle, id 2: bit 0 of byte 0 of all items, then bit 1, and so on, least significant bit first.
+//!
+//! Only whole groups of 8 items take part; what follows them is copied. The bytes of the items are brought into
+//! planes first, tile by tile so that a tile stays in the first-level cache; then the bits of each plane into its
+//! 8 rows. Writing long runs of a few rows at a time also matters: rows of large blocks lie a power of two apart
+//! and would throw each other out of the cache.
+
+// The slow twin documents the format and checks the kernels; nothing else calls it.
+#[cfg(test)]
+pub(crate) mod scalar;
+
+use crate::kernels::{self, Kernels, Tile, tiles};
+use crate::shuffle::columns;
+use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+
+/// The bit shuffle filter, id 2. The parameter byte is not used.
+///
+/// In chunks of format version 2 (Blosc 1) a block whose number of items is not a multiple of 8 is not shuffled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BitShuffle;
+
+impl Filter for BitShuffle {
+    fn id(&self) -> FilterId {
+        FilterId::BITSHUFFLE
+    }
+    fn name(&self) -> &str {
+        "bitshuffle"
+    }
+    fn forward(
+        &self,
+        cx: &FilterContext<'_>,
+        _meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        check(cx.typesize, src, dst)?;
+        if is_plain(cx, src.len()) {
+            dst.copy_from_slice(src);
+            return Ok(());
+        }
+        bitshuffle(cx.typesize, src, dst)
+    }
+    fn backward(
+        &self,
+        cx: &FilterContext<'_>,
+        _meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        check(cx.typesize, src, dst)?;
+        if is_plain(cx, src.len()) {
+            dst.copy_from_slice(src);
+            return Ok(());
+        }
+        bitunshuffle(cx.typesize, src, dst)
+    }
+}
+
+/// Whether the block was left alone: the rule of chunk version 2.
+fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
+    cx.chunk_version <= 2 && !(nbytes / cx.typesize).is_multiple_of(8)
+}
+
+/// Bit-shuffles items of `typesize` bytes, as many groups of 8 as there are; the bytes after them are copied.
+///
+/// # Errors
+/// When the slices differ in length, or `typesize` is 0.
+///
+/// ```
+/// let mut rows = [0; 8];
+/// b2_filters::bitshuffle(1, &[1, 1, 1, 1, 0x80, 0, 0, 0], &mut rows)?;
+/// assert_eq!(rows, [0b1111, 0, 0, 0, 0, 0, 0, 0b1_0000]);
+/// # Ok::<(), b2_filters::FilterError>(())
+/// ```
+pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+    check(typesize, src, dst)?;
+    bitshuffle_with(kernels::best(), typesize, src, dst);
+    Ok(())
+}
+
+/// Undoes [`bitshuffle`].
+///
+/// # Errors
+/// When the slices differ in length, or `typesize` is 0.
+pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+    check(typesize, src, dst)?;
+    bitunshuffle_with(kernels::best(), typesize, src, dst);
+    Ok(())
+}
+
+fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<(), FilterError> {
+    if typesize == 0 {
+        return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, typesize });
+    }
+    same_length(FilterId::BITSHUFFLE, src, dst)
+}
+
+pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], dst: &mut [u8]) {
+    let q = (src.len() / typesize) & !7;
+    let (items, tail) = src.split_at(q * typesize);
+    let (rows, rest) = dst.split_at_mut(q * typesize);
+    rest.copy_from_slice(tail);
+    if typesize == 1 {
+        return kernels.gather_bits(items, Tile::dense(q / 8, 8, q / 8), rows);
+    }
+    let mut scratch = [0; SCRATCH];
+    let cols = typesize.min(16);
+    let step = step(cols);
+    for (i, n) in tiles(q, step, LEAST) {
+        for j in columns(typesize) {
+            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
+            kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
+            for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
+                let bits = Tile::dense(n / 8, 8, q / 8);
+                kernels.gather_bits(&plane[..n], bits, &mut rows[(j + k) * q + i / 8..]);
+            }
+        }
+    }
+}
+
+pub(crate) fn bitunshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], dst: &mut [u8]) {
+    let q = (src.len() / typesize) & !7;
+    let (rows, tail) = src.split_at(q * typesize);
+    let (items, rest) = dst.split_at_mut(q * typesize);
+    rest.copy_from_slice(tail);
+    if typesize == 1 {
+        return kernels.scatter_bits(rows, Tile::dense(q / 8, 8, q / 8), items);
+    }
+    let mut scratch = [0; SCRATCH];
+    let cols = typesize.min(16);
+    let step = step(cols);
+    for (i, n) in tiles(q, step, LEAST) {
+        for j in columns(typesize) {
+            for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
+                let bits = Tile::dense(n / 8, 8, q / 8);
+                kernels.scatter_bits(&rows[(j + k) * q + i / 8..], bits, &mut plane[..n]);
+            }
+            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
+            kernels.scatter(&scratch, tile, &mut items[i * typesize + j..]);
+        }
+    }
+}
+
+/// Items per tile: planes of 16 KiB in all.
+fn step(cols: usize) -> usize {
+    (16384 / cols) & !(LEAST - 1)
+}
+
+/// Fewer items than this make the widest kernels fall back to narrower ones (64 groups of 8).
+const LEAST: usize = 512;
+/// Keeps the planes of a tile from lying a power of two apart.
+const GAP: usize = 64;
+/// Up to 16 planes with their gaps.
+const SCRATCH: usize = 16384 + 16 * GAP;

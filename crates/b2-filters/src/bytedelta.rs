@@ -1,0 +1,210 @@
+//! Byte delta, id 35, and its historic form, id 34: differences of neighbouring bytes, modulo 256, within each
+//! byte plane of a shuffled block. What follows the last whole item is copied.
+
+use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+
+/// The byte delta filter, id 35, for use after byte shuffle.
+///
+/// The parameter byte is the number of planes; 0 stands for the item size of the container.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteDelta;
+
+impl Filter for ByteDelta {
+    fn id(&self) -> FilterId {
+        FilterId::BYTEDELTA
+    }
+    fn name(&self) -> &str {
+        "bytedelta"
+    }
+    fn forward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        for_each_plane(self.id(), cx, meta, src, dst, differences)
+    }
+    fn backward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        for_each_plane(self.id(), cx, meta, src, dst, prefix_sums)
+    }
+}
+
+/// The historic byte delta, id 34, read only: the differences start afresh in the last bytes of each plane, those
+/// after the last multiple of 16. (So wrote C-Blosc2 where it used SIMD.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HistoricByteDelta;
+
+impl Filter for HistoricByteDelta {
+    fn id(&self) -> FilterId {
+        FilterId::BYTEDELTA_HISTORIC
+    }
+    fn name(&self) -> &str {
+        "filter:34"
+    }
+    fn forward(
+        &self,
+        _cx: &FilterContext<'_>,
+        _meta: u8,
+        _src: &[u8],
+        _dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        Err(FilterError::ReadOnly { filter: self.id() })
+    }
+    fn backward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        for_each_plane(self.id(), cx, meta, src, dst, |src, dst| {
+            let run = src.len() & !15;
+            prefix_sums(&src[..run], &mut dst[..run]);
+            prefix_sums(&src[run..], &mut dst[run..]);
+        })
+    }
+}
+
+fn for_each_plane(
+    filter: FilterId,
+    cx: &FilterContext<'_>,
+    meta: u8,
+    src: &[u8],
+    dst: &mut [u8],
+    plane: impl Fn(&[u8], &mut [u8]),
+) -> Result<(), FilterError> {
+    same_length(filter, src, dst)?;
+    let nplanes = match (meta, cx.itemsize) {
+        (0, Some(itemsize)) if itemsize > 0 => itemsize,
+        (0, _) => {
+            let what = "parameter 0 stands for the container's item size, which is not known";
+            return Err(FilterError::Container { filter, what });
+        }
+        (meta, _) => meta.into(),
+    };
+    let q = src.len() / nplanes;
+    if q > 0 {
+        let body = q * nplanes;
+        for (s, d) in src[..body].chunks_exact(q).zip(dst[..body].chunks_exact_mut(q)) {
+            plane(s, d);
+        }
+    }
+    let body = q * nplanes;
+    dst[body..].copy_from_slice(&src[body..]);
+    Ok(())
+}
+
+fn differences(src: &[u8], dst: &mut [u8]) {
+    if let (Some(d), Some(s)) = (dst.first_mut(), src.first()) {
+        *d = *s;
+    }
+    for ((d, s), before) in dst.iter_mut().zip(src).skip(1).zip(src) {
+        *d = s.wrapping_sub(*before);
+    }
+}
+
+/// Sums of all bytes so far, modulo 256. Eight at a time: a multiplication adds up a byte's predecessors, the even
+/// and the odd bytes apart so that the sums have room in 16 bits each.
+fn prefix_sums(src: &[u8], dst: &mut [u8]) {
+    const LOW: u64 = 0x00FF_00FF_00FF_00FF;
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    let mut before = 0_u8;
+    let (words, rest) = src.as_chunks::<8>();
+    let (outs, rest_out) = dst.as_chunks_mut::<8>();
+    for (s, d) in words.iter().zip(outs) {
+        let x = u64::from_le_bytes(*s);
+        let even = (x & LOW).wrapping_mul(ONES);
+        let odd = ((x >> 8) & LOW).wrapping_mul(ONES);
+        let carry = u64::from(before) * ONES;
+        // An even byte follows the odd ones of the pairs before its own; each sum is at most 8 * 255 + 255.
+        let upto_even = (even + (odd << 16) + carry) & LOW;
+        let upto_odd = (even + odd + carry) & LOW;
+        *d = (upto_even | (upto_odd << 8)).to_le_bytes();
+        before = before.wrapping_add(((even + odd) >> 48) as u8);
+    }
+    for (s, d) in rest.iter().zip(rest_out) {
+        before = before.wrapping_add(*s);
+        *d = before;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(meta: u8, itemsize: Option<usize>, plain: &[u8], stored: &[u8]) {
+        let cx = FilterContext::new(4).with_itemsize(itemsize);
+        let (mut out, mut back) = (vec![0xEE; plain.len()], vec![0x55; plain.len()]);
+        ByteDelta.forward(&cx, meta, plain, &mut out).unwrap();
+        assert_eq!(out, stored, "forward");
+        ByteDelta.backward(&cx, meta, stored, &mut back).unwrap();
+        assert_eq!(back, plain, "backward");
+    }
+
+    #[test]
+    fn by_hand() {
+        check(1, None, &[], &[]);
+        check(1, None, &[5, 7, 4, 4], &[5, 2, 253, 0]);
+        check(2, None, &[1, 2, 200, 100], &[1, 1, 200, 156]);
+        // Two planes of three, and a tail.
+        check(2, None, &[1, 2, 4, 9, 9, 8, 77], &[1, 1, 2, 9, 0, 255, 77]);
+        check(0, Some(3), &[1, 2, 1, 2, 1, 2, 5, 6], &[1, 1, 1, 1, 1, 1, 5, 6]);
+        // More planes than bytes: all tail.
+        check(255, None, &[1, 2, 3], &[1, 2, 3]);
+        check(0, Some(usize::MAX), &[1, 2, 3], &[1, 2, 3]);
+        check(1, None, &(0..=20).map(|k| k * 11).collect::<Vec<u8>>(), &[&[0][..], &[11; 20]].concat());
+    }
+
+    #[test]
+    fn parameter_zero_needs_a_container() {
+        for itemsize in [None, Some(0)] {
+            let cx = FilterContext::new(4).with_itemsize(itemsize);
+            let err = ByteDelta.backward(&cx, 0, &[0; 4], &mut [0; 4]).unwrap_err();
+            assert!(matches!(err, FilterError::Container { filter: FilterId::BYTEDELTA, .. }));
+        }
+    }
+
+    #[test]
+    fn prefix_sums_equal_the_plain_loop() {
+        for n in 0..200 {
+            let src: Vec<u8> = (0..n).map(|k: u32| (k.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+            let mut out = vec![1; src.len()];
+            prefix_sums(&src, &mut out);
+            let expected: Vec<u8> = src
+                .iter()
+                .scan(0_u8, |sum, &b| {
+                    *sum = sum.wrapping_add(b);
+                    Some(*sum)
+                })
+                .collect();
+            assert_eq!(out, expected);
+        }
+        let mut out = [0; 24];
+        prefix_sums(&[255; 24], &mut out);
+        assert_eq!(out, std::array::from_fn(|k| 255 - k as u8));
+    }
+
+    #[test]
+    fn historic_form_restarts_after_the_last_sixteen() {
+        let cx = FilterContext::new(4);
+        // One plane of 19: a run of 16, then a run of 3.
+        let stored: Vec<u8> = [[1; 16].as_slice(), &[100, 1, 1]].concat();
+        let plain: Vec<u8> = (1..=16).chain([100, 101, 102]).collect();
+        let mut out = [0xEE; 19];
+        HistoricByteDelta.backward(&cx, 1, &stored, &mut out).unwrap();
+        assert_eq!(out.as_slice(), plain);
+        // Below 16 it is one run, and a tail is copied.
+        let mut out = [0xEE; 7];
+        HistoricByteDelta.backward(&cx, 2, &[1, 1, 1, 5, 5, 5, 9], &mut out).unwrap();
+        assert_eq!(out, [1, 2, 3, 5, 10, 15, 9]);
+        let err = HistoricByteDelta.forward(&cx, 1, &plain, &mut [0; 19]).unwrap_err();
+        assert_eq!(err, FilterError::ReadOnly { filter: FilterId::BYTEDELTA_HISTORIC });
+    }
+}

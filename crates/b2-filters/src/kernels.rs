@@ -1,0 +1,90 @@
+//! Instruction sets with kernels of their own, and the choice between them.
+//!
+//! All kernels move the same data, a [`Tile`]; byte shuffle is one of them over the whole block, bit shuffle is
+//! two of them in a row. A vector kernel is reached through a value that only its `detect` hands out, so the
+//! `unsafe` calls into `#[target_feature]` functions rest on one check per instruction set.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod generic;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
+use std::fmt::Debug;
+
+/// A transpose: `n` items of `cols` bytes on one side, `cols` planes of `n` bytes on the other.
+///
+/// Byte `j` of item `i` sits at `i * pitch + j` on the item side and at `j * stride + i` on the plane side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile {
+    /// Number of items.
+    pub(crate) n: usize,
+    /// Bytes taken of each item, 1 to 16. Below 16 it equals `pitch`.
+    pub(crate) cols: usize,
+    /// Distance between items, in bytes.
+    pub(crate) pitch: usize,
+    /// Distance between planes, in bytes; at least `n`.
+    pub(crate) stride: usize,
+}
+
+impl Tile {
+    /// Items that lie side by side.
+    pub(crate) fn dense(n: usize, cols: usize, stride: usize) -> Self {
+        Self { n, cols, pitch: cols, stride }
+    }
+
+    /// Bytes spanned on the item side.
+    pub(crate) fn items_len(&self) -> usize {
+        self.n.saturating_sub(1) * self.pitch + if self.n == 0 { 0 } else { self.cols }
+    }
+}
+
+/// The kernels of one instruction set. Bytes outside the tile are left alone.
+///
+/// The `_bits` pair works on items of 8 bytes only (`cols` and `pitch` are 8) and takes each item as an 8 x 8 bit
+/// matrix to be transposed on the item side. Run over the bytes of one plane, it turns bits into rows.
+pub(crate) trait Kernels: Debug + Sync {
+    /// Short name, for reports.
+    fn name(&self) -> &'static str;
+    /// Items to planes.
+    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
+    /// Planes to items.
+    fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]);
+    /// Transposes the bits of each item, then gathers.
+    fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
+    /// Scatters, then transposes the bits of each item.
+    fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]);
+}
+
+/// The kernels to use on this CPU. Cheap: the CPU was asked once, the answer is cached by the standard library.
+pub(crate) fn best() -> &'static dyn Kernels {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = avx512::Avx512::detect().or_else(avx2::Avx2::detect) {
+        return kernels;
+    }
+    &generic::Generic
+}
+
+/// Cuts `n` items into tiles of `step`; the last one reaches back so as to hold at least `least` items when there
+/// are that many. Kernels may do the items in common twice: they write the same bytes.
+pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).step_by(step).map(move |start| {
+        let len = step.min(n - start);
+        if len < least && n >= least { (n - least, least) } else { (start, len) }
+    })
+}
+
+/// All kernels this CPU can run, best first. The last one runs everywhere.
+#[cfg(test)]
+pub(crate) fn available() -> Vec<&'static dyn Kernels> {
+    #[cfg(target_arch = "x86_64")]
+    let vector = [avx512::Avx512::detect(), avx2::Avx2::detect()];
+    #[cfg(not(target_arch = "x86_64"))]
+    let vector: [Option<&'static dyn Kernels>; 0] = [];
+    let everywhere: &'static dyn Kernels = &generic::Generic;
+    vector.into_iter().flatten().chain([everywhere]).collect()
+}

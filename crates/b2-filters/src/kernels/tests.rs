@@ -1,0 +1,183 @@
+//! Every kernel against the definitions, at all item sizes and at lengths around the edges of groups and tiles.
+
+use super::{Kernels, Tile, available, best, tiles};
+use crate::{bitshuffle, shuffle};
+
+type Forward = fn(usize, &[u8], &mut [u8]);
+type With = fn(&dyn Kernels, usize, &[u8], &mut [u8]);
+
+/// Forward and backward definition, forward and backward over kernels.
+const PAIRS: [(&str, Forward, Forward, With, With); 2] = [
+    (
+        "shuffle",
+        shuffle::scalar::shuffle,
+        shuffle::scalar::unshuffle,
+        shuffle::shuffle_with,
+        shuffle::unshuffle_with,
+    ),
+    (
+        "bitshuffle",
+        bitshuffle::scalar::bitshuffle,
+        bitshuffle::scalar::bitunshuffle,
+        bitshuffle::bitshuffle_with,
+        bitshuffle::bitunshuffle_with,
+    ),
+];
+
+fn typesizes() -> impl Iterator<Item = usize> {
+    (1..=40).chain([64, 100, 255])
+}
+
+/// Reproducible noise (xorshift).
+fn noise(nbytes: usize, seed: usize) -> Vec<u8> {
+    let mut x = (seed as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    std::iter::repeat_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    })
+    .take(nbytes)
+    .collect()
+}
+
+fn check(typesize: usize, nbytes: usize) {
+    let src = noise(nbytes, nbytes + typesize);
+    for (name, forward, backward, forward_with, backward_with) in PAIRS {
+        let mut stored = vec![0x33; nbytes];
+        forward(typesize, &src, &mut stored);
+        let mut back = vec![0x44; nbytes];
+        backward(typesize, &stored, &mut back);
+        assert!(back == src, "the definition of {name} is no bijection: typesize {typesize}, {nbytes} bytes");
+        for kernels in available() {
+            let case = format!("{} of {name}, typesize {typesize}, {nbytes} bytes", kernels.name());
+            // Destinations that already hold something, and not where a vector would like them.
+            for shift in [0, 1] {
+                let mut dst = vec![0xAA; nbytes + shift];
+                forward_with(kernels, typesize, &src, &mut dst[shift..]);
+                assert!(dst[shift..] == stored, "forward, {case}");
+                let mut dst = vec![0x55; nbytes + shift];
+                backward_with(kernels, typesize, &stored, &mut dst[shift..]);
+                assert!(dst[shift..] == src, "backward, {case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_vector_kernels_of_this_cpu_are_under_test() {
+    let names: Vec<_> = available().into_iter().map(Kernels::name).collect();
+    assert!(names.contains(&"generic"));
+    assert_eq!(names.first(), Some(&best().name()));
+    assert_eq!(names.first(), Some(&crate::kernels()));
+    #[cfg(target_arch = "x86_64")]
+    {
+        assert_eq!(names.contains(&"avx2"), std::is_x86_feature_detected!("avx2"));
+        let wide = std::is_x86_feature_detected!("avx512vbmi")
+            && std::is_x86_feature_detected!("avx512bw")
+            && std::is_x86_feature_detected!("gfni");
+        assert_eq!(names.contains(&"avx512"), wide);
+    }
+}
+
+#[test]
+fn every_short_length() {
+    for typesize in [1, 2, 3, 4, 5, 7, 8, 12, 16, 17] {
+        for nbytes in 0..=300 {
+            check(typesize, nbytes);
+        }
+    }
+}
+
+#[test]
+fn lengths_around_groups() {
+    for typesize in typesizes() {
+        for nitems in [1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 63, 64, 65, 71, 72, 95, 96, 127, 128, 129, 130]
+        {
+            for tail in [0, 1, typesize - 1] {
+                check(typesize, nitems * typesize + tail);
+            }
+        }
+    }
+}
+
+#[test]
+fn lengths_around_tiles() {
+    for typesize in typesizes() {
+        let step = (16384 / typesize.min(16)) & !511;
+        for nitems in [255, 256, 257, 263, 511, 512, 513, 520, step - 1, step, step + 1, step + 8, step + 504]
+        {
+            if nitems * typesize <= 70_000 {
+                check(typesize, nitems * typesize);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_blocks_of_any_length() {
+    for typesize in typesizes() {
+        for seed in 0..3 {
+            let pick =
+                noise(8, typesize * 3 + seed).into_iter().fold(0_usize, |n, b| (n << 8) | usize::from(b));
+            check(typesize, 1000 + pick % 69_000);
+        }
+    }
+}
+
+#[test]
+fn a_block_shorter_than_its_item_is_copied() {
+    for typesize in [2, 16, 17, 300, usize::MAX] {
+        for nbytes in [0, 1] {
+            let src = noise(nbytes, 5);
+            for (_, _, _, forward_with, backward_with) in PAIRS {
+                for kernels in available() {
+                    let mut dst = vec![0xAA; nbytes];
+                    forward_with(kernels, typesize, &src, &mut dst);
+                    assert_eq!(dst, src);
+                    dst.fill(0x55);
+                    backward_with(kernels, typesize, &src, &mut dst);
+                    assert_eq!(dst, src);
+                }
+            }
+        }
+    }
+}
+
+/// The kernels themselves, with room around the tile that they must leave alone.
+#[test]
+fn nothing_outside_a_tile_is_written() {
+    for kernels in available() {
+        for (cols, pitch) in (2..=16).map(|cols| (cols, cols)).chain([(16, 17), (16, 24), (16, 255)]) {
+            for n in [0, 1, 8, 31, 32, 40, 63, 64, 65, 100, 128, 200] {
+                let tile = Tile { n, cols, pitch, stride: n + 5 };
+                let case = format!("{} {tile:?}", kernels.name());
+                let items = noise(n * pitch, n + cols);
+                let mut planes = vec![0xAA; cols * tile.stride];
+                kernels.gather(&items, tile, &mut planes);
+                for (at, &byte) in planes.iter().enumerate() {
+                    let (j, i) = (at / tile.stride, at % tile.stride);
+                    let expected = if i < n { items[i * pitch + j] } else { 0xAA };
+                    assert_eq!(byte, expected, "gather, {case}, plane byte {at}");
+                }
+                let mut back = vec![0x55; n * pitch + 70];
+                kernels.scatter(&planes, tile, &mut back);
+                for (at, &byte) in back.iter().enumerate() {
+                    let inside = at < n * pitch && at % pitch < cols;
+                    let expected = if inside { items[at] } else { 0x55 };
+                    assert_eq!(byte, expected, "scatter, {case}, item byte {at}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_last_tile_reaches_back() {
+    let cut = |n, step, least| tiles(n, step, least).collect::<Vec<_>>();
+    assert_eq!(cut(0, 4, 2), []);
+    assert_eq!(cut(1, 4, 2), [(0, 1)]);
+    assert_eq!(cut(4, 4, 2), [(0, 4)]);
+    assert_eq!(cut(5, 4, 2), [(0, 4), (3, 2)]);
+    assert_eq!(cut(7, 4, 2), [(0, 4), (4, 3)]);
+}

@@ -1,0 +1,119 @@
+//! Truncate precision, id 4: clears low mantissa bits of IEEE floats. Lossy, so undoing it is a copy.
+
+use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+
+/// The filter that truncates the precision of floats, id 4, for items of 4 or 8 bytes.
+///
+/// The parameter byte is signed: mantissa bits to keep if positive, mantissa bits to clear if negative.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TruncPrec;
+
+impl Filter for TruncPrec {
+    fn id(&self) -> FilterId {
+        FilterId::TRUNC_PREC
+    }
+    fn name(&self) -> &str {
+        "trunc_prec"
+    }
+    fn forward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        same_length(self.id(), src, dst)?;
+        let mantissa = match cx.typesize {
+            4 => 23,
+            8 => 52,
+            typesize => return Err(FilterError::ItemSize { filter: self.id(), typesize }),
+        };
+        let Some(zeroed) = bits_to_clear(meta, mantissa) else {
+            let what = "must keep at least one mantissa bit and no more than there are";
+            return Err(FilterError::Meta { filter: self.id(), meta, what });
+        };
+        clear_low_bits(cx.typesize, zeroed, src, dst);
+        Ok(())
+    }
+    fn backward(
+        &self,
+        _cx: &FilterContext<'_>,
+        _meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        same_length(self.id(), src, dst)?;
+        dst.copy_from_slice(src);
+        Ok(())
+    }
+    fn backward_is_copy(&self) -> bool {
+        true
+    }
+}
+
+/// How many of `bits` low bits the signed parameter clears: fewer than all, or `None`.
+pub(crate) fn bits_to_clear(meta: u8, bits: u32) -> Option<u32> {
+    let precision = i32::from(meta as i8);
+    let keep = precision.unsigned_abs();
+    let zeroed = if precision >= 0 { bits.checked_sub(keep)? } else { keep };
+    (zeroed < bits).then_some(zeroed)
+}
+
+/// Clears the low bits of little-endian items of 1, 2, 4 or 8 bytes; a tail shorter than an item is copied.
+pub(crate) fn clear_low_bits(typesize: usize, zeroed: u32, src: &[u8], dst: &mut [u8]) {
+    let item = (u64::MAX << zeroed).to_le_bytes();
+    // One mask for eight bytes of items, whatever their size.
+    let mask: [u8; 8] = std::array::from_fn(|k| item[k % typesize]);
+    let body = src.len() - src.len() % typesize;
+    let (words, _) = src[..body].as_chunks::<8>();
+    let (outs, _) = dst[..body].as_chunks_mut::<8>();
+    for (s, d) in words.iter().zip(outs) {
+        *d = (u64::from_le_bytes(*s) & u64::from_le_bytes(mask)).to_le_bytes();
+    }
+    for at in words.len() * 8..body {
+        dst[at] = src[at] & mask[at % 8];
+    }
+    dst[body..].copy_from_slice(&src[body..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forward(typesize: usize, meta: i8, src: &[u8]) -> Result<Vec<u8>, FilterError> {
+        let mut dst = vec![0xEE; src.len()];
+        TruncPrec.forward(&FilterContext::new(typesize), meta as u8, src, &mut dst).map(|()| dst)
+    }
+
+    #[test]
+    fn by_hand() {
+        // Keeping 7 of 23 bits clears 16.
+        assert_eq!(forward(4, 7, &[0xFF; 9]).unwrap(), [0, 0, 255, 255, 0, 0, 255, 255, 255]);
+        assert_eq!(forward(4, -16, &[0xFF; 9]).unwrap(), [0, 0, 255, 255, 0, 0, 255, 255, 255]);
+        // A cleared half byte, three items.
+        assert_eq!(forward(4, -4, &[0xFF; 12]).unwrap(), [240, 255, 255, 255].repeat(3));
+        assert_eq!(forward(4, 23, &[0xFF; 4]).unwrap(), [0xFF; 4]);
+        let pi = std::f64::consts::PI;
+        let bits = pi.to_bits() & !((1 << 42) - 1);
+        assert_eq!(forward(8, 10, &pi.to_le_bytes()).unwrap(), bits.to_le_bytes());
+        assert_eq!(forward(8, -51, &[0xFF; 8]).unwrap(), [0, 0, 0, 0, 0, 0, 0xF8, 0xFF]);
+        assert_eq!(forward(8, 1, &[0xFF; 3]).unwrap(), [0xFF; 3]);
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        for (typesize, meta) in [(4, 0), (4, 24), (4, -23), (4, -128), (8, 0), (8, 53), (8, -52), (8, 127)] {
+            assert!(matches!(forward(typesize, meta, &[0; 8]), Err(FilterError::Meta { .. })), "{meta}");
+        }
+        for typesize in [0, 1, 2, 3, 16] {
+            assert!(matches!(forward(typesize, 4, &[0; 8]), Err(FilterError::ItemSize { .. })), "{typesize}");
+        }
+    }
+
+    #[test]
+    fn backward_copies_whatever_the_parameters() {
+        let mut dst = [9; 3];
+        TruncPrec.backward(&FilterContext::new(0), 0, &[1, 2, 3], &mut dst).unwrap();
+        assert_eq!(dst, [1, 2, 3]);
+    }
+}
