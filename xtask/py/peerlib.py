@@ -1,0 +1,126 @@
+"""What the scripts that drive the peer share: pipelines by name, random data, metalayers as bytes."""
+
+import blosc2
+import numpy as np
+
+import data as raw_data
+
+CODECS = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
+SPLITS = {"always": "ALWAYS_SPLIT", "never": "NEVER_SPLIT", "auto": "AUTO_SPLIT", "forward": "FORWARD_COMPAT_SPLIT"}
+TYPESIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 20, 24, 31, 32, 33, 48, 64, 100, 127, 128, 200, 254,
+             255, 256, 257, 300, 511, 1000]
+
+# Filter ids, some of which older releases have no name for.
+SHUFFLE, BITSHUFFLE, DELTA, TRUNC_PREC, NDCELL, NDMEAN, BYTEDELTA_V1, BYTEDELTA, INT_TRUNC = 1, 2, 3, 4, 32, 33, 34, 35, 36
+
+
+def pipelines(rng, typesize):
+    """Every pipeline that can be tried with this item size: name, filters, lossy."""
+    small = min(typesize, 255)
+    out = {
+        "none": [],
+        "shuffle": [(SHUFFLE, 0)],
+        "bitshuffle": [(BITSHUFFLE, 0)],
+        "delta": [(DELTA, 0)],
+        "delta+shuffle": [(DELTA, 0), (SHUFFLE, 0)],
+        "delta+bitshuffle": [(DELTA, 0), (BITSHUFFLE, 0)],
+        "shuffle+delta": [(SHUFFLE, 0), (DELTA, 0)],
+        "shuffle+bytedelta": [(SHUFFLE, 0), (BYTEDELTA, small)],
+        "bytedelta": [(BYTEDELTA, int(rng.integers(1, small + 1)))],
+        "bytedelta-v1": [(SHUFFLE, 0), (BYTEDELTA_V1, small)],
+        "shuffle-meta": [(SHUFFLE, int(rng.integers(1, 256)))],
+        "shuffle-twice": [(SHUFFLE, 0), (SHUFFLE, int(rng.integers(1, 17)))],
+        "three": [(SHUFFLE, 0), (BYTEDELTA, small), (BITSHUFFLE, 0)],
+        "six": [(SHUFFLE, 3), (BYTEDELTA, 2), (BITSHUFFLE, 0), (SHUFFLE, 5), (BYTEDELTA, 7), (SHUFFLE, 0)],
+    }
+    if typesize in (4, 8):
+        top = 23 if typesize == 4 else 52
+        p = int(rng.integers(1, top))
+        out["trunc_prec+shuffle"] = [(TRUNC_PREC, p), (SHUFFLE, 0)]
+        out["trunc_prec-negative+bitshuffle"] = [(TRUNC_PREC, -p), (BITSHUFFLE, 0)]
+        out["trunc_prec+delta"] = [(TRUNC_PREC, p), (DELTA, 0)]
+    if typesize in (1, 2, 4, 8):
+        out["int_trunc+shuffle"] = [(INT_TRUNC, -int(rng.integers(1, 8 * typesize))), (SHUFFLE, 0)]
+    if typesize == 1:
+        # python-blosc2 drops bytedelta for items of one byte; so does the pipeline that is written.
+        for name in [n for n, f in out.items() if any(i in (BYTEDELTA, BYTEDELTA_V1) for i, _ in f)]:
+            del out[name]
+    return out
+
+
+def is_lossy(filters):
+    """Whether the original is no oracle: a lossy filter, or three filters, which destroy C's input."""
+    ids = [f for f, _ in filters]
+    return any(i in (TRUNC_PREC, INT_TRUNC, NDMEAN) for i in ids) or len(ids) >= 3
+
+
+def has_delta(filters):
+    return any(f == DELTA for f, _ in filters)
+
+
+def cparams(codec="zstd", filters=((SHUFFLE, 0),), split="auto", nthreads=1, **rest):
+    """Keyword arguments of python-blosc2."""
+    out = {"codec": codec_id(codec), "splitmode": blosc2.SplitMode[SPLITS[split]], "nthreads": nthreads, **rest}
+    out["filters"] = [f for f, _ in filters] or [0]
+    out["filters_meta"] = [m - 256 if m > 127 else m for _, m in filters] or [0]
+    return out
+
+
+def codec_id(name):
+    return blosc2.Codec[name.upper()]
+
+
+def pick(rng, options):
+    """One of `options`, as a plain Python value."""
+    return options[int(rng.integers(len(options)))]
+
+
+def some_bytes(rng, nbytes, typesize=4):
+    """Data of a random kind: (its name, the bytes)."""
+    kind = pick(rng, ["walk1", "walk2", "walk4", "walk8", "float4", "float8", "sparse", "text", "runs", "runs", "zeros", "noise"])
+    if nbytes > 60000 and kind in ("runs", "text"):
+        kind = "walk4"
+    raw = raw_data.make(kind, int(rng.integers(1 << 40)), nbytes)
+    return kind, raw
+
+
+def any_length(rng, typesize, top=200_000):
+    """A length with a bent for the small and the odd: (class, bytes)."""
+    how = pick(rng, ["tiny", "small", "items", "items", "ragged", "large"])
+    if how == "tiny":
+        return how, int(rng.integers(0, 130))
+    if how == "small":
+        return how, int(rng.integers(1, 60)) * typesize
+    if how == "large":
+        n = int(rng.integers(60_000, top))
+        return how, n - n % typesize
+    n = int(np.exp(rng.uniform(5, 10.5)))
+    n = max(n - n % typesize, typesize)
+    if how == "ragged" and typesize > 1:
+        return how, n + int(rng.integers(1, typesize))
+    return "items", n
+
+
+def random_name(rng, taken=()):
+    """A metalayer name of 1 to 31 characters."""
+    letters = "abcdefghijklmnopqrstuvwxyz_-.0123456789"
+    while True:
+        name = "".join(pick(rng, letters) for _ in range(int(rng.integers(1, 32))))
+        if name not in taken and name not in ("b2nd", "caterva"):
+            return name
+
+
+def meta_bytes(schunk):
+    """Every fixed metalayer as stored, in hexadecimal."""
+    ext = blosc2.blosc2_ext
+    return {name: ext.meta__getitem__(schunk, name).hex() for name in ext.meta_keys(schunk)}
+
+
+def vlmeta_bytes(schunk):
+    """Every vlmetalayer, decompressed, in hexadecimal."""
+    layers = schunk.vlmeta
+    return {name: layers.get_vlmeta(name).hex() for name in layers.get_names()}
+
+
+def set_vlmeta(schunk, name, content):
+    schunk.vlmeta.set_vlmeta(name, content, typesize=1, nthreads=1)

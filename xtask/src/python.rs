@@ -1,0 +1,83 @@
+//! Python environments of our own: one folder under `target/xtask/venv` for each set of requirements.
+//!
+//! Nothing is installed globally. The only things taken from outside are `python3` (3.10 or later, with its
+//! `venv` and `pip` modules; another one through `B2KIT_PYTHON`) and the package index.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// The release of python-blosc2 that conformance runs against, with what is pinned beside it.
+#[expect(dead_code)]
+pub(crate) const PEER: &[&str] = &["blosc2==4.14.1", "numpy==2.3.5"];
+
+/// The interpreter of an environment that holds exactly `requirements`, which is made if it is not there.
+pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
+    let wanted: Vec<&str> = requirements.iter().map(AsRef::as_ref).collect();
+    let Some(first) = wanted.first() else { bail!("an environment without requirements") };
+    let home = root::target().join("xtask").join("venv");
+    fs::create_dir_all(&home)?;
+    // Two tasks at once must not build the same environment twice.
+    let lock = File::create(home.join("lock"))?;
+    lock.lock().context("waiting for another task that sets up an environment")?;
+
+    let folder = home.join(first.replace("==", "-"));
+    let python = folder.join("bin").join("python");
+    let stamp = folder.join("requirements.txt");
+    if python.exists() && fs::read_to_string(&stamp).is_ok_and(|text| text == wanted.join("\n")) {
+        return Ok(python);
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    eprintln!("setting up Python with {} in {}", wanted.join(", "), folder.display());
+    let base = base_interpreter()?;
+    run(Command::new(&base).args(["-m", "venv"]).arg(&folder))
+        .context("`python3 -m venv` failed; on Debian and Ubuntu it needs the package python3-venv")?;
+    // Wheels only: building from source would need a C compiler and CMake.
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
+    run(Command::new(&python).args(pip).args(&wanted))
+        .with_context(|| format!("pip could not install {}", wanted.join(", ")))?;
+    fs::write(&stamp, wanted.join("\n"))?;
+    Ok(python)
+}
+
+/// The `python3` that environments are made from.
+pub(crate) fn base_interpreter() -> Result<PathBuf> {
+    let python = PathBuf::from(std::env::var_os("B2KIT_PYTHON").unwrap_or_else(|| "python3".into()));
+    let probe = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
+    match Command::new(&python).args(["-c", probe]).output() {
+        Ok(output) if output.status.success() => Ok(python),
+        Ok(output) => bail!(
+            "{} is not a Python 3.10 or later with the venv module: {}",
+            python.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        Err(e) => bail!(
+            "cannot run {} ({e}). The peer, C-Blosc2, comes from PyPI: install Python 3.10 or later, or name one \
+             in B2KIT_PYTHON",
+            python.display()
+        ),
+    }
+}
+
+/// A command that runs one of the scripts beside this crate. Output of the peer's own threads is kept short.
+pub(crate) fn script(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    command.arg("-B").arg(root::workspace().join("xtask").join("py").join(name));
+    // The peer would otherwise start a thread for each core next to ours.
+    command.env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1").env("PYTHONFAULTHANDLER", "1");
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !status.success() {
+        bail!("{:?} ended with {status}", command.get_program());
+    }
+    Ok(())
+}
