@@ -1,1 +1,34 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod contiguous;
+mod disk;
+mod error;
+mod fetch;
+mod header;
+mod index;
+mod metalayers;
+mod open;
+mod options;
+mod parallel;
+mod places;
+mod plan;
+mod read;
+mod sparse;
+mod storage;
+mod super_chunk;
+mod trailer;
+
+pub use disk::Disk;
+pub use error::{FrameError, Structure};
+pub use fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
+pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
+pub use index::{Entry, Index, MAX_NCHUNKS};
+pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
+pub use open::{Layout, OpenPlan, Opened};
+pub use options::{Kind, OpenOptions, sniff};
+pub use plan::{Extent, FrameFile, FrameFiles, OpenFile, Plan, Step, drive};
+pub use sparse::INDEX_NAME;
+pub use storage::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+pub use super_chunk::{ChunkSource, SuperChunk};
+pub use trailer::Trailer;

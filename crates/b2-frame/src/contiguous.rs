@@ -1,0 +1,18 @@
+//! Contiguous frames: all in one file or buffer.
+
+use crate::FrameError;
+use crate::plan::{FrameFile, FrameFiles, OpenFile};
+
+/// The one file of a contiguous frame.
+pub(crate) struct Contiguous(pub(crate) OpenFile);
+
+impl FrameFiles for Contiguous {
+    fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
+        match file {
+            FrameFile::Main => Ok(self.0.clone()),
+            FrameFile::Chunk(_) => {
+                Err(FrameError::argument("extent", "contiguous frames have no chunk files"))
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use b2_chunk::ChunkError;
+
+/// Why a frame could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The file system or the storage failed.
+    #[error("{name}: {source}")]
+    Io {
+        /// The file, or what stands for it.
+        name: String,
+        /// What it answered.
+        source: io::Error,
+    },
+    /// A FIFO, device, socket or, inside a sparse frame, a symbolic link. It was not opened.
+    #[error("{}: not a regular file{}", .path.display(), if *.or_directory { " or directory" } else { "" })]
+    NotRegular {
+        /// Which one.
+        path: PathBuf,
+        /// Whether a directory would have done as well.
+        or_directory: bool,
+    },
+    /// The bytes do not start as a frame does.
+    #[error("not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"")]
+    NotAFrame,
+    /// The frame is of a later format version.
+    #[error("frame format version {version} in header byte 25, expected 0 to 3: written by a newer Blosc2")]
+    NewerVersion {
+        /// The version found.
+        version: u8,
+    },
+    /// The file or buffer ends before the frame does.
+    #[error("{structure} is truncated: needs {need} bytes from byte {offset} on, there are {have}")]
+    Truncated {
+        /// What does not fit.
+        structure: Structure,
+        /// Where it starts, in bytes from the start of the file it is in.
+        offset: u64,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes there are.
+        have: u64,
+    },
+    /// A field has a value the format does not allow here.
+    #[error("{structure} field `{field}` at byte {offset} is {value}, expected {expected}")]
+    Field {
+        /// The part of the frame.
+        structure: Structure,
+        /// The field's name in the format documentation.
+        field: &'static str,
+        /// Where the field is, in bytes from the start of the frame (of the chunk for chunk fields).
+        offset: u64,
+        /// Its value.
+        value: i128,
+        /// What the format allows.
+        expected: &'static str,
+    },
+    /// Something else than the prescribed msgpack item.
+    #[error("{structure} field `{field}`: {source}")]
+    Msgpack {
+        /// The part of the frame.
+        structure: Structure,
+        /// The field's name in the format documentation.
+        field: &'static str,
+        /// What was found where; offsets count from the start of the frame.
+        source: b2_msgpack::Error,
+    },
+    /// A chunk is damaged, or needs a codec or filter that is not there.
+    #[error("{structure}: {source}")]
+    Chunk {
+        /// Which chunk.
+        structure: Structure,
+        /// The chunk's own error.
+        source: ChunkError,
+    },
+    /// The request needs more than the caller's limits allow.
+    #[error("{what}: {asked} is above the limit of {limit}")]
+    LimitExceeded {
+        /// What is limited, with its unit.
+        what: &'static str,
+        /// How much was asked for.
+        asked: u64,
+        /// How much is allowed.
+        limit: u64,
+    },
+    /// The requested part is not there.
+    #[error("{what} {start}..{end} is not inside 0..{len}")]
+    OutOfRange {
+        /// The unit of the numbers.
+        what: &'static str,
+        /// First one asked for.
+        start: u64,
+        /// One past the last asked for.
+        end: u64,
+        /// How many there are.
+        len: u64,
+    },
+    /// A parameter does not fit the others or the frame.
+    #[error("{name}: {what}")]
+    Argument {
+        /// Which parameter.
+        name: &'static str,
+        /// The rule it breaks.
+        what: String,
+    },
+    /// The target of a write is there already.
+    #[error("{}: exists already", .path.display())]
+    Exists {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The directory to be replaced holds files that are not part of a sparse frame.
+    #[error("{}: not replaced, it holds `{}`, which no sparse frame has", .path.display(), .stranger.display())]
+    NotASparseFrame {
+        /// The directory.
+        path: PathBuf,
+        /// A file in it.
+        stranger: PathBuf,
+    },
+    /// An earlier call on this writer failed; what it would write is incomplete.
+    #[error("an earlier write to this frame failed")]
+    Abandoned,
+}
+
+/// Parts of a frame, as error messages name them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Structure {
+    /// The whole of a contiguous frame, or the index file of a sparse one.
+    Frame,
+    /// The chunk file with this id, in a sparse frame.
+    ChunkFile(u32),
+    /// The fixed part of the header, 87 bytes.
+    Header,
+    /// Names and values of the metalayers, behind the fixed header.
+    Metalayers,
+    /// The index chunk.
+    Index,
+    /// The trailer.
+    Trailer,
+    /// Names and values of the vlmetalayers, in the trailer.
+    VlMetalayers,
+    /// The value of one vlmetalayer, a chunk.
+    VlMetalayer(String),
+    /// The data chunk at this position.
+    Chunk(usize),
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frame => f.write_str("frame"),
+            Self::ChunkFile(id) => write!(f, "chunk file {id:08X}.chunk"),
+            Self::Header => f.write_str("frame header"),
+            Self::Metalayers => f.write_str("metalayers"),
+            Self::Index => f.write_str("index chunk"),
+            Self::Trailer => f.write_str("trailer"),
+            Self::VlMetalayers => f.write_str("vlmetalayers"),
+            Self::VlMetalayer(name) => write!(f, "vlmetalayer {name:?}"),
+            Self::Chunk(nchunk) => write!(f, "chunk {nchunk}"),
+        }
+    }
+}
+
+impl FrameError {
+    pub(crate) fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let name = name.into();
+        move |source| Self::Io { name, source }
+    }
+
+    pub(crate) fn chunk(structure: Structure) -> impl FnOnce(ChunkError) -> Self {
+        move |source| Self::Chunk { structure, source }
+    }
+
+    pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
+        Self::Argument { name, what: what.into() }
+    }
+
+    pub(crate) fn field(
+        structure: Structure,
+        field: &'static str,
+        offset: u64,
+        value: impl Into<i128>,
+        expected: &'static str,
+    ) -> Self {
+        Self::Field { structure, field, offset, value: value.into(), expected }
+    }
+}
+
+/// Checks a cost against a limit before it is paid.
+pub(crate) fn within(what: &'static str, asked: u64, limit: u64) -> Result<(), FrameError> {
+    if asked > limit { Err(FrameError::LimitExceeded { what, asked, limit }) } else { Ok(()) }
+}

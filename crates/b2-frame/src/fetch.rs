@@ -1,0 +1,421 @@
+//! Plans that read chunks: a header, a whole chunk, some blocks of one.
+
+use std::ops::Range;
+
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
+use bytes::Bytes;
+
+use crate::plan::{Coalesced, Extent, FrameFile, Plan, Step};
+use crate::{FrameError, Structure};
+
+/// Blocks at most this far apart are read at once, in bytes. Reading so much from the page cache costs about
+/// as much as another call.
+const GAP: u64 = 8 * 1024;
+/// Chunks up to this size are read whole when blocks of them are wanted, in bytes.
+const SMALL: u64 = 16 * 1024;
+/// Least that is read of the head of larger chunks, in bytes.
+const HEAD: u64 = 4 * 1024;
+
+/// Where a stored chunk is, and what the frame knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) nchunk: usize,
+    pub(crate) file: FrameFile,
+    /// First byte of the chunk in the file.
+    pub(crate) start: u64,
+    /// One past the last byte it may have.
+    pub(crate) end: u64,
+    /// How many bytes it probably has. May be too few or too many.
+    pub(crate) guess: u64,
+    /// Its uncompressed size, if the frame tells.
+    pub(crate) nbytes: Option<u64>,
+    /// How many blocks it probably has, 0 if the frame has no idea.
+    pub(crate) nblocks: u64,
+}
+
+impl Place {
+    fn structure(&self) -> Structure {
+        Structure::Chunk(self.nchunk)
+    }
+
+    fn most(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    fn at_most(&self, len: u64) -> Extent {
+        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.most())))
+    }
+
+    fn exactly(&self, len: usize) -> Extent {
+        Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
+    }
+
+    /// Bytes from the chunk's start to where it must end, after `asked` bytes were asked for and `got` came.
+    fn available(&self, asked: u64, got: usize) -> u64 {
+        if (got as u64) < asked.min(self.most()) { got as u64 } else { self.most() }
+    }
+
+    fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
+        let header = ChunkHeader::parse(head).map_err(FrameError::chunk(self.structure()))?;
+        self.check(&header, available)?;
+        Ok(header)
+    }
+
+    /// What the frame says against what the chunk says.
+    fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
+        let cbytes = header.cbytes() as u64;
+        if cbytes > available {
+            let (structure, offset) = (self.structure(), self.start);
+            return Err(FrameError::Truncated { structure, offset, need: cbytes, have: available });
+        }
+        let nbytes = header.nbytes() as u64;
+        if self.nbytes.is_some_and(|expected| expected != nbytes) {
+            let expected = "the chunk size of the frame (the rest of nbytes in the last chunk)";
+            return Err(FrameError::field(self.structure(), "nbytes", 4, nbytes, expected));
+        }
+        Ok(())
+    }
+}
+
+/// Reads a whole chunk; for special entries without any reading.
+#[derive(Clone, Debug)]
+pub struct ChunkPlan(ChunkState);
+
+#[derive(Clone, Debug)]
+enum ChunkState {
+    Made(Chunk),
+    Start(Place),
+    Guessed(Place),
+    Whole(Place),
+    Spent,
+}
+
+impl ChunkPlan {
+    pub(crate) fn made(chunk: Chunk) -> Self {
+        Self(ChunkState::Made(chunk))
+    }
+
+    pub(crate) fn stored(place: Place) -> Self {
+        Self(ChunkState::Start(place))
+    }
+}
+
+impl Plan for ChunkPlan {
+    type Output = Chunk;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Chunk>, FrameError> {
+        let part = parts.into_iter().next().unwrap_or_default();
+        match std::mem::replace(&mut self.0, ChunkState::Spent) {
+            ChunkState::Made(chunk) => Ok(Step::Done(chunk)),
+            ChunkState::Start(place) => {
+                let need = place.at_most(place.guess);
+                self.0 = ChunkState::Guessed(place);
+                Ok(Step::Need(vec![need]))
+            }
+            ChunkState::Guessed(place) => {
+                let header = place.header(&part, place.available(place.guess, part.len()))?;
+                if part.len() >= header.cbytes() {
+                    return finish(&place, part);
+                }
+                let need = place.exactly(header.cbytes());
+                self.0 = ChunkState::Whole(place);
+                Ok(Step::Need(vec![need]))
+            }
+            ChunkState::Whole(place) => finish(&place, part),
+            ChunkState::Spent => Err(spent()),
+        }
+    }
+}
+
+fn finish(place: &Place, bytes: Bytes) -> Result<Step<Chunk>, FrameError> {
+    let chunk = Chunk::parse(bytes).map_err(FrameError::chunk(place.structure()))?;
+    // The header may have changed between two reads.
+    place.check(chunk.header(), chunk.cbytes() as u64)?;
+    Ok(Step::Done(chunk))
+}
+
+/// Reads the headers of many chunks, neighbours at once.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadersPlan {
+    places: Vec<Place>,
+    reads: Option<(Coalesced, bool)>,
+}
+
+impl HeadersPlan {
+    pub(crate) fn new(places: Vec<Place>) -> Self {
+        Self { places, reads: None }
+    }
+}
+
+impl Plan for HeadersPlan {
+    type Output = Vec<ChunkHeader>;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Vec<ChunkHeader>>, FrameError> {
+        let Some((coalesced, one_file)) = &self.reads else {
+            let one_file = self.places.iter().all(|place| place.file == FrameFile::Main);
+            let heads: Vec<Extent> =
+                self.places.iter().map(|place| place.at_most(EXTENDED_HEADER_LEN as u64)).collect();
+            let coalesced = if one_file {
+                let wanted: Vec<Range<u64>> = heads.iter().map(|extent| extent.range.clone()).collect();
+                Coalesced::new(&wanted, GAP / 2)
+            } else {
+                Coalesced::default()
+            };
+            let need = if one_file {
+                coalesced.reads.iter().map(|read| Extent::exactly(FrameFile::Main, read.clone())).collect()
+            } else {
+                heads
+            };
+            self.reads = Some((coalesced, one_file));
+            return Ok(Step::Need(need));
+        };
+        let headers = self.places.iter().enumerate().map(|(i, place)| {
+            let head =
+                if *one_file { coalesced.pick(&parts, i) } else { parts.get(i).cloned().unwrap_or_default() };
+            place.header(&head, place.most())
+        });
+        headers.collect::<Result<_, _>>().map(Step::Done)
+    }
+}
+
+/// Which blocks of a chunk are wanted.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// These.
+    Blocks(Vec<usize>),
+    /// Those that hold these plain bytes of the chunk.
+    Bytes(Range<usize>),
+}
+
+/// Reads the head of a chunk and then the wanted blocks only (and block 0 where the delta filter needs it).
+#[derive(Clone, Debug)]
+pub struct BlocksPlan {
+    wanted: Wanted,
+    dparams: DParams,
+    state: BlocksState,
+}
+
+#[derive(Clone, Debug)]
+enum BlocksState {
+    Made(Chunk),
+    Start(Place),
+    Head(Place, u64),
+    Blocks { place: Place, lazy: LazyChunk, numbers: Vec<usize>, head: Bytes, coalesced: Coalesced },
+    Spent,
+}
+
+impl BlocksPlan {
+    pub(crate) fn made(chunk: Chunk, wanted: Wanted, dparams: DParams) -> Self {
+        Self { wanted, dparams, state: BlocksState::Made(chunk) }
+    }
+
+    pub(crate) fn stored(place: Place, wanted: Wanted, dparams: DParams) -> Self {
+        Self { wanted, dparams, state: BlocksState::Start(place) }
+    }
+
+    /// The numbers of the wanted blocks, with block 0 at the end if it is needed besides.
+    fn numbers(&self, lazy: &LazyChunk) -> Result<Vec<usize>, FrameError> {
+        let out_of_range = |what, range: Range<usize>, len: usize| FrameError::OutOfRange {
+            what,
+            start: range.start as u64,
+            end: range.end as u64,
+            len: len as u64,
+        };
+        let mut numbers = match &self.wanted {
+            Wanted::Blocks(numbers) => {
+                if let Some(&bad) = numbers.iter().find(|n| **n >= lazy.nblocks()) {
+                    return Err(out_of_range("blocks", bad..bad + 1, lazy.nblocks()));
+                }
+                numbers.clone()
+            }
+            Wanted::Bytes(range) => {
+                let nbytes = lazy.header().nbytes();
+                if range.start > range.end || range.end > nbytes {
+                    return Err(out_of_range("bytes", range.clone(), nbytes));
+                }
+                lazy.blocks_of(range.clone()).collect()
+            }
+        };
+        if lazy.needs_block0() && !numbers.is_empty() {
+            numbers.push(0);
+        }
+        Ok(numbers)
+    }
+
+    fn lazy(&self, chunk: &Chunk, structure: Structure) -> Result<LazyChunk, FrameError> {
+        chunk.lazy(&self.dparams).map_err(FrameError::chunk(structure))
+    }
+}
+
+impl Plan for BlocksPlan {
+    type Output = StoredBlocks;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<StoredBlocks>, FrameError> {
+        match std::mem::replace(&mut self.state, BlocksState::Spent) {
+            BlocksState::Made(chunk) => {
+                let lazy = self.lazy(&chunk, Structure::Index)?;
+                let numbers = self.numbers(&lazy)?;
+                let blocks = numbers.into_iter().map(|n| (n, Bytes::new())).collect();
+                Ok(Step::Done(StoredBlocks { structure: Structure::Index, lazy, blocks }))
+            }
+            BlocksState::Start(place) => {
+                let tables = EXTENDED_HEADER_LEN as u64 + 4 * place.nblocks;
+                let asked = if place.guess <= SMALL { place.guess } else { tables.clamp(HEAD, place.guess) };
+                let need = place.at_most(asked);
+                self.state = BlocksState::Head(place, asked);
+                Ok(Step::Need(vec![need]))
+            }
+            BlocksState::Head(place, asked) => {
+                let head = parts.into_iter().next().unwrap_or_default();
+                let available = place.available(asked, head.len());
+                let header = place.header(&head, available)?;
+                let parsed = LazyChunk::parse(&head, available, &self.dparams);
+                let more = match parsed.map_err(FrameError::chunk(place.structure()))? {
+                    // Lengths stand in front of the blocks.
+                    LazyHead::Ready(lazy) if lazy.header().is_vl() && head.len() < header.cbytes() => {
+                        header.cbytes()
+                    }
+                    LazyHead::Ready(lazy) => {
+                        let numbers = self.numbers(&lazy)?;
+                        let extents: Vec<Range<u64>> = numbers
+                            .iter()
+                            .map(|n| lazy.block_extent(*n))
+                            .map(|extent| match head.get(extent.clone()) {
+                                Some(_) => 0..0,
+                                None => place.start + extent.start as u64..place.start + extent.end as u64,
+                            })
+                            .collect();
+                        let coalesced = Coalesced::new(&extents, GAP);
+                        let need = coalesced.reads.iter();
+                        let need = need.map(|read| Extent::exactly(place.file, read.clone())).collect();
+                        self.state = BlocksState::Blocks { place, lazy, numbers, head, coalesced };
+                        return Ok(Step::Need(need));
+                    }
+                    LazyHead::Need(len) if len > head.len() => len,
+                    LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
+                };
+                let need = place.exactly(more);
+                self.state = BlocksState::Head(place, more as u64);
+                Ok(Step::Need(vec![need]))
+            }
+            BlocksState::Blocks { place, lazy, numbers, head, coalesced } => {
+                let stored = |(i, nblock): (usize, usize)| {
+                    let extent = lazy.block_extent(nblock);
+                    let in_head = head.get(extent).map(|bytes| head.slice_ref(bytes));
+                    (nblock, in_head.unwrap_or_else(|| coalesced.pick(&parts, i)))
+                };
+                let blocks = numbers.into_iter().enumerate().map(stored).collect();
+                Ok(Step::Done(StoredBlocks { structure: place.structure(), lazy, blocks }))
+            }
+            BlocksState::Spent => Err(spent()),
+        }
+    }
+}
+
+fn spent() -> FrameError {
+    FrameError::argument("plan", "it has ended")
+}
+
+/// Blocks as read, still compressed. Decoding them is no I/O and can be spread over threads.
+#[derive(Clone, Debug)]
+pub struct StoredBlocks {
+    structure: Structure,
+    lazy: LazyChunk,
+    blocks: Vec<(usize, Bytes)>,
+}
+
+impl StoredBlocks {
+    /// The chunk they are blocks of.
+    pub fn chunk(&self) -> &LazyChunk {
+        &self.lazy
+    }
+
+    /// Numbers and stored bytes of the blocks, in the order they were asked for.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
+        let extra = usize::from(self.lazy.needs_block0() && !self.blocks.is_empty());
+        let wanted = self.blocks.get(..self.blocks.len() - extra).unwrap_or_default();
+        wanted.iter().map(|(nblock, stored)| (*nblock, &stored[..]))
+    }
+
+    /// The decoded block 0 if the others refer to it (delta filter): what [`BlockDecoder::decode`] asks for.
+    ///
+    /// # Errors
+    /// When it does not decode.
+    ///
+    /// [`BlockDecoder::decode`]: b2_chunk::BlockDecoder::decode
+    pub fn block0(&self, dparams: &DParams) -> Result<Option<Vec<u8>>, FrameError> {
+        let (true, Some((0, stored))) = (self.lazy.needs_block0(), self.blocks.last()) else {
+            return Ok(None);
+        };
+        let decode = || {
+            let mut block = vec![0; self.lazy.block_range(0).len()];
+            self.lazy.decoder(dparams)?.decode(0, stored, None, &mut block)?;
+            Ok(block)
+        };
+        decode().map(Some).map_err(FrameError::chunk(self.structure.clone()))
+    }
+
+    /// Decodes the blocks one after the other; `each` gets number and plain bytes of each, in the order they
+    /// were asked for.
+    ///
+    /// # Errors
+    /// When a block does not decode.
+    pub fn decode(&self, dparams: &DParams, mut each: impl FnMut(usize, &[u8])) -> Result<(), FrameError> {
+        let chunk_error = || FrameError::chunk(self.structure.clone());
+        let block0 = self.block0(dparams)?;
+        let mut decoder = self.lazy.decoder(dparams).map_err(chunk_error())?;
+        let mut block = Vec::new();
+        for (nblock, stored) in self.iter() {
+            if let (0, Some(block0)) = (nblock, &block0) {
+                each(0, block0);
+                continue;
+            }
+            // Every byte is overwritten by the decoder.
+            block.resize(self.lazy.block_range(nblock).len(), 0);
+            decoder.decode(nblock, stored, block0.as_deref(), &mut block).map_err(chunk_error())?;
+            each(nblock, &block);
+        }
+        Ok(())
+    }
+
+    /// Decodes the plain bytes `range` of the chunk into `dst`, in parallel. The blocks must be those that
+    /// hold the range.
+    pub(crate) fn decode_range(
+        &self,
+        range: Range<usize>,
+        dst: &mut [u8],
+        dparams: &DParams,
+    ) -> Result<(), FrameError> {
+        let chunk_error = || FrameError::chunk(self.structure.clone());
+        let block0 = self.block0(dparams)?;
+        let nbytes = dst.len() as u64;
+        let mut rest = dst;
+        let mut jobs = Vec::with_capacity(self.blocks.len());
+        for (nblock, stored) in self.iter() {
+            let block = self.lazy.block_range(nblock);
+            let part = block.start.max(range.start)..block.end.min(range.end);
+            let Some((dst, others)) = std::mem::take(&mut rest).split_at_mut_checked(part.len()) else {
+                break;
+            };
+            rest = others;
+            jobs.push((nblock, stored, part.start - block.start, dst));
+        }
+        crate::parallel::for_each(
+            jobs,
+            nbytes,
+            || Ok((self.lazy.decoder(dparams).map_err(chunk_error())?, Vec::new())),
+            |(decoder, scratch), (nblock, stored, skip, dst)| {
+                let len = self.lazy.block_range(nblock).len();
+                if dst.len() == len {
+                    return decoder.decode(nblock, stored, block0.as_deref(), dst).map_err(chunk_error());
+                }
+                scratch.resize(len, 0);
+                decoder.decode(nblock, stored, block0.as_deref(), scratch).map_err(chunk_error())?;
+                if let Some(part) = scratch.get(skip..skip.saturating_add(dst.len())) {
+                    dst.copy_from_slice(part);
+                }
+                Ok(())
+            },
+        )
+    }
+}

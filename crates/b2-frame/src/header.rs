@@ -1,0 +1,309 @@
+//! The fixed part of the frame header (docs/format/frame.md, section 1). All integers are big-endian.
+//!
+//! ```text
+//! 00 9E A8 "b2frame\0"        0A D2 i32 header_len        0F CF u64 frame_len
+//! 18 A4 general flags, frame type, clevel << 4 | codec, split mode - 1
+//! 1D D3 i64 nbytes            26 D3 i64 cbytes            2F D2 i32 typesize
+//! 34 D2 i32 blocksize         39 D2 i32 chunksize         3E D1 i16 threads to compress
+//! 41 D1 i16 threads to decompress                         44 C2|C3 has vlmetalayers
+//! 45 D8 filter slots in use, filters[6], codec, codec meta, filter metas[6], dict, 0
+//! 57 metalayers, up to header_len
+//! ```
+
+use b2_chunk::{CodecId, FilterId, FilterSlot, SplitMode};
+use b2_msgpack::{Reader, Writer};
+
+use crate::metalayers::{Metalayers, write_metalayers};
+use crate::{FrameError, Structure};
+
+/// Size of the fixed part, in bytes.
+pub const FIXED_HEADER_LEN: usize = 87;
+/// Size of the shortest header (no metalayers), in bytes.
+pub const MIN_HEADER_LEN: usize = FIXED_HEADER_LEN + 10;
+/// Size of the shortest trailer (no vlmetalayers), in bytes.
+pub(crate) const MIN_TRAILER_LEN: usize = 35;
+/// How every frame starts.
+pub const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
+
+/// Offsets of fields that errors point at.
+mod offset {
+    pub(super) const HEADER_LEN: u64 = 11;
+    pub(super) const FRAME_LEN: u64 = 16;
+    pub(super) const FLAGS: u64 = 25;
+    pub(super) const FRAME_TYPE: u64 = 26;
+    pub(super) const NBYTES: u64 = 30;
+    pub(super) const CBYTES: u64 = 39;
+    pub(super) const TYPESIZE: u64 = 48;
+    pub(super) const CHUNKSIZE: u64 = 58;
+    pub(super) const NFILTERS: u64 = 70;
+}
+
+/// Codec nibble of frames whose codec is only told by byte 77.
+const CODEC_IN_FULL: u8 = 6;
+
+/// How a frame keeps its chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// One file or buffer.
+    Contiguous,
+    /// A directory with one file per chunk.
+    Sparse,
+}
+
+/// A frame header: parsed and checked, never half valid.
+///
+/// Codec, filters, split mode, level, dictionary and block size are the defaults for new chunks. Stored chunks
+/// tell themselves how they are to be decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    pub(crate) header_len: u32,
+    pub(crate) frame_len: u64,
+    pub(crate) general_flags: u8,
+    pub(crate) storage: Storage,
+    pub(crate) clevel: u8,
+    pub(crate) splitmode: SplitMode,
+    pub(crate) nbytes: u64,
+    pub(crate) cbytes: u64,
+    pub(crate) typesize: u32,
+    pub(crate) blocksize: i32,
+    pub(crate) chunksize: i32,
+    pub(crate) nthreads: (i16, i16),
+    pub(crate) has_vlmetalayers: bool,
+    pub(crate) filters: [FilterSlot; 6],
+    pub(crate) codec: CodecId,
+    pub(crate) codec_meta: u8,
+    pub(crate) use_dict: bool,
+}
+
+impl FrameHeader {
+    /// Reads and checks the first 87 bytes of a frame.
+    ///
+    /// # Errors
+    /// [`FrameError::NotAFrame`] if they do not start as a frame does, else what is wrong with which field.
+    pub fn parse(bytes: &[u8]) -> Result<Self, FrameError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(FrameError::NotAFrame);
+        }
+        let Some(fixed) = bytes.get(..FIXED_HEADER_LEN) else {
+            return Err(FrameError::Truncated {
+                structure: Structure::Header,
+                offset: 0,
+                need: FIXED_HEADER_LEN as u64,
+                have: bytes.len() as u64,
+            });
+        };
+        let mut r = Reader::at(fixed, MAGIC.len());
+        let header_len: i32 = field("header_len", r.number())?;
+        let frame_len: u64 = field("frame_len", r.number())?;
+        let flags = field("flags", r.fixstr())?;
+        let &[general_flags, frame_type, codec_flags, split_flags] = flags else {
+            return Err(FrameError::field(Structure::Header, "flags", 24, flags.len() as u64, "4 bytes"));
+        };
+        let nbytes: i64 = field("nbytes", r.number())?;
+        let cbytes: i64 = field("cbytes", r.number())?;
+        let typesize: i32 = field("typesize", r.number())?;
+        let blocksize: i32 = field("blocksize", r.number())?;
+        let chunksize: i32 = field("chunksize", r.number())?;
+        let nthreads = (field("nthreads", r.number())?, field("nthreads", r.number())?);
+        let has_vlmetalayers = field("has_vlmetalayers", r.bool())?;
+        let (nfilters, pipeline) = field("filters", r.fixext16())?;
+        let [f0, f1, f2, f3, f4, f5, codec, codec_meta, m0, m1, m2, m3, m4, m5, dict, _reserved] = *pipeline;
+
+        if general_flags & 0x0F > 3 {
+            return Err(FrameError::NewerVersion { version: general_flags & 0x0F });
+        }
+        let storage = match frame_type {
+            0 => Storage::Contiguous,
+            1 => Storage::Sparse,
+            _ => return fail("frame type", offset::FRAME_TYPE, frame_type, "0 or 1"),
+        };
+        if frame_len < (MIN_HEADER_LEN + MIN_TRAILER_LEN) as u64 || frame_len > i64::MAX as u64 {
+            return fail("frame_len", offset::FRAME_LEN, frame_len, "132 to 2^63 - 1");
+        }
+        let header_len = match u32::try_from(header_len) {
+            Ok(len) if len as usize >= MIN_HEADER_LEN && u64::from(len) <= frame_len => len,
+            _ => return fail("header_len", offset::HEADER_LEN, header_len, "97 to frame_len"),
+        };
+        let Ok(nbytes) = u64::try_from(nbytes) else {
+            return fail("nbytes", offset::NBYTES, nbytes, "0 or more");
+        };
+        let Ok(cbytes) = u64::try_from(cbytes) else {
+            return fail("cbytes", offset::CBYTES, cbytes, "0 or more");
+        };
+        let Some(typesize) = u32::try_from(typesize).ok().filter(|size| *size > 0) else {
+            return fail("typesize", offset::TYPESIZE, typesize, "1 or more");
+        };
+        if chunksize < -1 || (chunksize == -1 && nbytes > 0) {
+            return fail("chunksize", offset::CHUNKSIZE, chunksize, "0 or more, or -1 without chunks");
+        }
+        if nfilters > 6 {
+            return fail("filters", offset::NFILTERS, nfilters, "at most 6 slots");
+        }
+        let slots = [(f0, m0), (f1, m1), (f2, m2), (f3, m3), (f4, m4), (f5, m5)];
+        let nibble = codec_flags & 0x0F;
+        Ok(Self {
+            header_len,
+            frame_len,
+            general_flags,
+            storage,
+            clevel: codec_flags >> 4,
+            splitmode: SplitMode::from_code((split_flags & 3) + 1).unwrap_or_default(),
+            nbytes,
+            cbytes,
+            typesize,
+            blocksize,
+            chunksize,
+            nthreads,
+            has_vlmetalayers,
+            filters: slots.map(|(id, meta)| FilterSlot::new(FilterId(id), meta)),
+            codec: CodecId(if nibble == CODEC_IN_FULL { codec } else { nibble }),
+            codec_meta,
+            use_dict: dict & 1 != 0,
+        })
+    }
+
+    /// The header as stored, with its metalayers; sets `header_len`.
+    pub(crate) fn encode(&mut self, metalayers: &Metalayers) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.raw(&MAGIC);
+        let header_len = w.slot::<i32>();
+        w.number(self.frame_len);
+        let nibble = if self.codec.0 < CODEC_IN_FULL { self.codec.0 } else { CODEC_IN_FULL };
+        w.fixstr(&[
+            self.general_flags,
+            match self.storage {
+                Storage::Contiguous => 0,
+                Storage::Sparse => 1,
+            },
+            nibble | self.clevel << 4,
+            self.splitmode.code() - 1,
+        ]);
+        w.number(self.nbytes as i64);
+        w.number(self.cbytes as i64);
+        w.number(self.typesize as i32);
+        w.number(self.blocksize);
+        w.number(self.chunksize);
+        w.number(self.nthreads.0);
+        w.number(self.nthreads.1);
+        w.bool(self.has_vlmetalayers);
+        let mut pipeline = [0; 16];
+        for (i, slot) in self.filters.iter().enumerate() {
+            pipeline[i] = slot.id.0;
+            pipeline[8 + i] = slot.meta;
+        }
+        pipeline[6] = self.codec.0;
+        pipeline[7] = self.codec_meta;
+        pipeline[14] = self.use_dict.into();
+        w.fixext16(6, &pipeline);
+        write_metalayers(&mut w, metalayers);
+        // At most 16 metalayers, whose sum the writer's caller has checked.
+        self.header_len = w.len() as u32;
+        w.patch(header_len, self.header_len as i32);
+        w.into_bytes()
+    }
+
+    /// Size of the header with its metalayers, in bytes.
+    pub fn header_len(&self) -> usize {
+        self.header_len as usize
+    }
+    /// Size of the whole contiguous frame, or of the index file of a sparse frame, in bytes.
+    pub fn frame_len(&self) -> u64 {
+        self.frame_len
+    }
+    /// Version of the frame format, 0 to 3.
+    pub fn version(&self) -> u8 {
+        self.general_flags & 0x0F
+    }
+    /// Header byte 25 as stored.
+    pub fn general_flags(&self) -> u8 {
+        self.general_flags
+    }
+    /// Contiguous or sparse.
+    pub fn storage(&self) -> Storage {
+        self.storage
+    }
+    /// Uncompressed size of all chunks, in bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.nbytes
+    }
+    /// Size of the chunk data, dead space included (contiguous), or the sum of the chunk files (sparse), in
+    /// bytes. As stored: a frame that lost its last chunk may keep the old number.
+    pub fn cbytes(&self) -> u64 {
+        self.cbytes
+    }
+    /// Item size in bytes. May be 1 where the real one is above 255 and was lost.
+    pub fn typesize(&self) -> usize {
+        self.typesize as usize
+    }
+    /// Block size in bytes for new chunks and special chunks; 0 for automatic (also where a negative number is
+    /// stored).
+    pub fn blocksize(&self) -> usize {
+        usize::try_from(self.blocksize).unwrap_or(0)
+    }
+    /// Uncompressed size of every chunk but possibly the last, in bytes; 0 when chunks have individual sizes
+    /// or there are none.
+    pub fn chunksize(&self) -> usize {
+        usize::try_from(self.chunksize).unwrap_or(0)
+    }
+    /// Chunk size as stored: -1 where no chunk was ever written.
+    pub fn stored_chunksize(&self) -> i32 {
+        self.chunksize
+    }
+    /// Codec for new chunks.
+    pub fn codec(&self) -> CodecId {
+        self.codec
+    }
+    /// The codec's parameter byte.
+    pub fn codec_meta(&self) -> u8 {
+        self.codec_meta
+    }
+    /// Compression level for new chunks.
+    pub fn clevel(&self) -> u8 {
+        self.clevel
+    }
+    /// Split mode for new chunks.
+    pub fn splitmode(&self) -> SplitMode {
+        self.splitmode
+    }
+    /// The six filter slots for new chunks, in order of application.
+    pub fn filters(&self) -> [FilterSlot; 6] {
+        self.filters
+    }
+    /// Whether new chunks get a dictionary.
+    pub fn use_dict(&self) -> bool {
+        self.use_dict
+    }
+    /// Numbers of threads the writer used to compress and to decompress. Informative.
+    pub fn nthreads(&self) -> (i16, i16) {
+        self.nthreads
+    }
+    /// What the header says about vlmetalayers. Informative: the trailer counts.
+    pub fn has_vlmetalayers(&self) -> bool {
+        self.has_vlmetalayers
+    }
+}
+
+/// `FrameError` for a header field's msgpack error; the reader counts from the frame's start already.
+fn field<T>(name: &'static str, item: Result<T, b2_msgpack::Error>) -> Result<T, FrameError> {
+    item.map_err(|source| FrameError::Msgpack { structure: Structure::Header, field: name, source })
+}
+
+fn fail<T>(
+    field: &'static str,
+    offset: u64,
+    value: impl Into<i128>,
+    expected: &'static str,
+) -> Result<T, FrameError> {
+    Err(FrameError::field(Structure::Header, field, offset, value, expected))
+}
+
+/// Offset of the frame type, for errors about a frame in the wrong place.
+pub(crate) const FRAME_TYPE_OFFSET: u64 = offset::FRAME_TYPE;
+/// Offset of `frame_len`.
+pub(crate) const FRAME_LEN_OFFSET: u64 = offset::FRAME_LEN;
+/// Offset of `nbytes`.
+pub(crate) const NBYTES_OFFSET: u64 = offset::NBYTES;
+/// Offset of `cbytes`.
+pub(crate) const CBYTES_OFFSET: u64 = offset::CBYTES;
+/// Offset of the general flags.
+pub(crate) const FLAGS_OFFSET: u64 = offset::FLAGS;

@@ -1,0 +1,398 @@
+//! The index: where each chunk is (docs/format/frame.md, section 5). Its payload is one little-endian i64 per
+//! chunk: an offset behind the header (contiguous), the number of a file (sparse), or a special value.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, SpecialKind, SplitMode};
+use bytes::Bytes;
+
+use crate::error::within;
+use crate::{FrameError, Structure};
+
+/// Most chunks in a frame: the index must fit one chunk.
+pub const MAX_NCHUNKS: usize = (i32::MAX as usize) / 8;
+
+/// What the index says about a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// It is stored: at this offset behind the header (contiguous), or in the file with this number (sparse).
+    Stored(u64),
+    /// It is not stored, all its items have the same value. Never [`SpecialKind::Value`].
+    Special(SpecialKind),
+}
+
+impl Entry {
+    const ZEROS: u8 = 1;
+    const NAN: u8 = 2;
+    const UNINIT: u8 = 4;
+
+    /// `None` for negative numbers without a known kind.
+    pub(crate) fn from_raw(raw: i64) -> Option<Self> {
+        if let Ok(offset) = u64::try_from(raw) {
+            return Some(Self::Stored(offset));
+        }
+        let kind = (raw >> 56) as u8;
+        Some(Self::Special(if kind & Self::ZEROS != 0 {
+            SpecialKind::Zeros
+        } else if kind & Self::UNINIT != 0 {
+            SpecialKind::Uninit
+        } else if kind & Self::NAN != 0 {
+            SpecialKind::NaN
+        } else {
+            return None;
+        }))
+    }
+
+    pub(crate) fn to_raw(self) -> i64 {
+        let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
+        match self {
+            Self::Stored(offset) => offset as i64,
+            Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
+            Self::Special(SpecialKind::NaN) => special(Self::NAN),
+            // Repeated values are stored chunks, the writer never gets here with one.
+            Self::Special(SpecialKind::Uninit | SpecialKind::Value) => special(Self::UNINIT),
+        }
+    }
+}
+
+/// The decoded index. Long runs of equal entries cost no memory, so that a small file cannot demand much.
+#[derive(Debug, Default)]
+pub struct Index {
+    table: Table,
+    len: usize,
+    /// All stored offsets in ascending order, made when first needed.
+    sorted: OnceLock<Vec<u64>>,
+}
+
+#[derive(Debug)]
+enum Table {
+    /// First position and raw entry of each run.
+    Runs(Vec<(usize, i64)>),
+    All(Vec<i64>),
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::Runs(Vec::new())
+    }
+}
+
+impl Index {
+    /// Decodes the index chunk at the start of `bytes`. `nchunks` is their number if the header tells it.
+    pub(crate) fn decode(bytes: Bytes, nchunks: Option<u64>, dparams: &DParams) -> Result<Self, FrameError> {
+        // Decoded piece by piece: pieces are whole blocks, and about this long.
+        const PIECE: usize = 1 << 20;
+        let chunk = Chunk::parse(bytes).map_err(FrameError::chunk(Structure::Index))?;
+        let nbytes = chunk.nbytes();
+        let expected = nchunks.map_or(nbytes as u64 / 8 * 8, |n| n.saturating_mul(8));
+        if nbytes as u64 != expected {
+            let rule = if nchunks.is_some() { "8 for each chunk" } else { "a multiple of 8" };
+            return Err(FrameError::field(Structure::Index, "nbytes", 4, nbytes as u64, rule));
+        }
+        let len = nbytes / 8;
+        within("chunks in the frame", len as u64, dparams.limits.max_nchunks)?;
+        let mut builder =
+            Builder { table: Table::default(), len: 0, of: len, limit: dparams.limits.max_metadata };
+        if let Some(entry) = uniform(&chunk) {
+            builder.repeat(entry);
+        } else {
+            // All blocks of variable lengths are one piece: their places are only known with all bytes.
+            let blocksize = if chunk.header().is_vl() { nbytes } else { chunk.header().blocksize() }.max(1);
+            within("block of the index chunk, in bytes", blocksize as u64, dparams.limits.max_metadata)?;
+            // Pieces of whole blocks, so that no block is decoded twice. Block sizes need not be multiples
+            // of 8, hence the carry.
+            let piece = PIECE.next_multiple_of(blocksize);
+            let mut carry: Vec<u8> = Vec::new();
+            for start in (0..nbytes).step_by(piece) {
+                let end = start.saturating_add(piece).min(nbytes);
+                let part =
+                    chunk.get_bytes(start..end, dparams).map_err(FrameError::chunk(Structure::Index))?;
+                let whole = if carry.is_empty() { part } else { [carry, part].concat() };
+                let (entries, rest) = whole.as_chunks::<8>();
+                for entry in entries {
+                    builder.push(i64::from_le_bytes(*entry))?;
+                }
+                carry = rest.to_vec();
+            }
+        }
+        Ok(Self { table: builder.table, len, sorted: OnceLock::new() })
+    }
+
+    /// How many chunks there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the index says about chunk `nchunk`.
+    ///
+    /// # Errors
+    /// [`FrameError::OutOfRange`], or [`FrameError::Field`] for an entry of no known kind.
+    pub fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
+        let raw = self.raw(nchunk).ok_or(FrameError::OutOfRange {
+            what: "chunks",
+            start: nchunk as u64,
+            end: nchunk as u64 + 1,
+            len: self.len as u64,
+        })?;
+        Entry::from_raw(raw).ok_or_else(|| {
+            let at = nchunk as u64 * 8;
+            FrameError::field(
+                Structure::Index,
+                "entry",
+                at,
+                raw,
+                "an offset, or a special value of known kind",
+            )
+        })
+    }
+
+    /// The longest run of chunks from `nchunk` on that have the same special value; just `nchunk` if it is
+    /// stored. Lets callers handle billions of equal chunks at once.
+    ///
+    /// # Errors
+    /// As [`Index::entry`].
+    pub fn run(&self, nchunk: usize) -> Result<(Entry, Range<usize>), FrameError> {
+        let entry = self.entry(nchunk)?;
+        let end = match (entry, &self.table) {
+            (Entry::Stored(_), _) => nchunk + 1,
+            (Entry::Special(_), Table::Runs(runs)) => {
+                let next = runs.partition_point(|(start, _)| *start <= nchunk);
+                runs.get(next).map_or(self.len, |(start, _)| *start)
+            }
+            (Entry::Special(_), Table::All(entries)) => {
+                let raw = entry.to_raw();
+                let rest = entries.get(nchunk..).unwrap_or_default();
+                nchunk + rest.iter().take_while(|e| **e == raw).count().max(1)
+            }
+        };
+        Ok((entry, nchunk..end))
+    }
+
+    fn raw(&self, nchunk: usize) -> Option<i64> {
+        if nchunk >= self.len {
+            return None;
+        }
+        match &self.table {
+            Table::All(entries) => entries.get(nchunk).copied(),
+            Table::Runs(runs) => {
+                let next = runs.partition_point(|(start, _)| *start <= nchunk);
+                runs.get(next.checked_sub(1)?).map(|(_, raw)| *raw)
+            }
+        }
+    }
+
+    /// The smallest stored offset above `offset`: a chunk normally ends there.
+    pub(crate) fn next_offset(&self, offset: u64) -> Option<u64> {
+        let sorted = self.sorted.get_or_init(|| {
+            let stored = |raw: &i64| u64::try_from(*raw).ok();
+            let mut offsets: Vec<u64> = match &self.table {
+                Table::All(entries) => entries.iter().filter_map(stored).collect(),
+                Table::Runs(runs) => runs.iter().filter_map(|(_, raw)| stored(raw)).collect(),
+            };
+            // Mostly in order already, which makes this one pass.
+            offsets.sort_unstable();
+            offsets
+        });
+        sorted.get(sorted.partition_point(|o| *o <= offset)).copied()
+    }
+}
+
+/// The entry of all chunks, for an index that is itself a special chunk.
+fn uniform(chunk: &Chunk) -> Option<i64> {
+    match chunk.header().special()? {
+        SpecialKind::Zeros | SpecialKind::Uninit => Some(0),
+        SpecialKind::Value => {
+            let value = chunk.as_bytes().get(32..)?;
+            <[u8; 8]>::try_from(value).ok().map(i64::from_le_bytes)
+        }
+        SpecialKind::NaN => None,
+    }
+}
+
+struct Builder {
+    table: Table,
+    len: usize,
+    /// How many there will be.
+    of: usize,
+    limit: u64,
+}
+
+impl Builder {
+    fn repeat(&mut self, entry: i64) {
+        if self.of > 0 {
+            self.table = Table::Runs(vec![(0, entry)]);
+        }
+        self.len = self.of;
+    }
+
+    fn push(&mut self, entry: i64) -> Result<(), FrameError> {
+        // So few runs are always worth it; more only as long as they are clearly the smaller form.
+        const FEW: usize = 4096;
+        match &mut self.table {
+            Table::Runs(runs) => {
+                if runs.last().is_none_or(|(_, last)| *last != entry) {
+                    runs.push((self.len, entry));
+                }
+                if runs.len() > FEW && runs.len() > (self.len + 1) / 4 {
+                    self.unroll()?;
+                }
+            }
+            Table::All(entries) => entries.push(entry),
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Turns runs, up to and with the entry being pushed, into a table of all entries.
+    fn unroll(&mut self) -> Result<(), FrameError> {
+        let Table::Runs(runs) = &self.table else { return Ok(()) };
+        within("index, in bytes", self.of as u64 * 8, self.limit)?;
+        let mut entries = Vec::with_capacity(self.of);
+        for (i, (_, raw)) in runs.iter().enumerate() {
+            let end = runs.get(i + 1).map_or(self.len + 1, |(start, _)| *start);
+            entries.resize(end, *raw);
+        }
+        self.table = Table::All(entries);
+        Ok(())
+    }
+}
+
+/// The index chunk for these raw entries, as C-Blosc2 writes it.
+pub(crate) fn encode(entries: &[i64]) -> Result<Chunk, FrameError> {
+    const BLOCKSIZE: usize = 16 * 1024;
+    let result = match entries.split_first() {
+        // One special value throughout: stored once, and read without expanding it.
+        Some((first, rest)) if *first < 0 && !rest.is_empty() && rest.iter().all(|entry| entry == first) => {
+            Chunk::special(SpecialKind::Value, &first.to_le_bytes(), entries.len() * 8, 8, BLOCKSIZE)
+        }
+        _ => {
+            let payload: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+            CParams::builder(8)
+                .codec(CodecId::BLOSCLZ)
+                .filters([FilterSlot::SHUFFLE])
+                .splitmode(SplitMode::Never)
+                .blocksize(BLOCKSIZE)
+                .build()
+                .and_then(|cparams| Chunk::compress(&payload, &cparams))
+        }
+    };
+    result.map_err(FrameError::chunk(Structure::Index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZEROS: i64 = i64::from_be_bytes([0x81, 0, 0, 0, 0, 0, 0, 0]);
+
+    fn check(entries: &[i64]) -> Index {
+        let chunk = encode(entries).unwrap();
+        let n = entries.len();
+        let index = Index::decode(chunk.into_bytes(), Some(n as u64), &DParams::default()).unwrap();
+        assert_eq!(index.len(), n);
+        for (i, raw) in entries.iter().enumerate() {
+            assert_eq!(index.raw(i), Some(*raw), "entry {i} of {n}");
+        }
+        assert_eq!(index.raw(n), None);
+        index
+    }
+
+    #[test]
+    fn entries_come_back() {
+        check(&[0]);
+        check(&[5, 0, ZEROS]);
+        check(&[0; 100]);
+        check(&[ZEROS; 100_000]);
+        let index = check(&(0..100_000).map(|i| i * 977).collect::<Vec<_>>());
+        assert!(matches!(index.table, Table::All(_)));
+        // First runs, then no more.
+        let index = check(&[vec![ZEROS; 10_000], (0..50_000).map(|i| i * 977).collect()].concat());
+        assert!(matches!(index.table, Table::All(_)));
+        let index = check(&(0..100_000).map(|i| i / 1000).collect::<Vec<_>>());
+        assert!(matches!(index.table, Table::Runs(_)));
+    }
+
+    #[test]
+    fn special_values_follow_the_order_of_bits() {
+        let kind = |byte: u8| Entry::from_raw(i64::from_be_bytes([byte, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(kind(0x81), Some(Entry::Special(SpecialKind::Zeros)));
+        assert_eq!(kind(0x82), Some(Entry::Special(SpecialKind::NaN)));
+        assert_eq!(kind(0x84), Some(Entry::Special(SpecialKind::Uninit)));
+        assert_eq!(kind(0x86), Some(Entry::Special(SpecialKind::Uninit)));
+        assert_eq!(kind(0x87), Some(Entry::Special(SpecialKind::Zeros)));
+        assert_eq!(kind(0xFF), Some(Entry::Special(SpecialKind::Zeros)));
+        assert_eq!(kind(0x88), None);
+        assert_eq!(kind(0x80), None);
+        assert_eq!(kind(0x7F), Some(Entry::Stored(0x7F00_0000_0000_0000)));
+        for kind in [SpecialKind::Zeros, SpecialKind::NaN, SpecialKind::Uninit] {
+            assert_eq!(Entry::from_raw(Entry::Special(kind).to_raw()), Some(Entry::Special(kind)));
+        }
+    }
+
+    #[test]
+    fn runs_of_special_chunks_are_told_at_once() {
+        for filler in [0, 20_000] {
+            let stored = (0..filler).map(|i| i * 100).collect::<Vec<_>>();
+            let index = check(&[vec![ZEROS, ZEROS, 7, 7, ZEROS], stored].concat());
+            let zeros = Entry::Special(SpecialKind::Zeros);
+            assert_eq!(index.run(0).unwrap(), (zeros, 0..2));
+            assert_eq!(index.run(1).unwrap(), (zeros, 1..2));
+            assert_eq!(index.run(2).unwrap(), (Entry::Stored(7), 2..3));
+            assert_eq!(index.run(4).unwrap(), (zeros, 4..5));
+            assert!(index.run(index.len()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_next_offset_is_found_in_any_order() {
+        let index = check(&[500, ZEROS, 0, 200, 200]);
+        assert_eq!(index.next_offset(0), Some(200));
+        assert_eq!(index.next_offset(200), Some(500));
+        assert_eq!(index.next_offset(499), Some(500));
+        assert_eq!(index.next_offset(500), None);
+    }
+
+    #[test]
+    fn odd_layouts_are_read() {
+        let entries: Vec<i64> = (0..5000).map(|i| i * 31).collect();
+        let payload: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+        for blocksize in [1, 3, 8, 4096, 40_000] {
+            let cparams = CParams::builder(1).codec(CodecId::LZ4).blocksize(blocksize).build().unwrap();
+            let chunk = Chunk::compress(&payload, &cparams).unwrap();
+            let index = Index::decode(chunk.into_bytes(), None, &DParams::default()).unwrap();
+            assert!((0..5000).all(|i| index.raw(i) == Some(entries[i])), "block size {blocksize}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let chunk = encode(&[1, 2, 3]).unwrap().into_bytes();
+        assert!(Index::decode(chunk.clone(), Some(2), &DParams::default()).is_err());
+        assert!(Index::decode(chunk.clone(), Some(u64::MAX / 8), &DParams::default()).is_err());
+        let mut limits = b2_chunk::Limits::default();
+        limits.max_nchunks = 2;
+        assert!(matches!(
+            Index::decode(chunk, Some(3), &DParams::default().with_limits(limits)),
+            Err(FrameError::LimitExceeded { asked: 3, limit: 2, .. })
+        ));
+        let odd = Chunk::compress(&[1; 12], &CParams::builder(1).build().unwrap()).unwrap();
+        assert!(Index::decode(odd.into_bytes(), None, &DParams::default()).is_err());
+    }
+
+    #[test]
+    fn a_small_chunk_cannot_demand_a_large_index() {
+        // 2^27 entries in a chunk of a few hundred bytes: one run, decoded piece by piece.
+        let n = 1 << 27;
+        let chunk = Chunk::zero_runs(8 * n, 8, 32 << 20).unwrap();
+        assert!(chunk.cbytes() < 400);
+        let index = Index::decode(chunk.into_bytes(), Some(n as u64), &DParams::default()).unwrap();
+        assert_eq!(index.raw(n - 1), Some(0));
+        assert!(matches!(&index.table, Table::Runs(runs) if runs.len() == 1));
+    }
+}

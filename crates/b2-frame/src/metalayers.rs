@@ -1,0 +1,256 @@
+//! Metalayers in the header and vlmetalayers in the trailer (docs/format/frame.md, sections 3 and 6).
+//!
+//! ```text
+//! 93                              three parts
+//! CD u16                          size of the index, from the 93 (header) or behind it (trailer) to its end
+//! DE u16, N x { A0+len name, D2 i32 offset }     offsets count from the start of header or trailer
+//! DC u16, N x { C6 u32 value }
+//! ```
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use b2_chunk::{Chunk, Container, DParams};
+use b2_msgpack::{Reader, Writer};
+use bytes::Bytes;
+
+use crate::error::within;
+use crate::{FrameError, Structure};
+
+/// Most metalayers in a frame, and most vlmetalayers that C-Blosc2 writes.
+pub const MAX_METALAYERS: usize = 16;
+/// Most vlmetalayers that readers accept.
+pub const MAX_VLMETALAYERS: usize = 8192;
+/// Longest name, in bytes.
+pub const MAX_NAME_LEN: usize = 31;
+
+/// Named byte strings of fixed size, in the frame header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metalayers(Entries);
+
+/// Named byte strings of any size, compressed, in the frame's trailer.
+#[derive(Clone, Debug, Default)]
+pub struct VlMetalayers {
+    entries: Entries,
+    dparams: DParams,
+}
+
+/// Names and values in the order of the file. Names are bytes, for most files UTF-8.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Entries(Vec<(Bytes, Bytes)>);
+
+impl Entries {
+    fn names(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
+        self.0.iter().map(|(name, _)| String::from_utf8_lossy(name))
+    }
+
+    fn get(&self, name: &[u8]) -> Option<&Bytes> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+}
+
+impl Metalayers {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.0.is_empty()
+    }
+
+    /// The names in the order of the file, with U+FFFD where they are not UTF-8.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
+        self.0.names()
+    }
+
+    /// The value of that name. Names are compared as bytes.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
+        self.0.get(name.as_ref()).map(|value| &value[..])
+    }
+
+    /// Names and values in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.0.0.iter().map(|(name, value)| (&name[..], &value[..]))
+    }
+
+    /// Reads the metalayers of a header; `header` is all of it.
+    pub(crate) fn parse(header: &Bytes) -> Result<Self, FrameError> {
+        let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
+        section.parse(crate::header::FIXED_HEADER_LEN, MAX_METALAYERS).map(Self)
+    }
+
+    /// Metalayers to be written: at most 16, with distinct names of 1 to 31 bytes.
+    pub(crate) fn new(entries: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Self, FrameError> {
+        if entries.len() > MAX_METALAYERS {
+            return Err(FrameError::argument("metalayers", format!("{}, at most 16 fit", entries.len())));
+        }
+        let mut total = 0u64;
+        for (i, (name, value)) in entries.iter().enumerate() {
+            check_name(name)?;
+            if entries.iter().take(i).any(|(earlier, _)| earlier == name) {
+                return Err(FrameError::argument("metalayers", format!("{:?} twice", show(name))));
+            }
+            total += value.len() as u64;
+        }
+        // The header's length is an i32.
+        within("metalayers, in bytes", total, (1 << 31) - 4096)?;
+        Ok(Self(Entries(entries.into_iter().map(|(n, v)| (n.into(), v.into())).collect())))
+    }
+}
+
+impl VlMetalayers {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.0.is_empty()
+    }
+
+    /// The names in the order of the file, with U+FFFD where they are not UTF-8.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
+        self.entries.names()
+    }
+
+    /// The decompressed value of that name. Names are compared as bytes.
+    ///
+    /// # Errors
+    /// When the value is not one whole chunk, does not decode, or is above the limit for metadata.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, FrameError> {
+        let name = name.as_ref();
+        let Some(chunk) = self.chunk(name)? else { return Ok(None) };
+        within(
+            "decompressed vlmetalayer, in bytes",
+            chunk.header().nbytes() as u64,
+            self.dparams.limits.max_metadata,
+        )?;
+        chunk
+            .decompress_with(&self.dparams)
+            .map(Some)
+            .map_err(FrameError::chunk(Structure::VlMetalayer(show(name))))
+    }
+
+    /// The compressed value of that name.
+    ///
+    /// # Errors
+    /// When the value is not one whole chunk.
+    pub fn chunk(&self, name: impl AsRef<[u8]>) -> Result<Option<Chunk>, FrameError> {
+        let name = name.as_ref();
+        let Some(value) = self.entries.get(name) else { return Ok(None) };
+        let structure = || Structure::VlMetalayer(show(name));
+        let chunk = Chunk::parse(value.clone()).map_err(FrameError::chunk(structure()))?;
+        if chunk.cbytes() != value.len() {
+            let cbytes = chunk.cbytes() as u64;
+            return Err(FrameError::field(structure(), "cbytes", 12, cbytes, "the length of the value"));
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Names and values, still compressed, in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &Bytes)> {
+        self.entries.0.iter().map(|(name, value)| (&name[..], value))
+    }
+
+    /// Reads the vlmetalayers of a trailer; `trailer` is all of it and starts at `base` of the frame.
+    pub(crate) fn parse(trailer: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
+        let section = Section { bytes: trailer, base, structure: Structure::VlMetalayers };
+        let entries = section.parse(2, MAX_VLMETALAYERS)?;
+        Ok(Self { entries, dparams: dparams.clone().with_container(Container::default()) })
+    }
+}
+
+/// A section of named values inside a header or trailer.
+struct Section<'a> {
+    bytes: &'a Bytes,
+    /// Offset of `bytes` in the frame, for errors.
+    base: u64,
+    structure: Structure,
+}
+
+impl Section<'_> {
+    fn parse(&self, start: usize, max: usize) -> Result<Entries, FrameError> {
+        let mut r = Reader::at(self.bytes, start);
+        self.field("parts", r.marker(0x93))?;
+        // Readers go by the map; the size of the index and the count behind it may be anything.
+        let _index_size: u16 = self.field("index size", r.number())?;
+        let count_at = r.position();
+        let count = self.field("count", r.map16())?;
+        if usize::from(count) > max {
+            let (at, expected) = (self.base + count_at as u64 + 1, "at most 16 (8192 for vlmetalayers)");
+            return Err(FrameError::field(self.structure.clone(), "count", at, count, expected));
+        }
+        let mut entries = Vec::new();
+        let mut seen = HashSet::new();
+        for _ in 0..count {
+            let name = self.field("name", r.fixstr())?;
+            let at = r.position();
+            let offset: i32 = self.field("offset", r.number())?;
+            let Some(offset) = usize::try_from(offset).ok().filter(|o| *o < self.bytes.len()) else {
+                let (at, expected) = (self.base + at as u64 + 1, "an offset inside the section");
+                return Err(FrameError::field(self.structure.clone(), "offset", at, offset, expected));
+            };
+            let value = self.field("value", Reader::at(self.bytes, offset).bin32())?;
+            // The first of equal names counts.
+            if seen.insert(name) {
+                entries.push((self.bytes.slice_ref(name), self.bytes.slice_ref(value)));
+            }
+        }
+        self.field("values", r.array16())?;
+        Ok(Entries(entries))
+    }
+
+    fn field<T>(&self, field: &'static str, item: Result<T, b2_msgpack::Error>) -> Result<T, FrameError> {
+        item.map_err(|source| FrameError::Msgpack {
+            structure: self.structure.clone(),
+            field,
+            source: source.at(usize::try_from(self.base).unwrap_or(usize::MAX)),
+        })
+    }
+}
+
+/// Writes the metalayer section at the end of a header that starts with the writer.
+pub(crate) fn write_metalayers(w: &mut Writer, metalayers: &Metalayers) {
+    write_section(w, &metalayers.0.0, true);
+}
+
+/// Writes the vlmetalayer section of a trailer that starts with the writer.
+pub(crate) fn write_vlmetalayers(w: &mut Writer, entries: &[(Bytes, Bytes)]) {
+    write_section(w, entries, false);
+}
+
+/// Counts and lengths are checked by the callers.
+fn write_section(w: &mut Writer, entries: &[(Bytes, Bytes)], count_marker: bool) {
+    let count = entries.len() as u16;
+    let start = w.len() + usize::from(!count_marker);
+    w.fixarray(3);
+    let index_size = w.slot::<u16>();
+    w.map16(count);
+    let mut slots = Vec::with_capacity(entries.len());
+    for (name, _) in entries {
+        w.fixstr(name);
+        slots.push(w.slot::<i32>());
+    }
+    // With thousands of vlmetalayers the index is longer than this field can say; readers ignore it.
+    w.patch(index_size, u16::try_from(w.len() - start).unwrap_or(u16::MAX));
+    w.array16(count);
+    for ((_, value), slot) in entries.iter().zip(slots) {
+        w.patch(slot, w.len() as i32);
+        w.bin32(value);
+    }
+}
+
+pub(crate) fn check_name(name: &[u8]) -> Result<(), FrameError> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        let what = format!("{:?} has {} bytes, expected 1 to 31", show(name), name.len());
+        return Err(FrameError::argument("metalayer name", what));
+    }
+    Ok(())
+}
+
+pub(crate) fn show(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,363 @@
+//! Opening: header, index and trailer are read and checked, chunks are not touched.
+
+use std::ops::Range;
+
+use b2_chunk::{ChunkHeader, DParams};
+use bytes::Bytes;
+
+use crate::error::within;
+use crate::header::{
+    CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
+};
+use crate::index::{Index, MAX_NCHUNKS};
+use crate::metalayers::Metalayers;
+use crate::plan::{Extent, FrameFile, Plan, Step};
+use crate::trailer::{TRAILER_TAIL_LEN, Trailer};
+use crate::{FrameError, Structure};
+
+/// Read first: holds nearly every header, and the whole of small frames.
+const PAGE: u64 = 4096;
+/// Index and trailer are read in one go up to this size; beyond it their exact places are looked up first, as
+/// dead space may lie between them.
+const ONE_READ: u64 = 1 << 20;
+/// Read to find the trailer in that case.
+const TAIL: u64 = 64 * 1024;
+
+/// All of a frame but its chunks.
+#[derive(Debug)]
+pub struct Opened {
+    /// The header.
+    pub header: FrameHeader,
+    /// The metalayers, from the header.
+    pub metalayers: Metalayers,
+    /// Where the chunks are.
+    pub index: Index,
+    /// The trailer, with the vlmetalayers.
+    pub trailer: Trailer,
+    /// Which bytes of the frame hold what.
+    pub layout: Layout,
+}
+
+/// Places in a contiguous frame, or in the index file of a sparse one, in bytes from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Header with metalayers.
+    pub header: Range<u64>,
+    /// Chunk data, dead space included; empty in sparse frames.
+    pub data: Range<u64>,
+    /// The index chunk; empty in frames without chunks.
+    pub index: Range<u64>,
+    /// The trailer. Bytes between index and trailer belong to neither.
+    pub trailer: Range<u64>,
+}
+
+/// Opens a frame. Mostly two reads: the first page, then index and trailer.
+///
+/// ```
+/// use b2_chunk::DParams;
+/// use b2_frame::{OpenPlan, Plan, Step, Storage};
+/// # let frame = b2_frame::FrameWriter::memory(b2_frame::FrameParams::new(1))?.finish()?.into_bytes();
+///
+/// // What a driver does; `frame` stands for a file.
+/// let mut plan = OpenPlan::new(frame.len() as u64, Storage::Contiguous, &DParams::default());
+/// let mut parts = Vec::new();
+/// let opened = loop {
+///     match plan.step(parts)? {
+///         Step::Done(opened) => break opened,
+///         Step::Need(extents) => {
+///             let range = |e: &b2_frame::Extent| e.range.start as usize..e.range.end as usize;
+///             parts = extents.iter().map(|e| frame.slice(range(e))).collect();
+///         }
+///     }
+/// };
+/// assert_eq!(opened.header.frame_len(), frame.len() as u64);
+/// # Ok::<(), b2_frame::FrameError>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenPlan {
+    len: u64,
+    whole: bool,
+    storage: Storage,
+    dparams: DParams,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    Page,
+    Header(Box<Head>),
+    Tail(Box<Head>),
+    Exact(Box<Head>, Range<u64>, Range<u64>),
+    Spent,
+}
+
+#[derive(Debug)]
+struct Head {
+    header: FrameHeader,
+    /// Header bytes, unless they are asked for with the rest.
+    bytes: Option<Bytes>,
+    /// First byte of index and trailer.
+    rest: u64,
+}
+
+impl OpenPlan {
+    /// Opens a frame that is at the start of `len` bytes, which may be followed by others.
+    pub fn new(len: u64, storage: Storage, dparams: &DParams) -> Self {
+        Self { len, whole: false, storage, dparams: dparams.clone(), state: State::Start }
+    }
+
+    /// The frame must be all of the bytes, as C-Blosc2 asks of frames in memory.
+    pub fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
+    fn page(&self, page: Bytes) -> Result<(Box<Head>, Step<Opened>), FrameError> {
+        let header = FrameHeader::parse(&page)?;
+        if header.storage != self.storage {
+            let (value, expected) = match header.storage {
+                Storage::Contiguous => (0, "1: an index file in the directory of a sparse frame"),
+                Storage::Sparse => (1, "0: a contiguous frame (this is the index of a sparse one)"),
+            };
+            return Err(FrameError::field(
+                Structure::Header,
+                "frame type",
+                FRAME_TYPE_OFFSET,
+                value,
+                expected,
+            ));
+        }
+        if header.frame_len > self.len {
+            return Err(FrameError::Truncated {
+                structure: Structure::Frame,
+                offset: 0,
+                need: header.frame_len,
+                have: self.len,
+            });
+        }
+        if self.whole && header.frame_len < self.len {
+            let expected = "the length of the buffer";
+            return Err(FrameError::field(
+                Structure::Header,
+                "frame_len",
+                FRAME_LEN_OFFSET,
+                header.frame_len,
+                expected,
+            ));
+        }
+        within("frame header, in bytes", header.header_len.into(), self.dparams.limits.max_metadata)?;
+        let rest = rest_of(&header)?;
+        let header_range = 0..u64::from(header.header_len);
+        let rest_range = rest..header.frame_len;
+        if header.frame_len <= page.len() as u64 {
+            let bytes = sub(&page, 0, header_range)?;
+            let head = Box::new(Head { header, bytes: Some(bytes), rest });
+            let rest = sub(&page, 0, rest_range)?;
+            let opened = self.finish_from(&head, rest, head.rest)?;
+            return Ok((head, Step::Done(opened)));
+        }
+        let mut need = Vec::new();
+        let bytes = sub(&page, 0, header_range.clone()).ok();
+        if bytes.is_none() {
+            need.push(Extent::exactly(FrameFile::Main, header_range));
+        }
+        let start = if header.frame_len - rest <= ONE_READ { rest } else { header.frame_len - TAIL };
+        need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));
+        Ok((Box::new(Head { header, bytes, rest }), Step::Need(need)))
+    }
+
+    /// With the last bytes of the frame; `base` is where they start.
+    fn tail(&self, head: &Head, tail: &Bytes, base: u64) -> Result<(Range<u64>, Range<u64>), FrameError> {
+        let frame_len = head.header.frame_len;
+        let trailer_len = Trailer::len(tail, frame_len)? as u64;
+        let trailer = frame_len - trailer_len..frame_len;
+        if trailer.start < head.rest {
+            let at = frame_len - TRAILER_TAIL_LEN as u64 + 3;
+            let expected = "a trailer that starts behind header and chunks";
+            return Err(FrameError::field(Structure::Trailer, "trailer_len", at, trailer_len, expected));
+        }
+        within("trailer, in bytes", trailer_len, self.dparams.limits.max_metadata)?;
+        if head.header.nbytes == 0 {
+            return Ok((head.rest..head.rest, trailer));
+        }
+        let gap = head.rest..trailer.start;
+        let need = b2_chunk::EXTENDED_HEADER_LEN as u64;
+        if gap.end - gap.start < need {
+            let have = gap.end - gap.start;
+            return Err(FrameError::Truncated { structure: Structure::Index, offset: gap.start, need, have });
+        }
+        if base > gap.start {
+            // The index header is asked for first.
+            return Ok((gap.start..gap.start + need, trailer));
+        }
+        let header = sub(tail, base, gap.start..gap.start + need)?;
+        Ok((self.index_range(&header, &gap)?, trailer))
+    }
+
+    fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<Range<u64>, FrameError> {
+        let header = ChunkHeader::parse(header).map_err(FrameError::chunk(Structure::Index))?;
+        let (cbytes, have) = (header.cbytes() as u64, gap.end - gap.start);
+        if cbytes > have {
+            return Err(FrameError::Truncated {
+                structure: Structure::Index,
+                offset: gap.start,
+                need: cbytes,
+                have,
+            });
+        }
+        within("index chunk, in bytes", cbytes, self.dparams.limits.max_metadata)?;
+        Ok(gap.start..gap.start + cbytes)
+    }
+
+    /// With all bytes from `base`, which is not behind the index, to the end of the frame.
+    fn finish_from(&self, head: &Head, rest: Bytes, base: u64) -> Result<Opened, FrameError> {
+        let (index, trailer) = self.tail(head, &rest, base)?;
+        let index_bytes = sub(&rest, base, index.clone())?;
+        let trailer_bytes = sub(&rest, base, trailer.clone())?;
+        self.finish(head, index_bytes, trailer_bytes, index, trailer)
+    }
+
+    fn finish(
+        &self,
+        head: &Head,
+        index_bytes: Bytes,
+        trailer_bytes: Bytes,
+        index: Range<u64>,
+        trailer: Range<u64>,
+    ) -> Result<Opened, FrameError> {
+        let header = head.header.clone();
+        let header_bytes = head.bytes.clone().unwrap_or_default();
+        let metalayers = Metalayers::parse(&header_bytes)?;
+        let nchunks = nchunks(&header, self.dparams.limits.max_nchunks)?;
+        let decoded = match nchunks {
+            Some(0) => Index::default(),
+            _ => Index::decode(index_bytes, nchunks, &self.dparams)?,
+        };
+        let trailer_start = trailer.start;
+        let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
+        let data_start = u64::from(header.header_len);
+        let data = match header.storage {
+            // In a frame without chunks the stored number may be stale.
+            Storage::Contiguous => data_start..head.rest,
+            Storage::Sparse => data_start..data_start,
+        };
+        let layout = Layout { header: 0..data_start, data, index, trailer };
+        Ok(Opened { header, metalayers, index: decoded, trailer: trailer_parsed, layout })
+    }
+}
+
+impl Plan for OpenPlan {
+    type Output = Opened;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Opened>, FrameError> {
+        let mut parts = parts.into_iter();
+        let mut part = move || parts.next().unwrap_or_default();
+        match std::mem::replace(&mut self.state, State::Spent) {
+            State::Start => {
+                self.state = State::Page;
+                Ok(Step::Need(vec![Extent::exactly(FrameFile::Main, 0..self.len.min(PAGE))]))
+            }
+            State::Page => {
+                let (head, step) = self.page(part())?;
+                self.state = State::Header(head);
+                Ok(step)
+            }
+            State::Header(mut head) => {
+                if head.bytes.is_none() {
+                    head.bytes = Some(part());
+                }
+                let rest = part();
+                let Some(base) = head.header.frame_len.checked_sub(rest.len() as u64) else {
+                    return Err(too_long());
+                };
+                if base <= head.rest {
+                    return self.finish_from(&head, rest, base).map(Step::Done);
+                }
+                let (index, trailer) = self.tail(&head, &rest, base)?;
+                let need =
+                    [index.clone(), trailer.clone()].map(|range| Extent::exactly(FrameFile::Main, range));
+                self.state = if head.header.nbytes == 0 {
+                    State::Exact(head, index, trailer)
+                } else {
+                    State::Tail(head)
+                };
+                Ok(Step::Need(need.to_vec()))
+            }
+            State::Tail(head) => {
+                let (index_header, trailer) = (part(), part());
+                let frame_len = head.header.frame_len;
+                let Some(start) = frame_len.checked_sub(trailer.len() as u64).filter(|s| *s >= head.rest)
+                else {
+                    return Err(too_long());
+                };
+                let trailer_range = start..frame_len;
+                let index = self.index_range(&index_header, &(head.rest..trailer_range.start))?;
+                let need = [index.clone(), trailer_range.clone()];
+                self.state = State::Exact(head, index, trailer_range);
+                Ok(Step::Need(need.map(|range| Extent::exactly(FrameFile::Main, range)).to_vec()))
+            }
+            State::Exact(head, index, trailer) => {
+                let (index_bytes, trailer_bytes) = (part(), part());
+                self.finish(&head, index_bytes, trailer_bytes, index, trailer).map(Step::Done)
+            }
+            State::Spent => Err(FrameError::argument("plan", "it has ended")),
+        }
+    }
+}
+
+fn too_long() -> FrameError {
+    FrameError::argument("parts", "longer than was asked for")
+}
+
+/// Where the chunk data ends: the first byte of index and trailer.
+fn rest_of(header: &FrameHeader) -> Result<u64, FrameError> {
+    let header_len = u64::from(header.header_len);
+    let mut need = TRAILER_TAIL_LEN as u64;
+    let mut rest = Some(header_len);
+    if header.nbytes > 0 {
+        need += b2_chunk::EXTENDED_HEADER_LEN as u64;
+        if header.storage == Storage::Contiguous {
+            rest = header_len.checked_add(header.cbytes);
+        }
+    }
+    match rest {
+        Some(rest) if rest.checked_add(need).is_some_and(|end| end <= header.frame_len) => Ok(rest),
+        _ => {
+            let expected = "room for index and trailer before frame_len";
+            Err(FrameError::field(Structure::Header, "cbytes", CBYTES_OFFSET, header.cbytes, expected))
+        }
+    }
+}
+
+/// Number of chunks, if the header tells.
+fn nchunks(header: &FrameHeader, limit: u64) -> Result<Option<u64>, FrameError> {
+    if header.nbytes == 0 {
+        return Ok(Some(0));
+    }
+    if header.chunksize == 0 {
+        return Ok(None);
+    }
+    let n = header.nbytes.div_ceil(header.chunksize() as u64);
+    if n > MAX_NCHUNKS as u64 {
+        let expected = "at most 268435455 chunks";
+        return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, header.nbytes, expected));
+    }
+    within("chunks in the frame", n, limit)?;
+    Ok(Some(n))
+}
+
+/// Part of `bytes`, which start at `base` of the frame.
+fn sub(bytes: &Bytes, base: u64, range: Range<u64>) -> Result<Bytes, FrameError> {
+    let index = |at: u64| at.checked_sub(base).and_then(|at| usize::try_from(at).ok());
+    match (index(range.start), index(range.end)) {
+        (Some(start), Some(end)) if start <= end && end <= bytes.len() => Ok(bytes.slice(start..end)),
+        _ => Err(FrameError::Truncated {
+            structure: Structure::Frame,
+            offset: range.start,
+            need: range.end.saturating_sub(range.start),
+            have: (bytes.len() as u64).saturating_sub(range.start.saturating_sub(base)),
+        }),
+    }
+}
+
+const _: () = assert!(FIXED_HEADER_LEN as u64 <= PAGE);

@@ -1,0 +1,264 @@
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use b2_chunk::{Chunk, ChunkHeader, Container, DParams};
+use bytes::Bytes;
+
+use crate::fetch::StoredBlocks;
+use crate::header::{FrameHeader, Storage};
+use crate::index::{Entry, Index};
+use crate::metalayers::{Metalayers, VlMetalayers};
+use crate::open::{Layout, Opened};
+use crate::plan::{FrameFiles, drive};
+use crate::trailer::Trailer;
+use crate::{FrameError, OpenOptions};
+
+/// A frame, open for reading: a sequence of chunks and named metadata.
+///
+/// Opening reads header, index and trailer. Chunks are read when they are asked for, with positioned reads
+/// through `&self`, so any number of threads may read at once. Cloning is cheap.
+///
+/// ```
+/// use b2_chunk::{CParams, Chunk};
+/// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+///
+/// let cparams = CParams::builder(4).build()?;
+/// let raw: Vec<u8> = (0..30_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
+/// for part in raw.chunks(50_000) {
+///     writer.append(Chunk::compress(part, &cparams)?)?;
+/// }
+/// writer.set_vlmetalayer("station", b"\xa7north-3")?;
+/// let frame = writer.finish()?.into_bytes();
+///
+/// let schunk = SuperChunk::from_bytes(frame)?;
+/// assert_eq!((schunk.nchunks(), schunk.nbytes()), (3, 120_000));
+/// assert_eq!(schunk.decompress_chunk(2)?, raw[100_000..]);
+/// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
+/// assert_eq!(schunk.vlmetalayers().get("station")?.as_deref(), Some(&b"\xa7north-3"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SuperChunk {
+    pub(crate) opened: Arc<Opened>,
+    pub(crate) files: Arc<dyn FrameFiles>,
+    pub(crate) dparams: DParams,
+    /// First byte of each chunk and the end, for chunks of individual sizes; read when first needed.
+    pub(crate) starts: Arc<OnceLock<Vec<u64>>>,
+}
+
+impl SuperChunk {
+    /// Opens a file with a contiguous frame (bytes behind the frame are ignored) or the directory of a sparse
+    /// one, told apart by what is there. Uses the built-in plugins and default limits.
+    ///
+    /// # Errors
+    /// When there is no such file, it is neither a regular file nor a directory, or not a frame.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, FrameError> {
+        Self::options().open(path)
+    }
+
+    /// Opens a contiguous frame that starts at byte `offset` of a file.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::open`].
+    pub fn open_at(path: impl AsRef<Path>, offset: u64) -> Result<Self, FrameError> {
+        Self::options().open_at(path, offset)
+    }
+
+    /// Opens a contiguous frame in memory. The buffer must hold the frame and nothing else.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, FrameError> {
+        Self::options().open_bytes(frame)
+    }
+
+    /// Options for opening: plugins, limits, file system.
+    pub fn options() -> OpenOptions {
+        OpenOptions::default()
+    }
+
+    /// Puts an opened frame and its files together; for callers with storage of their own.
+    pub fn new(opened: Opened, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
+        let container = Container {
+            itemsize: Some(opened.header.typesize()),
+            frame_blocksize: opened.header.blocksize(),
+            blockshape: Arc::default(),
+        };
+        let dparams = dparams.with_container(container);
+        Self { opened: Arc::new(opened), files, dparams, starts: Arc::default() }
+    }
+
+    /// The frame header.
+    pub fn header(&self) -> &FrameHeader {
+        &self.opened.header
+    }
+    /// Contiguous or sparse.
+    pub fn storage(&self) -> Storage {
+        self.header().storage()
+    }
+    /// Number of chunks.
+    pub fn nchunks(&self) -> usize {
+        self.opened.nchunks()
+    }
+    /// Uncompressed size of all chunks, in bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.header().nbytes()
+    }
+    /// Compressed size as the header tells it, in bytes.
+    pub fn cbytes(&self) -> u64 {
+        self.header().cbytes()
+    }
+    /// Item size in bytes.
+    pub fn typesize(&self) -> usize {
+        self.header().typesize()
+    }
+    /// Uncompressed size of every chunk but possibly the last, in bytes; 0 when chunks have individual sizes.
+    pub fn chunksize(&self) -> usize {
+        self.header().chunksize()
+    }
+    /// Number of whole items.
+    pub fn nitems(&self) -> u64 {
+        self.nbytes() / self.typesize() as u64
+    }
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.opened.index
+    }
+    /// The metalayers.
+    pub fn metalayers(&self) -> &Metalayers {
+        &self.opened.metalayers
+    }
+    /// The vlmetalayers.
+    pub fn vlmetalayers(&self) -> &VlMetalayers {
+        &self.opened.trailer.vlmetalayers
+    }
+    /// The trailer.
+    pub fn trailer(&self) -> &Trailer {
+        &self.opened.trailer
+    }
+    /// Which bytes of the frame hold what.
+    pub fn layout(&self) -> &Layout {
+        &self.opened.layout
+    }
+    /// All that opening has read, for plans of one's own.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+    /// How chunks are decoded: plugins, limits, and what the frame knows about its chunks.
+    pub fn dparams(&self) -> &DParams {
+        &self.dparams
+    }
+    /// Changes what is known about the chunks beyond the frame header: the shape of a block, say, or an item
+    /// size that the header has lost.
+    pub fn set_container(&mut self, container: Container) {
+        self.dparams.container = container;
+    }
+
+    /// Whether chunk `nchunk` is stored, or which value it stands for.
+    ///
+    /// # Errors
+    /// When there is no such chunk or its entry is malformed.
+    pub fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
+        self.index().entry(nchunk)
+    }
+
+    /// Reads chunk `nchunk` as it is stored; one that is not stored is made up.
+    ///
+    /// # Errors
+    /// When there is no such chunk, it cannot be read, or contradicts the frame.
+    pub fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
+        match self.entry(nchunk)? {
+            Entry::Special(kind) if self.chunksize() == 0 => self.inferred_special(nchunk, kind),
+            _ => drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files),
+        }
+    }
+
+    /// Reads the header of chunk `nchunk`; `None` if the chunk is not stored.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::chunk`].
+    pub fn chunk_header(&self, nchunk: usize) -> Result<Option<ChunkHeader>, FrameError> {
+        match self.entry(nchunk)? {
+            Entry::Special(_) => Ok(None),
+            Entry::Stored(_) => self.headers(nchunk..nchunk + 1).map(|mut headers| headers.pop()),
+        }
+    }
+
+    /// Decompresses chunk `nchunk`. Its blocks are decoded in parallel on the current rayon pool.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::chunk`], and when it does not decode.
+    pub fn decompress_chunk(&self, nchunk: usize) -> Result<Vec<u8>, FrameError> {
+        self.chunk(nchunk)?.decompress_with(&self.dparams).map_err(self.chunk_error(nchunk))
+    }
+
+    /// Decompresses chunk `nchunk` into `dst`, which must have exactly its size.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::decompress_chunk`], and when `dst` has another length.
+    pub fn decompress_chunk_into(&self, nchunk: usize, dst: &mut [u8]) -> Result<(), FrameError> {
+        self.chunk(nchunk)?.decompress_into(dst, &self.dparams).map_err(self.chunk_error(nchunk))
+    }
+
+    /// Decompresses the blocks of chunk `nchunk` one by one: the values of a frame with variable-length
+    /// blocks.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::decompress_chunk`].
+    pub fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
+        self.chunk(nchunk)?.blocks(&self.dparams).map_err(self.chunk_error(nchunk))
+    }
+
+    /// Reads some blocks of chunk `nchunk` without decoding them: only the chunk's head and those blocks are
+    /// read (and block 0 where the delta filter needs it), neighbours at once.
+    ///
+    /// # Errors
+    /// When there is no such chunk or block, it cannot be read, or contradicts the frame.
+    pub fn stored_blocks(&self, nchunk: usize, nblocks: &[usize]) -> Result<StoredBlocks, FrameError> {
+        drive(self.opened.blocks_plan(nchunk, nblocks, &self.dparams)?, &*self.files)
+    }
+
+    /// Reads and decodes some blocks of chunk `nchunk`; `each` gets number and plain bytes of each, in the
+    /// order of `nblocks`.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::stored_blocks`], and when a block does not decode.
+    pub fn blocks(
+        &self,
+        nchunk: usize,
+        nblocks: &[usize],
+        each: impl FnMut(usize, &[u8]),
+    ) -> Result<(), FrameError> {
+        self.stored_blocks(nchunk, nblocks)?.decode(&self.dparams, each)
+    }
+}
+
+impl fmt::Debug for SuperChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SuperChunk").field("opened", &self.opened).finish_non_exhaustive()
+    }
+}
+
+/// Something that has chunks.
+pub trait ChunkSource: Send + Sync {
+    /// How many.
+    fn nchunks(&self) -> usize;
+
+    /// The chunk at position `nchunk`.
+    ///
+    /// # Errors
+    /// When there is no such chunk, or it cannot be had.
+    fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError>;
+}
+
+impl ChunkSource for SuperChunk {
+    fn nchunks(&self) -> usize {
+        self.nchunks()
+    }
+
+    fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
+        self.chunk(nchunk)
+    }
+}

@@ -1,0 +1,84 @@
+//! The trailer (docs/format/frame.md, section 6): the last bytes of a frame.
+//!
+//! ```text
+//! 94  01 version  93 … vlmetalayers  CE u32 trailer_len  D8 fingerprint type, 16 bytes
+//! ```
+
+use b2_chunk::DParams;
+use b2_msgpack::{Reader, Writer};
+use bytes::Bytes;
+
+use crate::header::FIXED_HEADER_LEN;
+use crate::metalayers::{VlMetalayers, write_vlmetalayers};
+use crate::{FrameError, Structure};
+
+/// Bytes from `CE` to the end: the length and the fingerprint.
+const END_LEN: usize = 23;
+/// Bytes to look at to find where a trailer starts.
+pub(crate) const TRAILER_TAIL_LEN: usize = 25;
+
+/// A parsed trailer.
+#[derive(Clone, Debug)]
+pub struct Trailer {
+    /// Trailer format version; 1 since Blosc2 2.0. Not checked.
+    pub version: u8,
+    /// The vlmetalayers.
+    pub vlmetalayers: VlMetalayers,
+    /// Kind of fingerprint: 0 none, 1 to 3 for 32, 64 and 128 bits.
+    pub fingerprint_kind: u8,
+    /// The fingerprint; zeros in all files of C-Blosc2.
+    pub fingerprint: [u8; 16],
+}
+
+impl Trailer {
+    /// Length of the trailer, from the last bytes of a frame (25 or more of them).
+    pub(crate) fn len(tail: &[u8], frame_len: u64) -> Result<usize, FrameError> {
+        let base = frame_len.saturating_sub(tail.len() as u64);
+        let mut r = Reader::at(tail, tail.len().saturating_sub(END_LEN));
+        let len: u32 = r.number().map_err(|error| msgpack("trailer_len", error, base))?;
+        let most = (frame_len - FIXED_HEADER_LEN as u64).min(i32::MAX as u64);
+        if u64::from(len) < TRAILER_TAIL_LEN as u64 || u64::from(len) > most {
+            let expected = "25 to what is behind the header";
+            return Err(FrameError::field(
+                Structure::Trailer,
+                "trailer_len",
+                frame_len - END_LEN as u64 + 1,
+                len,
+                expected,
+            ));
+        }
+        Ok(len as usize)
+    }
+
+    /// Reads a trailer; `bytes` is all of it and starts at `base` of the frame.
+    pub(crate) fn parse(bytes: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
+        let mut r = Reader::new(bytes);
+        r.marker(0x94).map_err(|error| msgpack("parts", error, base))?;
+        let version = r.byte().map_err(|error| msgpack("version", error, base))?;
+        let vlmetalayers = VlMetalayers::parse(bytes, base, dparams)?;
+        let mut r = Reader::at(bytes, bytes.len().saturating_sub(END_LEN - 5));
+        let (fingerprint_kind, fingerprint) =
+            r.fixext16().map_err(|error| msgpack("fingerprint", error, base))?;
+        Ok(Self { version, vlmetalayers, fingerprint_kind, fingerprint: *fingerprint })
+    }
+}
+
+/// A trailer as stored, without fingerprint. Names and values are checked; values are chunks.
+pub(crate) fn encode(vlmetalayers: &[(Bytes, Bytes)]) -> Result<Vec<u8>, FrameError> {
+    let total: u64 = vlmetalayers.iter().map(|(name, value)| (name.len() + value.len() + 11) as u64).sum();
+    crate::error::within("vlmetalayers, in bytes", total, (1 << 31) - 4096)?;
+    let mut w = Writer::new();
+    w.fixarray(4);
+    w.fixint(1);
+    write_vlmetalayers(&mut w, vlmetalayers);
+    let len = w.slot::<u32>();
+    w.fixext16(0, &[0; 16]);
+    let total = w.len() as u32;
+    w.patch(len, total);
+    Ok(w.into_bytes())
+}
+
+fn msgpack(field: &'static str, error: b2_msgpack::Error, base: u64) -> FrameError {
+    let source = error.at(usize::try_from(base).unwrap_or(usize::MAX));
+    FrameError::Msgpack { structure: Structure::Trailer, field, source }
+}
