@@ -1,0 +1,34 @@
+//! Whole chunks through filter and codec, with the answers checked.
+
+use std::hint::black_box;
+
+use b2_benches::{counter_i32, field_f32};
+use b2kit::{CParams, Chunk, CodecId, DParams, FilterSlot};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+fn chunks(c: &mut Criterion) {
+    let dparams = DParams::default();
+    for (name, data) in [("field_f32", field_f32(1 << 20)), ("counter_i32", counter_i32(1 << 20))] {
+        for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD] {
+            for filter in [FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE] {
+                let cparams = CParams::builder(4).codec(codec).filters([filter]).build().expect("valid parameters");
+                let chunk = Chunk::compress(&data, &cparams).expect("compressible");
+                let mut out = vec![0; data.len()];
+                chunk.decompress_into(&mut out, &dparams).expect("its own output");
+                assert!(out == data);
+                let ratio = data.len() as f64 / chunk.cbytes() as f64;
+                let mut group = c.benchmark_group(format!("{name} {codec} {} (ratio {ratio:.2})", filter.id));
+                group.throughput(Throughput::Bytes(data.len() as u64)).sample_size(10);
+                group.bench_function("compress", |b| b.iter(|| Chunk::compress(black_box(&data), &cparams)));
+                group.bench_function("decompress", |b| {
+                    b.iter(|| black_box(&chunk).decompress_into(&mut out, &dparams))
+                });
+                group.bench_function("one item", |b| b.iter(|| black_box(&chunk).get_items(123_456..123_457)));
+                group.finish();
+            }
+        }
+    }
+}
+
+criterion_group!(benches, chunks);
+criterion_main!(benches);
