@@ -319,3 +319,37 @@ impl Writer<'_> {
         self.len += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Positions in the table are counted on from stream to stream; when they run out, it starts anew.
+    #[test]
+    fn positions_run_out() {
+        let raw: Vec<u8> = (0..3_000_u32).map(|i| (i % 50 * (i / 1_000 + 1)) as u8).collect();
+        let mut first = vec![0; raw.len()];
+        let len = State::new(5).encode(&raw, &mut first).unwrap();
+        for left in [0, 1, 2_999, 3_000, 3_001, 6_000] {
+            let mut state = State::new(5);
+            state.base = u32::MAX - left;
+            state.table.fill(u32::MAX - left - 1);
+            for _ in 0..4 {
+                let mut dst = vec![0; raw.len()];
+                assert_eq!(state.encode(&raw, &mut dst), Some(len), "{left}");
+                assert_eq!(dst[..len], first[..len]);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_behind_the_end() {
+        let raw = vec![7; 5_000];
+        for room in 0..60 {
+            let mut dst = [0xcc; 100];
+            let written = State::new(5).encode(&raw, &mut dst[..room]);
+            assert!(written.is_none_or(|len| len <= room));
+            assert!(dst[room..].iter().all(|&byte| byte == 0xcc));
+        }
+    }
+}
