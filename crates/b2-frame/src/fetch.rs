@@ -200,7 +200,7 @@ enum BlocksState {
     Made(Chunk),
     Start(Place),
     Head(Place, u64),
-    Blocks { place: Place, lazy: LazyChunk, numbers: Vec<usize>, head: Bytes, coalesced: Coalesced },
+    Blocks { place: Place, lazy: Box<LazyChunk>, numbers: Vec<usize>, head: Bytes, coalesced: Coalesced },
     Spent,
 }
 
@@ -288,6 +288,7 @@ impl Plan for BlocksPlan {
                         let coalesced = Coalesced::new(&extents, GAP);
                         let need = coalesced.reads.iter();
                         let need = need.map(|read| Extent::exactly(place.file, read.clone())).collect();
+                        let lazy = Box::new(lazy);
                         self.state = BlocksState::Blocks { place, lazy, numbers, head, coalesced };
                         return Ok(Step::Need(need));
                     }
@@ -305,7 +306,7 @@ impl Plan for BlocksPlan {
                     (nblock, in_head.unwrap_or_else(|| coalesced.pick(&parts, i)))
                 };
                 let blocks = numbers.into_iter().enumerate().map(stored).collect();
-                Ok(Step::Done(StoredBlocks { structure: place.structure(), lazy, blocks }))
+                Ok(Step::Done(StoredBlocks { structure: place.structure(), lazy: *lazy, blocks }))
             }
             BlocksState::Spent => Err(spent()),
         }

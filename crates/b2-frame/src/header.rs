@@ -29,7 +29,6 @@ pub const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
 mod offset {
     pub(super) const HEADER_LEN: u64 = 11;
     pub(super) const FRAME_LEN: u64 = 16;
-    pub(super) const FLAGS: u64 = 25;
     pub(super) const FRAME_TYPE: u64 = 26;
     pub(super) const NBYTES: u64 = 30;
     pub(super) const CBYTES: u64 = 39;
@@ -305,5 +304,3 @@ pub(crate) const FRAME_LEN_OFFSET: u64 = offset::FRAME_LEN;
 pub(crate) const NBYTES_OFFSET: u64 = offset::NBYTES;
 /// Offset of `cbytes`.
 pub(crate) const CBYTES_OFFSET: u64 = offset::CBYTES;
-/// Offset of the general flags.
-pub(crate) const FLAGS_OFFSET: u64 = offset::FLAGS;

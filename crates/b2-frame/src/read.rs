@@ -6,6 +6,7 @@ use b2_chunk::{Chunk, ChunkError, ChunkHeader, SpecialKind};
 
 use crate::error::within;
 use crate::fetch::{BlocksPlan, HeadersPlan, Wanted};
+use crate::fit::{NAN4, NAN8};
 use crate::header::NBYTES_OFFSET;
 use crate::index::Entry;
 use crate::plan::drive;
@@ -152,8 +153,7 @@ impl SuperChunk {
         let chunksize = self.chunksize() as u64;
         let starts = if chunksize == 0 && !rest.is_empty() { self.chunk_starts()? } else { &[] };
         while !rest.is_empty() {
-            let (nchunk, chunk) = if chunksize > 0 {
-                let nchunk = at / chunksize;
+            let (nchunk, chunk) = if let Some(nchunk) = at.checked_div(chunksize) {
                 let first = nchunk * chunksize;
                 (nchunk as usize, first..first.saturating_add(chunksize).min(self.nbytes()))
             } else {
@@ -209,8 +209,8 @@ impl SuperChunk {
     fn nan_pattern(&self, nchunk: usize) -> Result<&'static [u8], FrameError> {
         let nbytes = self.chunk_nbytes(nchunk)?;
         match self.typesize() {
-            4 if nbytes % 4 == 0 => Ok(&[0, 0, 0xC0, 0x7F]),
-            8 if nbytes % 8 == 0 => Ok(&[0, 0, 0, 0, 0, 0, 0xF8, 0x7F]),
+            4 if nbytes % 4 == 0 => Ok(&NAN4),
+            8 if nbytes % 8 == 0 => Ok(&NAN8),
             typesize => {
                 let at = nchunk as u64 * 8;
                 let expected = "items of 4 or 8 bytes, and whole ones, in a chunk of NaNs";

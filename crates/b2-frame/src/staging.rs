@@ -1,0 +1,215 @@
+//! Writing beside the target, then taking its name: the target is either the old or the new frame, whole.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::sparse::is_member;
+use crate::storage::{FileKind, FileSystem, Links, WriteAt};
+use crate::{FrameError, Storage};
+
+/// Whether what was written must survive a power loss when a call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// It must: files are synced before they take their names, and so are the names.
+    #[default]
+    Sync,
+    /// It need not; a killed process still leaves the old or the new frame.
+    None,
+}
+
+/// What to do about the target, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) overwrite: bool,
+    pub(crate) durability: Durability,
+}
+
+/// A temporary file or directory beside its target. Removed when dropped before it took the target's name.
+pub(crate) struct Staged {
+    options: Target,
+    storage: Storage,
+    path: PathBuf,
+    temporary: PathBuf,
+    committed: bool,
+}
+
+impl Staged {
+    pub(crate) fn file(options: Target, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
+        let fs = options.fs.clone();
+        Self::create(options, path, Storage::Contiguous, |temporary| fs.create_new(temporary))
+    }
+
+    pub(crate) fn directory(options: Target, path: &Path) -> Result<Self, FrameError> {
+        let fs = options.fs.clone();
+        Self::create(options, path, Storage::Sparse, |temporary| fs.create_dir(temporary)).map(|(s, ())| s)
+    }
+
+    fn create<T>(
+        options: Target,
+        path: &Path,
+        storage: Storage,
+        mut create: impl FnMut(&Path) -> io::Result<T>,
+    ) -> Result<(Self, T), FrameError> {
+        let mut path = path.to_owned();
+        if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
+            // The user's link stays, what it leads to is replaced.
+            path = io(&path, options.fs.resolve(&path))?;
+        }
+        let mut staged = Self { options, storage, path, temporary: PathBuf::new(), committed: true };
+        staged.check_target()?;
+        let (temporary, made) = temporary(&staged.path, &mut create)?;
+        (staged.temporary, staged.committed) = (temporary, false);
+        Ok((staged, made))
+    }
+
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.options.durability
+    }
+
+    pub(crate) fn fs(&self) -> &dyn FileSystem {
+        &*self.options.fs
+    }
+
+    /// What is at the target now; an error if it must not be replaced.
+    fn check_target(&self) -> Result<Option<FileKind>, FrameError> {
+        let kind = io(&self.path, existing(self.fs(), &self.path, Links::Follow))?;
+        match kind {
+            None => return Ok(None),
+            Some(FileKind::Link | FileKind::Other) => {
+                return Err(FrameError::NotRegular { path: self.path.clone(), or_directory: true });
+            }
+            Some(_) if !self.options.overwrite => {
+                return Err(FrameError::Exists { path: self.path.clone() });
+            }
+            Some(FileKind::File) => {}
+            // Never empty a directory that only happens to have the name.
+            Some(FileKind::Directory) => check_members(self.fs(), &self.path)?,
+        }
+        Ok(kind)
+    }
+
+    /// Takes the target's name. All files must have been synced before, if that is wanted.
+    pub(crate) fn commit(mut self) -> Result<(), FrameError> {
+        let existing = self.check_target()?;
+        let (fs, path) = (self.options.fs.clone(), self.path.clone());
+        match (self.storage, existing) {
+            (Storage::Contiguous, None) if !self.options.overwrite => {
+                fs.rename_new(&self.temporary, &path).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => FrameError::Exists { path: path.clone() },
+                    _ => FrameError::io(path.display().to_string())(error),
+                })?;
+            }
+            (_, None) => io(&path, fs.rename(&self.temporary, &path))?,
+            (Storage::Contiguous, Some(FileKind::File)) => {
+                io(&path, fs.copy_attributes(&path, &self.temporary))?;
+                io(&path, fs.rename(&self.temporary, &path))?;
+            }
+            (_, Some(kind)) => self.replace(kind)?,
+        }
+        self.committed = true;
+        if self.options.durability == Durability::Sync {
+            let parent = parent(&path);
+            io(&parent, fs.sync_dir(&parent))?;
+        }
+        Ok(())
+    }
+
+    /// Directories cannot be renamed over: what is there is moved aside, and removed at the end.
+    fn replace(&self, kind: FileKind) -> Result<(), FrameError> {
+        let fs = self.fs();
+        if kind == FileKind::Directory && self.storage == Storage::Sparse {
+            io(&self.path, fs.copy_attributes(&self.path, &self.temporary))?;
+        }
+        let (aside, ()) = temporary(&self.path, &mut |aside| match existing(fs, aside, Links::Refuse)? {
+            None => fs.rename(&self.path, aside),
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        })?;
+        if let Err(error) = fs.rename(&self.temporary, &self.path) {
+            // Back to how it was; the first error is the one to tell.
+            let _ = fs.rename(&aside, &self.path);
+            return Err(FrameError::io(self.path.display().to_string())(error));
+        }
+        match kind {
+            FileKind::Directory => io(&aside, remove_members(fs, &aside)),
+            _ => io(&aside, fs.remove_file(&aside)),
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Nothing can be done about errors here; the name tells what is left behind.
+            let _ = match self.storage {
+                Storage::Contiguous => self.fs().remove_file(&self.temporary),
+                Storage::Sparse => remove_members(self.fs(), &self.temporary),
+            };
+        }
+    }
+}
+
+fn existing(fs: &dyn FileSystem, path: &Path, links: Links) -> io::Result<Option<FileKind>> {
+    match fs.kind(path, links) {
+        Ok(kind) => Ok(Some(kind)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_members(fs: &dyn FileSystem, dir: &Path) -> Result<(), FrameError> {
+    let names = io(dir, fs.list(dir))?;
+    match names.iter().find(|name| !name.to_str().is_some_and(is_member)) {
+        None => Ok(()),
+        Some(stranger) => {
+            Err(FrameError::NotASparseFrame { path: dir.to_owned(), stranger: stranger.into() })
+        }
+    }
+}
+
+fn remove_members(fs: &dyn FileSystem, dir: &Path) -> io::Result<()> {
+    for name in fs.list(dir)? {
+        if name.to_str().is_some_and(is_member) {
+            fs.remove_file(&dir.join(name))?;
+        }
+    }
+    fs.remove_dir(dir)
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Makes something with a name of its own in the directory of `path`.
+fn temporary<T>(
+    path: &Path,
+    make: &mut dyn FnMut(&Path) -> io::Result<T>,
+) -> Result<(PathBuf, T), FrameError> {
+    const TRIES: u32 = 16;
+    let parent = parent(path);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        // A new hasher is seeded at random.
+        let random = RandomState::new().hash_one(tries);
+        let name = parent.join(format!(".b2kit-{}-{random:016x}.tmp", std::process::id()));
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+            Err(error) => return Err(FrameError::io(name.display().to_string())(error)),
+        }
+    }
+}
+
+fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
+    result.map_err(FrameError::io(path.display().to_string()))
+}
