@@ -9,7 +9,7 @@ use crate::header::{
     EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_VL,
     flags,
 };
-use crate::parallel::for_each_block;
+use crate::parallel::for_each;
 use crate::pipeline::BlockEncoder;
 use crate::{CParams, Chunk, ChunkError, ChunkHeader};
 
@@ -60,9 +60,9 @@ impl Chunk {
             if cparams.use_dict() { train(src, cparams, &header, block0.as_deref(), split)? } else { None };
         let mut encoded: Vec<EncodedBlock> = Vec::new();
         encoded.resize_with(header.nblocks(), EncodedBlock::default);
-        for_each_block(
+        for_each(
             src.chunks(blocksize).zip(&mut encoded).enumerate(),
-            src.len(),
+            src.len() as u64,
             || BlockEncoder::new(cparams, &header, dict.as_deref()),
             |encoder, (nblock, (block, out))| {
                 let reference = block0.as_deref().filter(|_| nblock > 0);
@@ -184,9 +184,9 @@ impl Chunk {
         let dict =
             if cparams.use_dict() && blocks.len() >= 8 { train_vl(blocks, cparams, &header)? } else { None };
         let mut encoded: Vec<Option<Vec<u8>>> = vec![None; blocks.len()];
-        for_each_block(
+        for_each(
             blocks.iter().zip(&mut encoded).enumerate(),
-            nbytes,
+            nbytes as u64,
             || BlockEncoder::new(cparams, &header, dict.as_deref()),
             |encoder, (nblock, (block, out))| {
                 *out = encoder.encode_vl(nblock, block)?;

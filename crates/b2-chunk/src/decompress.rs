@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::chunk::zeroed;
-use crate::parallel::for_each_block;
+use crate::parallel::for_each;
 use crate::{ChunkError, DParams, LazyChunk};
 
 pub(crate) fn decompress(
@@ -34,8 +34,8 @@ pub(crate) fn decompress(
         let (block0, rest) = dst.split_at_mut(blocksize);
         lazy.decoder(dparams)?.decode(0, &chunk[lazy.block_extent(0)], None, block0)?;
         let block0 = &*block0;
-        let work = chunk.len().max(rest.len());
-        return for_each_block(
+        let work = chunk.len().max(rest.len()) as u64;
+        return for_each(
             rest.chunks_mut(blocksize).zip(1..),
             work,
             || lazy.decoder(dparams),
@@ -44,8 +44,8 @@ pub(crate) fn decompress(
             },
         );
     }
-    let work = chunk.len().max(dst.len());
-    for_each_block(
+    let work = chunk.len().max(dst.len()) as u64;
+    for_each(
         dst.chunks_mut(blocksize).zip(0..),
         work,
         || lazy.decoder(dparams),

@@ -9,7 +9,7 @@ mod error;
 mod header;
 mod lazy;
 mod limits;
-mod parallel;
+pub mod parallel;
 mod params;
 mod pipeline;
 mod plugins;

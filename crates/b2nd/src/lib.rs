@@ -1,1 +1,27 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod array;
+#[cfg(feature = "ndarray")]
+mod convert;
+mod defaults;
+mod dtype;
+mod element;
+mod error;
+mod geometry;
+pub mod literal;
+mod meta;
+mod slice;
+mod write;
+
+pub use array::{ArrayOptions, NdArray, Slice};
+#[cfg(feature = "ndarray")]
+pub use convert::FromNdarray;
+pub use defaults::{default_blockshape, default_chunkshape};
+pub use dtype::{Dtype, DtypeKind, Field};
+pub use element::Element;
+pub use error::NdError;
+pub use geometry::Geometry;
+pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+pub use slice::SliceDim;
+pub use write::{ArrayBuilder, RegionSource};

@@ -1,0 +1,159 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+use b2_codecs::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
+use zfp_rs::{
+    ZfpBitStream, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpScalar, ZfpScalarType,
+    ZfpStreamAlignment,
+};
+
+/// Loss bounded by an absolute tolerance: codec 33.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedAccuracy;
+/// A fixed number of bits of precision: codec 34.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedPrecision;
+/// A fixed number of bits for each item: codec 35.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedRate;
+
+macro_rules! codec {
+    ($type:ident, $id:expr, $name:literal) => {
+        impl Codec for $type {
+            fn id(&self) -> CodecId {
+                $id
+            }
+            fn name(&self) -> &str {
+                $name
+            }
+            fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+                Ok(Box::new(Stream::new($id, cx)?))
+            }
+            fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
+                Ok(Box::new(Stream::new($id, cx)?))
+            }
+        }
+    };
+}
+codec!(FixedAccuracy, CodecId::ZFP_FIXED_ACCURACY, "zfp_acc");
+codec!(FixedPrecision, CodecId::ZFP_FIXED_PRECISION, "zfp_prec");
+codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
+
+/// One stream is one block: a field without header, x being the last axis (codecs-and-filters §7.2).
+struct Stream {
+    id: CodecId,
+    config: ZfpConfig,
+    double: bool,
+    /// Lengths from x on, the unused ones 0.
+    dims: [usize; 4],
+    nbytes: u64,
+}
+
+impl Stream {
+    fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
+        let unsupported = |what| CodecError::Unsupported { codec: id, what };
+        let (scalar, double) = match cx.typesize {
+            4 => (ZfpScalarType::F32, false),
+            8 => (ZfpScalarType::F64, true),
+            _ => return Err(unsupported("items other than floats of 4 or 8 bytes")),
+        };
+        let (dimensionality, guard_bits) = match cx.blockshape.len() {
+            1 => (ZfpDimensionality::D1, 5),
+            2 => (ZfpDimensionality::D2, 7),
+            3 => (ZfpDimensionality::D3, 9),
+            4 => (ZfpDimensionality::D4, 11),
+            _ => return Err(unsupported("blocks other than of 1 to 4 dimensions")),
+        };
+        if cx.blockshape.iter().any(|&n| n < 4) {
+            return Err(unsupported("blocks of fewer than 4 items along a dimension"));
+        }
+        let mut dims = [0; 4];
+        for (dim, &n) in dims.iter_mut().zip(cx.blockshape.iter().rev()) {
+            *dim = n as usize;
+        }
+        let nbytes = cx.blockshape.iter().fold(cx.typesize as u64, |n, &b| n.saturating_mul(b.into()));
+        let config = match id {
+            CodecId::ZFP_FIXED_ACCURACY => {
+                ZfpConfig::fixed_accuracy(10f64.powi(i32::from(cx.meta.cast_signed())))
+            }
+            CodecId::ZFP_FIXED_PRECISION => ZfpConfig::fixed_precision(u32::from(cx.meta) + guard_bits),
+            _ => {
+                let rate = f64::from(cx.meta) / 100.0 * 8.0 * cx.typesize as f64;
+                ZfpConfig::fixed_rate(rate, scalar, dimensionality, ZfpStreamAlignment::Unaligned)
+                    .map_err(|e| CodecError::Backend { codec: id, message: e.to_string() })?
+            }
+        };
+        Ok(Self { id, config, double, dims, nbytes })
+    }
+
+    fn check_len(&self, len: usize) -> Result<(), CodecError> {
+        if len as u64 != self.nbytes {
+            let expected = usize::try_from(self.nbytes).unwrap_or(usize::MAX);
+            return Err(CodecError::WrongLength { codec: self.id, got: len, expected });
+        }
+        Ok(())
+    }
+
+    fn backend(&self, error: impl std::fmt::Display) -> CodecError {
+        CodecError::Backend { codec: self.id, message: error.to_string() }
+    }
+
+    fn decode_items<T: ZfpScalar + Default + Copy, const N: usize>(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        to_le: impl Fn(T) -> [u8; N],
+    ) -> Result<(), CodecError> {
+        let mut items = vec![T::default(); dst.len() / N];
+        let mut field = ZfpFieldMut::new(&mut items, self.dims).map_err(|e| self.backend(e))?;
+        let mut stream = ZfpBitStream::from_bytes(src).map_err(|e| self.backend(e))?;
+        stream.decompress(&self.config, &mut field).map_err(|e| self.backend(e))?;
+        for (out, item) in dst.as_chunks_mut::<N>().0.iter_mut().zip(items) {
+            *out = to_le(item);
+        }
+        Ok(())
+    }
+
+    fn encode_items<T: ZfpScalar, const N: usize>(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        from_le: impl Fn([u8; N]) -> T,
+    ) -> Result<Encoded, CodecError> {
+        let items: Vec<T> = src.as_chunks::<N>().0.iter().map(|item| from_le(*item)).collect();
+        let field = ZfpField::new(&items, self.dims).map_err(|e| self.backend(e))?;
+        let scalar = if self.double { ZfpScalarType::F64 } else { ZfpScalarType::F32 };
+        let capacity = self.config.maximum_size(scalar, self.dims);
+        let capacity = capacity.ok_or_else(|| self.backend("the block is too large"))?;
+        let mut stream = ZfpBitStream::new(capacity).map_err(|e| self.backend(e))?;
+        let len = stream.compress(&self.config, &field).map_err(|e| self.backend(e))?;
+        let (Some(out), Some(bytes)) = (dst.get_mut(..len), stream.as_bytes().get(..len)) else {
+            return Ok(Encoded::TooBig);
+        };
+        out.copy_from_slice(bytes);
+        Ok(Encoded::Len(len))
+    }
+}
+
+impl Encoder for Stream {
+    fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
+        if src.len() as u64 != self.nbytes {
+            // Part of a block: stored as it is.
+            return Ok(Encoded::TooBig);
+        }
+        match self.double {
+            true => self.encode_items(src, dst, f64::from_le_bytes),
+            false => self.encode_items(src, dst, f32::from_le_bytes),
+        }
+    }
+}
+
+impl Decoder for Stream {
+    fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+        self.check_len(dst.len())?;
+        match self.double {
+            true => self.decode_items(src, dst, f64::to_le_bytes),
+            false => self.decode_items(src, dst, f32::to_le_bytes),
+        }
+    }
+}

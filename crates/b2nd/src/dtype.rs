@@ -1,0 +1,400 @@
+//! NumPy dtypes as strings (docs/format/b2nd.md, section 1.1): parsed by a grammar, never evaluated.
+
+use std::fmt;
+
+use crate::NdError;
+use crate::literal::{Literal, parse as parse_literal};
+
+/// A NumPy dtype: what an item of an array is.
+///
+/// Simple types are written as NumPy's `dtype.str`, structured ones as the literal of their description.
+/// The text is kept as it is.
+///
+/// ```
+/// use b2nd::Dtype;
+/// assert_eq!(Dtype::parse("<f8")?.itemsize(), 8);
+/// assert_eq!(Dtype::parse("<U3")?.itemsize(), 12);
+/// let point = Dtype::parse("[('x', '<f4'), ('y', '<f4'), ('tag', '|u1', (2, 3))]")?;
+/// assert_eq!(point.itemsize(), 14);
+/// assert_eq!(point.fields().unwrap()[2].offset, 8);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dtype {
+    text: String,
+    itemsize: usize,
+    kind: DtypeKind,
+}
+
+/// What kind of item a dtype describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DtypeKind {
+    /// A number, string or time.
+    Simple {
+        /// NumPy's kind letter: one of `b i u f c S U V M m`.
+        code: char,
+        /// Whether the item is stored most significant byte first.
+        big_endian: bool,
+    },
+    /// Named fields.
+    Struct(Vec<Field>),
+    /// Bytes without a known meaning.
+    Opaque,
+}
+
+/// A field of a structured dtype.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its offset from the start of the item, in bytes.
+    pub offset: usize,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// Shape of the sub-array of elements; empty for a single one.
+    pub shape: Vec<usize>,
+}
+
+/// No item can be larger than the largest block.
+const MAX_ITEMSIZE: usize = b2_chunk::MAX_BLOCKSIZE;
+/// Structures nest at most this deep.
+const MAX_DEPTH: usize = 16;
+
+impl Dtype {
+    /// Parses a dtype string: `<f8`, `|S4`, `<M8[ns]`, a list of fields, or a dictionary with `names` and
+    /// `formats`. NumPy's names of plain numbers (`float32`, `int64`, `bool`...) are understood as well and
+    /// become the little-endian string.
+    ///
+    /// # Errors
+    /// When the string is none of these, or describes Python objects.
+    pub fn parse(text: &str) -> Result<Self, NdError> {
+        let fail = |(offset, what)| NdError::Dtype { dtype: text.to_owned(), offset, what };
+        let trimmed = text.trim();
+        if trimmed.starts_with(['[', '{', '(', '\'', '"']) {
+            let literal = parse_literal(trimmed).map_err(fail)?;
+            let (itemsize, kind) = described(&literal, 0).map_err(|what| fail((0, what)))?;
+            // A quoted simple type stands for itself.
+            let text = if let Literal::Str(inner) = &literal { inner.clone() } else { trimmed.to_owned() };
+            return Ok(Self { text, itemsize, kind });
+        }
+        let text = named(trimmed).unwrap_or(trimmed).to_owned();
+        let (itemsize, kind) = simple(&text).map_err(|what| fail((0, what)))?;
+        Ok(Self { text, itemsize, kind })
+    }
+
+    /// Items of `itemsize` bytes without a known meaning, written as `text`.
+    pub fn opaque(text: impl Into<String>, itemsize: usize) -> Self {
+        Self { text: text.into(), itemsize, kind: DtypeKind::Opaque }
+    }
+
+    /// Size of an item in bytes.
+    pub fn itemsize(&self) -> usize {
+        self.itemsize
+    }
+    /// The text it is stored as.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+    /// What kind of item it is.
+    pub fn kind(&self) -> &DtypeKind {
+        &self.kind
+    }
+    /// The fields of a structured dtype.
+    pub fn fields(&self) -> Option<&[Field]> {
+        match &self.kind {
+            DtypeKind::Struct(fields) => Some(fields),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Dtype {
+    type Err = NdError;
+    fn from_str(text: &str) -> Result<Self, NdError> {
+        Self::parse(text)
+    }
+}
+
+type Described = Result<(usize, DtypeKind), &'static str>;
+
+/// NumPy's names of plain numbers.
+fn named(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "bool" => "|b1",
+        "int8" => "|i1",
+        "int16" => "<i2",
+        "int32" => "<i4",
+        "int64" => "<i8",
+        "uint8" => "|u1",
+        "uint16" => "<u2",
+        "uint32" => "<u4",
+        "uint64" => "<u8",
+        "float16" => "<f2",
+        "float32" => "<f4",
+        "float64" => "<f8",
+        "complex64" => "<c8",
+        "complex128" => "<c16",
+        _ => return None,
+    })
+}
+
+/// `[<>=|]`, a kind letter, a size, and for times a unit in brackets.
+fn simple(text: &str) -> Described {
+    let rest = text.strip_prefix(['<', '>', '=', '|']).unwrap_or(text);
+    let big_endian = text.starts_with('>');
+    let mut chars = rest.chars();
+    let code = chars.next().ok_or("a type letter is missing")?;
+    let rest = chars.as_str();
+    let (digits, unit) = rest.split_at(rest.find('[').unwrap_or(rest.len()));
+    if !unit.is_empty() {
+        let inner = unit.strip_prefix('[').and_then(|u| u.strip_suffix(']')).ok_or("`]` is missing")?;
+        let valid = inner.chars().all(|c| c.is_ascii_alphanumeric() || c == '/') && !inner.is_empty();
+        if !matches!(code, 'M' | 'm') || !valid {
+            return Err("only times have a unit, such as [ns]");
+        }
+    }
+    let size = match digits {
+        "" if code == '?' => 1,
+        "" if matches!(code, 'S' | 'U' | 'V') => 0,
+        "" if matches!(code, 'M' | 'm') => 8,
+        _ if digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse::<usize>().map_err(|_| "the size is missing or too large")?
+        }
+        _ => return Err("the size is not a number"),
+    };
+    let valid = match code {
+        '?' => size == 1,
+        'b' => size == 1,
+        'i' | 'u' => matches!(size, 1 | 2 | 4 | 8),
+        'f' => matches!(size, 2 | 4 | 8 | 12 | 16),
+        'c' => matches!(size, 8 | 16 | 24 | 32),
+        'M' | 'm' => size == 8,
+        'S' | 'U' | 'V' => true,
+        'O' => return Err("Python objects cannot be stored"),
+        _ => return Err("unknown type letter"),
+    };
+    if !valid {
+        return Err("this type does not come in this size");
+    }
+    let itemsize = size.checked_mul(if code == 'U' { 4 } else { 1 }).filter(|&n| n <= MAX_ITEMSIZE);
+    let code = if code == '?' { 'b' } else { code };
+    Ok((itemsize.ok_or("the item is too large")?, DtypeKind::Simple { code, big_endian }))
+}
+
+/// The dtype that a literal describes.
+fn described(literal: &Literal, depth: usize) -> Described {
+    if depth > MAX_DEPTH {
+        return Err("structures nest too deep");
+    }
+    match literal {
+        Literal::Str(text) => simple(text),
+        Literal::List(fields) => struct_from_list(fields, depth),
+        Literal::Dict(items) => struct_from_dict(items, depth),
+        // ('<f4', (2, 3)): a sub-array without a name.
+        Literal::Tuple(parts) => match &parts[..] {
+            [base, shape] => {
+                let (itemsize, _) = described(base, depth + 1)?;
+                Ok((checked_size(itemsize, &dims(shape)?)?, DtypeKind::Opaque))
+            }
+            _ => Err("expected a type and a shape"),
+        },
+        _ => Err("expected a type"),
+    }
+}
+
+fn struct_from_list(items: &[Literal], depth: usize) -> Described {
+    let mut fields = Vec::with_capacity(items.len());
+    let mut offset = 0usize;
+    for item in items {
+        let Literal::Tuple(parts) = item else { return Err("a field is a tuple of name and type") };
+        let (name, format, shape) = match &parts[..] {
+            [name, format] => (name, format, Vec::new()),
+            [name, format, shape] => (name, format, dims(shape)?),
+            _ => return Err("a field is a tuple of name, type and possibly shape"),
+        };
+        let field = field(field_name(name)?, format, shape, offset, depth)?;
+        offset = field_end(&field)?;
+        // Unnamed fields are padding.
+        if !field.name.is_empty() {
+            fields.push(field);
+        }
+    }
+    Ok((offset, DtypeKind::Struct(fields)))
+}
+
+fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> Described {
+    let get =
+        |key: &str| items.iter().find(|(k, _)| matches!(k, Literal::Str(s) if s == key)).map(|(_, v)| v);
+    let list = |key: &str| match get(key) {
+        Some(Literal::List(items) | Literal::Tuple(items)) => Some(items),
+        _ => None,
+    };
+    let (Some(names), Some(formats)) = (list("names"), list("formats")) else {
+        return Err("a dictionary dtype needs `names` and `formats`");
+    };
+    let offsets = list("offsets");
+    if names.len() != formats.len() || offsets.is_some_and(|o| o.len() != names.len()) {
+        return Err("`names`, `formats` and `offsets` differ in length");
+    }
+    let mut fields = Vec::with_capacity(names.len());
+    let mut end = 0;
+    for (i, (name, format)) in names.iter().zip(formats).enumerate() {
+        let offset = match offsets.map(|o| &o[i]) {
+            Some(Literal::Int(n)) => usize::try_from(*n).map_err(|_| "an offset is negative")?,
+            Some(_) => return Err("an offset is not a number"),
+            None => end,
+        };
+        let (format, shape) = match format {
+            Literal::Tuple(parts) if parts.len() == 2 => (&parts[0], dims(&parts[1])?),
+            other => (other, Vec::new()),
+        };
+        let field = field(field_name(name)?, format, shape, offset, depth)?;
+        end = end.max(field_end(&field)?);
+        fields.push(field);
+    }
+    let itemsize = match get("itemsize") {
+        Some(Literal::Int(n)) => usize::try_from(*n).map_err(|_| "the item size is negative")?,
+        Some(_) => return Err("the item size is not a number"),
+        None => end,
+    };
+    if itemsize < end || itemsize > MAX_ITEMSIZE {
+        return Err("the item size does not fit the fields");
+    }
+    Ok((itemsize, DtypeKind::Struct(fields)))
+}
+
+fn field(
+    name: String,
+    format: &Literal,
+    shape: Vec<usize>,
+    offset: usize,
+    depth: usize,
+) -> Result<Field, &'static str> {
+    let (itemsize, kind) = described(format, depth + 1)?;
+    let text = format.to_string();
+    let text = if let Literal::Str(inner) = format { inner.clone() } else { text };
+    Ok(Field { name, offset, dtype: Dtype { text, itemsize, kind }, shape })
+}
+
+fn field_end(field: &Field) -> Result<usize, &'static str> {
+    let size = checked_size(field.dtype.itemsize, &field.shape)?;
+    field.offset.checked_add(size).filter(|&n| n <= MAX_ITEMSIZE).ok_or("the item is too large")
+}
+
+/// A name, or a pair of title and name.
+fn field_name(literal: &Literal) -> Result<String, &'static str> {
+    match literal {
+        Literal::Str(name) => Ok(name.clone()),
+        Literal::Tuple(pair) => match &pair[..] {
+            [Literal::Str(_), Literal::Str(name)] => Ok(name.clone()),
+            _ => Err("a field name is a string, or a pair of title and name"),
+        },
+        _ => Err("a field name is a string"),
+    }
+}
+
+fn dims(literal: &Literal) -> Result<Vec<usize>, &'static str> {
+    let dim = |literal: &Literal| match literal {
+        Literal::Int(n) => usize::try_from(*n).map_err(|_| "a length is negative"),
+        _ => Err("a length is not a number"),
+    };
+    match literal {
+        Literal::Tuple(items) | Literal::List(items) => items.iter().map(dim).collect(),
+        single => Ok(vec![dim(single)?]),
+    }
+}
+
+fn checked_size(itemsize: usize, shape: &[usize]) -> Result<usize, &'static str> {
+    shape
+        .iter()
+        .try_fold(itemsize, |size, &n| size.checked_mul(n))
+        .filter(|&n| n <= MAX_ITEMSIZE)
+        .ok_or("the item is too large")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn itemsize(text: &str) -> usize {
+        Dtype::parse(text).unwrap().itemsize()
+    }
+
+    #[test]
+    fn simple_types_have_their_size() {
+        for (text, size) in [
+            ("<f8", 8),
+            ("|u1", 1),
+            ("|b1", 1),
+            ("<U3", 12),
+            ("|S4", 4),
+            ("<M8[ns]", 8),
+            ("<m8[25s]", 8),
+            (">i4", 4),
+            ("|V5", 5),
+            ("<c16", 16),
+            ("<f2", 2),
+            ("?", 1),
+            ("<M8", 8),
+            ("<f16", 16),
+            ("|S0", 0),
+        ] {
+            assert_eq!(itemsize(text), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn structured_types_have_their_size() {
+        assert_eq!(itemsize("[('a', '<i4'), ('b', '<f8', (2,))]"), 20);
+        assert_eq!(itemsize("[(('title', 'a'), '<i4'), ('', '|V4')]"), 8);
+        assert_eq!(itemsize("[('p', [('x', '<f4'), ('y', '<f4')], (3,))]"), 24);
+        assert_eq!(itemsize("[(\"it's\", '<i2')]"), 2);
+        let aligned = "{'names': ['a', 'b'], 'formats': ['i1', '<f8'], 'offsets': [0, 8], 'itemsize': 16, 'aligned': True}";
+        assert_eq!(itemsize(aligned), 16);
+        assert_eq!(Dtype::parse(aligned).unwrap().fields().unwrap()[1].offset, 8);
+    }
+
+    #[test]
+    fn names_become_strings() {
+        assert_eq!(Dtype::parse("float32").unwrap().as_str(), "<f4");
+        assert_eq!(Dtype::parse("bool").unwrap().as_str(), "|b1");
+    }
+
+    #[test]
+    fn malformed_types_are_errors() {
+        for text in [
+            "",
+            "<",
+            "<x4",
+            "<f3",
+            "|O",
+            "|O8",
+            "<f4[ns]",
+            "<M8[]",
+            "<M8[n",
+            "[('a', '<i4')",
+            "[('a',)]",
+            "[1]",
+            "{'a': 1}",
+            "__import__('os')",
+            "<U99999999999999999999",
+            "<U999999999",
+            "[('a', '<i4', (-1,))]",
+            "<i8x",
+            "[('a', '|O')]",
+            "{'names': ['a'], 'formats': ['<i4'], 'itemsize': 2}",
+        ] {
+            assert!(Dtype::parse(text).is_err(), "{text}");
+        }
+        let deep = format!("{}'<i4'{}", "[('a', ".repeat(100), ")]".repeat(100));
+        assert!(Dtype::parse(&deep).is_err());
+    }
+}

@@ -1,0 +1,325 @@
+//! Shape, chunkshape and blockshape, checked against each other (docs/format/b2nd.md, section 2).
+
+use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
+
+use crate::NdError;
+use crate::meta::MAX_DIM;
+
+/// How an array is cut into chunks and blocks. All products are computed once, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    shape: Vec<u64>,
+    chunkshape: Vec<u32>,
+    blockshape: Vec<u32>,
+    itemsize: usize,
+    /// Chunks along each dimension.
+    grid: Vec<u64>,
+    /// Blocks along each dimension of a chunk.
+    blocks: Vec<u32>,
+    nitems: u64,
+    nchunks: u64,
+    chunk_nbytes: usize,
+    block_nbytes: usize,
+}
+
+impl Geometry {
+    /// Checks the shapes (in items) and the item size (in bytes) against each other.
+    ///
+    /// # Errors
+    /// When the numbers of dimensions differ or are above 16, a chunk or block length is 0 where the array
+    /// has items, or a product is beyond the format's limits.
+    pub fn new(
+        shape: Vec<u64>,
+        chunkshape: Vec<u32>,
+        blockshape: Vec<u32>,
+        itemsize: usize,
+    ) -> Result<Self, NdError> {
+        let nd = shape.len();
+        if nd > MAX_DIM {
+            return Err(NdError::geometry(format!("{nd} dimensions, at most {MAX_DIM} are supported")));
+        }
+        if chunkshape.len() != nd || blockshape.len() != nd {
+            return Err(NdError::geometry(format!(
+                "shape has {nd} dimensions, chunkshape {}, blockshape {}",
+                chunkshape.len(),
+                blockshape.len()
+            )));
+        }
+        if itemsize == 0 || itemsize > MAX_BLOCKSIZE {
+            return Err(NdError::geometry(format!("item size {itemsize}, expected 1 to {MAX_BLOCKSIZE}")));
+        }
+        let mut grid = Vec::with_capacity(nd);
+        let mut blocks = Vec::with_capacity(nd);
+        let (mut chunk, mut block) = (itemsize as u64, itemsize as u64);
+        for dim in 0..nd {
+            let (s, c, b) = (shape[dim], chunkshape[dim], blockshape[dim]);
+            if (c == 0 || b == 0) && s > 0 {
+                return Err(NdError::geometry(format!(
+                    "dimension {dim}: chunk length {c}, block length {b} in an array of length {s}"
+                )));
+            }
+            if i64::try_from(s).ok().and_then(|s| s.checked_add(c.into())).is_none()
+                || c > i32::MAX as u32
+                || b > i32::MAX as u32
+            {
+                return Err(NdError::geometry(format!("dimension {dim}: a length is too large")));
+            }
+            grid.push(if c == 0 { 0 } else { s.div_ceil(c.into()) });
+            let nblocks = if b == 0 { 0 } else { c.div_ceil(b) };
+            blocks.push(nblocks);
+            // Below 2^63 each: 2^31 * 2^32.
+            chunk = bounded(chunk, u64::from(nblocks) * u64::from(b), MAX_CHUNK_NBYTES as u64, "chunk")?;
+            block = bounded(block, b.into(), MAX_BLOCKSIZE as u64, "block")?;
+        }
+        let product = |numbers: &[u64], what| {
+            if numbers.contains(&0) {
+                return Ok(0);
+            }
+            numbers
+                .iter()
+                .try_fold(1u64, |n, &x| n.checked_mul(x))
+                .filter(|&n| n <= i64::MAX as u64)
+                .ok_or_else(|| NdError::geometry(format!("the number of {what} is too large")))
+        };
+        let nitems = product(&shape, "items")?;
+        let nchunks = product(&grid, "chunks")?;
+        if nitems.checked_mul(itemsize as u64).is_none_or(|n| n > i64::MAX as u64)
+            || nchunks.checked_mul(chunk).is_none_or(|n| n > i64::MAX as u64)
+        {
+            return Err(NdError::geometry("the array is larger than 2^63 bytes"));
+        }
+        Ok(Self {
+            shape,
+            chunkshape,
+            blockshape,
+            itemsize,
+            grid,
+            blocks,
+            nitems,
+            nchunks,
+            chunk_nbytes: chunk as usize,
+            block_nbytes: block as usize,
+        })
+    }
+
+    /// Length of each dimension, in items.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+    /// Length of a chunk along each dimension, in items.
+    pub fn chunkshape(&self) -> &[u32] {
+        &self.chunkshape
+    }
+    /// Length of a block along each dimension, in items.
+    pub fn blockshape(&self) -> &[u32] {
+        &self.blockshape
+    }
+    /// Size of an item in bytes.
+    pub fn itemsize(&self) -> usize {
+        self.itemsize
+    }
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+    /// Chunks along each dimension.
+    pub fn grid(&self) -> &[u64] {
+        &self.grid
+    }
+    /// Blocks along each dimension of a chunk.
+    pub fn blocks(&self) -> &[u32] {
+        &self.blocks
+    }
+    /// Number of items.
+    pub fn nitems(&self) -> u64 {
+        self.nitems
+    }
+    /// Size of all items in bytes, padding not counted.
+    pub fn nbytes(&self) -> u64 {
+        self.nitems * self.itemsize as u64
+    }
+    /// Number of chunks.
+    pub fn nchunks(&self) -> u64 {
+        self.nchunks
+    }
+    /// Size of a chunk in bytes, padding included; 0 when a chunk length is 0.
+    pub fn chunk_nbytes(&self) -> usize {
+        self.chunk_nbytes
+    }
+    /// Size of a block in bytes, padding included; 0 when a block length is 0.
+    pub fn block_nbytes(&self) -> usize {
+        self.block_nbytes
+    }
+    /// Blocks in a chunk.
+    pub fn nblocks(&self) -> usize {
+        self.blocks.iter().map(|&n| n as usize).product()
+    }
+
+    /// Place in the grid of a chunk, from its number.
+    pub fn chunk_coords(&self, nchunk: u64) -> Vec<u64> {
+        coords(nchunk, &self.grid)
+    }
+
+    /// The items a chunk really holds along each dimension: start and length, cut at the array's edge.
+    pub fn chunk_box(&self, coords: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let start: Vec<u64> = coords.iter().zip(&self.chunkshape).map(|(&g, &c)| g * u64::from(c)).collect();
+        let len = start
+            .iter()
+            .zip(self.shape.iter().zip(&self.chunkshape))
+            .map(|(&start, (&s, &c))| (s - start).min(c.into()))
+            .collect();
+        (start, len)
+    }
+}
+
+fn bounded(product: u64, factor: u64, limit: u64, what: &str) -> Result<u64, NdError> {
+    product
+        .checked_mul(factor)
+        .filter(|&n| n <= limit)
+        .ok_or_else(|| NdError::geometry(format!("a {what} is larger than {limit} bytes")))
+}
+
+/// Coordinates of position `n` in C order.
+pub(crate) fn coords(mut n: u64, shape: &[u64]) -> Vec<u64> {
+    let mut coords = vec![0; shape.len()];
+    for (coord, &len) in coords.iter_mut().zip(shape).rev() {
+        *coord = n % len;
+        n /= len;
+    }
+    coords
+}
+
+/// Distance between neighbours along each dimension in C order, in units of the last one's `unit`.
+pub(crate) fn strides(
+    shape: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator,
+    unit: usize,
+) -> Vec<isize> {
+    let mut strides = vec![0; shape.len()];
+    let mut step = unit as isize;
+    for (stride, len) in strides.iter_mut().rev().zip(shape.rev()) {
+        *stride = step;
+        // Callers pass shapes of buffers that exist, so this cannot wrap for anything that is read.
+        step = step.wrapping_mul(len as isize);
+    }
+    strides
+}
+
+/// Calls `visit` for each position of a box in C order, given as half-open ranges.
+pub(crate) fn for_each_position<E>(
+    ranges: &[std::ops::Range<u64>],
+    mut visit: impl FnMut(&[u64]) -> Result<(), E>,
+) -> Result<(), E> {
+    if ranges.iter().any(|r| r.is_empty()) {
+        return Ok(());
+    }
+    let mut at: Vec<u64> = ranges.iter().map(|r| r.start).collect();
+    loop {
+        visit(&at)?;
+        let mut dim = ranges.len();
+        loop {
+            if dim == 0 {
+                return Ok(());
+            }
+            dim -= 1;
+            at[dim] += 1;
+            if at[dim] < ranges[dim].end {
+                break;
+            }
+            at[dim] = ranges[dim].start;
+        }
+    }
+}
+
+/// Copies a box of items between two buffers. Strides are in bytes and may be negative; offsets are of the
+/// first item, in bytes.
+pub(crate) fn copy_box(
+    counts: &[usize],
+    itemsize: usize,
+    (src, src_offset, src_strides): (&[u8], usize, &[isize]),
+    (dst, dst_offset, dst_strides): (&mut [u8], usize, &[isize]),
+) {
+    if counts.contains(&0) {
+        return;
+    }
+    // Merge inner dimensions that are contiguous on both sides into one row.
+    let mut row = itemsize;
+    let mut outer = counts.len();
+    while outer > 0 && src_strides[outer - 1] == row as isize && dst_strides[outer - 1] == row as isize {
+        row *= counts[outer - 1];
+        outer -= 1;
+    }
+    let mut at = vec![0usize; outer];
+    let (mut from, mut to) = (src_offset as isize, dst_offset as isize);
+    loop {
+        let (f, t) = (from as usize, to as usize);
+        match row {
+            // The common item sizes as single moves.
+            1 => dst[t] = src[f],
+            2 => dst[t..t + 2].copy_from_slice(&src[f..f + 2]),
+            4 => dst[t..t + 4].copy_from_slice(&src[f..f + 4]),
+            8 => dst[t..t + 8].copy_from_slice(&src[f..f + 8]),
+            _ => dst[t..t + row].copy_from_slice(&src[f..f + row]),
+        }
+        let mut dim = outer;
+        loop {
+            if dim == 0 {
+                return;
+            }
+            dim -= 1;
+            at[dim] += 1;
+            from += src_strides[dim];
+            to += dst_strides[dim];
+            if at[dim] < counts[dim] {
+                break;
+            }
+            from -= src_strides[dim] * counts[dim] as isize;
+            to -= dst_strides[dim] * counts[dim] as isize;
+            at[dim] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(shape: &[u64], chunks: &[u32], blocks: &[u32], itemsize: usize) -> Result<Geometry, NdError> {
+        Geometry::new(shape.to_vec(), chunks.to_vec(), blocks.to_vec(), itemsize)
+    }
+
+    #[test]
+    fn chunks_are_padded_to_whole_blocks() {
+        let g = geometry(&[10, 7], &[4, 5], &[3, 2], 4).unwrap();
+        assert_eq!(g.grid(), [3, 2]);
+        assert_eq!(g.blocks(), [2, 3]);
+        assert_eq!(g.chunk_nbytes(), 6 * 6 * 4);
+        assert_eq!(g.block_nbytes(), 24);
+        assert_eq!(g.nchunks(), 6);
+        assert_eq!(g.chunk_box(&g.chunk_coords(5)), (vec![8, 5], vec![2, 2]));
+    }
+
+    #[test]
+    fn a_scalar_is_one_chunk_of_one_item() {
+        let g = geometry(&[], &[], &[], 8).unwrap();
+        assert_eq!((g.nitems(), g.nchunks(), g.chunk_nbytes(), g.nblocks()), (1, 1, 8, 1));
+    }
+
+    #[test]
+    fn an_empty_array_has_no_chunks() {
+        let g = geometry(&[0, 5], &[0, 5], &[0, 5], 4).unwrap();
+        assert_eq!((g.nitems(), g.nchunks()), (0, 0));
+        let g = geometry(&[0, 5], &[2, 5], &[1, 5], 4).unwrap();
+        assert_eq!((g.nitems(), g.nchunks()), (0, 0));
+    }
+
+    #[test]
+    fn impossible_shapes_are_errors() {
+        assert!(geometry(&[5], &[0], &[0], 1).is_err());
+        assert!(geometry(&[5], &[5], &[5, 5], 1).is_err());
+        assert!(geometry(&[5], &[5], &[5], 0).is_err());
+        assert!(geometry(&[u64::MAX], &[5], &[5], 1).is_err());
+        assert!(geometry(&[1 << 40, 1 << 40], &[5, 5], &[5, 5], 1).is_err());
+        assert!(geometry(&[1 << 40], &[i32::MAX as u32], &[1 << 29], 8).is_err());
+        assert!(geometry(&[1; 17], &[1; 17], &[1; 17], 1).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! The array metalayer (docs/format/b2nd.md, section 1).
+//!
+//! ```text
+//! 97 | version | nd | 90+nd, nd x (D3 i64 shape) | 90+nd, nd x (D2 i32 chunkshape)
+//!    | 90+nd, nd x (D2 i32 blockshape) | dtype format | DB u32 len, dtype
+//! ```
+
+use b2_msgpack::{Reader, Writer};
+
+use crate::NdError;
+
+/// Most dimensions an array can have.
+pub const MAX_DIM: usize = 16;
+/// Name of the metalayer.
+pub const METALAYER: &str = "b2nd";
+/// Name of its predecessor, which has no dtype.
+pub const OLD_METALAYER: &str = "caterva";
+
+/// The array metalayer, as stored: shapes need not fit each other or the frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayMeta {
+    /// Length of each dimension, in items.
+    pub shape: Vec<u64>,
+    /// Length of a chunk along each dimension, in items.
+    pub chunkshape: Vec<u32>,
+    /// Length of a block along each dimension, in items.
+    pub blockshape: Vec<u32>,
+    /// How `dtype` is to be read; 0 is NumPy's notation, others have no meaning yet.
+    pub dtype_format: u8,
+    /// The dtype, any bytes; `None` in the old metalayer.
+    pub dtype: Option<Vec<u8>>,
+}
+
+impl ArrayMeta {
+    /// Reads the metalayer called `name` (`b2nd` or `caterva`).
+    ///
+    /// # Errors
+    /// When a marker or number is not what the format prescribes.
+    pub fn parse(name: &'static str, bytes: &[u8]) -> Result<Self, NdError> {
+        let field = |field| move |source| NdError::Meta { name, field, source };
+        let mut r = Reader::new(bytes);
+        let parts = r.fixarray().map_err(field("number of parts"))?;
+        // The version has no effect: only 0 exists, and C ignores it.
+        r.fixint().map_err(field("version"))?;
+        let nd = usize::from(r.fixint().map_err(field("number of dimensions"))?);
+        if nd > MAX_DIM {
+            return Err(NdError::geometry(format!("{nd} dimensions, at most {MAX_DIM} are supported")));
+        }
+        // For 16 dimensions this is A0, which is no array in msgpack, but what C writes and reads.
+        let array = 0x90 + nd as u8;
+        let mut numbers = |part: &'static str, wide: bool| -> Result<Vec<u64>, NdError> {
+            r.marker(array).map_err(field(part))?;
+            (0..nd)
+                .map(|_| {
+                    let n = match wide {
+                        true => r.number::<i64>(),
+                        false => r.number::<i32>().map(i64::from),
+                    };
+                    let n = n.map_err(field(part))?;
+                    u64::try_from(n).map_err(|_| NdError::geometry(format!("{part}: {n} is negative")))
+                })
+                .collect()
+        };
+        let shape = numbers("shape", true)?;
+        let chunkshape = numbers("chunkshape", false)?;
+        let blockshape = numbers("blockshape", false)?;
+        let narrow = |numbers: Vec<u64>| numbers.into_iter().map(|n| n as u32).collect();
+        let (mut dtype_format, mut dtype) = (0, None);
+        if parts >= 7 || (parts != 5 && !r.is_empty()) {
+            dtype_format = r.fixint().map_err(field("dtype format"))?;
+            dtype = Some(r.str32().map_err(field("dtype"))?.to_vec());
+        }
+        Ok(Self {
+            shape,
+            chunkshape: narrow(chunkshape),
+            blockshape: narrow(blockshape),
+            dtype_format,
+            dtype,
+        })
+    }
+
+    /// The metalayer `b2nd` as stored. Its length depends only on the number of dimensions and the dtype.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        let nd = self.shape.len();
+        w.fixarray(7);
+        w.fixint(0);
+        w.fixint(nd as u8);
+        w.raw(&[0x90 + nd as u8]);
+        for &n in &self.shape {
+            w.number(n as i64);
+        }
+        for shape in [&self.chunkshape, &self.blockshape] {
+            w.raw(&[0x90 + nd as u8]);
+            for &n in shape {
+                w.number(n as i32);
+            }
+        }
+        w.fixint(self.dtype_format);
+        w.str32(self.dtype.as_deref().unwrap_or(b"|u1"));
+        w.into_bytes()
+    }
+}
