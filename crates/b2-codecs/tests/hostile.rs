@@ -190,13 +190,15 @@ mod zlib {
     /// A match before the start of the stream, after the decoder has seen another stream.
     #[test]
     fn no_bytes_of_the_stream_before() {
-        // Fixed Huffman codes: literal 'a', then length 3, distance 2, end of block.
-        let hostile = [0x78, 0x9c, 0x4b, 0x04, 0x23, 0x00, 0, 0, 0, 0];
+        // Fixed Huffman codes: literal 'a', then length 3 at distance 1 or 2, end of block; Adler-32 of "aaaa".
+        let good = [0x78, 0x9c, 0x4b, 0x04, 0x02, 0x00, 0x03, 0xce, 0x01, 0x85];
+        let hostile = [0x78, 0x9c, 0x4b, 0x04, 0x42, 0x00, 0x03, 0xce, 0x01, 0x85];
         let c = C_STREAMS.iter().find(|c| c.name == "zlib_text.stream").unwrap();
         for codec in codecs_of(CodecId::ZLIB) {
             let mut decoder = codec.decoder(&CodecContext::new(5)).unwrap();
             decoder.decode(c.stream, &mut vec![0; c.raw.len()]).unwrap();
             assert!(decode(&mut *decoder, &hostile, 4).is_err(), "{codec:?}");
+            assert_eq!(decode(&mut *decoder, &good, 4).as_deref(), Ok(&b"aaaa"[..]), "{codec:?}");
         }
     }
 }
