@@ -52,7 +52,8 @@ impl Filter for BitShuffle {
             dst.copy_from_slice(src);
             return Ok(());
         }
-        bitunshuffle(cx.typesize, src, dst)
+        bitunshuffle_with(kernels::best(), cx.typesize, src, dst, cx.streaming);
+        Ok(())
     }
 }
 
@@ -84,7 +85,7 @@ pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Fil
 /// When the slices differ in length, or `typesize` is 0.
 pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
     check(typesize, src, dst)?;
-    bitunshuffle_with(kernels::best(), typesize, src, dst);
+    bitunshuffle_with(kernels::best(), typesize, src, dst, false);
     Ok(())
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     let step = step(cols);
     for (i, n) in tiles(q, step, LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
+            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP, streaming: false };
             kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
             for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
                 let bits = Tile::dense(n / 8, 8, q / 8);
@@ -118,27 +119,57 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     }
 }
 
-pub(crate) fn bitunshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], dst: &mut [u8]) {
+pub(crate) fn bitunshuffle_with(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    src: &[u8],
+    dst: &mut [u8],
+    streaming: bool,
+) {
     let q = (src.len() / typesize) & !7;
     let (rows, tail) = src.split_at(q * typesize);
     let (items, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
     if typesize == 1 {
-        return kernels.scatter_bits(rows, Tile::dense(q / 8, 8, q / 8), items);
+        kernels.scatter_bits(rows, Tile { streaming, ..Tile::dense(q / 8, 8, q / 8) }, items);
+        if streaming {
+            kernels.fence();
+        }
+        return;
     }
     let mut scratch = [0; SCRATCH];
     let cols = typesize.min(16);
     let step = step(cols);
+    // With streaming a tile ends where a cache line of the destination ends; the items after that stay at the
+    // front of the planes for the next tile, since a line that is written in two parts costs more than it saves.
+    let streaming = streaming && typesize <= 16;
+    let mut next = 0;
     for (i, n) in tiles(q, step, LEAST) {
+        let held = i.saturating_sub(next);
         for j in columns(typesize) {
             for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
                 let bits = Tile::dense(n / 8, 8, q / 8);
-                kernels.scatter_bits(&rows[(j + k) * q + i / 8..], bits, &mut plane[..n]);
+                kernels.scatter_bits(&rows[(j + k) * q + i / 8..], bits, &mut plane[held..held + n]);
             }
-            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
-            kernels.scatter(&scratch, tile, &mut items[i * typesize + j..]);
+            let start = i - held;
+            let keep =
+                if streaming && i + n < q { beyond_line(items, (i + n) * typesize) / typesize } else { 0 };
+            let tile = Tile { n: held + n - keep, cols, pitch: typesize, stride: step + GAP, streaming };
+            kernels.scatter(&scratch, tile, &mut items[start * typesize + j..]);
+            next = start + tile.n;
+            for plane in scratch.chunks_exact_mut(step + GAP).take(if keep > 0 { cols } else { 0 }) {
+                plane.copy_within(tile.n..tile.n + keep, 0);
+            }
         }
     }
+    if streaming {
+        kernels.fence();
+    }
+}
+
+/// How far the address of `bytes[at]` is beyond the start of a cache line.
+fn beyond_line(bytes: &[u8], at: usize) -> usize {
+    bytes.as_ptr().addr().wrapping_add(at) % 64
 }
 
 /// Items per tile: planes of 16 KiB in all.
@@ -148,7 +179,7 @@ fn step(cols: usize) -> usize {
 
 /// Fewer items than this make the widest kernels fall back to narrower ones (64 groups of 8).
 const LEAST: usize = 512;
-/// Keeps the planes of a tile from lying a power of two apart.
+/// Keeps the planes of a tile from lying a power of two apart, and has room for the items of a cache line.
 const GAP: usize = 64;
 /// Up to 16 planes with their gaps.
 const SCRATCH: usize = 16384 + 16 * GAP;

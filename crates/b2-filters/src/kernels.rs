@@ -29,12 +29,14 @@ pub(crate) struct Tile {
     pub(crate) pitch: usize,
     /// Distance between planes, in bytes; at least `n`.
     pub(crate) stride: usize,
+    /// Whether stores to the item side may go past the caches. The caller ends with [`Kernels::fence`].
+    pub(crate) streaming: bool,
 }
 
 impl Tile {
     /// Items that lie side by side.
     pub(crate) fn dense(n: usize, cols: usize, stride: usize) -> Self {
-        Self { n, cols, pitch: cols, stride }
+        Self { n, cols, pitch: cols, stride, streaming: false }
     }
 
     /// Bytes spanned on the item side.
@@ -54,6 +56,8 @@ pub(crate) trait Kernels: Debug + Sync {
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Planes to items.
     fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]);
+    /// Ends a series of streaming tiles: their bytes become visible before anything that follows.
+    fn fence(&self) {}
     /// Transposes the bits of each item, then gathers.
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Scatters, then transposes the bits of each item.
@@ -67,6 +71,13 @@ pub(crate) fn best() -> &'static dyn Kernels {
         return kernels;
     }
     &generic::Generic
+}
+
+/// The last items of a block with zeros after them, for loads that reach beyond the end.
+#[cfg(target_arch = "x86_64")]
+fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
+    buffer[..rest.len()].copy_from_slice(rest);
+    buffer
 }
 
 /// Cuts `n` items into tiles of `step`; the last one reaches back so as to hold at least `least` items when there

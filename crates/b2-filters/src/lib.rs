@@ -61,12 +61,22 @@ pub struct FilterContext<'a> {
     pub blockshape: &'a [u32],
     /// For delta: the decoded block 0 of the chunk, or `None` if this *is* block 0.
     pub reference: Option<&'a [u8]>,
+    /// Whether the destination of `backward` is part of something larger than the caches and not read at once.
+    /// Shuffle and bitshuffle then write past the caches where they can; the bytes are the same.
+    pub streaming: bool,
 }
 
 impl<'a> FilterContext<'a> {
     /// Context of block 0 of a bare chunk in the current format version.
     pub fn new(typesize: usize) -> Self {
-        Self { typesize, itemsize: None, chunk_version: 5, blockshape: &[], reference: None }
+        Self {
+            typesize,
+            itemsize: None,
+            chunk_version: 5,
+            blockshape: &[],
+            reference: None,
+            streaming: false,
+        }
     }
     /// Sets the container's item size in bytes.
     pub fn with_itemsize(self, itemsize: Option<usize>) -> Self {
@@ -83,6 +93,10 @@ impl<'a> FilterContext<'a> {
     /// Sets the reference block for delta (`None`: this is block 0).
     pub fn with_reference(self, reference: Option<&'a [u8]>) -> Self {
         Self { reference, ..self }
+    }
+    /// Sets whether `backward` may write past the caches.
+    pub fn with_streaming(self, streaming: bool) -> Self {
+        Self { streaming, ..self }
     }
 }
 

@@ -39,7 +39,9 @@ impl Filter for Shuffle {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
-        unshuffle(size(cx, meta), src, dst)
+        check(size(cx, meta), src, dst)?;
+        unshuffle_with(kernels::best(), size(cx, meta), src, dst, cx.streaming);
+        Ok(())
     }
 }
 
@@ -70,7 +72,7 @@ pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Filter
 /// When the slices differ in length, or `typesize` is 0.
 pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
     check(typesize, src, dst)?;
-    unshuffle_with(kernels::best(), typesize, src, dst);
+    unshuffle_with(kernels::best(), typesize, src, dst, false);
     Ok(())
 }
 
@@ -94,13 +96,19 @@ pub(crate) fn shuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], d
     }
     for (i, n) in tiles(q, step(typesize), LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols: 16, pitch: typesize, stride: q };
+            let tile = Tile { n, cols: 16, pitch: typesize, stride: q, streaming: false };
             kernels.gather(&items[i * typesize + j..], tile, &mut planes[j * q + i..]);
         }
     }
 }
 
-pub(crate) fn unshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], dst: &mut [u8]) {
+pub(crate) fn unshuffle_with(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    src: &[u8],
+    dst: &mut [u8],
+    streaming: bool,
+) {
     let q = src.len() / typesize;
     if typesize == 1 || q < 2 {
         return dst.copy_from_slice(src);
@@ -109,11 +117,15 @@ pub(crate) fn unshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8],
     let (items, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
     if typesize <= 16 {
-        return kernels.scatter(planes, Tile::dense(q, typesize, q), items);
+        kernels.scatter(planes, Tile { streaming, ..Tile::dense(q, typesize, q) }, items);
+        if streaming {
+            kernels.fence();
+        }
+        return;
     }
     for (i, n) in tiles(q, step(typesize), LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols: 16, pitch: typesize, stride: q };
+            let tile = Tile { n, cols: 16, pitch: typesize, stride: q, streaming: false };
             kernels.scatter(&planes[j * q + i..], tile, &mut items[i * typesize + j..]);
         }
     }

@@ -8,8 +8,8 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
-use super::vector::{load16, load32, store16, store32};
-use super::{Kernels, Tile};
+use super::vector::{fence, load16, load32, misalignment, store16, store32, stream32};
+use super::{Kernels, Tile, padded};
 
 /// Items per group.
 const GROUP: usize = 32;
@@ -36,6 +36,9 @@ impl Kernels for Avx2 {
     fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { scatter(planes, tile, items) }
+    }
+    fn fence(&self) {
+        fence();
     }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
@@ -102,33 +105,34 @@ fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
     planes: &mut [u8],
 ) {
     let pitch = if PITCH == 0 { tile.pitch } else { PITCH };
-    let by_byte = by_byte::<P>(tile.cols);
+    let cols = if BITS { 8 } else { tile.cols };
+    let by_byte = _mm256_broadcastsi128_si256(load16(&BY_BYTE[cols], 0));
+    let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
         // The last group reaches back into items already done.
         i = i.min(tile.n - GROUP);
         let from = &items[i * pitch..];
-        let mut r = if from.len() >= reach::<P>(pitch) {
-            load_group::<P>(from, pitch)
-        } else {
-            let mut edge = [0; GROUP * 16];
-            edge[..from.len()].copy_from_slice(from);
-            load_group::<P>(&edge, pitch)
-        };
+        let fits = from.len() >= reach::<P>(pitch);
+        let from = if fits { from } else { padded(from, &mut edge) };
+        let mut r = [_mm256_setzero_si256(); P];
+        for (k, v) in r.iter_mut().enumerate() {
+            let low = load16(from, k * (16 / P) * pitch);
+            let high = load16(from, (16 + k * (16 / P)) * pitch);
+            *v = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+        }
         for v in &mut r {
-            if BITS {
-                *v = transpose_bits(*v);
-            }
             if P < 16 {
                 *v = _mm256_shuffle_epi8(*v, by_byte);
             }
         }
-        let r = to_planes(r);
-        for j in 0..P {
-            if j < tile.cols {
-                // The steps leave the bits of the byte number in reverse order.
-                let reversed = j.reverse_bits() >> (usize::BITS - P.ilog2());
-                store32(planes, j * tile.stride + i, r[reversed]);
+        let mut r = to_planes(r);
+        if BITS {
+            transpose_bits(&mut r);
+        }
+        for (j, &v) in r.iter().enumerate() {
+            if j < cols {
+                store32(planes, j * tile.stride + i, v);
             }
         }
         i += GROUP;
@@ -145,36 +149,59 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
 ) {
     let items = &mut items[..tile.items_len()];
     let pitch = if PITCH == 0 { tile.pitch } else { PITCH };
-    let by_item = by_item::<P>(tile.cols);
+    let cols = if BITS { 8 } else { tile.cols };
+    let by_item = _mm256_broadcastsi128_si256(load16(&BY_ITEM[cols], 0));
+    let streaming = tile.streaming && PITCH == P && tile.n > GROUP;
+    let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
         i = i.min(tile.n - GROUP);
         let mut r = [_mm256_setzero_si256(); P];
         for (j, v) in r.iter_mut().enumerate() {
-            if j < tile.cols {
+            if j < cols {
                 *v = load32(planes, j * tile.stride + i);
             }
         }
+        if BITS {
+            transpose_bits(&mut r);
+        }
         let mut r = to_items(r);
         for v in &mut r {
-            if BITS {
-                *v = transpose_bits(*v);
-            }
             if P < 16 && PITCH != P {
                 *v = _mm256_shuffle_epi8(*v, by_item);
             }
         }
         let to = &mut items[i * pitch..];
-        if PITCH == P {
-            store_dense(r, to);
-        } else if to.len() >= reach::<P>(pitch) {
-            store_group(r, to, pitch);
+        if streaming && misalignment::<32>(to, 0) == 0 {
+            for k in (0..P).step_by(2) {
+                stream32(to, 16 * k, _mm256_permute2x128_si256::<0x20>(r[k], r[k + 1]));
+                stream32(to, 16 * (P + k), _mm256_permute2x128_si256::<0x31>(r[k], r[k + 1]));
+            }
+        } else if PITCH == P {
+            let to = &mut to[..GROUP * P];
+            for k in (0..P).step_by(2) {
+                store32(to, 16 * k, _mm256_permute2x128_si256::<0x20>(r[k], r[k + 1]));
+                store32(to, 16 * (P + k), _mm256_permute2x128_si256::<0x31>(r[k], r[k + 1]));
+            }
         } else {
-            let mut edge = [0; GROUP * 16];
-            store_group(r, &mut edge, pitch);
-            to.copy_from_slice(&edge[..to.len()]);
+            let fits = to.len() >= reach::<P>(pitch);
+            let out = if fits { &mut *to } else { &mut edge };
+            // Ascending, so that what a store leaves beyond its items is written over by the next one.
+            for (k, &v) in r.iter().enumerate() {
+                store16(out, k * (16 / P) * pitch, _mm256_castsi256_si128(v));
+            }
+            for (k, &v) in r.iter().enumerate() {
+                store16(out, (16 + k * (16 / P)) * pitch, _mm256_extracti128_si256::<1>(v));
+            }
+            if !fits {
+                to.copy_from_slice(&edge[..to.len()]);
+            }
         }
         i += GROUP;
+        if streaming && i == GROUP {
+            // Back to an item at an aligned address, where there is one.
+            i -= misalignment::<32>(items, 0) / P;
+        }
     }
 }
 
@@ -183,90 +210,63 @@ fn reach<const P: usize>(pitch: usize) -> usize {
     (GROUP - 16 / P) * pitch + 16
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_group<const P: usize>(items: &[u8], pitch: usize) -> [__m256i; P] {
-    let items = &items[..reach::<P>(pitch)];
-    let mut r = [_mm256_setzero_si256(); P];
-    for (k, v) in r.iter_mut().enumerate() {
-        let low = load16(items, k * (16 / P) * pitch);
-        let high = load16(items, (16 + k * (16 / P)) * pitch);
-        *v = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
-    }
-    r
-}
+/// By item size: sorts the items of a lane by byte number, with room for `P` bytes each.
+static BY_BYTE: [[u8; 16]; 17] = tables(false);
 
-/// Ascending, so that what a store leaves beyond its items is written over by the next one.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_group<const P: usize>(r: [__m256i; P], items: &mut [u8], pitch: usize) {
-    let items = &mut items[..reach::<P>(pitch)];
-    for (k, &v) in r.iter().enumerate() {
-        store16(items, k * (16 / P) * pitch, _mm256_castsi256_si128(v));
-    }
-    for (k, &v) in r.iter().enumerate() {
-        store16(items, (16 + k * (16 / P)) * pitch, _mm256_extracti128_si256::<1>(v));
-    }
-}
+/// By item size: closes the gaps between items that lie `P` bytes apart.
+static BY_ITEM: [[u8; 16]; 17] = tables(true);
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_dense<const P: usize>(r: [__m256i; P], items: &mut [u8]) {
-    let items = &mut items[..GROUP * P];
-    for k in (0..P).step_by(2) {
-        store32(items, 16 * k, _mm256_permute2x128_si256::<0x20>(r[k], r[k + 1]));
-        store32(items, 16 * (P + k), _mm256_permute2x128_si256::<0x31>(r[k], r[k + 1]));
-    }
-}
-
-/// Sorts the items of a lane, `cols` bytes each, by byte number; room for `P` bytes each.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn by_byte<const P: usize>(cols: usize) -> __m256i {
-    let mut index = [0x80; 32];
-    for i in 0..16 / P {
-        for b in 0..cols.min(P) {
-            index[b * (16 / P) + i] = (i * cols + b) as u8;
-            index[16 + b * (16 / P) + i] = (i * cols + b) as u8;
+const fn tables(back: bool) -> [[u8; 16]; 17] {
+    let mut tables = [[0x80; 16]; 17];
+    let mut cols: usize = 2;
+    while cols <= 16 {
+        let p = cols.next_power_of_two();
+        let mut k = 0;
+        while k < 16 / p * cols {
+            let (i, b) = (k / cols, k % cols);
+            if back {
+                tables[cols][k] = (i * p + b) as u8;
+            } else {
+                tables[cols][b * (16 / p) + i] = k as u8;
+            }
+            k += 1;
         }
+        cols += 1;
     }
-    load32(&index, 0)
+    tables
 }
 
-/// Closes the gaps between items of `cols` bytes that lie `P` bytes apart.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn by_item<const P: usize>(cols: usize) -> __m256i {
-    let mut index = [0x80; 32];
-    for i in 0..16 / P {
-        for b in 0..cols.min(P) {
-            index[i * cols + b] = (i * P + b) as u8;
-            index[16 + i * cols + b] = (i * P + b) as u8;
-        }
-    }
-    load32(&index, 0)
-}
-
-/// Items sorted by byte number within lanes, to planes (numbered with reversed bits).
+/// Items sorted by byte number within lanes, to planes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn to_planes<const P: usize>(mut r: [__m256i; P]) -> [__m256i; P] {
+    // Each step leaves one bit of the byte number in the register number, the highest one in the lowest place: the
+    // swaps reverse them.
     match P {
         2 => unpack::<P, 8, 1>(&mut r),
         4 => {
             unpack::<P, 4, 1>(&mut r);
             unpack::<P, 8, 2>(&mut r);
+            r.swap(1, 2);
         }
         8 => {
             unpack::<P, 2, 1>(&mut r);
             unpack::<P, 4, 2>(&mut r);
             unpack::<P, 8, 4>(&mut r);
+            r.swap(1, 4);
+            r.swap(3, 6);
         }
         _ => {
             unpack::<P, 1, 1>(&mut r);
             unpack::<P, 2, 2>(&mut r);
             unpack::<P, 4, 4>(&mut r);
             unpack::<P, 8, 8>(&mut r);
+            r.swap(1, 8);
+            r.swap(2, 4);
+            r.swap(3, 12);
+            r.swap(5, 10);
+            r.swap(7, 14);
+            r.swap(11, 13);
         }
     }
     r
@@ -300,19 +300,28 @@ fn unpack<const P: usize, const WIDTH: usize, const BIT: usize>(r: &mut [__m256i
     }
 }
 
-/// Each 8 bytes as an 8 x 8 bit matrix: swaps single bits across the diagonal, then 2 x 2, then 4 x 4 bits.
+/// The bytes at one place in 8 registers as an 8 x 8 bit matrix: swaps single bits across the diagonal, then
+/// 2 x 2, then 4 x 4 bits. Across registers this takes half the steps that it takes within each item.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transpose_bits(x: __m256i) -> __m256i {
-    let x = swap_bits::<7>(x, 0x00AA_00AA_00AA_00AA);
-    let x = swap_bits::<14>(x, 0x0000_CCCC_0000_CCCC);
-    swap_bits::<28>(x, 0x0000_0000_F0F0_F0F0)
+fn transpose_bits<const P: usize>(r: &mut [__m256i; P]) {
+    swap_bits::<P, 1>(r, 0x55);
+    swap_bits::<P, 2>(r, 0x33);
+    swap_bits::<P, 4>(r, 0x0F);
 }
 
-/// Swaps the masked bits with those `D` places up.
+/// Swaps the high bits of registers with the low bits (`low`) of those whose number is `D` more.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn swap_bits<const D: i32>(x: __m256i, mask: i64) -> __m256i {
-    let t = _mm256_and_si256(_mm256_xor_si256(x, _mm256_srli_epi64::<D>(x)), _mm256_set1_epi64x(mask));
-    _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<D>(t)))
+fn swap_bits<const P: usize, const D: i32>(r: &mut [__m256i; P], low: i8) {
+    let low = _mm256_set1_epi8(low);
+    for k in 0..P {
+        if k & D as usize == 0 {
+            let (a, b) = (r[k], r[k | D as usize]);
+            // 16-bit shifts: the mask drops what comes over from the neighbouring byte.
+            let t = _mm256_and_si256(_mm256_xor_si256(_mm256_srli_epi16::<D>(a), b), low);
+            r[k | D as usize] = _mm256_xor_si256(b, t);
+            r[k] = _mm256_xor_si256(a, _mm256_slli_epi16::<D>(t));
+        }
+    }
 }

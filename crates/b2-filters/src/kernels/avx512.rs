@@ -7,8 +7,8 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::{load16, load64, store16, store64};
-use super::{Kernels, Tile, avx2};
+use super::vector::{fence, load16, load64, misalignment, store16, store64, stream64};
+use super::{Kernels, Tile, avx2, padded};
 
 /// Items per group.
 const GROUP: usize = 64;
@@ -39,6 +39,9 @@ impl Kernels for Avx512 {
     fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scatter(planes, tile, items) }
+    }
+    fn fence(&self) {
+        fence();
     }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
@@ -100,21 +103,29 @@ fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
     tile: Tile,
     planes: &mut [u8],
 ) {
-    let by_byte = load64(&by_byte::<P>(tile.cols), 0);
-    // The affine instruction wants its matrix rows last to first.
-    let reverse = load64(&std::array::from_fn::<u8, 64, _>(|b| b as u8 ^ 7), 0);
+    let cols = if BITS { 8 } else { tile.cols };
+    let by_byte = load64(&BY_BYTE[cols], 0);
+    let reverse = load64(&REVERSE, 0);
+    let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
         // The last group reaches back into items already done.
         i = i.min(tile.n - GROUP);
         let from = &items[i * tile.pitch..];
-        let mut r = if from.len() >= reach::<P, SPREAD>(tile.pitch) {
-            load_group::<P, SPREAD>(from, tile.pitch)
-        } else {
-            let mut edge = [0; GROUP * 16];
-            edge[..from.len()].copy_from_slice(from);
-            load_group::<P, SPREAD>(&edge, tile.pitch)
-        };
+        let fits = from.len() >= reach::<P, SPREAD>(tile.pitch);
+        let from = if fits { from } else { padded(from, &mut edge) };
+        let mut r = [_mm512_setzero_si512(); P];
+        for (k, v) in r.iter_mut().enumerate() {
+            let at = k * (GROUP / P) * tile.pitch;
+            *v = if SPREAD {
+                let v = _mm512_castsi128_si512(load16(from, at));
+                let v = _mm512_inserti32x4::<1>(v, load16(from, at + tile.pitch));
+                let v = _mm512_inserti32x4::<2>(v, load16(from, at + 2 * tile.pitch));
+                _mm512_inserti32x4::<3>(v, load16(from, at + 3 * tile.pitch))
+            } else {
+                load64(from, at)
+            };
+        }
         for v in &mut r {
             if BITS {
                 *v = transpose_bits(_mm512_permutexvar_epi8(reverse, *v));
@@ -129,7 +140,7 @@ fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
         }
         trade_lanes(&mut r);
         for (j, &v) in r.iter().enumerate() {
-            if j < tile.cols {
+            if j < cols {
                 store64(planes, j * tile.stride + i, v);
             }
         }
@@ -146,13 +157,16 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
     items: &mut [u8],
 ) {
     let items = &mut items[..tile.items_len()];
-    let by_item = load64(&by_item::<P, BITS>(tile.cols), 0);
+    let cols = if BITS { 8 } else { tile.cols };
+    let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[cols] }, 0);
+    let streaming = tile.streaming && tile.pitch == P && tile.n > GROUP;
+    let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
         i = i.min(tile.n - GROUP);
         let mut r = [_mm512_setzero_si512(); P];
         for (j, v) in r.iter_mut().enumerate() {
-            if j < tile.cols {
+            if j < cols {
                 *v = load64(planes, j * tile.stride + i);
             }
         }
@@ -170,14 +184,35 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
             }
         }
         let to = &mut items[i * tile.pitch..];
-        if to.len() >= reach::<P, SPREAD>(tile.pitch) {
-            store_group::<P, SPREAD>(r, to, tile.pitch);
-        } else {
-            let mut edge = [0; GROUP * 16];
-            store_group::<P, SPREAD>(r, &mut edge, tile.pitch);
+        if streaming && misalignment::<64>(to, 0) == 0 {
+            for (k, &v) in r.iter().enumerate() {
+                stream64(to, 64 * k, v);
+            }
+            i += GROUP;
+            continue;
+        }
+        let fits = to.len() >= reach::<P, SPREAD>(tile.pitch);
+        let out = if fits { &mut *to } else { &mut edge };
+        // Ascending, so that what a store leaves beyond its items is written over by the next one.
+        for (k, &v) in r.iter().enumerate() {
+            let at = k * (GROUP / P) * tile.pitch;
+            if SPREAD {
+                store16(out, at, _mm512_castsi512_si128(v));
+                store16(out, at + tile.pitch, _mm512_extracti32x4_epi32::<1>(v));
+                store16(out, at + 2 * tile.pitch, _mm512_extracti32x4_epi32::<2>(v));
+                store16(out, at + 3 * tile.pitch, _mm512_extracti32x4_epi32::<3>(v));
+            } else {
+                store64(out, at, v);
+            }
+        }
+        if !fits {
             to.copy_from_slice(&edge[..to.len()]);
         }
         i += GROUP;
+        if streaming && i == GROUP {
+            // Back to an item at the start of a cache line, where there is one.
+            i -= misalignment::<64>(items, 0) / P;
+        }
     }
 }
 
@@ -186,72 +221,60 @@ fn reach<const P: usize, const SPREAD: bool>(pitch: usize) -> usize {
     if SPREAD { (GROUP - 1) * pitch + 16 } else { (GROUP - GROUP / P) * pitch + 64 }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn load_group<const P: usize, const SPREAD: bool>(items: &[u8], pitch: usize) -> [__m512i; P] {
-    let items = &items[..reach::<P, SPREAD>(pitch)];
-    let mut r = [_mm512_setzero_si512(); P];
-    for (k, v) in r.iter_mut().enumerate() {
-        let at = k * (GROUP / P) * pitch;
-        *v = if SPREAD {
-            let v = _mm512_castsi128_si512(load16(items, at));
-            let v = _mm512_inserti32x4::<1>(v, load16(items, at + pitch));
-            let v = _mm512_inserti32x4::<2>(v, load16(items, at + 2 * pitch));
-            _mm512_inserti32x4::<3>(v, load16(items, at + 3 * pitch))
-        } else {
-            load64(items, at)
-        };
-    }
-    r
-}
-
-/// Ascending, so that what a store leaves beyond its items is written over by the next one.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn store_group<const P: usize, const SPREAD: bool>(r: [__m512i; P], items: &mut [u8], pitch: usize) {
-    let items = &mut items[..reach::<P, SPREAD>(pitch)];
-    for (k, &v) in r.iter().enumerate() {
-        let at = k * (GROUP / P) * pitch;
-        if SPREAD {
-            store16(items, at, _mm512_castsi512_si128(v));
-            store16(items, at + pitch, _mm512_extracti32x4_epi32::<1>(v));
-            store16(items, at + 2 * pitch, _mm512_extracti32x4_epi32::<2>(v));
-            store16(items, at + 3 * pitch, _mm512_extracti32x4_epi32::<3>(v));
-        } else {
-            store64(items, at, v);
-        }
-    }
-}
-
 /// Where byte `b` of item `i` stands in a register sorted by byte number.
-const fn sorted<const P: usize>(b: usize, i: usize) -> usize {
+const fn sorted(p: usize, b: usize, i: usize) -> usize {
     // For P = 16 the low bits of `b` change places, since two unpack steps follow each other.
-    let b = if P == 16 { (b & 12) | ((b & 1) << 1) | ((b >> 1) & 1) } else { b };
-    b * (GROUP / P) + i
+    let b = if p == 16 { (b & 12) | ((b & 1) << 1) | ((b >> 1) & 1) } else { b };
+    b * (GROUP / p) + i
 }
 
-/// Sorts dense items of `cols` bytes by byte number; the places of absent bytes get rubbish.
-fn by_byte<const P: usize>(cols: usize) -> [u8; 64] {
-    let mut index = [0; 64];
-    for i in 0..GROUP / P {
-        for b in 0..cols.min(P) {
-            index[sorted::<P>(b, i)] = (i * cols + b) as u8;
+/// By item size: sorts dense items by byte number; the places of absent bytes get rubbish.
+static BY_BYTE: [[u8; 64]; 17] = tables(false);
+
+/// By item size: the way back.
+static BY_ITEM: [[u8; 64]; 17] = tables(true);
+
+const fn tables(back: bool) -> [[u8; 64]; 17] {
+    let mut tables = [[0; 64]; 17];
+    let mut cols: usize = 2;
+    while cols <= 16 {
+        let p = cols.next_power_of_two();
+        let mut k = 0;
+        while k < GROUP / p * cols {
+            let to = sorted(p, k % cols, k / cols);
+            if back {
+                tables[cols][k] = to as u8;
+            } else {
+                tables[cols][to] = k as u8;
+            }
+            k += 1;
         }
+        cols += 1;
     }
-    index
+    tables
 }
 
-/// The way back; with `BITS` the 8 bytes of an item come last to first.
-fn by_item<const P: usize, const BITS: bool>(cols: usize) -> [u8; 64] {
+/// The 8 bytes of each item last to first: the order in which the affine instruction wants its matrix rows.
+static REVERSE: [u8; 64] = {
     let mut index = [0; 64];
-    for i in 0..GROUP / P {
-        for b in 0..cols.min(P) {
-            let to = if BITS { i * 8 + (7 - b) } else { i * cols + b };
-            index[to] = sorted::<P>(b, i) as u8;
-        }
+    let mut k = 0;
+    while k < 64 {
+        index[k] = k as u8 ^ 7;
+        k += 1;
     }
     index
-}
+};
+
+/// [`BY_ITEM`] for items of 8 bytes and [`REVERSE`] in one.
+static BY_ITEM_REVERSED: [u8; 64] = {
+    let mut index = [0; 64];
+    let mut k = 0;
+    while k < 64 {
+        index[k] = BY_ITEM[8][k ^ 7];
+        k += 1;
+    }
+    index
+};
 
 /// Trades the lane number against the high bits of the register number: both of two, or one for `P` = 2.
 #[inline]

@@ -1,4 +1,5 @@
-//! Kernels for any CPU: 8 x 8 transposes in eight `u64`, no `unsafe`.
+//! Kernels for any CPU: 8 x 8 transposes in eight `u64`, no `unsafe`. Items of 2 and 4 bytes go through loops that
+//! compilers turn into vector code, above all where the CPU has interleaving loads and stores.
 
 use super::{Kernels, Tile};
 
@@ -13,6 +14,11 @@ impl Kernels for Generic {
 
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         let items = &items[..tile.items_len()];
+        match tile.cols {
+            2 if tile.pitch == 2 => return gather2(items, tile, planes),
+            4 if tile.pitch == 4 => return gather4(items, tile, planes),
+            _ => {}
+        }
         let done = whole_groups(tile, items.len());
         for col in (0..tile.cols).step_by(8) {
             for i in (0..done).step_by(8) {
@@ -33,6 +39,11 @@ impl Kernels for Generic {
 
     fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
         let items = &mut items[..tile.items_len()];
+        match tile.cols {
+            2 if tile.pitch == 2 => return scatter2(planes, tile, items),
+            4 if tile.pitch == 4 => return scatter4(planes, tile, items),
+            _ => {}
+        }
         let done = whole_groups(tile, items.len());
         for i in (0..done).step_by(8) {
             for col in (0..tile.cols).step_by(8) {
@@ -56,14 +67,15 @@ impl Kernels for Generic {
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         let done = tile.n & !7;
         for i in (0..done).step_by(8) {
-            let words = std::array::from_fn(|k| transpose_bits(load(items, (i + k) * 8)));
-            for (j, row) in transpose_bytes(words).into_iter().enumerate() {
+            let words = transpose_bytes(std::array::from_fn(|k| load(items, (i + k) * 8)));
+            for (j, row) in transpose_bits(words).into_iter().enumerate() {
                 store(planes, j * tile.stride + i, row);
             }
         }
         for i in done..tile.n {
-            for (j, byte) in transpose_bits(load(items, i * 8)).to_le_bytes().into_iter().enumerate() {
-                planes[j * tile.stride + i] = byte;
+            let words = std::array::from_fn(|j| items[i * 8 + j].into());
+            for (j, row) in transpose_bits(words).into_iter().enumerate() {
+                planes[j * tile.stride + i] = row as u8;
             }
         }
     }
@@ -71,15 +83,49 @@ impl Kernels for Generic {
     fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
         let done = tile.n & !7;
         for i in (0..done).step_by(8) {
-            let words = transpose_bytes(std::array::from_fn(|j| load(planes, j * tile.stride + i)));
-            for (k, word) in words.into_iter().enumerate() {
-                store(items, (i + k) * 8, transpose_bits(word));
+            let words = transpose_bits(std::array::from_fn(|j| load(planes, j * tile.stride + i)));
+            for (k, word) in transpose_bytes(words).into_iter().enumerate() {
+                store(items, (i + k) * 8, word);
             }
         }
         for i in done..tile.n {
-            let word = u64::from_le_bytes(std::array::from_fn(|j| planes[j * tile.stride + i]));
-            store(items, i * 8, transpose_bits(word));
+            let words = transpose_bits(std::array::from_fn(|j| planes[j * tile.stride + i].into()));
+            for (j, word) in words.into_iter().enumerate() {
+                items[i * 8 + j] = word as u8;
+            }
         }
+    }
+}
+
+fn gather2(items: &[u8], tile: Tile, planes: &mut [u8]) {
+    let (a, b) = planes.split_at_mut(tile.stride);
+    for ((item, a), b) in items.as_chunks().0.iter().zip(a).zip(b) {
+        [*a, *b] = *item;
+    }
+}
+
+fn scatter2(planes: &[u8], tile: Tile, items: &mut [u8]) {
+    let (a, b) = planes.split_at(tile.stride);
+    for ((item, a), b) in items.as_chunks_mut().0.iter_mut().zip(a).zip(b) {
+        *item = [*a, *b];
+    }
+}
+
+fn gather4(items: &[u8], tile: Tile, planes: &mut [u8]) {
+    let (a, rest) = planes.split_at_mut(tile.stride);
+    let (b, rest) = rest.split_at_mut(tile.stride);
+    let (c, d) = rest.split_at_mut(tile.stride);
+    for ((((item, a), b), c), d) in items.as_chunks().0.iter().zip(a).zip(b).zip(c).zip(d) {
+        [*a, *b, *c, *d] = *item;
+    }
+}
+
+fn scatter4(planes: &[u8], tile: Tile, items: &mut [u8]) {
+    let (a, rest) = planes.split_at(tile.stride);
+    let (b, rest) = rest.split_at(tile.stride);
+    let (c, d) = rest.split_at(tile.stride);
+    for ((((item, a), b), c), d) in items.as_chunks_mut().0.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+        *item = [*a, *b, *c, *d];
     }
 }
 
@@ -107,32 +153,31 @@ fn store(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Byte `c` of word `r` becomes byte `r` of word `c`.
+/// Byte `c` of word `r` becomes byte `r` of word `c`: swaps the off-diagonal 4 x 4 quarters, then 2 x 2, then
+/// single bytes.
 fn transpose_bytes(mut x: [u64; 8]) -> [u64; 8] {
-    // Swaps the off-diagonal 4 x 4 quarters, then 2 x 2, then single bytes.
-    swap::<4>(&mut x, 0x0000_0000_FFFF_FFFF);
-    swap::<2>(&mut x, 0x0000_FFFF_0000_FFFF);
-    swap::<1>(&mut x, 0x00FF_00FF_00FF_00FF);
+    swap::<4, 32>(&mut x, 0x0000_0000_FFFF_FFFF);
+    swap::<2, 16>(&mut x, 0x0000_FFFF_0000_FFFF);
+    swap::<1, 8>(&mut x, 0x00FF_00FF_00FF_00FF);
     x
 }
 
-fn swap<const D: usize>(x: &mut [u64; 8], low: u64) {
+/// In each byte, bit `c` of word `r` becomes bit `r` of word `c`, least significant first.
+fn transpose_bits(mut x: [u64; 8]) -> [u64; 8] {
+    swap::<4, 4>(&mut x, 0x0F0F_0F0F_0F0F_0F0F);
+    swap::<2, 2>(&mut x, 0x3333_3333_3333_3333);
+    swap::<1, 1>(&mut x, 0x5555_5555_5555_5555);
+    x
+}
+
+/// Swaps the high parts of words with the low parts (`low`), `BITS` wide, of the words `D` further on.
+fn swap<const D: usize, const BITS: u32>(x: &mut [u64; 8], low: u64) {
     for group in x.chunks_exact_mut(2 * D) {
         let (top, bottom) = group.split_at_mut(D);
         for (a, b) in top.iter_mut().zip(bottom) {
-            let t = ((*a >> (8 * D)) ^ *b) & low;
-            *a ^= t << (8 * D);
+            let t = ((*a >> BITS) ^ *b) & low;
+            *a ^= t << BITS;
             *b ^= t;
         }
     }
-}
-
-/// Bit `c` of byte `r` becomes bit `r` of byte `c`, least significant first.
-fn transpose_bits(mut x: u64) -> u64 {
-    let mut t = (x ^ (x >> 7)) & 0x00AA_00AA_00AA_00AA;
-    x ^= t ^ (t << 7);
-    t = (x ^ (x >> 14)) & 0x0000_CCCC_0000_CCCC;
-    x ^= t ^ (t << 14);
-    t = (x ^ (x >> 28)) & 0x0000_0000_F0F0_F0F0;
-    x ^ t ^ (t << 28)
 }

@@ -5,9 +5,10 @@ use crate::{bitshuffle, shuffle};
 
 type Forward = fn(usize, &[u8], &mut [u8]);
 type With = fn(&dyn Kernels, usize, &[u8], &mut [u8]);
+type WithStreaming = fn(&dyn Kernels, usize, &[u8], &mut [u8], bool);
 
 /// Forward and backward definition, forward and backward over kernels.
-const PAIRS: [(&str, Forward, Forward, With, With); 2] = [
+const PAIRS: [(&str, Forward, Forward, With, WithStreaming); 2] = [
     (
         "shuffle",
         shuffle::scalar::shuffle,
@@ -57,7 +58,7 @@ fn check(typesize: usize, nbytes: usize) {
                 forward_with(kernels, typesize, &src, &mut dst[shift..]);
                 assert!(dst[shift..] == stored, "forward, {case}");
                 let mut dst = vec![0x55; nbytes + shift];
-                backward_with(kernels, typesize, &stored, &mut dst[shift..]);
+                backward_with(kernels, typesize, &stored, &mut dst[shift..], false);
                 assert!(dst[shift..] == src, "backward, {case}");
             }
         }
@@ -136,8 +137,33 @@ fn a_block_shorter_than_its_item_is_copied() {
                     forward_with(kernels, typesize, &src, &mut dst);
                     assert_eq!(dst, src);
                     dst.fill(0x55);
-                    backward_with(kernels, typesize, &src, &mut dst);
+                    backward_with(kernels, typesize, &src, &mut dst, false);
                     assert_eq!(dst, src);
+                }
+            }
+        }
+    }
+}
+
+/// Streaming stores need aligned addresses: every place that a destination may have against them.
+#[test]
+fn streaming_writes_the_same_bytes_wherever_the_block_lies() {
+    for typesize in [1, 2, 3, 4, 8, 12, 16, 17] {
+        for nitems in [31, 32, 33, 64, 65, 127, 128, 520, 1000, 1032, 2056, 9000] {
+            let src = noise(nitems * typesize, nitems);
+            for (name, forward, _, _, backward_with) in PAIRS {
+                let mut stored = vec![0; src.len()];
+                forward(typesize, &src, &mut stored);
+                for kernels in available() {
+                    for shift in (0..64).step_by(if typesize == 3 { 1 } else { typesize.min(8) }).chain([1]) {
+                        let mut dst = vec![0x55; shift + src.len() + 64];
+                        backward_with(kernels, typesize, &stored, &mut dst[shift..][..src.len()], true);
+                        let (before, rest) = dst.split_at(shift);
+                        let (block, after) = rest.split_at(src.len());
+                        let case = format!("{} of {name}, {nitems} x {typesize}", kernels.name());
+                        assert!(block == src, "{case}, shift {shift}");
+                        assert!(before.iter().chain(after).all(|&b| b == 0x55), "{case}, shift {shift}");
+                    }
                 }
             }
         }
@@ -150,7 +176,7 @@ fn nothing_outside_a_tile_is_written() {
     for kernels in available() {
         for (cols, pitch) in (2..=16).map(|cols| (cols, cols)).chain([(16, 17), (16, 24), (16, 255)]) {
             for n in [0, 1, 8, 31, 32, 40, 63, 64, 65, 100, 128, 200] {
-                let tile = Tile { n, cols, pitch, stride: n + 5 };
+                let tile = Tile { n, cols, pitch, stride: n + 5, streaming: n % 3 == 1 };
                 let case = format!("{} {tile:?}", kernels.name());
                 let items = noise(n * pitch, n + cols);
                 let mut planes = vec![0xAA; cols * tile.stride];

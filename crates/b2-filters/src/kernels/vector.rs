@@ -1,7 +1,7 @@
 //! Loads and stores between slices and vector registers.
 //!
-//! The value intrinsics are safe; memory is the one thing they do not cover. Indexing proves the range here, so
-//! that the kernels themselves hold no `unsafe`.
+//! The value intrinsics are safe; memory is the one thing they do not cover. Each access is checked here, so that
+//! the kernels themselves hold no `unsafe`.
 
 use std::arch::x86_64::*;
 
@@ -9,52 +9,91 @@ use std::arch::x86_64::*;
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
-    let bytes = &bytes[at..at + 16];
-    // SAFETY: the slice above holds 16 readable bytes; loadu asks for no alignment.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    assert!(fits::<16>(bytes, at));
+    // SAFETY: 16 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
 }
 
 /// 16 bytes to `at` and on.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
-    let bytes = &mut bytes[at..at + 16];
-    // SAFETY: the slice above holds 16 writable bytes; storeu asks for no alignment.
-    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), v) }
+    assert!(fits::<16>(bytes, at));
+    // SAFETY: 16 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
 /// 32 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx")]
 pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
-    let bytes = &bytes[at..at + 32];
-    // SAFETY: the slice above holds 32 readable bytes; loadu asks for no alignment.
-    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+    assert!(fits::<32>(bytes, at));
+    // SAFETY: 32 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
 }
 
 /// 32 bytes to `at` and on.
 #[inline]
 #[target_feature(enable = "avx")]
 pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
-    let bytes = &mut bytes[at..at + 32];
-    // SAFETY: the slice above holds 32 writable bytes; storeu asks for no alignment.
-    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), v) }
+    assert!(fits::<32>(bytes, at));
+    // SAFETY: 32 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
 /// 64 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
-    let bytes = &bytes[at..at + 64];
-    // SAFETY: the slice above holds 64 readable bytes; loadu asks for no alignment.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    assert!(fits::<64>(bytes, at));
+    // SAFETY: 64 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) }
 }
 
 /// 64 bytes to `at` and on.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
-    let bytes = &mut bytes[at..at + 64];
-    // SAFETY: the slice above holds 64 writable bytes; storeu asks for no alignment.
-    unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), v) }
+    assert!(fits::<64>(bytes, at));
+    // SAFETY: 64 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), v) }
+}
+
+/// 32 bytes to `at` and on, past the caches. The address must be a multiple of 32; a [`fence`] must follow.
+#[inline]
+#[target_feature(enable = "avx")]
+pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
+    assert!(fits::<32>(bytes, at) && misalignment::<32>(bytes, at) == 0);
+    // SAFETY: 32 bytes from `at` on are inside the slice, and their address is a multiple of 32. The callers end
+    // with a fence, so that nobody can see the slice before the bytes are in it.
+    unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), v) }
+}
+
+/// 64 bytes to `at` and on, past the caches. The address must be a multiple of 64; a [`fence`] must follow.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn stream64(bytes: &mut [u8], at: usize, v: __m512i) {
+    assert!(fits::<64>(bytes, at) && misalignment::<64>(bytes, at) == 0);
+    // SAFETY: 64 bytes from `at` on are inside the slice, and their address is a multiple of 64. The callers end
+    // with a fence, so that nobody can see the slice before the bytes are in it.
+    unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), v) }
+}
+
+/// Orders streaming stores before whatever follows, such as handing the buffer to another thread.
+#[inline]
+pub(super) fn fence() {
+    // SAFETY: SSE is part of x86-64, and the instruction touches no memory.
+    unsafe { _mm_sfence() }
+}
+
+/// How far the address of `bytes[at]` is beyond a multiple of `N`.
+#[inline]
+pub(super) fn misalignment<const N: usize>(bytes: &[u8], at: usize) -> usize {
+    bytes.as_ptr().addr().wrapping_add(at) % N
+}
+
+/// Whether `bytes` holds `N` bytes from `at` on. Written so that only one comparison depends on `at`.
+#[inline]
+fn fits<const N: usize>(bytes: &[u8], at: usize) -> bool {
+    bytes.len().checked_sub(N).is_some_and(|last| at <= last)
 }
