@@ -9,7 +9,7 @@ use crate::error::within;
 use crate::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
-use crate::index::{Index, MAX_NCHUNKS};
+use crate::index::Index;
 use crate::metalayers::Metalayers;
 use crate::plan::{Extent, FrameFile, Plan, Step};
 use crate::trailer::{TRAILER_TAIL_LEN, Trailer};
@@ -338,7 +338,7 @@ fn nchunks(header: &FrameHeader, limit: u64) -> Result<Option<u64>, FrameError> 
         return Ok(None);
     }
     let n = header.nbytes.div_ceil(header.chunksize() as u64);
-    if n > MAX_NCHUNKS as u64 {
+    if n > i32::MAX as u64 / 8 {
         let expected = "at most 268435455 chunks";
         return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, header.nbytes, expected));
     }

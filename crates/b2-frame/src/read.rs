@@ -15,11 +15,17 @@ use crate::{FrameError, Structure, SuperChunk};
 /// Chunk headers asked for at once.
 const HEADERS_AT_ONCE: usize = 4096;
 
-/// A part of one chunk and where it goes.
+/// Pieces made at once: their number depends on sizes in the file, and each costs a little memory.
+const PIECES_AT_ONCE: usize = 1024;
+
+/// A part of one chunk, or all of several equal ones, and where it goes.
 struct Piece<'a> {
     nchunk: usize,
+    /// Which bytes of the chunk.
     range: Range<usize>,
-    whole: bool,
+    /// Uncompressed size of the chunk.
+    nbytes: u64,
+    /// Longer than the range if the chunk is repeated.
     dst: &'a mut [u8],
 }
 
@@ -43,9 +49,20 @@ impl SuperChunk {
     pub fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
         let end = start.saturating_add(dst.len() as u64);
         self.check_range("bytes", &(start..end), self.nbytes())?;
-        let nbytes = dst.len() as u64;
-        let pieces = self.pieces(start, dst)?;
-        crate::parallel::for_each(pieces, nbytes, || Ok(()), |(), piece| self.read_piece(piece))
+        let chunksize = self.chunksize() as u64;
+        let starts = if chunksize == 0 && !dst.is_empty() { self.chunk_starts()? } else { &[] };
+        let (mut at, mut rest) = (start, dst);
+        while !rest.is_empty() {
+            let (mut pieces, mut nbytes) = (Vec::new(), 0);
+            while !rest.is_empty() && pieces.len() < PIECES_AT_ONCE {
+                let piece = self.next_piece(at, &mut rest, chunksize, starts)?;
+                at += piece.dst.len() as u64;
+                nbytes += piece.dst.len() as u64;
+                pieces.push(piece);
+            }
+            crate::parallel::for_each(pieces, nbytes, || Ok(()), |(), piece| self.read_piece(piece))?;
+        }
+        Ok(())
     }
 
     /// Decompresses the items `range`: [`SuperChunk::read_bytes`] in units of the item size.
@@ -146,49 +163,61 @@ impl SuperChunk {
         Chunk::special(kind, &[], nbytes as usize, self.typesize(), 0).map_err(self.chunk_error(nchunk))
     }
 
-    fn pieces<'a>(&self, start: u64, dst: &'a mut [u8]) -> Result<Vec<Piece<'a>>, FrameError> {
-        let mut pieces = Vec::new();
-        let mut rest = dst;
-        let mut at = start;
-        let chunksize = self.chunksize() as u64;
-        let starts = if chunksize == 0 && !rest.is_empty() { self.chunk_starts()? } else { &[] };
-        while !rest.is_empty() {
-            let (nchunk, chunk) = if let Some(nchunk) = at.checked_div(chunksize) {
-                let first = nchunk * chunksize;
-                (nchunk as usize, first..first.saturating_add(chunksize).min(self.nbytes()))
-            } else {
-                // The last chunk that starts here; those before it at the same place are empty.
-                let nchunk = starts.partition_point(|s| *s <= at).saturating_sub(1);
-                match (starts.get(nchunk), starts.get(nchunk + 1)) {
-                    (Some(start), Some(end)) => (nchunk, *start..*end),
-                    _ => {
-                        return Err(self
-                            .check_range("bytes", &(at..at + 1), 0)
-                            .err()
-                            .unwrap_or(inconsistent()));
-                    }
+    /// Cuts the next piece off `rest`, which takes the bytes from `at` on.
+    fn next_piece<'a>(
+        &self,
+        at: u64,
+        rest: &mut &'a mut [u8],
+        chunksize: u64,
+        starts: &[u64],
+    ) -> Result<Piece<'a>, FrameError> {
+        let (nchunk, chunk, mut end) = if let Some(nchunk) = at.checked_div(chunksize) {
+            let start = nchunk * chunksize;
+            let chunk = start..start.saturating_add(chunksize).min(self.nbytes());
+            let (entry, run) = self.index().run(nchunk as usize)?;
+            let mut end = chunk.end;
+            if matches!(entry, Entry::Special(_)) {
+                end = (run.end as u64).saturating_mul(chunksize).min(self.nbytes());
+            } else if run.len() > 1 && at == start && chunk.end - start == chunksize {
+                // Many chunks that share their bytes are read once. The last one may be shorter.
+                let equal = (run.end as u64).min(self.nbytes() / chunksize);
+                end = equal.saturating_mul(chunksize).max(chunk.end);
+            }
+            (nchunk as usize, chunk, end)
+        } else {
+            // The last chunk that starts here; those before it at the same place are empty.
+            let nchunk = starts.partition_point(|start| *start <= at).saturating_sub(1);
+            match (starts.get(nchunk), starts.get(nchunk + 1)) {
+                (Some(start), Some(end)) => (nchunk, *start..*end, *end),
+                // Not reached: the range was inside all chunks.
+                _ => {
+                    return Err(FrameError::OutOfRange {
+                        what: "bytes",
+                        start: at,
+                        end: at,
+                        len: self.nbytes(),
+                    });
                 }
-            };
-            let skip = at - chunk.start;
-            let len = ((chunk.end - at).min(rest.len() as u64)) as usize;
-            let Some((part, others)) = std::mem::take(&mut rest).split_at_mut_checked(len) else { break };
-            rest = others;
-            let whole = len as u64 == chunk.end - chunk.start;
-            // Both are inside one chunk, whose size fits 32 bits.
-            pieces.push(Piece { nchunk, range: skip as usize..skip as usize + len, whole, dst: part });
-            at += len as u64;
-        }
-        Ok(pieces)
+            }
+        };
+        end = end.min(at.saturating_add(rest.len() as u64));
+        let len = (end - at) as usize;
+        let (dst, others) = std::mem::take(rest).split_at_mut(len);
+        *rest = others;
+        // Both are inside one chunk, whose size fits 32 bits.
+        let range = (at - chunk.start) as usize..(end.min(chunk.end) - chunk.start) as usize;
+        Ok(Piece { nchunk, range, nbytes: chunk.end - chunk.start, dst })
     }
 
     fn read_piece(&self, piece: Piece<'_>) -> Result<(), FrameError> {
-        let Piece { nchunk, range, whole, dst } = piece;
+        let Piece { nchunk, range, nbytes, dst } = piece;
         match self.entry(nchunk)? {
             Entry::Special(SpecialKind::NaN) => {
-                let pattern = self.nan_pattern(nchunk)?;
-                for (i, byte) in dst.iter_mut().enumerate() {
-                    let at = (range.start + i) % pattern.len();
-                    *byte = pattern.get(at).copied().unwrap_or(0);
+                let mut pattern = self.nan_pattern(nchunk)?.to_vec();
+                let skip = range.start % pattern.len();
+                pattern.rotate_left(skip);
+                for item in dst.chunks_mut(pattern.len()) {
+                    item.copy_from_slice(pattern.get(..item.len()).unwrap_or_default());
                 }
                 Ok(())
             }
@@ -196,7 +225,14 @@ impl SuperChunk {
                 dst.fill(0);
                 Ok(())
             }
-            Entry::Stored(_) if whole => self.decompress_chunk_into(nchunk, dst),
+            Entry::Stored(_) if range.len() as u64 == nbytes => {
+                let (first, others) = dst.split_at_mut(range.len());
+                self.decompress_chunk_into(nchunk, first)?;
+                for other in others.chunks_mut(first.len().max(1)) {
+                    other.copy_from_slice(first.get(..other.len()).unwrap_or_default());
+                }
+                Ok(())
+            }
             Entry::Stored(offset) => {
                 let place = self.opened.place(nchunk, offset, &self.dparams)?;
                 let plan = BlocksPlan::stored(place, Wanted::Bytes(range.clone()), self.dparams.clone());
@@ -229,8 +265,4 @@ impl SuperChunk {
     pub(crate) fn chunk_error(&self, nchunk: usize) -> impl FnOnce(ChunkError) -> FrameError {
         FrameError::chunk(Structure::Chunk(nchunk))
     }
-}
-
-fn inconsistent() -> FrameError {
-    FrameError::argument("range", "not inside the chunks")
 }
