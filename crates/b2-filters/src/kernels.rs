@@ -30,6 +30,8 @@ pub(crate) struct Tile {
     /// Distance between planes, in bytes; at least `n`.
     pub(crate) stride: usize,
     /// Whether stores to the item side may go past the caches. The caller ends with [`Kernels::fence`].
+    // Only x86-64 has kernels that can.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) streaming: bool,
 }
 
