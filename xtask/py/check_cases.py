@@ -85,7 +85,7 @@ def chunk_checks(c):
             c.run(f"whole, {threads} threads", lambda: difference(blosc2.decompress2(chunk, nthreads=threads), c.raw))
     typesize = c.case["typesize"]
     # Items are counted in the chunk's own typesize; the super-chunk has to agree.
-    if c.raw and c.case["partial"] and not c.case.get("special") and chunk[3] == min(typesize, 256) and nbytes % typesize == 0:
+    if c.raw and c.case["partial"] and not c.case.get("special") and chunk[3] == typesize and nbytes % typesize == 0:
         c.run("items", lambda: chunk_items(c, chunk, typesize))
 
 
@@ -241,7 +241,8 @@ def frame_changes(c):
             if how == "append" and (full or not chunksize):
                 schunk.append_data(raw)
                 chunks.append(raw)
-            elif how == "insert" and chunks and not short_last:
+            # Inserting before a short chunk frees the sizes of all, and loses those of zero chunks.
+            elif how == "insert" and chunks and (full or not chunksize):
                 schunk.insert_data(at, raw, True)
                 chunks.insert(at, raw)
             elif how == "update" and chunks and not short_last:

@@ -41,7 +41,7 @@ def listing():
                 "params": fixture.params,
                 "data": fixture.data,
                 "note": fixture.note,
-                "unsupported": fixture.unsupported,
+                "plugin": fixture.plugin,
             }
 
 

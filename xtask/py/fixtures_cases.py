@@ -27,7 +27,7 @@ class Fixture:
     args: dict = field(default_factory=dict)
     data: str = ""  # the seeded generator that makes the raw data
     note: str = ""
-    unsupported: bool = False  # readers of this project refuse it
+    plugin: str = ""  # crate that has to be there to read it
 
     def make(self, path):
         import fixtures_make
@@ -43,19 +43,19 @@ def chunk(name, data, codec="lz4", pipe="shuffle", oracle="original", note="", *
     return Fixture(f"chunk/{name}.chunk", "chunk", cparams, "chunk", args, _call(data), note)
 
 
-def frame(name, build, data=None, storage="contiguous", note="", unsupported=False, suffix=".b2frame", **args):
+def frame(name, build, data=None, storage="contiguous", note="", suffix=".b2frame", **args):
     """A super-chunk in a file or, `storage="sparse"`, a folder."""
     full = {"data": data, "storage": storage, **args} if data else {"storage": storage, **args}
     params = {"storage": storage, **args}
     text = _call(data) if data else ""
-    return Fixture(f"frame/{name}{suffix}", "frame", params, build, full, text, note, unsupported)
+    return Fixture(f"frame/{name}{suffix}", "frame", params, build, full, text, note)
 
 
-def array(name, data, shape, dtype, note="", unsupported=False, build="array", **args):
+def array(name, data, shape, dtype, note="", plugin="", build="array", **args):
     """A b2nd array of the bytes `data` seen as `shape` items of `dtype`."""
     full = {"data": data, "shape": shape, "dtype": dtype, **args}
     params = {"shape": shape, "dtype": dtype, **args}
-    return Fixture(f"array/{name}.b2nd", "array", params, build, full, _call(data) if data else "", note, unsupported)
+    return Fixture(f"array/{name}.b2nd", "array", params, build, full, _call(data) if data else "", note, plugin)
 
 
 def _call(data):
@@ -234,13 +234,13 @@ def _current_arrays():
     yield array("dict", ("text", 641, 6000 * 4), (60, 100), "<i4", chunks=(60, 100), blocks=(20, 50), codec="zstd", filters=[],
                 use_dict=1)
     yield array("vlmeta", ("walk4", 642, 4000), (25, 40), "<i4", chunks=(10, 20), blocks=(5, 5), vlmeta=3, meta=2)
-    plugin = {"chunks": (24, 20), "blocks": (12, 10)}
+    place = {"chunks": (24, 20), "blocks": (12, 10)}
     data8 = ("runs", 643, 50 * 40)
     for side in (4, 8):
-        yield array(f"ndlz{side}", data8, (50, 40), "|u1", codec="ndlz", codec_meta=side, filters=[], **plugin)
+        yield array(f"ndlz{side}", data8, (50, 40), "|u1", codec="ndlz", codec_meta=side, filters=[], **place)
     data4 = ("float4", 644, 50 * 40 * 4)
-    yield array("ndcell", data4, (50, 40), "<f4", filters=[("NDCELL", 4)], **plugin)
-    yield array("ndmean", data4, (50, 40), "<f4", filters=[("NDMEAN", 5)], oracle="peer", **plugin)
+    yield array("ndcell", data4, (50, 40), "<f4", filters=[("NDCELL", 4)], **place)
+    yield array("ndmean", data4, (50, 40), "<f4", filters=[("NDMEAN", 5)], oracle="peer", **place)
     for mode, meta in (("zfp_acc", 253), ("zfp_prec", 20), ("zfp_rate", 37)):
         yield array(f"{mode.replace('_', '-')}", data4, (50, 40), "<f4", codec=mode, codec_meta=meta, filters=[],
-                    oracle="peer", unsupported=True, note="needs a zfp codec", **plugin)
+                    oracle="peer", plugin="b2-zfp", **place)

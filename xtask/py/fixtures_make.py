@@ -14,7 +14,7 @@ import data as raw_data
 try:
     import blosc2
 
-    from ndchunks import assemble, whole_chunk
+    from ndchunks import assemble, stored_dtype, whole_chunk
 except ImportError:  # the environments of python-blosc
     blosc2 = None
 
@@ -244,8 +244,8 @@ def nd_args(path, chunks, blocks, storage, cp):
     return args
 
 
-def nd_facts(array, dtype):
-    return {"shape": list(array.shape), "dtype": dtype}
+def nd_facts(array):
+    return {"shape": list(array.shape), "dtype": stored_dtype(array)}
 
 
 def numpy_dtype(text):
@@ -261,7 +261,7 @@ def array(path, data, shape, dtype, chunks, blocks, storage="contiguous", oracle
     if meta:
         args["meta"] = {f"m{i}": {"i": i} for i in range(meta)}
     out = blosc2.asarray(np.ascontiguousarray(items).reshape(shape), **args)
-    facts = nd_facts(out, dtype)
+    facts = nd_facts(out)
     for i in range(vlmeta):
         out.schunk.vlmeta[f"layer{i}"] = [i, "text"]
         facts.setdefault("vlmetalayers", {})[f"layer{i}"] = out.schunk.vlmeta.get_vlmeta(f"layer{i}").hex()
@@ -275,7 +275,7 @@ def constructed(path, data, shape, dtype, chunks, blocks, ctor):
     want = np.full(shape, value, dtype=numpy_dtype(dtype)).tobytes()
     if ctor not in ("empty", "uninit"):
         assert out[()].tobytes() == want
-    return want, nd_facts(out, dtype)
+    return want, nd_facts(out)
 
 
 def resized(path, data, shape, dtype, chunks, blocks, shape0):
@@ -286,4 +286,4 @@ def resized(path, data, shape, dtype, chunks, blocks, shape0):
     out[shape0[0] :] = np.ascontiguousarray(want[shape0[0] :])
     out[: shape0[0], shape0[1] :] = np.ascontiguousarray(want[: shape0[0], shape0[1] :])
     assert out[()].tobytes() == want.tobytes()
-    return want.tobytes(), nd_facts(out, dtype)
+    return want.tobytes(), nd_facts(out)

@@ -6,8 +6,8 @@ import blosc2
 import numpy as np
 
 import peerlib as p
-from gen_frames import header, metalayers, slots, storage, store, vlmetalayers
-from ndchunks import assemble
+from gen_frames import header, metalayers, storage, store, vlmetalayers
+from ndchunks import assemble, stored_dtype
 
 DTYPES = ["<i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f4", "<f8", "<f8", "<c8", "<c16", "|b1",
           ">i2", ">i4", ">u8", ">f4", ">f8", ">c16", "|S1", "|S7", "<U1", "<U5", "<M8[ns]", "<M8[D]", "<m8[s]", "|V3",
@@ -89,7 +89,7 @@ def finish(case, name, array, raw, dtype, ps=None):
     case.label(ndim=len(array.shape), dtype=dtype if dtype[0] not in "[{" else "record", size="zero" if 0 in array.shape else "some")
     case.facts.update(shape=list(array.shape), chunkshape=list(array.chunks), blockshape=list(array.blocks), dtype=dtype,
                       itemsize=itemsize, nchunks=array.schunk.nchunks, metalayers=p.meta_bytes(array.schunk),
-                      vlmetalayers=p.vlmeta_bytes(array.schunk), **(header(ps, slots(ps["filters"])) if ps else {}))
+                      vlmetalayers=p.vlmeta_bytes(array.schunk), **(header(case, ps) if ps else {}))
     store(case, name, array)
     return case
 
@@ -106,14 +106,7 @@ def converted(case):
     if p.is_lossy(ps["filters"]):
         case.oracle = "peer"
         raw = assemble(array, dtype.itemsize)
-    return finish(case, name, array, raw, array_dtype(array), ps)
-
-
-def array_dtype(array):
-    """The dtype text as it stands in the metalayer, its last part."""
-    meta = blosc2.blosc2_ext.meta__getitem__(array.schunk, "b2nd")
-    n = 3 + (1 + 9 * array.ndim) + 2 * (1 + 5 * array.ndim) + 6
-    return meta[n:].decode()
+    return finish(case, name, array, raw, stored_dtype(array), ps)
 
 
 def constructed(case):
@@ -139,7 +132,7 @@ def constructed(case):
     name, array = create(case, make, {}, chunks, blocks)
     case.label(ctor=ctor)
     raw = None if ctor in ("empty", "uninit") else want.tobytes()
-    return finish(case, name, array, raw, array_dtype(array))
+    return finish(case, name, array, raw, stored_dtype(array))
 
 
 def resized(case):
@@ -168,7 +161,7 @@ def resized(case):
         part = values(rng, tuple(b - a for a, b in zip(start, stop)), dtype)
         array[tuple(slice(a, b) for a, b in zip(start, stop))] = np.ascontiguousarray(part)
     case.oracle = "peer"
-    return finish(case, name, array, assemble(array, dtype.itemsize), array_dtype(array), ps)
+    return finish(case, name, array, assemble(array, dtype.itemsize), stored_dtype(array), ps)
 
 
 def plugin(case):
@@ -197,4 +190,4 @@ def plugin(case):
     if what not in ("ndlz", "ndcell"):
         case.oracle = "peer"
         raw = assemble(array, dtype.itemsize)
-    return finish(case, name, array, raw, array_dtype(array), ps)
+    return finish(case, name, array, raw, stored_dtype(array), ps)

@@ -92,13 +92,12 @@ def chunk_case(case):
     params = chunk_params(case)
     typesize, filters = params["typesize"], params["filters"]
     lengths, nbytes = p.any_length(rng, typesize)
-    if p.has_delta(filters) or p.is_lossy(filters) or case.labels["pipe"] == "bytedelta-v1":
-        # The C library loses what is left over after the last item with these.
+    if p.loses_tail(filters):
         nbytes -= nbytes % typesize
         lengths = "items"
     params["nthreads"] = p.pick(rng, [1, 1, 1, 2, 3])
     block = "auto"
-    if how == "unrounded" and typesize > 1 and not p.has_delta(filters) and not p.is_lossy(filters):
+    if how == "unrounded" and typesize > 1 and not p.loses_tail(filters):
         # C stores this number and cuts the blocks with the next lower multiple of the item size.
         params["blocksize"] = typesize * int(rng.integers(2, 50)) + int(rng.integers(1, typesize))
         block = "unrounded"
@@ -117,7 +116,7 @@ def chunk_case(case):
         raw = blosc2.decompress2(chunk, nthreads=1) if nbytes else b""
     case.save(".chunk", chunk)
     case.raw = raw
-    case.facts = {"typesize": typesize if typesize <= 255 else 1, "nbytes": nbytes,
+    case.facts = {"typesize": typesize if typesize <= 255 else 1, "itemsize": typesize, "nbytes": nbytes,
                   "filters": slots(filters), "codec": params["codec"]}
     case.label(length=lengths, block=block, data=data, threads=params["nthreads"])
     return case

@@ -19,6 +19,14 @@ def whole_chunk(schunk, nchunk):
         return blosc2.decompress2(schunk.get_chunk(nchunk), nthreads=1)
 
 
+def stored_dtype(array):
+    """The dtype as it stands in the array's metalayer: the text at its end."""
+    meta = blosc2.blosc2_ext.meta__getitem__(array.schunk, "b2nd")
+    ndim = len(array.shape)
+    # Version, shape in 9 bytes a number, chunk and block shape in 5, format and length of the dtype.
+    return meta[3 + (1 + 9 * ndim) + 2 * (1 + 5 * ndim) + 6 :].decode()
+
+
 def assemble(array, itemsize):
     """The bytes of `array` in C order."""
     shape, chunks, blocks = array.shape, array.chunks, array.blocks

@@ -30,6 +30,11 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
+/// Checks the hashes only.
+pub(crate) fn check() -> Result<()> {
+    run(&Args { check: true, only: None })
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let listed = listing(args.only.as_deref())?;
     let manifest_path = root::testdata().join("MANIFEST.toml");
@@ -171,11 +176,9 @@ fn entry(fixture: &Value, facts: &Value, made: &Path) -> Result<toml::Table> {
     put("producer", &format!("python-{}", text(fixture, "package")?).into())?;
     put("version", &fixture["version"])?;
     put("library", &library.into())?;
-    for key in ["params", "data", "note", "unsupported"] {
-        // Empty texts and false say nothing.
-        if !matches!(&fixture[key], Value::String(text) if text.is_empty())
-            && fixture[key] != Value::Bool(false)
-        {
+    for key in ["params", "data", "note", "plugin"] {
+        // Empty texts say nothing.
+        if !matches!(&fixture[key], Value::String(text) if text.is_empty()) {
             put(key, &fixture[key])?;
         }
     }

@@ -4,10 +4,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod ci;
+mod conformance;
 mod digest;
 mod fixtures;
 mod python;
+mod rng;
 mod root;
+mod sh;
+mod test;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -19,12 +24,21 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    Test(test::Args),
+    Ci(ci::Args),
     Fixtures(fixtures::Args),
+    Conformance(conformance::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().task {
         Task::Fixtures(args) => fixtures::run(&args),
+        Task::Conformance(args) => conformance::run(&args).and_then(|counts| match counts.failed {
+            0 => Ok(()),
+            n => Err(anyhow::anyhow!("{n} cases failed")),
+        }),
+        Task::Test(args) => test::run(&args),
+        Task::Ci(args) => ci::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

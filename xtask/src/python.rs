@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 
 /// The release of python-blosc2 that conformance runs against, with what is pinned beside it.
-#[expect(dead_code)]
 pub(crate) const PEER: &[&str] = &["blosc2==4.14.1", "numpy==2.3.5"];
 
 /// The interpreter of an environment that holds exactly `requirements`, which is made if it is not there.

@@ -1,0 +1,25 @@
+//! `cargo xtask ci`: what has to pass before a change lands.
+
+use anyhow::Result;
+
+use crate::{sh, test};
+
+/// Run all checks: formatting, lints, documentation, a build without any C compiler, and then `test`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    test: test::Args,
+}
+
+/// Runs the checks; stops at the first that fails.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
+    sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    sh::run(doc)?;
+    // The command-line tool in pure Rust: CC=/bin/false shows that nothing in it needs a C compiler.
+    let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
+    sh::run(sh::cargo_without_c(&pure))?;
+    test::run(&args.test)
+}

@@ -1,0 +1,171 @@
+//! `cargo xtask conformance`: this project against the C library, both ways, with random parameters.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use b2kit::Plugins;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::sh::Counts;
+use crate::{python, root};
+use report::Report;
+
+mod checker;
+mod draft;
+mod params;
+mod peer;
+mod read_array;
+mod read_chunk;
+mod read_frame;
+mod reading;
+mod report;
+mod write_array;
+mod write_chunk;
+mod write_frame;
+mod writing;
+
+/// Compare with C-Blosc2 on random files, both ways, and print a table by class.
+///
+/// Half of the cases are written by C-Blosc2 and read here, whole and in parts; the oracle is the data that
+/// went in, and C's own decoding of whole chunks only where the pipeline is lossy. The other half is written
+/// here; C-Blosc2 reads it, then changes a copy, which is read here again. Compared are decoded bytes, header
+/// fields, shapes, dtypes and metalayers; compressed streams are not.
+///
+/// The C library runs in Python processes of their own (python-blosc2 from PyPI, in target/xtask/venv), which
+/// are started again when they crash or hang. testdata/expected-failures.toml lists the known gaps; a case
+/// listed there that passes is a failure too. Files of failed cases are kept in target/xtask/failures.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Number of cases, both ways together.
+    #[arg(long, default_value_t = 2000)]
+    cases: u64,
+    /// Seed of all random choices; printed at the start. Default: another one each time.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// First case number; with `--cases 1` and `--only`, one case of a seed alone.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Only one way.
+    #[arg(long, value_enum)]
+    only: Option<Only>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    /// C-Blosc2 writes, this project reads.
+    Reading,
+    /// This project writes, C-Blosc2 reads.
+    Writing,
+}
+
+/// One run.
+pub(crate) struct Session {
+    pub(crate) seed: u64,
+    pub(crate) first: u64,
+    pub(crate) folder: TempDir,
+    pub(crate) report: Report,
+    failures: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn new(cases: u64, seed: Option<u64>) -> Self {
+        Self { cases, seed, first: 0, only: None }
+    }
+}
+
+/// Runs the task and prints its report. Failed cases are counted, not an error of their own.
+pub(crate) fn run(args: &Args) -> Result<Counts> {
+    let started = Instant::now();
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+    // Small enough to be typed again.
+    let seed = args.seed.unwrap_or_else(|| clock() % 1_000_000_000);
+    println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);
+    let python = python::environment(python::PEER)?;
+    let scratch = root::target().join("xtask");
+    let failures = scratch.join("failures");
+    if failures.exists() {
+        fs::remove_dir_all(&failures)?;
+    }
+    let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(&scratch)?;
+    let mut session = Session { seed, first: args.first, folder, report: Report::new()?, failures };
+
+    let (reading, writing) = match args.only {
+        None => (args.cases.div_ceil(2), args.cases / 2),
+        Some(Only::Reading) => (args.cases, 0),
+        Some(Only::Writing) => (0, args.cases),
+    };
+    // Panics are caught and reported with their case; the default message would come twice.
+    std::panic::set_hook(Box::new(|_| ()));
+    reading::run(&mut session, &python, reading).context("reading what C-Blosc2 wrote")?;
+    writing::run(&mut session, &python, writing).context("writing for C-Blosc2")?;
+    let _ = std::panic::take_hook();
+
+    let counts = session.report.print();
+    println!("seed {seed}, {:.0} s", started.elapsed().as_secs_f64());
+    if counts.passed + counts.failed < reading + writing {
+        bail!("only {} of {} cases were run", counts.passed + counts.failed, reading + writing);
+    }
+    if counts.failed > 0 {
+        println!("the failed cases, with their files, are in {}", session.failures.display());
+        fs::write(session.failures.join("report.txt"), session.report.failures.join("\n"))?;
+    }
+    Ok(counts)
+}
+
+impl Session {
+    /// Removes the files of a case, or keeps them where it failed.
+    pub(crate) fn finish(&mut self, id: &str, case: &Value, good: bool) {
+        let keep = || -> Result<()> {
+            if good {
+                return Ok(());
+            }
+            fs::create_dir_all(&self.failures)?;
+            fs::write(self.failures.join(format!("{id}.json")), serde_json::to_string_pretty(case)?)?;
+            for path in files_of(self.folder.path(), id)? {
+                copy(&path, &self.failures.join(path.file_name().context("a name")?))?;
+            }
+            Ok(())
+        };
+        if let Err(e) = keep() {
+            eprintln!("{id}: could not keep its files: {e:#}");
+        }
+        for path in files_of(self.folder.path(), id).unwrap_or_default() {
+            // What stays is removed with the folder at the end.
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+}
+
+/// The built-in codecs and filters, and those that are crates of their own.
+pub(crate) fn plugins() -> Plugins {
+    let builtin = Plugins::builtin();
+    builtin.with_codec(b2_zfp::FixedAccuracy).with_codec(b2_zfp::FixedPrecision).with_codec(b2_zfp::FixedRate)
+}
+
+/// The files and folders of a case: those with its id in the name.
+fn files_of(folder: &Path, id: &str) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().contains(id) {
+            out.push(entry.path());
+        }
+    }
+    Ok(out)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        fs::copy(from, to)?;
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}

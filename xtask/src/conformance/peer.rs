@@ -1,0 +1,80 @@
+//! A Python process that drives C-Blosc2, kept at arm's length: the C library may crash or hang.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// How long the peer may be silent. A case takes it milliseconds; what stops for this long is a deadlock.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Peer {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+/// What the peer said, if it still can.
+pub(crate) enum Reply {
+    Line(Value),
+    /// It closed its output: done, or dead, which the exit status tells.
+    Ended(String),
+    /// It said nothing for too long, and was stopped.
+    Silent,
+}
+
+impl Peer {
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the peer")?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("no pipe from the peer")?;
+        // Bounded, so that a peer which only writes does not fill the disk far ahead of the checks.
+        let (sender, lines) = sync_channel(16);
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, stdin, lines })
+    }
+
+    /// Sends one line. A broken pipe is left for [`receive`](Self::receive) to report.
+    pub(crate) fn send(&mut self, request: &Value) {
+        if let Some(stdin) = &mut self.stdin
+            && writeln!(stdin, "{request}").and_then(|()| stdin.flush()).is_err()
+        {
+            self.stdin = None;
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> Result<Reply> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                let value = serde_json::from_str(&line).with_context(|| format!("the peer said {line:?}"))?;
+                Ok(Reply::Line(value))
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(Reply::Ended(self.child.wait()?.to_string())),
+            Err(RecvTimeoutError::Timeout) => {
+                self.child.kill()?;
+                self.child.wait()?;
+                Ok(Reply::Silent)
+            }
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.stdin = None;
+        // Already gone in most cases; then there is nothing to stop.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,89 @@
+//! Cases that C-Blosc2 writes and this project reads.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::checker::{Checker, Fields};
+use super::peer::{Peer, Reply};
+use super::report::{Direction, Labels, Outcome};
+use super::{Session, read_array, read_chunk, read_frame};
+use crate::python;
+use crate::rng::Rng;
+
+/// Runs `ncases` cases; those that the peer cannot write are replaced by further ones.
+pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<()> {
+    // The case that comes next, and how many have been checked.
+    let (mut number, mut done, mut deaths) = (session.first, 0, 0);
+    while done < ncases {
+        let end = number + ncases - done;
+        let mut command = python::script(python, "gen_cases.py");
+        command.args(["--seed", &session.seed.to_string(), "--from", &number.to_string()]);
+        command.args(["--to", &end.to_string(), "--out"]).arg(session.folder.path());
+        let mut peer = Peer::start(command)?;
+        while number < end {
+            let trouble = match peer.receive()? {
+                Reply::Line(line) if line["begin"].is_u64() => continue,
+                Reply::Line(line) if line["case"].is_object() => {
+                    one(session, &line["case"]);
+                    number += 1;
+                    done += 1;
+                    continue;
+                }
+                Reply::Line(line) => {
+                    let reason = line.text("error").unwrap_or("no reason given");
+                    let reason = reason.trim().lines().last().unwrap_or_default();
+                    session
+                        .report
+                        .peer_trouble(&format!("would not write: {reason}"), format!("t{number:06}"));
+                    number += 1;
+                    continue;
+                }
+                Reply::Ended(status) => format!("died while writing ({status})"),
+                Reply::Silent => "hung while writing".to_owned(),
+            };
+            session.report.peer_trouble(&trouble, format!("t{number:06}"));
+            number += 1;
+            deaths += 1;
+            if deaths > 20 {
+                bail!("the peer died {deaths} times; it last {trouble}");
+            }
+            // A new process goes on after the case that this one did not survive.
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn one(session: &mut Session, case: &Value) {
+    let id = case.text("id").unwrap_or_default().to_owned();
+    let outcome = check(session.folder.path(), case, Direction::Reading, session.seed);
+    let good = session.report.add(&outcome);
+    session.finish(&id, case, good);
+}
+
+/// Reads the file of a case and compares.
+pub(crate) fn check(folder: &Path, case: &Value, direction: Direction, seed: u64) -> Outcome {
+    let labels: Labels = case["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    let mut checker = Checker::default();
+    let id = case.text("id").unwrap_or_default().to_owned();
+    let path = folder.join(case.text("path").unwrap_or_default());
+    let raw = case.text("raw").map(|name| fs::read(folder.join(name)));
+    let mut rng = Rng::new(seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));
+    match raw.transpose() {
+        Err(e) => checker.failures.push(("raw".into(), e.to_string())),
+        Ok(raw) => match labels.get("kind").map(String::as_str) {
+            Some("frame") => read_frame::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
+            Some("array") => read_array::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
+            _ => read_chunk::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
+        },
+    }
+    Outcome { direction, id, labels, failures: checker.failures, checks: checker.checks }
+}

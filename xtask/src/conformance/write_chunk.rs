@@ -1,0 +1,130 @@
+//! Random chunks written here.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::{CParams, Chunk, SpecialKind};
+
+use super::draft::Draft;
+use super::params;
+
+/// A regular chunk, or one that stands for a single value.
+pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
+    if draft.rng.chance(8) {
+        return special(draft);
+    }
+    let typesize = params::typesize(&mut draft.rng);
+    let nbytes = length(draft, typesize);
+    let mut builder = params::builder(draft, typesize, false);
+    let rng = &mut draft.rng;
+    let block = match rng.within(0..=9) {
+        0..=5 => "auto",
+        // Rounded by the writer; or of any size at all.
+        6 => "unrounded",
+        _ => "user",
+    };
+    if block != "auto" {
+        let mut blocksize = typesize * rng.within(1..=(30_000 / typesize).max(1));
+        if block == "unrounded" {
+            blocksize += rng.within(0..=typesize - 1);
+        }
+        builder = builder.blocksize(blocksize.max(nbytes / 2000));
+    }
+    let (data, raw) = rng.data(nbytes);
+    let cparams = builder.build().context("parameters")?;
+    let chunk = Chunk::compress(&raw, &cparams).context("compressing")?;
+    let plain = chunk.decompress().context("decompressing what was compressed")?;
+    // C does not touch what is left over after the last item; nor does this project.
+    let wanted = params::truncated(&raw, typesize, &cparams.filters());
+    let stored = chunk.header().is_memcpyed();
+    ensure!(plain == wanted || stored && plain == raw, "does not come back as it was");
+    draft.label("block", block);
+    draft.label("data", data);
+    finish(draft, &chunk, &plain)
+}
+
+/// A length with a bent for the small and the odd.
+fn length(draft: &mut Draft, typesize: usize) -> usize {
+    let rng = &mut draft.rng;
+    let (name, nbytes) = match rng.within(0..=5) {
+        0 => ("tiny", rng.within(0..=130)),
+        1 => ("small", rng.within(1..=60) * typesize),
+        2 => ("large", rng.within(60_000..=200_000) / typesize * typesize),
+        3 => ("ragged", rng.magnitude(150, 36_000) / typesize * typesize + rng.within(0..=typesize - 1)),
+        _ => ("items", (rng.magnitude(150, 36_000) / typesize).max(1) * typesize),
+    };
+    draft.label("length", name);
+    nbytes
+}
+
+fn special(draft: &mut Draft) -> Result<()> {
+    let rng = &mut draft.rng;
+    let kinds = [
+        (SpecialKind::Zeros, "zero"),
+        (SpecialKind::NaN, "nan"),
+        (SpecialKind::Value, "value"),
+        (SpecialKind::Uninit, "uninit"),
+    ];
+    let (kind, name) = *rng.pick(&kinds);
+    let typesize = if kind == SpecialKind::NaN { *rng.pick(&[4, 8]) } else { params::typesize(rng) };
+    let nitems = rng.within(1..=3000);
+    let value = if kind == SpecialKind::Value { rng.bytes(typesize) } else { Vec::new() };
+    let blocksize = if rng.chance(50) { rng.within(1..=20_000) } else { 0 };
+    let chunk =
+        Chunk::special(kind, &value, nitems * typesize, typesize, blocksize).context("a special chunk")?;
+    let item = match kind {
+        SpecialKind::NaN if typesize == 4 => f32::NAN.to_le_bytes().to_vec(),
+        SpecialKind::NaN => f64::NAN.to_le_bytes().to_vec(),
+        SpecialKind::Value => value,
+        _ => vec![0; typesize],
+    };
+    let plain = chunk.decompress().context("decompressing")?;
+    ensure!(plain == item.repeat(nitems), "does not come back as it was");
+    draft.label("special", name);
+    draft.label("typesize", typesize);
+    draft.set("special", true);
+    draft.set("partial", false);
+    finish(draft, &chunk, &plain)?;
+    if kind == SpecialKind::Uninit {
+        // C gives whatever its memory holds.
+        draft.set("raw", serde_json::Value::Null);
+    }
+    Ok(())
+}
+
+/// A chunk with blocks of individual lengths.
+pub(crate) fn vl_chunk(draft: &mut Draft) -> Result<()> {
+    let typesize = *draft.rng.pick(&[1, 1, 2, 4, 8]);
+    let mut cparams = params::builder(draft, typesize, true).build().context("parameters")?;
+    // Not to be used in these chunks: C decodes delta differently from call to call.
+    let filters: Vec<_> =
+        cparams.filters().into_iter().filter(|slot| slot.id != b2kit::FilterId::DELTA).collect();
+    cparams = cparams.to_builder().filters(&filters).build().context("parameters")?;
+    let rng = &mut draft.rng;
+    let blocks: Vec<Vec<u8>> = (0..rng.within(1..=40))
+        .map(|_| {
+            let nbytes = rng.magnitude(1, 3000);
+            rng.data(nbytes).1
+        })
+        .collect();
+    let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+    let chunk = Chunk::compress_vl(&slices, &cparams).context("compressing")?;
+    draft.set("vl_blocks", blocks.iter().map(Vec::len).collect::<Vec<_>>());
+    draft.label("pipe", names(&cparams));
+    finish(draft, &chunk, &blocks.concat())
+}
+
+fn names(cparams: &CParams) -> String {
+    let ids: Vec<String> =
+        cparams.filters().iter().filter(|slot| slot.id.0 != 0).map(|slot| slot.id.to_string()).collect();
+    if ids.is_empty() { "none".into() } else { ids.join("+") }
+}
+
+fn finish(draft: &mut Draft, chunk: &Chunk, plain: &[u8]) -> Result<()> {
+    draft.set("nbytes", chunk.nbytes());
+    draft.set("typesize", chunk.header().typesize());
+    draft.raw(plain)?;
+    let path = draft.path(".chunk");
+    fs::write(path, chunk.as_bytes())?;
+    Ok(())
+}

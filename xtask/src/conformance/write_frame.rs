@@ -1,0 +1,265 @@
+//! Random super-chunks written here.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use b2kit::{CParams, Chunk, FilterId, FrameParams, FrameWriter, SpecialKind};
+use serde_json::{Map, Value};
+
+use super::checker::to_hex;
+use super::draft::Draft;
+use super::params;
+use crate::rng::Rng;
+
+/// A super-chunk of one of several kinds.
+pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
+    let kind = *draft
+        .rng
+        .pick(&["chunks", "chunks", "chunks", "chunks", "many", "variable", "vlblocks", "uninit", "empty"]);
+    draft.label("frame", kind);
+    let typesize = match kind {
+        "vlblocks" => *draft.rng.pick(&[1, 1, 4]),
+        _ => *draft.rng.pick(&[1, 2, 3, 4, 4, 4, 8, 8, 12, 16, 33, 255, 300]),
+    };
+    let mut cparams = params::builder(draft, typesize, true).build().context("parameters")?;
+    if kind == "vlblocks" {
+        let filters: Vec<_> =
+            cparams.filters().into_iter().filter(|slot| slot.id != FilterId::DELTA).collect();
+        cparams = cparams.to_builder().filters(&filters).build().context("parameters")?;
+        draft.label("pipe", "without delta");
+    } else if draft.rng.chance(30) {
+        let blocksize = typesize * draft.rng.within(1..=500);
+        cparams = cparams.to_builder().blocksize(blocksize).build().context("parameters")?;
+    }
+    params::header_facts(draft, &cparams);
+    // C overwrites the input of three filters or more, so it cannot be asked to append with them.
+    let few = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2;
+    draft.set("change", few);
+    draft.set("typesize", typesize);
+
+    let nitems = match kind {
+        "many" => draft.rng.within(1..=12),
+        _ => draft.rng.magnitude(1, 4000),
+    };
+    let chunksize = nitems * typesize;
+    let mut frame = FrameParams::from_cparams(&cparams);
+    if kind == "variable" {
+        frame = frame.chunksize(0);
+    } else if kind == "vlblocks" {
+        // The unit of these frames is the block: no slices of items.
+        draft.set("partial", false);
+    } else if draft.rng.chance(70) || kind == "uninit" {
+        frame = frame.chunksize(chunksize);
+    }
+    frame = metalayers(draft, frame, 16);
+    let mut out = Out::start(draft, &frame)?;
+    let writer = &mut out.writer;
+    let chunks = match kind {
+        "variable" => variable(&mut draft.rng, writer, &cparams)?,
+        "vlblocks" => {
+            let (chunks, blocks) = vl_blocks(&mut draft.rng, writer, &cparams)?;
+            draft.set("vl_blocks", blocks);
+            chunks
+        }
+        "uninit" => uninit(&mut draft.rng, writer, chunksize)?,
+        "empty" => Vec::new(),
+        "many" => {
+            let n = draft.rng.within(150..=700);
+            fixed(&mut draft.rng, writer, &cparams, chunksize, n)?
+        }
+        _ => {
+            let n = draft.rng.within(1..=12);
+            fixed(&mut draft.rng, writer, &cparams, chunksize, n)?
+        }
+    };
+    vlmetalayers(draft, writer)?;
+    out.finish(draft)?;
+
+    let sizes: Vec<usize> = chunks.iter().map(Vec::len).collect();
+    let variable =
+        kind == "variable" || kind == "vlblocks" && sizes.windows(2).any(|pair| pair[0] != pair[1]);
+    draft.set("chunksize", if variable { 0 } else { sizes.first().copied().unwrap_or(chunksize) });
+    draft.set("chunks", sizes);
+    draft.raw(&chunks.concat())?;
+    if kind == "uninit" {
+        // C gives whatever its memory holds.
+        draft.set("raw", Value::Null);
+        draft.set("change", false);
+    }
+    Ok(())
+}
+
+/// Chunks of one size, with special ones between, and perhaps a short one at the end.
+fn fixed(
+    rng: &mut Rng,
+    writer: &mut FrameWriter,
+    cparams: &CParams,
+    chunksize: usize,
+    n: usize,
+) -> Result<Vec<Vec<u8>>> {
+    let typesize = cparams.typesize();
+    let mut chunks = Vec::new();
+    for nchunk in 0..n {
+        let mut size = chunksize;
+        if nchunk + 1 == n && n > 1 && rng.chance(40) {
+            size = typesize * rng.within(1..=chunksize / typesize);
+        }
+        chunks.push(match rng.within(0..=9) {
+            0 => special(writer, SpecialKind::Zeros, &vec![0; typesize], size)?,
+            1 if typesize == 4 => special(writer, SpecialKind::NaN, &f32::NAN.to_le_bytes(), size)?,
+            1 if typesize == 8 => special(writer, SpecialKind::NaN, &f64::NAN.to_le_bytes(), size)?,
+            2 => {
+                let value = rng.bytes(typesize);
+                let chunk = Chunk::special(SpecialKind::Value, &value, size, typesize, cparams.blocksize());
+                writer.append(chunk.context("a repeated value")?).context("append")?;
+                value.repeat(size / typesize)
+            }
+            _ => regular(rng, writer, cparams, size)?,
+        });
+    }
+    Ok(chunks)
+}
+
+fn regular(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams, size: usize) -> Result<Vec<u8>> {
+    let raw = rng.data(size).1;
+    writer.append(Chunk::compress(&raw, cparams).context("compressing")?).context("append")?;
+    Ok(raw)
+}
+
+fn special(writer: &mut FrameWriter, kind: SpecialKind, item: &[u8], size: usize) -> Result<Vec<u8>> {
+    writer.append_special(kind, size).context("append_special")?;
+    Ok(item.repeat(size / item.len()))
+}
+
+/// Chunks of individual sizes, zeros among them.
+fn variable(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams) -> Result<Vec<Vec<u8>>> {
+    let typesize = cparams.typesize();
+    let mut chunks = Vec::new();
+    for _ in 0..rng.within(1..=14) {
+        let size = typesize * rng.within(1..=900);
+        chunks.push(match rng.chance(15) {
+            true => special(writer, SpecialKind::Zeros, &vec![0; typesize], size)?,
+            false => regular(rng, writer, cparams, size)?,
+        });
+    }
+    Ok(chunks)
+}
+
+fn vl_blocks(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams) -> Result<(Vec<Vec<u8>>, Value)> {
+    let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
+    for _ in 0..rng.within(1..=8) {
+        let n = rng.within(1..=12);
+        let blocks: Vec<Vec<u8>> = (0..n)
+            .map(|_| {
+                let nbytes = rng.magnitude(1, 2000);
+                rng.data(nbytes).1
+            })
+            .collect();
+        let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        writer.append(Chunk::compress_vl(&slices, cparams).context("compressing")?).context("append")?;
+        lengths.push(Value::from(blocks.iter().map(Vec::len).collect::<Vec<_>>()));
+        chunks.push(blocks.concat());
+    }
+    Ok((chunks, lengths.into()))
+}
+
+fn uninit(rng: &mut Rng, writer: &mut FrameWriter, chunksize: usize) -> Result<Vec<Vec<u8>>> {
+    let n = rng.within(1..=20);
+    for _ in 0..n {
+        writer.append_special(SpecialKind::Uninit, chunksize).context("append_special")?;
+    }
+    Ok(vec![vec![0; chunksize]; n])
+}
+
+/// Random metalayers, at most `limit`.
+fn metalayers(draft: &mut Draft, mut frame: FrameParams, limit: usize) -> FrameParams {
+    let (layers, map) = random_layers(draft, limit, "meta", 200);
+    for (name, value) in &layers {
+        frame = frame.metalayer(name, value);
+    }
+    draft.set("metalayers", map);
+    frame
+}
+
+fn vlmetalayers(draft: &mut Draft, writer: &mut FrameWriter) -> Result<()> {
+    let (layers, map) = random_layers(draft, 16, "vlmeta", 9000);
+    for (name, value) in &layers {
+        writer.set_vlmetalayer(name, value).context("set_vlmetalayer")?;
+    }
+    draft.set("vlmetalayers", map);
+    Ok(())
+}
+
+/// Names and values.
+type Layers = Vec<(String, Vec<u8>)>;
+
+/// Random names and values, also as the fields of a case.
+pub(crate) fn random_layers(
+    draft: &mut Draft,
+    limit: usize,
+    class: &str,
+    longest: usize,
+) -> (Layers, Map<String, Value>) {
+    let rng = &mut draft.rng;
+    let n = *rng.pick(&[0, 0, 1, 2, 5, limit]);
+    let mut layers = Vec::new();
+    let mut map = Map::new();
+    for i in 0..n {
+        let mut name = format!("layer {i}");
+        name.extend(std::iter::repeat_n('x', rng.within(0..=31 - name.len())));
+        let nbytes = rng.magnitude(1, longest);
+        let value = rng.data(nbytes).1;
+        map.insert(name.clone(), to_hex(&value).into());
+        layers.push((name, value));
+    }
+    draft.label(class, n);
+    (layers, map)
+}
+
+/// The frame being written, and where its bytes go.
+struct Out {
+    writer: FrameWriter,
+    storage: &'static str,
+}
+
+impl Out {
+    fn start(draft: &mut Draft, frame: &FrameParams) -> Result<Self> {
+        let storage = storage(draft);
+        let path = draft.path(".b2frame");
+        let writer = match storage {
+            "contiguous" => FrameWriter::contiguous(path, frame.clone()),
+            "sparse" => FrameWriter::sparse(path, frame.clone()),
+            _ => FrameWriter::memory(frame.clone()),
+        };
+        Ok(Self { writer: writer.context("starting the frame")?, storage })
+    }
+
+    fn finish(self, draft: &mut Draft) -> Result<()> {
+        let written = self.writer.finish().context("finishing the frame")?;
+        if matches!(self.storage, "memory" | "offset") {
+            save(draft, self.storage, &written.into_bytes(), ".b2frame")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a frame goes.
+pub(crate) fn storage(draft: &mut Draft) -> &'static str {
+    let storage = *draft.rng.pick(&["contiguous", "contiguous", "sparse", "memory", "offset"]);
+    draft.label("storage", storage);
+    storage
+}
+
+/// Writes a frame that was made in memory to its file; `offset` puts other bytes around it.
+pub(crate) fn save(draft: &mut Draft, storage: &str, frame: &[u8], suffix: &str) -> Result<()> {
+    let path = draft.path(suffix);
+    if storage != "offset" {
+        return Ok(fs::write(path, frame)?);
+    }
+    let (before, after) = (draft.rng.within(1..=5000), draft.rng.within(0..=300));
+    let content = [draft.rng.bytes(before), frame.to_vec(), draft.rng.bytes(after)].concat();
+    draft.set("offset", before);
+    // C truncates such a file at the wrong place when it changes it.
+    draft.set("change", false);
+    Ok(fs::write(path, content)?)
+}

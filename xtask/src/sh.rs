@@ -1,0 +1,117 @@
+//! Running cargo, with what ran on the screen.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// A cargo command in the workspace.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root::workspace()).args(args);
+    command
+}
+
+/// A cargo command that cannot use a C compiler: a build script that asks for one fails. It has a target folder
+/// of its own, so that nothing built with C is reused.
+pub(crate) fn cargo_without_c(args: &[&str]) -> Command {
+    let mut command = cargo(args);
+    for name in ["CC", "CXX", "HOST_CC", "TARGET_CC", "CMAKE"] {
+        command.env(name, "/bin/false");
+    }
+    command.env("CARGO_TARGET_DIR", root::target().join("no-c"));
+    command
+}
+
+/// Runs a command and shows it; an error when it fails.
+pub(crate) fn run(mut command: Command) -> Result<()> {
+    let started = announce(&command);
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    finished(started);
+    if !status.success() {
+        bail!("{} ended with {status}", line(&command));
+    }
+    Ok(())
+}
+
+/// Tests that passed and failed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+/// Runs `cargo test` and counts. A command that fails without a failed test (it does not compile, say) is an
+/// error.
+pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
+    let started = announce(&command);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().context("no pipe from cargo")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        counts.add(&line);
+        writeln!(std::io::stdout(), "{line}")?;
+    }
+    let status = child.wait()?;
+    finished(started);
+    if !status.success() && counts.failed == 0 {
+        bail!("{} ended with {status}", line(&command));
+    }
+    if counts.passed + counts.failed == 0 {
+        bail!("{} ran no test", line(&command));
+    }
+    Ok(counts)
+}
+
+impl Counts {
+    /// Takes in a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+    fn add(&mut self, line: &str) {
+        if !line.trim_start().starts_with("test result:") {
+            return;
+        }
+        let number = |what: &str| {
+            let before = line.split(what).next()?;
+            before.rsplit([' ', '.']).find(|word| !word.is_empty())?.parse::<u64>().ok()
+        };
+        self.passed += number(" passed;").unwrap_or(0);
+        self.failed += number(" failed;").unwrap_or(0);
+    }
+}
+
+fn announce(command: &Command) -> Instant {
+    println!("\n$ {}", line(command));
+    Instant::now()
+}
+
+fn finished(started: Instant) {
+    println!("({:.0} s)", started.elapsed().as_secs_f64());
+}
+
+fn line(command: &Command) -> String {
+    let mut words = vec!["cargo".to_owned()];
+    words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
+    if command.get_envs().any(|(name, value)| name == "CC" && value.is_some()) {
+        words.insert(0, "CC=/bin/false".into());
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_results_are_summed() {
+        let mut counts = Counts::default();
+        counts.add(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.10s",
+        );
+        counts.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s");
+        counts.add("test some::name ... ok");
+        assert_eq!((counts.passed, counts.failed), (15, 2));
+    }
+}
