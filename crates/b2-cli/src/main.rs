@@ -1,2 +1,46 @@
-//! The b2kit command.
-fn main() {}
+//! The `b2kit` command: look into, read and write Blosc2 files.
+#![forbid(unsafe_code)]
+
+mod args;
+mod base64;
+mod cmd;
+mod encode;
+mod error;
+mod input;
+mod json;
+mod npy;
+mod output;
+mod plugins;
+mod progress;
+mod pump;
+mod slice;
+mod table;
+mod values;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    error::report(run(&cli))
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let global = cli.global;
+    if let Some(threads) = global.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+        pool.build_global().context("--threads")?;
+    }
+    match &cli.command {
+        Command::Info(args) => cmd::info::run(args),
+        Command::Cat(args) => cmd::cat::run(args, global),
+        Command::Verify(args) => cmd::verify::run(args, global),
+        Command::Pack(args) => cmd::pack::run(args, global),
+        Command::Copy(args) => cmd::copy::run(args, global),
+        Command::Completions(args) => cmd::completions::run(args),
+    }
+}

@@ -163,7 +163,8 @@ fn simple(text: &str) -> Described {
     let size = match digits {
         "" if code == '?' => 1,
         "" if matches!(code, 'S' | 'U' | 'V') => 0,
-        "" if matches!(code, 'M' | 'm') => 8,
+        // The size of a pointer, so that it is refused for what it is.
+        "" if matches!(code, 'M' | 'm' | 'O') => 8,
         _ if digits.bytes().all(|b| b.is_ascii_digit()) => {
             digits.parse::<usize>().map_err(|_| "the size is missing or too large")?
         }

@@ -1,0 +1,138 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cmd;
+use crate::values::{Dims, Filters, Format, Named, Split, parse_codec, parse_meta, parse_size};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit info data.b2nd                   what is in it
+  b2kit pack data.npy data.b2nd          compress an array
+  b2kit cat data.b2nd --npy -o data.npy  and back
+  b2kit verify *.b2nd                    decode everything, print hashes
+
+Files are recognised by content, never by their name. Exit code: 0 success,
+1 the file or the request is bad, 2 wrong command line.";
+
+/// Look into, read and write Blosc2 files.
+#[derive(Debug, Parser)]
+#[command(name = "b2kit", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Global {
+    /// No progress bar
+    #[arg(short, long, global = true, display_order = 100)]
+    pub(crate) quiet: bool,
+    /// Tell what is done and how long it took, on standard error
+    #[arg(short, long, global = true, display_order = 101, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Threads to use [default: all cores]
+    #[arg(short, long, global = true, display_order = 102, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what a file holds
+    Info(cmd::info::Args),
+    /// Write the decompressed data to standard output or a file
+    Cat(cmd::cat::Args),
+    /// Decode everything and print size and SHA-256, one line per file
+    Verify(cmd::verify::Args),
+    /// Compress an .npy file or raw bytes into a new file
+    Pack(cmd::pack::Args),
+    /// Write the same data and metalayers into a new file, compressed or cut differently
+    Copy(cmd::copy::Args),
+    /// Print a script that completes b2kit command lines in a shell
+    Completions(cmd::completions::Args),
+}
+
+/// How a new file is written: options of `pack` and `copy`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Encoding {
+    /// What to write
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+
+    /// Chunk shape, in items (arrays)
+    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
+    pub(crate) chunks: Option<Dims>,
+    /// Block shape, in items (arrays)
+    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
+    pub(crate) blocks: Option<Dims>,
+    /// Uncompressed bytes per chunk (super-chunks)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, help_heading = "Layout")]
+    pub(crate) chunksize: Option<u64>,
+    /// Uncompressed bytes per block (super-chunks and chunks)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, help_heading = "Layout")]
+    pub(crate) blocksize: Option<u64>,
+    /// Bytes per item (super-chunks and chunks)
+    #[arg(long, value_name = "N", help_heading = "Layout")]
+    pub(crate) typesize: Option<u32>,
+    /// Item type in NumPy's notation, such as '<f4': makes an array, together with --shape
+    #[arg(long, value_name = "DTYPE", help_heading = "Layout")]
+    pub(crate) dtype: Option<String>,
+    /// Array shape, in items
+    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
+    pub(crate) shape: Option<Dims>,
+
+    /// blosclz, lz4, lz4hc, zlib, zstd; zfp_acc, zfp_prec, zfp_rate (arrays of floats, without filters)
+    #[arg(long, value_name = "NAME", value_parser = parse_codec, help_heading = "Compression")]
+    pub(crate) codec: Option<b2kit::CodecId>,
+    /// 0 (store) to 9 (smallest)
+    #[arg(long, value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Compression")]
+    pub(crate) clevel: Option<u8>,
+    /// Filters in order of application, or none; META is -128 to 255
+    #[arg(long, value_name = "NAME[:META],...", help_heading = "Compression")]
+    pub(crate) filters: Option<Filters>,
+    /// When blocks are split into one stream per byte of the item
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Compression")]
+    pub(crate) splitmode: Option<Split>,
+    /// Give each chunk a dictionary (zstd, lz4, lz4hc)
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Compression"
+    )]
+    pub(crate) dict: Option<bool>,
+    /// Parameter byte of the codec, -128 to 255
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_meta,
+        allow_negative_numbers = true,
+        help_heading = "Compression"
+    )]
+    pub(crate) codec_meta: Option<u8>,
+
+    /// Add a metalayer of fixed size
+    #[arg(long, value_name = "NAME=JSON", help_heading = "Metalayers")]
+    pub(crate) meta: Vec<Named>,
+    /// Add a metalayer of variable size
+    #[arg(long, value_name = "NAME=JSON", help_heading = "Metalayers")]
+    pub(crate) vlmeta: Vec<Named>,
+}
+
+/// A file to read, and where in it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Source {
+    /// A frame, the directory of a sparse frame, or a chunk
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The frame starts at byte N of the file
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) offset: u64,
+}

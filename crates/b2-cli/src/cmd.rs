@@ -1,0 +1,8 @@
+//! The commands, one file per verb.
+
+pub(crate) mod cat;
+pub(crate) mod completions;
+pub(crate) mod copy;
+pub(crate) mod info;
+pub(crate) mod pack;
+pub(crate) mod verify;

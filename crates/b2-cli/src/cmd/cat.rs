@@ -1,0 +1,96 @@
+//! `b2kit cat`
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::args::{Global, Source};
+use crate::input::{Input, Selection};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::{npy, slice};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit cat data.b2nd | sha256sum
+  b2kit cat data.b2nd --npy -o data.npy
+  b2kit cat data.b2nd --npy --slice=0:24,100:200,-1 -o window.npy
+  b2kit cat log.b2frame --chunk 3 | xxd | head
+
+A slice has one part per dimension, each an index or start:stop:step as in
+NumPy. Super-chunks and chunks have one dimension, their items.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Decoded bytes in C order (the default)
+    #[arg(long, conflicts_with = "npy")]
+    raw: bool,
+    /// An .npy file (arrays)
+    #[arg(long)]
+    npy: bool,
+    /// Only these items
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true, conflicts_with = "chunk")]
+    slice: Option<String>,
+    /// Only the N-th chunk, as it is stored (frames)
+    #[arg(long, value_name = "N", conflicts_with = "npy")]
+    chunk: Option<usize>,
+    /// Write here instead of to standard output; appears when it is complete
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Overwrite OUT
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let parts = args.slice.as_deref().map(slice::parse).transpose()?;
+    let named = || args.source.file.display().to_string();
+    let input = Input::open(&args.source.file, args.source.offset).with_context(named)?;
+    if let Some(nchunk) = args.chunk {
+        let chunk = decode_chunk(&input, nchunk).with_context(named)?;
+        let mut output = Output::create(args.output.as_deref(), args.force)?;
+        output.send(&chunk)?;
+        return output.finish();
+    }
+    let selection = match parts {
+        Some(parts) => Selection::slice(&input, &parts).with_context(named)?,
+        None => Selection::all(&input),
+    };
+    let header = match (&input, args.npy) {
+        (_, false) => vec![],
+        (Input::Array(array), true) => npy::header_bytes(&npy::shown_dtype(array), &selection.shape())
+            .context("--npy")
+            .with_context(named)?,
+        _ => return Err(anyhow!("--npy: only arrays have a shape and a dtype").context(named())),
+    };
+    let mut output = Output::create(args.output.as_deref(), args.force)?;
+    output.send(&header)?;
+    let mut progress = Progress::new(named(), selection.nbytes(), global.quiet || output.is_terminal());
+    // The name is added to errors of reading only.
+    let mut sent = Ok(());
+    let streamed = selection.stream(
+        |piece| match output.send(piece) {
+            Ok(()) => Ok(()),
+            Err(e) => {
+                sent = Err(e);
+                bail!("not written")
+            }
+        },
+        &mut progress,
+    );
+    sent?;
+    streamed.with_context(named)?;
+    drop(progress);
+    output.finish()
+}
+
+fn decode_chunk(input: &Input, nchunk: usize) -> Result<Vec<u8>> {
+    let frame = input.frame().context("--chunk: this is a bare chunk, not a frame")?;
+    if nchunk >= frame.nchunks() {
+        bail!("--chunk {nchunk}: there are {} chunks", frame.nchunks());
+    }
+    Ok(frame.decompress_chunk(nchunk)?)
+}

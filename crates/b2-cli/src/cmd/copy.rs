@@ -1,0 +1,393 @@
+//! `b2kit copy`
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER};
+use b2kit::{
+    ArrayBuilder, CParams, CParamsBuilder, Chunk, Dtype, Entry, FrameParams, Geometry, NdArray, RegionSource,
+    SliceDim, SpecialKind, Storage, SuperChunk,
+};
+use rayon::prelude::*;
+
+use crate::args::{Encoding, Global};
+use crate::encode::{
+    BATCH, Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
+};
+use crate::input::{Input, Selection};
+use crate::npy::RawSource;
+use crate::output::refuse_existing;
+use crate::plugins;
+use crate::progress::Progress;
+use crate::values::Format;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit copy data.b2nd dir.b2nd --format sframe
+  b2kit copy data.b2nd small.b2nd --codec zstd --clevel 9
+  b2kit copy data.b2nd rows.b2nd --chunks 1,1000,1000
+  b2kit copy old.b2frame new.b2nd --dtype '<f4' --shape 100,200
+
+What is not given stays as it was. Chunks are copied as they are where nothing
+asks to compress them anew.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A frame, the directory of a sparse frame, or a chunk
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The new file
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Overwrite OUT
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    encoding: Encoding,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let start = Instant::now();
+    let encoding = &args.encoding;
+    let dtype = encoding.dtype()?;
+    let named = || args.input.display().to_string();
+    let input = Input::open(&args.input, 0).with_context(named)?;
+    refuse_existing(&args.output, args.force)?;
+    let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
+        Some(Storage::Contiguous) => Format::Cframe,
+        Some(Storage::Sparse) => Format::Sframe,
+        None => Format::Chunk,
+    });
+    let target = Target { path: &args.output, format, overwrite: args.force };
+    let progress = Progress::new(named(), input.nbytes(), global.quiet);
+    let job = Job { path: &args.input, input: &input, encoding, target, progress };
+    job.copy(dtype)?;
+    tell(global, &args.input, &args.output, start)
+}
+
+struct Job<'a> {
+    path: &'a Path,
+    input: &'a Input,
+    encoding: &'a Encoding,
+    target: Target<'a>,
+    progress: Progress,
+}
+
+impl Job<'_> {
+    fn named(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn copy(self, dtype: Option<Dtype>) -> Result<()> {
+        if self.target.format == Format::Chunk {
+            return self.copy_to_chunk();
+        }
+        let shape = self.encoding.shape.as_ref().map(|dims| dims.0.clone());
+        match (self.input, dtype, shape) {
+            (Input::Array(array), dtype, None) => self.copy_array(array, dtype),
+            (Input::Array(array), dtype, Some(shape)) => {
+                let dtype = dtype.unwrap_or_else(|| array.dtype().clone());
+                self.reshape(dtype, shape)
+            }
+            (_, Some(dtype), Some(shape)) => self.reshape(dtype, shape),
+            (_, Some(_), None) | (_, None, Some(_)) => bail!("--dtype and --shape: both make an array"),
+            (Input::SuperChunk(frame), None, None) => self.copy_super_chunk(frame),
+            (Input::Chunk(chunk), None, None) => self.copy_from_chunk(chunk),
+        }
+    }
+
+    /// Everything in one bare chunk.
+    fn copy_to_chunk(self) -> Result<()> {
+        self.encoding.only_chunk_options()?;
+        ensure!(
+            self.encoding.dtype.is_none() && self.encoding.shape.is_none(),
+            "--dtype and --shape: a bare chunk has neither"
+        );
+        let same = !self.encoding.recompresses() && self.encoding.typesize.is_none();
+        if let (Input::Chunk(chunk), true) = (self.input, same) {
+            return self.target.chunk(chunk);
+        }
+        let cparams = self.cparams()?;
+        let mut plain = Vec::new();
+        plain.try_reserve_exact(check_one_chunk(self.input.nbytes())?)?;
+        let (named, mut progress) = (self.named(), self.progress);
+        let append = |piece: &[u8]| {
+            plain.extend_from_slice(piece);
+            Ok(())
+        };
+        Selection::all(self.input).stream(append, &mut progress).context(named)?;
+        self.target.chunk(&Chunk::compress(&plain, &cparams)?)
+    }
+
+    fn copy_from_chunk(self, chunk: &Chunk) -> Result<()> {
+        self.encoding.no_array_options("super-chunk")?;
+        let mut layers = Layers::default();
+        layers.add(self.encoding)?;
+        let recut = self.encoding.chunksize.is_some() || self.encoding.typesize.is_some();
+        if recut || self.encoding.recompresses() {
+            return self.recut(layers);
+        }
+        let params = match self.cparams() {
+            Ok(cparams) => FrameParams::from_cparams(&cparams),
+            // A codec or filter that this build does not have: only the chunk itself names it then.
+            Err(_) => FrameParams::new(self.input.itemsize()),
+        };
+        let mut writer = self.target.frame(params, &layers)?;
+        if chunk.nbytes() > 0 {
+            writer.append(chunk.clone())?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn copy_super_chunk(self, frame: &SuperChunk) -> Result<()> {
+        self.encoding.no_array_options("super-chunk")?;
+        let layers = self.layers()?;
+        if self.encoding.chunksize.is_some() {
+            return self.recut(layers);
+        }
+        let typesize = self.encoding.typesize.map_or(frame.typesize(), |typesize| typesize as usize);
+        let anew = self.encoding.recompresses() || typesize != frame.typesize();
+        let cparams = if anew { Some(self.cparams()?) } else { None };
+        self.copy_chunks(frame, cparams, &layers)
+    }
+
+    fn copy_array(self, array: &NdArray, dtype: Option<Dtype>) -> Result<()> {
+        self.encoding.only_array_options()?;
+        if let Some(dtype) = &dtype {
+            let (new, old) = (dtype.itemsize(), array.itemsize());
+            ensure!(new == old, "--dtype {dtype}: items of {new} bytes, the array's have {old}");
+        }
+        let (chunkshape, blockshape) = self.shapes(array)?;
+        let mut layers = self.layers()?;
+        if chunkshape == array.chunkshape() && blockshape == array.blockshape() {
+            if let Some(dtype) = dtype {
+                let text = dtype.as_str().as_bytes().to_vec();
+                let meta = ArrayMeta { dtype: Some(text), dtype_format: 0, ..array.meta().clone() };
+                layers.meta.retain(|(name, _)| !is_array_layer(name));
+                layers.meta.insert(0, (METALAYER.into(), meta.to_bytes()));
+            }
+            let frame = array.super_chunk();
+            // The item size may have been lost in the header; the copy has it again.
+            let anew = self.encoding.recompresses() || array.itemsize() != frame.typesize();
+            let cparams = match anew {
+                true => {
+                    let builder = self.cparams()?.to_builder().blockshape(array.blockshape());
+                    Some(builder.blocksize(array.geometry().block_nbytes()).build()?)
+                }
+                false => None,
+            };
+            return self.copy_chunks(frame, cparams, &layers);
+        }
+        let format = array.meta().dtype_format;
+        ensure!(format == 0, "the dtype is in format {format}, which only a plain copy can keep");
+        layers.meta.retain(|(name, _)| !is_array_layer(name));
+        let dtype = dtype.unwrap_or_else(|| array.dtype().clone());
+        let builder = ArrayBuilder::new(array.shape(), dtype).chunkshape(chunkshape).blockshape(blockshape);
+        let builder = builder.cparams(self.cparams()?);
+        let (named, mut progress) = (self.named(), self.progress);
+        let source = ArraySource { array, named };
+        self.target.array(builder, layers, &mut Tracked { source, progress: &mut progress })
+    }
+
+    /// Chunk and block shape of the copy. What was not given stays, if it still fits.
+    fn shapes(&self, array: &NdArray) -> Result<(Vec<u32>, Vec<u32>)> {
+        let chunkshape = self.encoding.chunkshape()?.unwrap_or_else(|| array.chunkshape().to_vec());
+        let blockshape = self.encoding.blockshape()?.unwrap_or_else(|| {
+            array.blockshape().iter().zip(&chunkshape).map(|(block, chunk)| *block.min(chunk)).collect()
+        });
+        Ok((chunkshape, blockshape))
+    }
+
+    /// The same bytes in C order as an array of another shape.
+    fn reshape(self, dtype: Dtype, shape: Vec<u64>) -> Result<()> {
+        self.encoding.only_array_options()?;
+        check_shape(&shape, &dtype, self.input.nbytes()).with_context(|| self.named())?;
+        let mut layers = self.layers()?;
+        layers.meta.retain(|(name, _)| !is_array_layer(name));
+        let itemsize = dtype.itemsize();
+        let builder = self.encoding.array(&shape, dtype, self.cparams()?)?;
+        let (named, mut progress) = (self.named(), self.progress);
+        // The new order of items has nothing to do with the old chunks.
+        let spool = spool(self.input).context(named)?;
+        let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
+        self.target.array(builder, layers, &mut Tracked { source, progress: &mut progress })
+    }
+
+    /// The same bytes in chunks of another size.
+    fn recut(self, layers: Layers) -> Result<()> {
+        let cparams = self.cparams()?;
+        let nbytes = self.input.nbytes();
+        let chunksize = chunksize(self.encoding.chunksize, nbytes, cparams.typesize() as u64)?;
+        let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
+        let mut writer = self.target.frame(params, &layers)?;
+        let (named, mut progress) = (self.named(), self.progress);
+        let read =
+            |start: u64, dst: &mut [u8]| self.input.read_linear(start, dst).with_context(|| named.clone());
+        append_bytes(&mut writer, &cparams, chunksize, nbytes, read, &mut progress)?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// The same chunks, compressed anew if there are parameters.
+    fn copy_chunks(mut self, frame: &SuperChunk, cparams: Option<CParams>, layers: &Layers) -> Result<()> {
+        let params = match &cparams {
+            None => FrameParams::like(frame.header()).plugins(plugins::plugins()),
+            Some(cparams) => {
+                let params = FrameParams::from_cparams(cparams);
+                match usize::try_from(frame.header().stored_chunksize()) {
+                    Ok(chunksize) => params.chunksize(chunksize),
+                    Err(_) => params,
+                }
+            }
+        };
+        let mut writer = self.target.frame(params, layers)?;
+        let named = self.named();
+        let mut nchunk = 0;
+        while nchunk < frame.nchunks() {
+            let end = batch_end(frame, nchunk).with_context(|| named.clone())?;
+            let copies =
+                (nchunk..end).into_par_iter().map(|nchunk| Copied::new(frame, nchunk, cparams.as_ref()));
+            for copied in copies.collect::<Vec<_>>() {
+                match copied.with_context(|| named.clone())? {
+                    Copied::Special(kind, nbytes) => {
+                        writer.append_special(kind, nbytes)?;
+                        self.progress.add(nbytes as u64);
+                    }
+                    Copied::Chunk(chunk) => {
+                        self.progress.add(chunk.nbytes() as u64);
+                        writer.append(chunk)?;
+                    }
+                }
+            }
+            nchunk = end;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// How the copy is compressed: as the original, but for what was given.
+    fn cparams(&self) -> Result<CParams> {
+        let base = match self.input {
+            Input::Chunk(chunk) => {
+                let header = chunk.header();
+                let builder = plugins::cparams(header.typesize()).filters(header.filters());
+                let blocksize = if header.is_vl() { 0 } else { header.blocksize() };
+                let builder = builder.codec_meta(header.codec_meta()).blocksize(blocksize);
+                match header.codec() {
+                    Some(codec) => builder.codec(codec),
+                    None => builder,
+                }
+            }
+            Input::SuperChunk(frame) => like_header(frame, frame.typesize()),
+            Input::Array(array) => like_header(array.super_chunk(), array.itemsize()),
+        };
+        let base = match self.encoding.typesize {
+            Some(typesize) => base.typesize(typesize as usize),
+            None => base,
+        };
+        self.encoding.cparams_like(base)
+    }
+
+    /// The metalayers of the original, and those that were given.
+    fn layers(&self) -> Result<Layers> {
+        let mut layers = Layers::default();
+        if let Some(frame) = self.input.frame() {
+            let all = frame.metalayers().iter();
+            layers.meta = all.map(|(name, content)| (name.to_vec(), content.to_vec())).collect();
+            for (name, _) in frame.vlmetalayers().iter() {
+                let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
+                layers.vlmeta.extend(content.map(|content| (name.to_vec(), content)));
+            }
+        }
+        layers.add(self.encoding)?;
+        Ok(layers)
+    }
+}
+
+fn is_array_layer(name: &[u8]) -> bool {
+    name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes()
+}
+
+fn like_header(frame: &SuperChunk, itemsize: usize) -> CParamsBuilder {
+    let header = frame.header();
+    plugins::cparams(itemsize)
+        .codec(header.codec())
+        .codec_meta(header.codec_meta())
+        .clevel(header.clevel().min(9))
+        .filters(header.filters())
+        .splitmode(header.splitmode())
+        .use_dict(header.use_dict())
+        .blocksize(header.blocksize())
+}
+
+/// One past the last chunk of a batch: as many as are worth being handled at the same time.
+fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
+    let mut nbytes = 0;
+    let mut end = first;
+    while end < frame.nchunks() && nbytes < BATCH && end - first < 4096 {
+        nbytes += frame.chunk_nbytes(end)?;
+        end += 1;
+    }
+    Ok(end)
+}
+
+/// A chunk on its way into another frame.
+enum Copied {
+    Special(SpecialKind, usize),
+    Chunk(Chunk),
+}
+
+impl Copied {
+    fn new(frame: &SuperChunk, nchunk: usize, cparams: Option<&CParams>) -> Result<Self> {
+        let same_items = cparams.is_none_or(|cparams| cparams.typesize() == frame.typesize());
+        if let (Entry::Special(kind), true) = (frame.entry(nchunk)?, same_items) {
+            return Ok(Self::Special(kind, usize::try_from(frame.chunk_nbytes(nchunk)?)?));
+        }
+        let chunk = frame.chunk(nchunk)?;
+        let Some(cparams) = cparams else { return Ok(Self::Chunk(chunk)) };
+        if chunk.header().special().is_some() && same_items {
+            return Ok(Self::Chunk(chunk));
+        }
+        if chunk.header().is_vl() {
+            let blocks = frame.chunk_blocks(nchunk)?;
+            let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+            return Ok(Self::Chunk(Chunk::compress_vl(&blocks, cparams)?));
+        }
+        let mut plain = buffer(chunk.nbytes())?;
+        chunk.decompress_into(&mut plain, frame.dparams()).with_context(|| format!("chunk {nchunk}"))?;
+        Ok(Self::Chunk(Chunk::compress(&plain, cparams)?))
+    }
+}
+
+/// Items of an open array.
+struct ArraySource<'a> {
+    array: &'a NdArray,
+    named: String,
+}
+
+impl RegionSource for ArraySource<'_> {
+    fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        let range = |(start, len): (&u64, &u64)| SliceDim::Range {
+            // Inside the array, whose lengths are below 2^63.
+            start: Some(*start as i64),
+            stop: Some((start + len) as i64),
+            step: 1,
+        };
+        let dims: Vec<SliceDim> = start.iter().zip(shape).map(range).collect();
+        let read = self.array.slice(&dims).and_then(|slice| slice.read_into(dst));
+        read.map_err(|e| io::Error::other(format!("{}: {e}", self.named)))
+    }
+}
+
+/// All plain bytes, in a temporary file.
+fn spool(input: &Input) -> Result<File> {
+    let mut file = tempfile::tempfile()?;
+    let mut silent = Progress::new("", 0, true);
+    Selection::all(input).stream(|piece| Ok(file.write_all(piece)?), &mut silent)?;
+    Ok(file)
+}

@@ -1,0 +1,438 @@
+//! `b2kit info`
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use b2kit::{ChunkHeader, Entry, FilterId, FilterSlot, NdArray, SpecialKind, Storage, SuperChunk};
+use serde_json::{Map, Value, json};
+
+use crate::args::Source;
+use crate::input::Input;
+use crate::output::Output;
+use crate::table::{Table, dims, printable, ratio, short_size, size};
+use crate::{json, values};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit info data.b2nd                 a summary
+  b2kit info data.b2nd --meta          with metalayers
+  b2kit info data.b2nd --chunks        with a list of the chunks
+  b2kit info data.b2nd --json | jq .shape
+  b2kit info store.b2z --offset 1234   a frame inside another file";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Print everything as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Add metalayers and vlmetalayers
+    #[arg(long)]
+    meta: bool,
+    /// List the chunks: size, ratio, special kind
+    #[arg(long)]
+    chunks: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let named = || args.source.file.display().to_string();
+    let input = Input::open(&args.source.file, args.source.offset).with_context(named)?;
+    let facts = Facts::gather(&input).with_context(named)?;
+    let mut output = Output::create(None, false)?;
+    let frame = input.frame().filter(|_| args.chunks);
+    if args.json {
+        let object = facts.to_json(&input).with_context(named)?;
+        let text = serde_json::to_string_pretty(&object)?;
+        match frame {
+            None => output.send(format!("{text}\n").as_bytes())?,
+            Some(frame) => send_json_with_chunks(&mut output, &text, frame, &named)?,
+        }
+        return output.finish();
+    }
+    let mut text = format!("{}\n{}", printable(&named()), facts.to_table(&input).render(2));
+    if args.meta {
+        text.push_str(&metalayer_tables(&input).with_context(named)?);
+    }
+    output.send(text.as_bytes())?;
+    if let Some(frame) = frame {
+        send_chunk_table(&mut output, frame, &named)?;
+    }
+    output.finish()
+}
+
+/// What is told about any kind of file.
+struct Facts {
+    nbytes: u64,
+    cbytes: u64,
+    special: Special,
+}
+
+/// How many chunks have special values.
+#[derive(Default)]
+struct Special {
+    zero: usize,
+    nan: usize,
+    value: usize,
+    uninit: usize,
+}
+
+impl Special {
+    fn count(&mut self, kind: SpecialKind, n: usize) {
+        *match kind {
+            SpecialKind::Zeros => &mut self.zero,
+            SpecialKind::NaN => &mut self.nan,
+            SpecialKind::Value => &mut self.value,
+            SpecialKind::Uninit => &mut self.uninit,
+        } += n;
+    }
+
+    fn of_frame(frame: &SuperChunk) -> Result<Self> {
+        let mut special = Self::default();
+        let mut nchunk = 0;
+        while nchunk < frame.nchunks() {
+            let (entry, run) = frame.index().run(nchunk)?;
+            match entry {
+                Entry::Special(kind) => special.count(kind, run.len()),
+                Entry::Stored(_) => {
+                    if let Some(kind) = frame.chunk_header(nchunk)?.and_then(|header| header.special()) {
+                        special.count(kind, 1);
+                    }
+                }
+            }
+            nchunk = run.end;
+        }
+        Ok(special)
+    }
+}
+
+impl Facts {
+    fn gather(input: &Input) -> Result<Self> {
+        let (cbytes, special) = match input.frame() {
+            Some(frame) => (frame.cbytes(), Special::of_frame(frame)?),
+            None => (0, Special::default()),
+        };
+        let mut facts = Self { nbytes: input.nbytes(), cbytes, special };
+        if let Input::Chunk(chunk) = input {
+            facts.cbytes = chunk.cbytes() as u64;
+            if let Some(kind) = chunk.header().special() {
+                facts.special.count(kind, 1);
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Every key for every kind, null where it does not apply.
+    fn to_json(&self, input: &Input) -> Result<Value> {
+        let mut out = Map::new();
+        let mut put = |key: &str, value: Value| {
+            out.insert(key.to_owned(), value);
+        };
+        let array = match input {
+            Input::Array(array) => Some(array.as_ref()),
+            _ => None,
+        };
+        let chunk = match input {
+            Input::Chunk(chunk) => Some(chunk.header()),
+            _ => None,
+        };
+        let frame = input.frame();
+        let header = frame.map(SuperChunk::header);
+        put("kind", kind(input).into());
+        put("storage", frame.map(storage).into());
+        put("nbytes", self.nbytes.into());
+        put("cbytes", self.cbytes.into());
+        put("ratio", json_ratio(self.nbytes, self.cbytes));
+        let typesize = header.map_or_else(|| input.itemsize(), |header| header.typesize());
+        put("typesize", typesize.into());
+        put("nchunks", frame.map(SuperChunk::nchunks).into());
+        put("chunksize", header.map(|header| header.stored_chunksize()).into());
+        put("blocksize", chunk.filter(|header| !header.is_vl()).map(ChunkHeader::blocksize).into());
+        let codec = header.map(|header| header.codec()).or_else(|| chunk.and_then(ChunkHeader::codec));
+        put("codec", codec.map(|codec| codec.to_string()).into());
+        put("codec_meta", header.map(|header| header.codec_meta()).into());
+        put("clevel", header.map(|header| header.clevel()).into());
+        let filters = used_filters(input);
+        put(
+            "filters",
+            filters.iter().map(|slot| json!({"name": slot.id.to_string(), "meta": slot.meta})).collect(),
+        );
+        put("splitmode", header.map(|header| values::split_name(header.splitmode())).into());
+        let use_dict = header.map(|header| header.use_dict()).or(chunk.map(ChunkHeader::has_dict));
+        put("use_dict", use_dict.into());
+        let Special { zero, nan, value, uninit } = self.special;
+        put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
+        put("shape", array.map(NdArray::shape).into_json());
+        put("chunks", array.map(NdArray::chunkshape).into_json());
+        put("blocks", array.map(NdArray::blockshape).into_json());
+        put("dtype", array.and_then(stored_dtype).into());
+        put("metalayers", frame.map(metalayers).into());
+        put("vlmetalayers", frame.map(vlmetalayers).transpose()?.into());
+        Ok(Value::Object(out))
+    }
+
+    fn to_table(&self, input: &Input) -> Table {
+        let mut table = Table::default();
+        let what = match input {
+            Input::Array(_) => "array",
+            Input::SuperChunk(_) => "super-chunk",
+            Input::Chunk(_) => "chunk",
+        };
+        table.row(
+            "kind",
+            match input.frame() {
+                Some(frame) => format!("{what}, {} frame", storage(frame)),
+                None => what.to_owned(),
+            },
+        );
+        match input {
+            Input::Array(array) => {
+                let geometry = array.geometry();
+                table.row("shape", dims(array.shape()));
+                table.row("dtype", printable(&stored_dtype(array).unwrap_or("none".into())));
+                let (nchunks, chunk) = (geometry.nchunks(), short_size(geometry.chunk_nbytes() as u64));
+                table.row(
+                    "chunks",
+                    format!("{} ({} of {chunk})", dims(array.chunkshape()), count(nchunks, "chunk")),
+                );
+                let block = short_size(geometry.block_nbytes() as u64);
+                table.row("blocks", format!("{} ({block})", dims(array.blockshape())));
+            }
+            Input::SuperChunk(frame) => table.row(
+                "chunks",
+                match (frame.nchunks(), frame.chunksize()) {
+                    (0, _) => "none".into(),
+                    (n, 0) => format!("{n} of different sizes"),
+                    (n, chunksize) => format!("{n} of {}", short_size(chunksize as u64)),
+                },
+            ),
+            Input::Chunk(chunk) => {
+                let nblocks = count(chunk.header().nblocks() as u64, "block");
+                table.row(
+                    "blocks",
+                    match chunk.header().is_vl() {
+                        true => format!("of different sizes ({nblocks})"),
+                        false => format!("{} ({nblocks})", short_size(chunk.header().blocksize() as u64)),
+                    },
+                );
+            }
+        }
+        table.row("item size", short_size(input.itemsize() as u64));
+        table.row("uncompressed", size(self.nbytes));
+        table.row("compressed", size(self.cbytes));
+        table.row("ratio", ratio(self.nbytes, self.cbytes));
+        table.row("codec", codec_text(input));
+        let filters: Vec<String> = used_filters(input).iter().map(filter_text).collect();
+        table.row("filters", if filters.is_empty() { "none".into() } else { filters.join(", ") });
+        let special = &self.special;
+        let kinds = [
+            (special.zero, "zero"),
+            (special.nan, "nan"),
+            (special.value, "value"),
+            (special.uninit, "uninit"),
+        ];
+        let kinds: Vec<String> =
+            kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
+        table.row("special chunks", if kinds.is_empty() { "none".into() } else { kinds.join(", ") });
+        table
+    }
+}
+
+/// A file in a few words, for `--verbose`.
+pub(crate) fn one_line(input: &Input) -> String {
+    let (nbytes, cbytes) = match input {
+        Input::Chunk(chunk) => (chunk.nbytes() as u64, chunk.cbytes() as u64),
+        _ => (input.nbytes(), input.frame().map_or(0, SuperChunk::cbytes)),
+    };
+    format!(
+        "{} -> {} ({}), {}",
+        short_size(nbytes),
+        short_size(cbytes),
+        ratio(nbytes, cbytes),
+        codec_text(input)
+    )
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn kind(input: &Input) -> &'static str {
+    match input {
+        Input::Array(_) => "ndarray",
+        Input::SuperChunk(_) => "schunk",
+        Input::Chunk(_) => "chunk",
+    }
+}
+
+fn storage(frame: &SuperChunk) -> &'static str {
+    match frame.storage() {
+        Storage::Contiguous => "contiguous",
+        Storage::Sparse => "sparse",
+    }
+}
+
+/// The dtype as stored; lossily where it is not UTF-8. The old kind of array has none.
+fn stored_dtype(array: &NdArray) -> Option<String> {
+    array.meta().dtype.as_deref().map(|text| String::from_utf8_lossy(text).into_owned())
+}
+
+fn used_filters(input: &Input) -> Vec<FilterSlot> {
+    let slots = match input {
+        Input::Chunk(chunk) => chunk.header().filters(),
+        Input::SuperChunk(frame) => frame.header().filters(),
+        Input::Array(array) => array.super_chunk().header().filters(),
+    };
+    slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect()
+}
+
+fn filter_text(slot: &FilterSlot) -> String {
+    match slot.meta {
+        0 => slot.id.to_string(),
+        meta => format!("{}:{meta}", slot.id),
+    }
+}
+
+fn codec_text(input: &Input) -> String {
+    let Some(frame) = input.frame() else {
+        let Input::Chunk(chunk) = input else { return String::new() };
+        let header = chunk.header();
+        let name = header.codec().map_or("unknown".into(), |codec| codec.to_string());
+        return match (header.special(), header.is_memcpyed()) {
+            (Some(_), _) => format!("{name}, not used: one value"),
+            (None, true) => format!("{name}, not used: stored as it is"),
+            _ if header.has_dict() => format!("{name}, with a dictionary"),
+            _ => name,
+        };
+    };
+    let header = frame.header();
+    let mut text = format!("{}, level {}", header.codec(), header.clevel());
+    if header.codec_meta() != 0 {
+        text.push_str(&format!(", meta {}", header.codec_meta()));
+    }
+    text.push_str(&format!(", split {}", values::split_name(header.splitmode())));
+    if header.use_dict() {
+        text.push_str(", with dictionaries");
+    }
+    text
+}
+
+fn json_ratio(nbytes: u64, cbytes: u64) -> Value {
+    if cbytes == 0 { Value::Null } else { (nbytes as f64 / cbytes as f64).into() }
+}
+
+trait IntoJson {
+    fn into_json(self) -> Value;
+}
+
+impl<T: Copy + Into<Value>> IntoJson for Option<&[T]> {
+    fn into_json(self) -> Value {
+        self.map(|items| items.iter().map(|item| (*item).into()).collect::<Vec<Value>>()).into()
+    }
+}
+
+fn metalayers(frame: &SuperChunk) -> Value {
+    let items = frame.metalayers().iter();
+    Value::Object(items.map(|(name, content)| (show_name(name), json::from_msgpack(content))).collect())
+}
+
+fn vlmetalayers(frame: &SuperChunk) -> Result<Value> {
+    let mut out = Map::new();
+    for (name, _) in frame.vlmetalayers().iter() {
+        if let Some(content) = frame.vlmetalayers().get(name)? {
+            out.insert(show_name(name), json::from_msgpack(&content));
+        }
+    }
+    Ok(Value::Object(out))
+}
+
+fn show_name(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn metalayer_tables(input: &Input) -> Result<String> {
+    let Some(frame) = input.frame() else { return Ok(String::new()) };
+    let mut text = String::new();
+    for (heading, layers) in [("metalayers", metalayers(frame)), ("vlmetalayers", vlmetalayers(frame)?)] {
+        let mut table = Table::default();
+        for (name, content) in layers.as_object().into_iter().flatten() {
+            table.row(&printable(name), printable(&content.to_string()));
+        }
+        let rows = table.render(4);
+        text.push_str(&format!("  {heading}{}\n{rows}", if rows.is_empty() { "  none" } else { "" }));
+    }
+    Ok(text)
+}
+
+/// What is told about one chunk.
+struct ChunkFacts {
+    nbytes: u64,
+    cbytes: u64,
+    special: Option<&'static str>,
+}
+
+impl ChunkFacts {
+    fn gather(frame: &SuperChunk, nchunk: usize) -> Result<Self> {
+        let header = frame.chunk_header(nchunk)?;
+        let special = match (frame.entry(nchunk)?, &header) {
+            (Entry::Special(kind), _) => Some(kind),
+            (_, header) => header.as_ref().and_then(ChunkHeader::special),
+        };
+        Ok(Self {
+            nbytes: frame.chunk_nbytes(nchunk)?,
+            cbytes: header.map_or(0, |header| header.cbytes() as u64),
+            special: special.map(|kind| match kind {
+                SpecialKind::Zeros => "zero",
+                SpecialKind::NaN => "nan",
+                SpecialKind::Value => "value",
+                SpecialKind::Uninit => "uninit",
+            }),
+        })
+    }
+}
+
+/// Adds the list of chunks to a JSON object. It is written as it is made: a frame may have many millions.
+fn send_json_with_chunks(
+    output: &mut Output,
+    object: &str,
+    frame: &SuperChunk,
+    named: &dyn Fn() -> String,
+) -> Result<()> {
+    let open = object.strip_suffix("\n}").unwrap_or(object);
+    output.send(format!("{open},\n  \"chunk_list\": [").as_bytes())?;
+    let mut lines = Vec::new();
+    for nchunk in 0..frame.nchunks() {
+        let facts = ChunkFacts::gather(frame, nchunk).with_context(named)?;
+        let ChunkFacts { nbytes, cbytes, special } = facts;
+        let row = json!({"nbytes": nbytes, "cbytes": cbytes, "ratio": json_ratio(nbytes, cbytes), "special": special});
+        write!(lines, "{}\n    {row}", if nchunk == 0 { "" } else { "," })?;
+        send_when_long(output, &mut lines)?;
+    }
+    output.send(&lines)?;
+    output.send(b"\n  ]\n}\n")
+}
+
+fn send_chunk_table(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
+    let mut lines = Vec::new();
+    writeln!(lines, "  {:>8}  {:>12}  {:>12}  {:>9}  special", "chunk", "bytes", "compressed", "ratio")?;
+    for nchunk in 0..frame.nchunks() {
+        let ChunkFacts { nbytes, cbytes, special } = ChunkFacts::gather(frame, nchunk).with_context(named)?;
+        let line = format!(
+            "  {nchunk:>8}  {nbytes:>12}  {cbytes:>12}  {:>9}  {}",
+            ratio(nbytes, cbytes),
+            special.unwrap_or_default()
+        );
+        writeln!(lines, "{}", line.trim_end())?;
+        send_when_long(output, &mut lines)?;
+    }
+    output.send(&lines)
+}
+
+fn send_when_long(output: &mut Output, lines: &mut Vec<u8>) -> Result<()> {
+    if lines.len() > 1 << 16 {
+        output.send(lines)?;
+        lines.clear();
+    }
+    Ok(())
+}

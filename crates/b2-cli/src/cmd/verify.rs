@@ -1,0 +1,157 @@
+//! `b2kit verify`
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use b2kit::{Entry, NdArray};
+use sha2::{Digest, Sha256};
+
+use crate::args::Global;
+use crate::error::{Told, one_line};
+use crate::input::{Input, Selection};
+use crate::output::Output;
+use crate::progress::Progress;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit verify *.b2nd
+  find . -name '*.b2*' | b2kit verify --files-from -
+
+Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
+SHA-256 of what `cat` prints, and the name; or FAIL, -, -, the name and why.
+Exit code 1 if any failed.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Frames, directories of sparse frames, and chunks
+    #[arg(value_name = "FILE", required_unless_present = "files_from")]
+    files: Vec<PathBuf>,
+    /// Take more names from LIST, one per line (-: standard input)
+    #[arg(long, value_name = "LIST")]
+    files_from: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let mut output = Output::create(None, false)?;
+    let mut failed = false;
+    for file in &args.files {
+        failed |= !answer(file, &mut output, global)?;
+    }
+    if let Some(list) = &args.files_from {
+        let named = || list.display().to_string();
+        let names: Box<dyn BufRead> = match list.to_str() {
+            Some("-") => Box::new(io::stdin().lock()),
+            _ => Box::new(BufReader::new(File::open(list).with_context(named)?)),
+        };
+        for name in names.split(b'\n') {
+            let name = name.with_context(named)?;
+            if !name.is_empty() {
+                failed |= !answer(Path::new(&os_string(name)), &mut output, global)?;
+            }
+        }
+    }
+    output.finish()?;
+    if failed { Err(Told.into()) } else { Ok(()) }
+}
+
+/// Prints the line for one file. Whether it is fine.
+fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
+    let verified = verify(file, global);
+    let mut line = match &verified {
+        Ok((nbytes, hash)) => format!("ok\t{nbytes}\t{hash}\t").into_bytes(),
+        Err(_) => b"FAIL\t-\t-\t".to_vec(),
+    };
+    line.extend(file.as_os_str().as_encoded_bytes());
+    if let Err(error) = &verified {
+        line.extend(format!("\t{}", one_line(error)).into_bytes());
+    }
+    line.push(b'\n');
+    output.send(&line)?;
+    output.flush_now()?;
+    Ok(verified.is_ok())
+}
+
+/// Decodes everything. Uncompressed bytes and their hash.
+fn verify(file: &Path, global: Global) -> Result<(u64, String)> {
+    let input = Input::open(file, 0)?;
+    let selection = Selection::all(&input);
+    let mut hasher = Sha256::new();
+    let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);
+    selection.stream(
+        |piece| {
+            hasher.update(piece);
+            Ok(())
+        },
+        &mut progress,
+    )?;
+    if let Input::Array(array) = &input {
+        decode_padding(array)?;
+    }
+    if let Some(frame) = input.frame() {
+        let vlmetalayers = frame.vlmetalayers();
+        for (name, _) in vlmetalayers.iter() {
+            vlmetalayers.get(name)?;
+        }
+    }
+    let hash = hasher.finalize();
+    Ok((selection.nbytes(), hash.iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+/// Above this many blocks in a chunk all of it is decoded again, rather than listing blocks.
+const MAX_LISTED: usize = 1 << 16;
+
+/// Decodes the blocks of an array that hold no items, only padding: reading the items does not touch them.
+fn decode_padding(array: &NdArray) -> Result<()> {
+    let (frame, geometry) = (array.super_chunk(), array.geometry());
+    let mut nchunk = 0;
+    while nchunk < frame.nchunks() {
+        let (entry, run) = frame.index().run(nchunk)?;
+        if matches!(entry, Entry::Stored(_)) {
+            let (_, lens) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
+            decode_padding_of(array, nchunk, &lens)?;
+        }
+        nchunk = run.end;
+    }
+    Ok(())
+}
+
+/// `lens`: how many items of the array the chunk holds along each dimension.
+fn decode_padding_of(array: &NdArray, nchunk: usize, lens: &[u64]) -> Result<()> {
+    let (frame, geometry) = (array.super_chunk(), array.geometry());
+    let starts_behind =
+        |dim: usize, j: u32| u64::from(j) * u64::from(geometry.blockshape()[dim]) >= lens[dim];
+    let last = |dim: usize| geometry.blocks()[dim].saturating_sub(1);
+    if !(0..geometry.ndim()).any(|dim| starts_behind(dim, last(dim))) {
+        return Ok(());
+    }
+    let same_blocks =
+        frame.chunk_header(nchunk)?.is_some_and(|header| header.blocksize() == geometry.block_nbytes());
+    if !same_blocks || geometry.nblocks() > MAX_LISTED {
+        frame.decompress_chunk(nchunk)?;
+        return Ok(());
+    }
+    let is_padding = |nblock: &usize| {
+        let mut rest = *nblock as u32;
+        (0..geometry.ndim()).rev().any(|dim| {
+            let j = rest % geometry.blocks()[dim];
+            rest /= geometry.blocks()[dim];
+            starts_behind(dim, j)
+        })
+    };
+    let padding: Vec<usize> = (0..geometry.nblocks()).filter(is_padding).collect();
+    Ok(frame.blocks(nchunk, &padding, |_, _| ())?)
+}
+
+#[cfg(unix)]
+fn os_string(bytes: Vec<u8>) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+#[cfg(not(unix))]
+fn os_string(bytes: Vec<u8>) -> OsString {
+    String::from_utf8_lossy(&bytes).trim_end_matches('\r').into()
+}

@@ -1,0 +1,62 @@
+//! From errors to messages and exit codes.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// A command line that cannot be right, whatever the files hold: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// The reader of standard output went away. No error: it had enough.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output was closed")]
+pub(crate) struct ClosedPipe;
+
+/// The failure was already told, for example in a line of `verify`: only the exit code is left.
+#[derive(Debug, thiserror::Error)]
+#[error("failed")]
+pub(crate) struct Told;
+
+/// Tells the outcome of a command on standard error and as an exit code.
+pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if error.is::<ClosedPipe>() {
+        return ExitCode::SUCCESS;
+    }
+    if !error.is::<Told>() {
+        // Nobody may be listening there either.
+        let _ = writeln!(io::stderr(), "b2kit: {}", one_line(&error));
+    }
+    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+}
+
+/// The error and its causes in one line, without control characters.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut out = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Some errors already end with the text of their cause.
+        if out.ends_with(&text) {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(": ");
+        }
+        out.push_str(&text);
+    }
+    out.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn one_line_joins_causes_once() {
+        let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
+        assert_eq!(one_line(&error), "x.b2nd line 2: trailer: offset 3");
+    }
+}

@@ -1,0 +1,252 @@
+//! Opening files by what they hold, and streaming their data in bounded memory.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::nd::{METALAYER, OLD_METALAYER};
+use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
+
+use crate::plugins::{dparams, plugins};
+use crate::progress::Progress;
+use crate::pump::pump;
+use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
+
+/// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
+const FAR: u64 = 64 << 10;
+
+/// An open file.
+pub(crate) enum Input {
+    Array(Box<NdArray>),
+    SuperChunk(SuperChunk),
+    Chunk(Chunk),
+}
+
+impl Input {
+    /// Opens a frame, the directory of a sparse frame, or a chunk, that starts at byte `offset`.
+    ///
+    /// # Errors
+    /// Without the name of the file: callers add it.
+    pub(crate) fn open(path: &Path, offset: u64) -> Result<Self> {
+        let there = fs::metadata(path)?;
+        if there.is_dir() {
+            ensure!(offset == 0, "--offset: this is a directory");
+            return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
+        }
+        ensure!(there.is_file(), "neither a file nor a directory");
+        let len = there.len();
+        ensure!(offset <= len, "--offset {offset}: the file has {len} bytes");
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut start = Vec::new();
+        file.by_ref().take(b2kit::chunk::EXTENDED_HEADER_LEN as u64).read_to_end(&mut start)?;
+        if start.starts_with(&b2kit::frame::MAGIC) {
+            return Self::from_frame(SuperChunk::options().plugins(plugins()).open_at(path, offset)?);
+        }
+        // Nothing marks a chunk: it is what is left.
+        let header = ChunkHeader::parse(&start).context("no frame, and not a chunk either")?;
+        let have = len - offset;
+        ensure!(
+            header.cbytes() as u64 <= have,
+            "chunk is truncated: it has {} bytes from offset {offset} on, the file {have}",
+            header.cbytes()
+        );
+        let rest = (header.cbytes() as u64).saturating_sub(start.len() as u64);
+        start.try_reserve_exact(usize::try_from(rest)?)?;
+        file.take(rest).read_to_end(&mut start)?;
+        Ok(Self::Chunk(Chunk::parse(start.into())?))
+    }
+
+    fn from_frame(frame: SuperChunk) -> Result<Self> {
+        let metalayers = frame.metalayers();
+        if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
+            return Ok(Self::Array(Box::new(NdArray::from_super_chunk(frame)?)));
+        }
+        Ok(Self::SuperChunk(frame))
+    }
+
+    /// The frame, unless this is a bare chunk.
+    pub(crate) fn frame(&self) -> Option<&SuperChunk> {
+        match self {
+            Self::Array(array) => Some(array.super_chunk()),
+            Self::SuperChunk(frame) => Some(frame),
+            Self::Chunk(_) => None,
+        }
+    }
+
+    /// Uncompressed bytes: what is printed without a slice.
+    pub(crate) fn nbytes(&self) -> u64 {
+        match self {
+            Self::Array(array) => array.nbytes(),
+            Self::SuperChunk(frame) => frame.nbytes(),
+            Self::Chunk(chunk) => chunk.nbytes() as u64,
+        }
+    }
+
+    /// Item size in bytes.
+    pub(crate) fn itemsize(&self) -> usize {
+        match self {
+            Self::Array(array) => array.itemsize(),
+            Self::SuperChunk(frame) => frame.typesize(),
+            Self::Chunk(chunk) => chunk.header().typesize(),
+        }
+    }
+
+    /// Reads plain bytes from `start` on; not for arrays, whose items are in another order.
+    pub(crate) fn read_linear(&self, start: u64, dst: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Array(_) => bail!("arrays are read by their shape"),
+            Self::SuperChunk(frame) => Ok(frame.read_bytes_into(start, dst)?),
+            Self::Chunk(chunk) if start == 0 && dst.len() == chunk.nbytes() => {
+                Ok(chunk.decompress_into(dst, &dparams())?)
+            }
+            Self::Chunk(chunk) => {
+                let start = usize::try_from(start)?;
+                dst.copy_from_slice(&chunk.get_bytes(start..start + dst.len(), &dparams())?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Some items of an open file.
+pub(crate) struct Selection<'a> {
+    input: &'a Input,
+    axes: Vec<Axis>,
+    itemsize: u64,
+    chunks: Vec<u64>,
+    blocks: Vec<u64>,
+}
+
+impl<'a> Selection<'a> {
+    /// Everything, to the last byte.
+    pub(crate) fn all(input: &'a Input) -> Self {
+        let (shape, itemsize) = match input {
+            Input::Array(array) => (array.shape().to_vec(), array.itemsize() as u64),
+            // Bytes, since the last item may be cut short.
+            _ => (vec![input.nbytes()], 1),
+        };
+        let axes = resolve(&[], &shape).unwrap_or_default();
+        Self::new(input, axes, itemsize)
+    }
+
+    /// The items of a slice; super-chunks and chunks have one dimension.
+    ///
+    /// # Errors
+    /// When there are too many parts or an index is out of range.
+    pub(crate) fn slice(input: &'a Input, parts: &[Part]) -> Result<Self> {
+        let itemsize = input.itemsize() as u64;
+        let axes = match input {
+            Input::Array(array) => resolve(parts, array.shape())?,
+            _ => resolve(parts, &[input.nbytes() / itemsize])?,
+        };
+        Ok(Self::new(input, axes, itemsize))
+    }
+
+    fn new(input: &'a Input, axes: Vec<Axis>, itemsize: u64) -> Self {
+        let (chunks, blocks) = match input {
+            Input::Array(array) => {
+                let widen = |dims: &[u32]| dims.iter().map(|n| u64::from(*n)).collect();
+                (widen(array.chunkshape()), widen(array.blockshape()))
+            }
+            Input::SuperChunk(frame) => (
+                vec![frame.chunksize() as u64 / itemsize],
+                vec![frame.header().blocksize() as u64 / itemsize],
+            ),
+            Input::Chunk(chunk) => {
+                (vec![chunk.nbytes() as u64 / itemsize], vec![chunk.header().blocksize() as u64 / itemsize])
+            }
+        };
+        Self { input, axes, itemsize, chunks, blocks }
+    }
+
+    /// Lengths of the dimensions that are left.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect()
+    }
+
+    /// Uncompressed bytes. Not above those of the file.
+    pub(crate) fn nbytes(&self) -> u64 {
+        bytes_of(&self.axes, self.itemsize)
+    }
+
+    /// Decodes the items piece by piece and passes them on in C order.
+    ///
+    /// # Errors
+    /// The first one of decoding or of `write`.
+    pub(crate) fn stream(
+        &self,
+        write: impl FnMut(&[u8]) -> Result<()>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        let pieces = Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default());
+        pump(pieces, |piece, buffer| self.read(&piece, buffer), write, progress)
+    }
+
+    /// Bytes that each item costs while it is read.
+    fn unit(&self) -> u64 {
+        match (self.input, self.axes.as_slice()) {
+            // What lies between the items is decoded with them.
+            (Input::SuperChunk(_) | Input::Chunk(_), [axis]) if self.is_near(axis) => {
+                self.itemsize * axis.step
+            }
+            _ => self.itemsize,
+        }
+    }
+
+    fn is_near(&self, axis: &Axis) -> bool {
+        axis.step.saturating_mul(self.itemsize) <= FAR
+    }
+
+    fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
+        let len = usize::try_from(bytes_of(axes, self.itemsize))?;
+        buffer.truncate(len);
+        buffer.try_reserve_exact(len - buffer.len())?;
+        buffer.resize(len, 0);
+        match (self.input, axes) {
+            (Input::Array(array), _) => {
+                let dims: Vec<SliceDim> = axes.iter().map(slice_dim).collect::<Result<_>>()?;
+                Ok(array.slice(&dims)?.read_into(buffer)?)
+            }
+            (_, [axis]) => self.read_axis(axis, buffer),
+            _ => bail!("super-chunks and chunks have one dimension"),
+        }
+    }
+
+    fn read_axis(&self, axis: &Axis, dst: &mut [u8]) -> Result<()> {
+        let itemsize = usize::try_from(self.itemsize)?;
+        if axis.step == 1 {
+            return self.input.read_linear(axis.start * self.itemsize, dst);
+        }
+        if !self.is_near(axis) {
+            for (position, item) in
+                (axis.start..).step_by(usize::try_from(axis.step)?).zip(dst.chunks_exact_mut(itemsize))
+            {
+                self.input.read_linear(position * self.itemsize, item)?;
+            }
+            return Ok(());
+        }
+        let mut span = vec![0; usize::try_from((axis.stop() - axis.start) * self.itemsize)?];
+        self.input.read_linear(axis.start * self.itemsize, &mut span)?;
+        let stride = usize::try_from(axis.step)? * itemsize;
+        for (item, dst) in span.chunks(stride).zip(dst.chunks_exact_mut(itemsize)) {
+            dst.copy_from_slice(&item[..itemsize]);
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(axes: &[Axis], itemsize: u64) -> u64 {
+    // A part of a file whose size is known to fit. A zero may follow lengths that do not.
+    axes.iter().fold(itemsize, |total, axis| total.saturating_mul(axis.len))
+}
+
+fn slice_dim(axis: &Axis) -> Result<SliceDim> {
+    Ok(SliceDim::Range {
+        start: Some(i64::try_from(axis.start)?),
+        stop: Some(i64::try_from(axis.stop())?),
+        // Steps beyond the length take one item, whatever their size.
+        step: i64::try_from(axis.step).unwrap_or(i64::MAX),
+    })
+}

@@ -1,0 +1,283 @@
+//! The header of an `.npy` file, versions 1, 2 and 3.
+//!
+//! ```text
+//! 93 "NUMPY" | major u8 | minor u8 | length (u16 in version 1, else u32) | text, blanks, "\n" | items
+//! ```
+//!
+//! The text is a Python dict with the keys `descr`, `fortran_order` and `shape`: Latin-1 in versions 1 and 2,
+//! UTF-8 in version 3. Little-endian length; the items start at a multiple of 64.
+
+use std::io::{self, Read};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use b2kit::Dtype;
+use b2kit::nd::literal::{self, Literal};
+
+use super::descr;
+
+/// The first bytes of every `.npy` file.
+pub(crate) const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// A longer text is refused; NumPy itself stops at 10 000 unless told otherwise.
+const MAX_TEXT: u32 = 1 << 20;
+const ALIGN: usize = 64;
+/// NumPy leaves room for the first dimension to grow to this many digits.
+const GROWTH_DIGITS: usize = 21;
+
+/// What an `.npy` header says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NpyHeader {
+    /// The dtype, as a b2nd metalayer has it.
+    pub(crate) dtype: Dtype,
+    /// Whether the first dimension varies fastest.
+    pub(crate) fortran_order: bool,
+    pub(crate) shape: Vec<u64>,
+    /// Where the items start, in bytes from the start of the file.
+    pub(crate) data_offset: u64,
+    /// Bytes of all items.
+    pub(crate) nbytes: u64,
+}
+
+impl NpyHeader {
+    /// Reads the header from the start of `file`.
+    ///
+    /// # Errors
+    /// With the field and its offset when the header is not valid; when items are Python objects.
+    pub(crate) fn read(file: &mut impl Read) -> Result<Self> {
+        let mut start = [0u8; 8];
+        file.read_exact(&mut start).map_err(truncated).context("npy magic (offset 0)")?;
+        ensure!(start.starts_with(MAGIC), "npy magic (offset 0): not an .npy file");
+        let [.., major, minor] = start;
+        let (text_len, text_offset) = match major {
+            1 => {
+                let mut len = [0u8; 2];
+                file.read_exact(&mut len).map_err(truncated).context("npy header length (offset 8)")?;
+                (u32::from(u16::from_le_bytes(len)), 10u64)
+            }
+            2 | 3 => {
+                let mut len = [0u8; 4];
+                file.read_exact(&mut len).map_err(truncated).context("npy header length (offset 8)")?;
+                (u32::from_le_bytes(len), 12)
+            }
+            _ => bail!("npy version (offset 6): {major}.{minor} is not known"),
+        };
+        ensure!(text_len <= MAX_TEXT, "npy header length (offset 8): {text_len} is above {MAX_TEXT}");
+        let mut text = vec![0u8; text_len as usize];
+        file.read_exact(&mut text)
+            .map_err(truncated)
+            .with_context(|| format!("npy header (offset {text_offset}, {text_len} bytes)"))?;
+        Self::parse(major, &text, text_offset + u64::from(text_len))
+            .with_context(|| format!("npy header (offset {text_offset})"))
+    }
+
+    fn parse(major: u8, text: &[u8], data_offset: u64) -> Result<Self> {
+        let text = match major {
+            // Latin-1: every byte is the character with that number.
+            1 | 2 => text.iter().copied().map(char::from).collect(),
+            _ => String::from_utf8(text.to_vec())?,
+        };
+        let dict = literal::parse(&text).map_err(|(at, what)| anyhow!("{what} at byte {at}"))?;
+        let field = |key: &str| lookup(&dict, key).with_context(|| format!("{key}: missing"));
+        let dtype = descr::from_npy(field("descr")?).context("descr")?;
+        ensure!(dtype.itemsize() > 0, "descr: items of {dtype} have no bytes");
+        let fortran_order = match field("fortran_order")? {
+            Literal::Bool(b) => *b,
+            other => bail!("fortran_order: {other} is neither True nor False"),
+        };
+        let shape = match field("shape")? {
+            Literal::Tuple(dims) => dims
+                .iter()
+                .map(|dim| length(dim).with_context(|| format!("shape: {dim} is not a length")))
+                .collect::<Result<Vec<_>>>()?,
+            other => bail!("shape: {other} is not a tuple"),
+        };
+        let nbytes = nbytes(&shape, dtype.itemsize() as u64).context("shape: too many items")?;
+        Ok(Self { dtype, fortran_order, shape, data_offset, nbytes })
+    }
+}
+
+fn lookup<'a>(dict: &'a Literal, key: &str) -> Option<&'a Literal> {
+    match dict {
+        Literal::Dict(items) => {
+            items.iter().find(|(k, _)| matches!(k, Literal::Str(s) if s == key)).map(|(_, value)| value)
+        }
+        _ => None,
+    }
+}
+
+fn length(literal: &Literal) -> Option<u64> {
+    match literal {
+        Literal::Int(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+/// Bytes of an array, `None` on overflow. A zero anywhere makes it 0, whatever the other lengths.
+pub(crate) fn nbytes(shape: &[u64], itemsize: u64) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(itemsize, |total, dim| total.checked_mul(*dim))
+        .filter(|n| i64::try_from(*n).is_ok())
+}
+
+/// The header that NumPy writes for a C-ordered array.
+///
+/// # Errors
+/// When the dtype cannot be told in an `.npy` file.
+pub(crate) fn header_bytes(dtype: &Dtype, shape: &[u64]) -> Result<Vec<u8>> {
+    let descr = descr::to_npy(dtype).with_context(|| format!("dtype {dtype}"))?;
+    let shape_tuple =
+        Literal::Tuple(shape.iter().map(|n| Ok(Literal::Int(i64::try_from(*n)?))).collect::<Result<_>>()?);
+    let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape_tuple}, }}");
+    if let Some(first) = shape.first() {
+        let digits = first.to_string().len();
+        text.extend(std::iter::repeat_n(' ', GROWTH_DIGITS.saturating_sub(digits)));
+    }
+    // The oldest version that can hold the text, as NumPy chooses.
+    let latin1: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+    let (version, mut text) = match latin1 {
+        Some(text) if text.len() + 1 + ALIGN <= usize::from(u16::MAX) => (1u8, text),
+        Some(text) => (2, text),
+        None => (3, text.into_bytes()),
+    };
+    let prefix_len = MAGIC.len() + 2 + if version == 1 { 2 } else { 4 };
+    // As NumPy counts it: an already aligned header gets another 64 blanks.
+    let padding = ALIGN - (prefix_len + text.len() + 1) % ALIGN;
+    text.extend(std::iter::repeat_n(b' ', padding));
+    text.push(b'\n');
+    let mut out = MAGIC.to_vec();
+    out.extend([version, 0]);
+    match version {
+        1 => out.extend(u16::try_from(text.len())?.to_le_bytes()),
+        _ => out.extend(u32::try_from(text.len())?.to_le_bytes()),
+    }
+    out.extend(text);
+    Ok(out)
+}
+
+fn truncated(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => anyhow!("the file ends here"),
+        _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(version: u8, text: &str) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend([version, 0]);
+        let text: Vec<u8> = match version {
+            1 | 2 => text.chars().map(|c| u32::from(c) as u8).collect(),
+            _ => text.as_bytes().to_vec(),
+        };
+        match version {
+            1 => out.extend((text.len() as u16).to_le_bytes()),
+            _ => out.extend((text.len() as u32).to_le_bytes()),
+        }
+        out.extend(text);
+        out
+    }
+
+    #[test]
+    fn reads_all_versions() {
+        for version in [1, 2, 3] {
+            let bytes =
+                file(version, "{'descr': [('é', '>i4')], 'fortran_order': True, 'shape': (3, 4L), }  \n");
+            let header = NpyHeader::read(&mut bytes.as_slice()).unwrap();
+            assert_eq!(header.dtype.as_str(), "[('é', '>i4')]");
+            assert_eq!(header.nbytes, 48);
+            assert!(header.fortran_order);
+            assert_eq!(header.shape, [3, 4]);
+            assert_eq!(header.data_offset, bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn errors_name_field_and_offset() {
+        let good = "{'descr': '<i4', 'fortran_order': False, 'shape': (), }";
+        let cases = [
+            (
+                file(1, "{'descr': '|O', 'fortran_order': False, 'shape': ()}"),
+                "npy header (offset 10): descr: dtype \"|O\", byte 0: Python objects cannot be stored",
+            ),
+            (file(1, "{'descr': '<i4', 'shape': ()}"), "npy header (offset 10): fortran_order: missing"),
+            (
+                file(1, "{'descr': '<i4', 'fortran_order': 0, 'shape': ()}"),
+                "npy header (offset 10): fortran_order: 0 is neither True nor False",
+            ),
+            (
+                file(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (-1,)}"),
+                "npy header (offset 10): shape: -1 is not a length",
+            ),
+            (
+                file(2, "{'descr': '<i4', 'fortran_order': False, 'shape': 3}"),
+                "npy header (offset 12): shape: 3 is not a tuple",
+            ),
+            (
+                file(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"),
+                "npy header (offset 10): shape: too many items",
+            ),
+            (
+                file(1, "{'descr': '<U0', 'fortran_order': False, 'shape': ()}"),
+                "npy header (offset 10): descr: items of <U0 have no bytes",
+            ),
+            (
+                file(1, "{'descr': 'q', 'fortran_order': False, 'shape': ()}"),
+                "npy header (offset 10): descr: dtype \"q\", byte 0: the size is missing or too large",
+            ),
+            (
+                file(1, "os.exit()"),
+                "npy header (offset 10): expected a string, number, list, tuple or dictionary at byte 0",
+            ),
+            (file(4, good), "npy version (offset 6): 4.0 is not known"),
+            (b"NUMPY???".to_vec(), "npy magic (offset 0): not an .npy file"),
+            (b"\x93NUM".to_vec(), "npy magic (offset 0): the file ends here"),
+            (b"\x93NUMPY\x01\x00\x05".to_vec(), "npy header length (offset 8): the file ends here"),
+            (b"\x93NUMPY\x01\x00\x05\x00abc".to_vec(), "npy header (offset 10, 5 bytes): the file ends here"),
+            (
+                b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(),
+                "npy header length (offset 8): 4294967295 is above 1048576",
+            ),
+        ];
+        for (bytes, message) in cases {
+            let error = NpyHeader::read(&mut bytes.as_slice()).unwrap_err();
+            assert_eq!(format!("{error:#}"), message);
+        }
+    }
+
+    fn written(dtype: &str, shape: &[u64]) -> Vec<u8> {
+        header_bytes(&Dtype::parse(dtype).unwrap(), shape).unwrap()
+    }
+
+    #[test]
+    fn writes_what_numpy_writes() {
+        let header = written("<f4", &[720, 1440]);
+        let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (720, 1440), }";
+        assert_eq!(header.len(), 128);
+        assert_eq!(header[..10], *b"\x93NUMPY\x01\x00\x76\x00");
+        assert_eq!(header[10..10 + text.len()], *text.as_bytes());
+        assert!(header[10 + text.len()..127].iter().all(|b| *b == b' '));
+        assert_eq!(header[127], b'\n');
+        for (dtype, shape) in [("<f4", vec![]), ("[('é', '<i4')]", vec![0, 5]), ("[('字', '<U4')]", vec![7])]
+        {
+            let header = written(dtype, &shape);
+            assert_eq!(header.len() % 64, 0);
+            let back = NpyHeader::read(&mut header.as_slice()).unwrap();
+            assert_eq!(
+                (back.dtype.as_str(), back.shape, back.data_offset as usize),
+                (dtype, shape, header.len())
+            );
+        }
+        assert_eq!(written("[('字', '<U4')]", &[7])[6], 3, "Latin-1 cannot hold it");
+        let long = format!("[('{}', '<i4')]", "a".repeat(70_000));
+        let header = written(&long, &[7]);
+        assert_eq!((header[6], header.len() % 64), (2, 0));
+    }
+}

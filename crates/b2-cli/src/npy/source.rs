@@ -1,0 +1,298 @@
+//! Boxes of items out of a file that holds a whole array, in C or Fortran order.
+
+use std::io;
+
+use b2kit::{Geometry, RegionSource};
+
+use super::header::nbytes;
+use super::transpose::reverse_axes;
+
+/// Runs closer than this in the file are read together: skipping costs less than another call.
+const MAX_GAP: u64 = 16 << 10;
+/// Bytes read together at most, when runs are gathered.
+const MAX_SPAN: u64 = 4 << 20;
+
+/// Bytes that can be read at any position.
+pub(crate) trait ByteSource {
+    /// Fills `buf` from `offset` on.
+    ///
+    /// # Errors
+    /// When the source ends before, or cannot be read.
+    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+}
+
+impl ByteSource for std::fs::File {
+    #[cfg(unix)]
+    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
+    }
+
+    #[cfg(not(unix))]
+    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        self.seek(SeekFrom::Start(offset))?;
+        self.read_exact(buf)
+    }
+}
+
+/// An array lying in a [`ByteSource`], read box by box.
+pub(crate) struct RawSource<S> {
+    bytes: S,
+    /// Where the first item is.
+    offset: u64,
+    itemsize: usize,
+    /// In the order of the file: the last one varies fastest.
+    file_shape: Vec<u64>,
+    fortran_order: bool,
+    /// A box in file order, before it is transposed.
+    scratch: Vec<u8>,
+    /// Neighbouring runs with the gaps between them.
+    span: Vec<u8>,
+}
+
+impl<S: ByteSource> RawSource<S> {
+    /// An array of `shape` whose items start at `offset` of `bytes`. `None` when its size overflows.
+    pub(crate) fn new(
+        bytes: S,
+        offset: u64,
+        shape: &[u64],
+        itemsize: usize,
+        fortran_order: bool,
+    ) -> Option<Self> {
+        nbytes(shape, itemsize as u64)?.checked_add(offset)?;
+        let mut file_shape = shape.to_vec();
+        if fortran_order {
+            file_shape.reverse();
+        }
+        Some(Self { bytes, offset, itemsize, file_shape, fortran_order, scratch: vec![], span: vec![] })
+    }
+
+    /// Reads the box that starts at item `start` and is `shape` items large into `dst`, in C order.
+    ///
+    /// # Errors
+    /// When the box is not inside the array or `dst` does not have its size; when reading fails.
+    pub(crate) fn read_box(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        if !self.fortran_order {
+            return self.read_in_file_order(start, shape, dst);
+        }
+        let start: Vec<u64> = start.iter().rev().copied().collect();
+        let file_shape: Vec<u64> = shape.iter().rev().copied().collect();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(dst.len(), 0);
+        let result = self.read_in_file_order(&start, &file_shape, &mut scratch);
+        if result.is_ok() {
+            reverse_axes(&scratch, dst, shape, self.itemsize);
+        }
+        self.scratch = scratch;
+        result
+    }
+
+    fn read_in_file_order(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        let ndim = self.file_shape.len();
+        let inside = start.len() == ndim
+            && shape.len() == ndim
+            && self
+                .file_shape
+                .iter()
+                .zip(start)
+                .zip(shape)
+                .all(|((full, start), len)| start.checked_add(*len).is_some_and(|end| end <= *full));
+        if !inside || nbytes(shape, self.itemsize as u64) != Some(dst.len() as u64) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "box outside the array"));
+        }
+        if dst.is_empty() {
+            return Ok(());
+        }
+        // Sizes of everything below one step along each axis. They fit: the whole array's size does.
+        let mut strides = vec![self.itemsize as u64; ndim];
+        for axis in (1..ndim).rev() {
+            strides[axis - 1] = strides[axis] * self.file_shape[axis];
+        }
+        // Axes from `first` on make one run: all of them but the first are taken whole.
+        let mut first = ndim.saturating_sub(1);
+        while first > 0 && shape[first] == self.file_shape[first] {
+            first -= 1;
+        }
+        let run = match ndim {
+            0 => self.itemsize as u64,
+            _ => strides[first] * shape[first],
+        };
+        let origin = self.offset + start.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<u64>();
+        let mut outer = Outer { lens: &shape[..first], strides: &strides[..first], at: vec![0; first] };
+        let mut next = Some(origin);
+        let mut dst = dst;
+        while let Some(group_start) = next {
+            let mut offsets = vec![group_start];
+            let mut end = group_start + run;
+            next = outer.advance().map(|relative| origin + relative);
+            while let Some(offset) = next {
+                if offset - end > MAX_GAP || offset + run - group_start > MAX_SPAN {
+                    break;
+                }
+                offsets.push(offset);
+                end = offset + run;
+                next = outer.advance().map(|relative| origin + relative);
+            }
+            let (group, rest) = dst.split_at_mut(run as usize * offsets.len());
+            dst = rest;
+            if offsets.len() == 1 {
+                self.bytes.read_exact_at(group_start, group)?;
+                continue;
+            }
+            self.span.resize((end - group_start) as usize, 0);
+            self.bytes.read_exact_at(group_start, &mut self.span)?;
+            for (piece, offset) in group.chunks_exact_mut(run as usize).zip(offsets) {
+                let at = (offset - group_start) as usize;
+                piece.copy_from_slice(&self.span[at..at + run as usize]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts through the outer axes of a box, the last one fastest.
+struct Outer<'a> {
+    lens: &'a [u64],
+    strides: &'a [u64],
+    at: Vec<u64>,
+}
+
+impl Outer<'_> {
+    /// The next position, in bytes from the first one.
+    fn advance(&mut self) -> Option<u64> {
+        for axis in (0..self.lens.len()).rev() {
+            self.at[axis] += 1;
+            if self.at[axis] < self.lens[axis] {
+                return Some(self.at.iter().zip(self.strides).map(|(i, stride)| i * stride).sum());
+            }
+            self.at[axis] = 0;
+        }
+        None
+    }
+}
+
+impl<S: ByteSource> RegionSource for RawSource<S> {
+    fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        self.read_box(start, shape, dst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes in memory that note how they are read.
+    struct Memory {
+        bytes: Vec<u8>,
+        reads: usize,
+        read_bytes: usize,
+    }
+
+    impl ByteSource for Memory {
+        fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            let at = offset as usize;
+            let src = self.bytes.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            buf.copy_from_slice(src);
+            self.reads += 1;
+            self.read_bytes += buf.len();
+            Ok(())
+        }
+    }
+
+    const HEAD: usize = 5;
+
+    /// An array whose item bytes tell their C-order position, in a file in either order.
+    fn array(shape: &[u64], itemsize: usize, fortran: bool) -> (RawSource<Memory>, Vec<u8>) {
+        let nitems: u64 = shape.iter().product();
+        let c_order: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i * 7 + i / 251) as u8).collect();
+        let mut bytes = vec![0xEE; HEAD];
+        bytes.resize(HEAD + c_order.len(), 0);
+        if fortran {
+            // Walk the items in C order and put each where Fortran order has it.
+            for item in 0..nitems {
+                let (mut rest, mut index) = (item, vec![0; shape.len()]);
+                for axis in (0..shape.len()).rev() {
+                    index[axis] = rest % shape[axis];
+                    rest /= shape[axis];
+                }
+                let mut at = 0;
+                for axis in (0..shape.len()).rev() {
+                    at = at * shape[axis] + index[axis];
+                }
+                let (from, to) = (item as usize * itemsize, HEAD + at as usize * itemsize);
+                bytes[to..to + itemsize].copy_from_slice(&c_order[from..from + itemsize]);
+            }
+        } else {
+            bytes[HEAD..].copy_from_slice(&c_order);
+        }
+        let memory = Memory { bytes, reads: 0, read_bytes: 0 };
+        (RawSource::new(memory, HEAD as u64, shape, itemsize, fortran).unwrap(), c_order)
+    }
+
+    /// The box cut out of C-ordered bytes, item by item.
+    fn cut(c_order: &[u8], full: &[u64], start: &[u64], shape: &[u64], itemsize: usize) -> Vec<u8> {
+        let mut out = vec![];
+        for item in 0..shape.iter().product::<u64>() {
+            let (mut rest, mut at, mut stride) = (item, 0, 1);
+            for axis in (0..shape.len()).rev() {
+                at += (start[axis] + rest % shape[axis]) * stride;
+                rest /= shape[axis];
+                stride *= full[axis];
+            }
+            out.extend(&c_order[at as usize * itemsize..][..itemsize]);
+        }
+        out
+    }
+
+    #[test]
+    fn boxes_of_all_shapes() {
+        let cases: [(&[u64], &[u64], &[u64]); 9] = [
+            (&[], &[], &[]),
+            (&[7], &[2], &[4]),
+            (&[7], &[0], &[7]),
+            (&[5, 6], &[1, 2], &[3, 4]),
+            (&[5, 6], &[0, 0], &[5, 6]),
+            (&[40, 50], &[3, 0], &[37, 50]),
+            (&[3, 4, 5], &[1, 0, 0], &[2, 4, 5]),
+            (&[3, 4, 5], &[0, 1, 2], &[3, 2, 2]),
+            (&[4, 3, 2, 5], &[1, 1, 0, 1], &[2, 2, 2, 3]),
+        ];
+        for fortran in [false, true] {
+            for itemsize in [1, 2, 3, 4, 8, 12, 16] {
+                for (full, start, shape) in cases {
+                    let (mut source, c_order) = array(full, itemsize, fortran);
+                    let expected = cut(&c_order, full, start, shape, itemsize);
+                    let mut got = vec![0; expected.len()];
+                    source.read_box(start, shape, &mut got).unwrap();
+                    assert_eq!(got, expected, "{full:?} {start:?} {shape:?} x{itemsize} fortran {fortran}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_array_is_one_read_and_near_runs_go_together() {
+        for fortran in [false, true] {
+            let (mut source, _) = array(&[30, 40, 50], 4, fortran);
+            source.read_box(&[0, 0, 0], &[30, 40, 50], &mut vec![0; 240_000]).unwrap();
+            assert_eq!((source.bytes.reads, source.bytes.read_bytes), (1, 240_000));
+        }
+        let (mut source, _) = array(&[100, 100], 4, false);
+        source.read_box(&[0, 0], &[100, 50], &mut vec![0; 20_000]).unwrap();
+        assert_eq!((source.bytes.reads, source.bytes.read_bytes), (1, 40_000 - 200));
+        let (mut source, _) = array(&[3, 10_000], 4, false);
+        source.read_box(&[0, 0], &[3, 10], &mut [0; 120]).unwrap();
+        assert_eq!((source.bytes.reads, source.bytes.read_bytes), (3, 120), "gaps are too wide to read over");
+    }
+
+    #[test]
+    fn refuses_boxes_outside_and_short_files() {
+        let (mut source, _) = array(&[4, 4], 1, false);
+        assert!(source.read_box(&[1, 0], &[4, 4], &mut [0; 16]).is_err());
+        assert!(source.read_box(&[u64::MAX, 0], &[2, 4], &mut [0; 8]).is_err());
+        assert!(source.read_box(&[0], &[4], &mut [0; 4]).is_err());
+        assert!(source.read_box(&[0, 0], &[4, 4], &mut [0; 15]).is_err());
+        source.bytes.bytes.pop();
+        assert!(source.read_box(&[0, 0], &[4, 4], &mut [0; 16]).is_err());
+    }
+}

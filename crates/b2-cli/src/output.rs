@@ -1,0 +1,171 @@
+//! Where the bytes of a command go: standard output, or a file that appears only when it is complete.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use tempfile::NamedTempFile;
+
+use crate::error::ClosedPipe;
+
+/// A sink for bytes. Nothing appears under the name of an output file before [`Output::finish`].
+pub(crate) enum Output {
+    Stdout(Stdout),
+    File {
+        temp: NamedTempFile,
+        path: PathBuf,
+        force: bool,
+    },
+    /// A terminal, pipe or device: written directly, since renaming onto it would replace it.
+    Device {
+        file: File,
+        path: PathBuf,
+    },
+}
+
+impl Output {
+    /// Standard output when there is no path.
+    ///
+    /// # Errors
+    /// When something of that name is there and `force` is not given; when the folder cannot be written.
+    pub(crate) fn create(path: Option<&Path>, force: bool) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self::Stdout(io::stdout())) };
+        refuse_existing(path, force)?;
+        let opened = || -> Result<Self> {
+            let path = resolve_link(path)?;
+            match fs::metadata(&path) {
+                Ok(there) if there.is_dir() => bail!("is a directory"),
+                Ok(there) if !there.is_file() => {
+                    Ok(Self::Device { file: File::options().write(true).open(&path)?, path })
+                }
+                _ => Ok(Self::File { temp: temp_beside(&path)?, path, force }),
+            }
+        };
+        opened().with_context(|| path.display().to_string())
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.write_all(bytes);
+        self.explain(written)
+    }
+
+    /// Passes on what was written so far.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) fn flush_now(&mut self) -> Result<()> {
+        let flushed = self.flush();
+        self.explain(flushed)
+    }
+
+    /// Whether a person sees the bytes, and would see a progress bar between them.
+    pub(crate) fn is_terminal(&self) -> bool {
+        match self {
+            Self::Stdout(stdout) => stdout.is_terminal(),
+            Self::File { .. } => false,
+            Self::Device { file, .. } => file.is_terminal(),
+        }
+    }
+
+    /// Ends the output: a file gets its name now.
+    ///
+    /// # Errors
+    /// [`ClosedPipe`] when nobody reads standard output any more; I/O errors with the name of the file.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush_now()?;
+        match self {
+            Self::Stdout(_) | Self::Device { .. } => Ok(()),
+            Self::File { temp, path, force: true } => {
+                temp.persist(&path).map(drop).map_err(|e| e.error).with_context(|| path.display().to_string())
+            }
+            Self::File { temp, path, force: false } => match temp.persist_noclobber(&path) {
+                Ok(_) => Ok(()),
+                Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path)),
+                Err(e) => Err(e.error).with_context(|| path.display().to_string()),
+            },
+        }
+    }
+
+    /// Names the output in an error of writing to it; a closed pipe becomes [`ClosedPipe`].
+    fn explain<T>(&self, result: io::Result<T>) -> Result<T> {
+        match (result, self) {
+            (Ok(value), _) => Ok(value),
+            (Err(e), Self::Stdout(_)) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
+            (Err(e), Self::Stdout(_)) => Err(e).context("standard output"),
+            (Err(e), Self::File { path, .. } | Self::Device { path, .. }) => {
+                Err(e).with_context(|| path.display().to_string())
+            }
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(stdout) => stdout.write(buf),
+            Self::File { temp, .. } => temp.write(buf),
+            Self::Device { file, .. } => file.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::File { temp, .. } => temp.flush(),
+            Self::Device { file, .. } => file.flush(),
+        }
+    }
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// [`ClosedPipe`] when nobody reads it any more; other I/O errors.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut output = Output::create(None, false)?;
+    output.send(text.as_bytes())?;
+    output.finish()
+}
+
+/// Refuses an output that is there already, unless `force` is given.
+///
+/// # Errors
+/// When it is there, a dangling link included.
+pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(_) if !force => Err(exists(path)),
+        _ => Ok(()),
+    }
+}
+
+fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{}: is there already; --force overwrites it", path.display())
+}
+
+/// Where a link points to: the link stays and its target is replaced.
+fn resolve_link(path: &Path) -> io::Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => fs::canonicalize(path),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".b2kit-").suffix(".tmp");
+    #[cfg(unix)]
+    let permissions = {
+        use std::os::unix::fs::PermissionsExt;
+        // The umask still applies.
+        Permissions::from_mode(0o666)
+    };
+    #[cfg(unix)]
+    builder.permissions(permissions);
+    builder.tempfile_in(folder)
+}

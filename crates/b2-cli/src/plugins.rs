@@ -1,0 +1,24 @@
+//! The codecs and filters of this build.
+
+use b2kit::{CParams, CParamsBuilder, DParams, Plugins};
+
+/// The built-in ones and, with feature `zfp`, the three zfp codecs.
+pub(crate) fn plugins() -> Plugins {
+    let plugins = Plugins::builtin();
+    #[cfg(feature = "zfp")]
+    let plugins = plugins
+        .with_codec(b2_zfp::FixedAccuracy)
+        .with_codec(b2_zfp::FixedPrecision)
+        .with_codec(b2_zfp::FixedRate);
+    plugins
+}
+
+/// How bare chunks are decoded.
+pub(crate) fn dparams() -> DParams {
+    DParams::default().with_plugins(plugins())
+}
+
+/// The defaults for compressing items of `typesize` bytes.
+pub(crate) fn cparams(typesize: usize) -> CParamsBuilder {
+    CParams::builder(typesize).plugins(plugins())
+}

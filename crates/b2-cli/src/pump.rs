@@ -1,0 +1,66 @@
+//! Decoding and writing at the same time, in bounded memory.
+
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread;
+
+use anyhow::Result;
+
+use crate::progress::Progress;
+
+/// Decodes the pieces one after the other on a thread of its own and writes them in order on this one.
+///
+/// `decode` fills the buffer it is given, which may hold anything before. At most three buffers are in use.
+///
+/// # Errors
+/// The first error of decoding, or of writing as `explain` tells it. What was written stays written.
+pub(crate) fn pump<P: Send>(
+    pieces: impl Iterator<Item = P> + Send,
+    decode: impl FnMut(P, &mut Vec<u8>) -> Result<()> + Send,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+    progress: &mut Progress,
+) -> Result<()> {
+    let mut pieces = pieces.peekable();
+    let mut decode = decode;
+    let Some(first) = pieces.next() else { return Ok(()) };
+    let mut buffer = Vec::new();
+    decode(first, &mut buffer)?;
+    if pieces.peek().is_none() {
+        write(&buffer)?;
+        progress.add(buffer.len() as u64);
+        return Ok(());
+    }
+    let (full_sender, full) = sync_channel(1);
+    let (empty_sender, empty) = channel();
+    thread::scope(|scope| {
+        scope.spawn(move || decode_all(buffer, pieces, decode, &full_sender, &empty));
+        for buffer in full {
+            let buffer: Vec<u8> = buffer?;
+            write(&buffer)?;
+            progress.add(buffer.len() as u64);
+            // The decoder is done when nobody takes the buffer back.
+            let _ = empty_sender.send(buffer);
+        }
+        Ok(())
+    })
+}
+
+fn decode_all<P>(
+    first: Vec<u8>,
+    pieces: impl Iterator<Item = P>,
+    mut decode: impl FnMut(P, &mut Vec<u8>) -> Result<()>,
+    full: &SyncSender<Result<Vec<u8>>>,
+    empty: &Receiver<Vec<u8>>,
+) {
+    // An error of sending means that the writer gave up.
+    if full.send(Ok(first)).is_err() {
+        return;
+    }
+    for piece in pieces {
+        let mut buffer = empty.try_recv().unwrap_or_default();
+        let decoded = decode(piece, &mut buffer).map(|()| buffer);
+        let failed = decoded.is_err();
+        if full.send(decoded).is_err() || failed {
+            return;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Text for people: aligned tables and readable sizes.
+
+/// Rows of a name and a value, the values aligned.
+#[derive(Default)]
+pub(crate) struct Table {
+    rows: Vec<(String, String)>,
+}
+
+impl Table {
+    pub(crate) fn row(&mut self, name: &str, value: impl Into<String>) {
+        self.rows.push((name.to_owned(), value.into()));
+    }
+
+    /// The rows, each ending with a newline, `indent` blanks before them.
+    pub(crate) fn render(&self, indent: usize) -> String {
+        let width = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        self.rows.iter().map(|(name, value)| format!("{:indent$}{name:<width$}  {value}\n", "")).collect()
+    }
+}
+
+/// `5.29 MiB (5550336 bytes)`; the bytes alone below 1 KiB.
+pub(crate) fn size(nbytes: u64) -> String {
+    match short_size(nbytes) {
+        short if nbytes < 1024 => short,
+        short => format!("{short} ({nbytes} bytes)"),
+    }
+}
+
+/// `5.29 MiB`, with three digits.
+pub(crate) fn short_size(nbytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if nbytes < 1024 {
+        return format!("{nbytes} byte{}", if nbytes == 1 { "" } else { "s" });
+    }
+    let mut value = nbytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be shown as 1024 or more of a unit is shown in the next one.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// `10, 20` for a shape; `()` for none.
+pub(crate) fn dims<T: ToString>(dims: &[T]) -> String {
+    match dims {
+        [] => "()".into(),
+        dims => dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// `2.35x`, or `-` when there is nothing to compare with.
+pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
+    match cbytes {
+        0 => "-".into(),
+        _ => format!("{:.2}x", nbytes as f64 / cbytes as f64),
+    }
+}
+
+/// Text from a file, fit for a terminal: control characters become escapes.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        for (nbytes, text) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (1023, "1023 bytes"),
+            (1024, "1.00 KiB (1024 bytes)"),
+            (10_239, "10.0 KiB (10239 bytes)"),
+            (1_048_064, "1.00 MiB (1048064 bytes)"),
+            (5_550_336, "5.29 MiB (5550336 bytes)"),
+            (u64::MAX, "16.0 EiB (18446744073709551615 bytes)"),
+        ] {
+            assert_eq!(size(nbytes), text);
+        }
+    }
+
+    #[test]
+    fn tables_align() {
+        let mut table = Table::default();
+        table.row("a", "1");
+        table.row("longer", dims(&[3, 4]));
+        assert_eq!(table.render(2), "  a       1\n  longer  3, 4\n");
+        assert_eq!(printable("a\u{1b}[1m\n"), "a\\u{1b}[1m\\n");
+        assert_eq!((ratio(10, 4).as_str(), ratio(1, 0).as_str()), ("2.50x", "-"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Values on the command line: lists, sizes, codecs, filters, metalayers.
+
+use b2kit::{CodecId, FilterId, FilterSlot, SplitMode};
+use clap::ValueEnum;
+
+use crate::json;
+
+/// `10,20`: lengths, comma-separated without blanks. Empty for no dimensions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Dims(pub(crate) Vec<u64>);
+
+impl std::str::FromStr for Dims {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self(vec![]));
+        }
+        let dims = text.split(',').map(|part| part.parse().map_err(|_| format!("'{part}' is not a length")));
+        Ok(Self(dims.collect::<Result<_, _>>()?))
+    }
+}
+
+/// Bytes: a number, with `K`, `M` or `G` (or `KiB`...) for powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        unit => return Err(format!("unit '{unit}' is not K, M or G")),
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("'{digits}' is not a number of bytes"))?;
+    count.checked_mul(unit).ok_or_else(|| "too large".into())
+}
+
+pub(crate) fn parse_codec(name: &str) -> Result<CodecId, String> {
+    CodecId::from_name(name)
+        .ok_or_else(|| format!("no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, or codec:ID"))
+}
+
+/// A filter pipeline in order of application.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Filters(pub(crate) Vec<FilterSlot>);
+
+impl std::str::FromStr for Filters {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(vec![])),
+            text => Ok(Self(text.split(',').map(parse_filter).collect::<Result<_, _>>()?)),
+        }
+    }
+}
+
+/// `NAME` or `NAME:META`. `filter:ID` is a name, too.
+fn parse_filter(text: &str) -> Result<FilterSlot, String> {
+    if let Some(id) = FilterId::from_name(text).filter(|id| *id != FilterId::NONE) {
+        return Ok(FilterSlot::new(id, 0));
+    }
+    let unknown = || {
+        format!(
+            "no filter '{text}': shuffle, bitshuffle, delta, trunc_prec, ndcell, ndmean, bytedelta, \
+             int_trunc or filter:ID, with :META after it where needed"
+        )
+    };
+    let (name, meta) = text.rsplit_once(':').ok_or_else(unknown)?;
+    let id = FilterId::from_name(name).filter(|id| *id != FilterId::NONE).ok_or_else(unknown)?;
+    Ok(FilterSlot::new(id, parse_meta(meta)?))
+}
+
+/// A parameter byte; negative ones are stored as two's complement.
+pub(crate) fn parse_meta(text: &str) -> Result<u8, String> {
+    let meta = text.parse::<u8>().or_else(|_| text.parse::<i8>().map(i8::cast_unsigned));
+    meta.map_err(|_| format!("parameter '{text}' is not -128 to 255"))
+}
+
+/// When blocks are split into one stream per byte of the item.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Split {
+    Always,
+    Never,
+    Auto,
+    Forward,
+}
+
+impl From<Split> for SplitMode {
+    fn from(split: Split) -> Self {
+        match split {
+            Split::Always => Self::Always,
+            Split::Never => Self::Never,
+            Split::Auto => Self::Auto,
+            Split::Forward => Self::ForwardCompat,
+        }
+    }
+}
+
+/// The name of a split mode, as `--splitmode` takes it.
+pub(crate) fn split_name(mode: SplitMode) -> &'static str {
+    match mode {
+        SplitMode::Always => "always",
+        SplitMode::Never => "never",
+        SplitMode::Auto => "auto",
+        SplitMode::ForwardCompat => "forward",
+    }
+}
+
+/// What a file is written as.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// One file: a contiguous frame
+    Cframe,
+    /// A directory with a file per chunk: a sparse frame
+    Sframe,
+    /// One bare chunk: no metalayers, no array
+    Chunk,
+}
+
+/// `NAME=JSON`: a metalayer, its content already in msgpack.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) content: Vec<u8>,
+}
+
+impl std::str::FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, json) = text.split_once('=').ok_or("expected NAME=JSON")?;
+        if name.is_empty() || name.len() > 31 {
+            return Err(format!("the name '{name}' has {} bytes, expected 1 to 31", name.len()));
+        }
+        let content = json::to_msgpack(json).map_err(|e| crate::error::one_line(&e))?;
+        Ok(Self { name: name.into(), content })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dims_and_sizes() {
+        assert_eq!("10,20".parse(), Ok(Dims(vec![10, 20])));
+        assert_eq!("".parse(), Ok(Dims(vec![])));
+        for text in ["10,", "a", "1, 2", "-1", "1.5"] {
+            assert!(text.parse::<Dims>().is_err(), "{text}");
+        }
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("4K"), Ok(4096));
+        assert_eq!(parse_size("2MiB"), Ok(2 << 20));
+        for text in ["", "K", "4k", "-1", "18446744073709551615G", "1.5M", "4KB", "é"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn filters_with_parameters() {
+        let slots = |text: &str| text.parse::<Filters>().unwrap().0;
+        assert_eq!(slots("none"), []);
+        assert_eq!(slots("shuffle"), [FilterSlot::SHUFFLE]);
+        assert_eq!(
+            slots("trunc_prec:-10,bitshuffle:0,filter:34:255,filter:200"),
+            [
+                FilterSlot::new(FilterId::TRUNC_PREC, 246),
+                FilterSlot::BITSHUFFLE,
+                FilterSlot::new(FilterId(34), 255),
+                FilterSlot::new(FilterId(200), 0),
+            ]
+        );
+        for text in [
+            "",
+            "x",
+            "shuffle,",
+            "shuffle:",
+            "shuffle:256",
+            "shuffle:-129",
+            "filter:0",
+            "none,shuffle",
+            "filter:",
+        ] {
+            assert!(text.parse::<Filters>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn metalayers_are_msgpack() {
+        assert_eq!("a=b=1".parse::<Named>().map_err(|_| ()), Err(()));
+        assert_eq!("a=[1]".parse(), Ok(Named { name: "a".into(), content: vec![0x91, 1] }));
+        assert_eq!(r#"a="x=y""#.parse(), Ok(Named { name: "a".into(), content: b"\xa3x=y".to_vec() }));
+        for text in ["a", "=1", "a=", "a=1 2", &format!("{}=1", "n".repeat(32))] {
+            assert!(text.parse::<Named>().is_err(), "{text}");
+        }
+    }
+}

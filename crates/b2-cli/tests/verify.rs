@@ -1,0 +1,118 @@
+//! `b2kit verify`: one line per file, in order; hashes of what `cat` prints.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use common::{Folder, counting, noise, npy, sha256};
+
+fn line(raw: &[u8], name: &str) -> String {
+    format!("ok\t{}\t{}\t{name}\n", raw.len(), sha256(raw))
+}
+
+#[test]
+fn ok_lines_hash_what_cat_prints() {
+    let folder = Folder::new();
+    let raw = counting(2400);
+    folder.pack("a", &npy("<i4", false, "(60, 40)", &raw), &["--chunks", "7,40", "--blocks", "4,16"]);
+    folder.pack("s", &raw, &["--chunksize", "1000"]);
+    folder.pack("d", &raw, &["--chunksize", "1000", "--format", "sframe"]);
+    folder.pack("c", &raw, &["--format", "chunk"]);
+    folder.pack("e", b"", &[]);
+    let expected = ["a", "s", "d", "c"].map(|name| line(&raw, name)).concat() + &line(b"", "e");
+    assert_eq!(folder.ok_text(&["verify", "a", "s", "d", "c", "e"]), expected);
+    assert_eq!(folder.ok(&["cat", "a"]), raw);
+}
+
+#[test]
+fn bad_files_are_told_and_the_rest_goes_on() {
+    let folder = Folder::new();
+    let raw = noise(5000);
+    folder.pack("s", &raw, &["--chunksize", "1000"]);
+    let whole = folder.read("s");
+    folder.write("cut", &whole[..whole.len() - 1]);
+    folder.write("text", b"not a compressed file at all, just text");
+    let output = folder.run(&["verify", "cut", "s", "none", "text"]);
+    assert_eq!(output.status.code(), Some(1));
+    let out = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 4, "{out}");
+    assert!(lines[0].starts_with("FAIL\t-\t-\tcut\t"), "{out}");
+    assert_eq!(format!("{}\n", lines[1]), line(&raw, "s"));
+    assert!(lines[2].starts_with("FAIL\t-\t-\tnone\t"), "{out}");
+    assert!(lines[3].starts_with("FAIL\t-\t-\ttext\t"), "{out}");
+    for line in lines {
+        let columns: Vec<&str> = line.split('\t').collect();
+        assert_eq!(columns.len(), if columns[0] == "ok" { 4 } else { 5 }, "{line}");
+        assert!(!columns.last().unwrap().starts_with(columns[3]) || columns[0] == "ok", "name once: {line}");
+    }
+}
+
+/// Damage is found wherever it makes data undecodable: padding blocks and vlmetalayers, too.
+#[test]
+fn everything_is_decoded() {
+    let folder = Folder::new();
+    // One chunk of 2 x 4 blocks, of which the array fills the left column: six blocks are padding only.
+    let items = noise(64 * 64);
+    folder.pack(
+        "a",
+        &npy("|u1", false, "(64, 64)", &items),
+        &["--chunks", "64,256", "--blocks", "32,64", "--clevel", "9", "--filters", "none", "--codec", "lz4"],
+    );
+    assert_eq!(folder.ok_text(&["verify", "a"]), line(&items, "a"));
+    let mut bytes = folder.read("a");
+    // The chunk follows the header; its table of block starts follows its own header. Block 7 is padding.
+    let header_len = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+    let entry = header_len + 32 + 7 * 4;
+    bytes[entry..entry + 4].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
+    folder.write("bad", &bytes);
+    let output = folder.run(&["verify", "bad"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+
+    let text = format!("note=\"{}\"", "abc".repeat(200));
+    folder.pack("s", &items, &["--vlmeta", &text]);
+    let mut bytes = folder.read("s");
+    let at = bytes.len() - 35 - 20;
+    bytes[at] ^= 0x55;
+    folder.write("bad", &bytes);
+    let output = folder.run(&["verify", "bad"]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("note"), "{out}");
+}
+
+#[test]
+fn names_from_a_list() {
+    let folder = Folder::new();
+    let raw = counting(100);
+    folder.pack("s 1", &raw, &[]);
+    folder.pack("t", &raw[4..], &[]);
+    folder.write("list", b"s 1\nt\n\nt");
+    let expected = [line(&raw, "s 1"), line(&raw[4..], "t"), line(&raw[4..], "t")].concat();
+    assert_eq!(folder.ok_text(&["verify", "--files-from", "list"]), expected);
+    let output = folder.with_input(&["verify", "--files-from", "-"], b"s 1\nt\n\nt\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let both = folder.ok_text(&["verify", "t", "--files-from", "list"]);
+    assert_eq!(both, line(&raw[4..], "t") + &expected);
+    assert!(folder.fails(1, &["verify", "--files-from", "none"]).starts_with("b2kit: none: "));
+}
+
+/// Each answer is there before the next name is asked for.
+#[test]
+fn answers_are_flushed() {
+    let folder = Folder::new();
+    folder.pack("s", &counting(100), &[]);
+    let mut command = folder.command(&["verify", "--files-from", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut names = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    for name in ["s", "none", "s"] {
+        writeln!(names, "{name}").unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.contains(&format!("\t{name}")), "{answer}");
+    }
+    drop(names);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
