@@ -67,15 +67,19 @@ pub(super) fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
 
 #[target_feature(enable = "avx2")]
 pub(super) fn scatter(planes: &[u8], tile: Tile, items: &mut [u8]) {
-    match (tile.cols, tile.pitch) {
+    match (tile.cols, tile.pitch, tile.streaming) {
         _ if tile.n < GROUP => Generic.scatter(planes, tile, items),
-        (2, _) => scatter_by::<2, 2, false>(planes, tile, items),
-        (3, _) => scatter_by::<4, 3, false>(planes, tile, items),
-        (4, _) => scatter_by::<4, 4, false>(planes, tile, items),
-        (8, _) => scatter_by::<8, 8, false>(planes, tile, items),
-        (5..8, _) => scatter_by::<8, 0, false>(planes, tile, items),
-        (16, 16) => scatter_by::<16, 16, false>(planes, tile, items),
-        (9..=16, _) => scatter_by::<16, 0, false>(planes, tile, items),
+        (2, _, false) => scatter_by::<2, 2, false, false>(planes, tile, items),
+        (2, _, true) => scatter_by::<2, 2, false, true>(planes, tile, items),
+        (3, _, _) => scatter_by::<4, 3, false, false>(planes, tile, items),
+        (4, _, false) => scatter_by::<4, 4, false, false>(planes, tile, items),
+        (4, _, true) => scatter_by::<4, 4, false, true>(planes, tile, items),
+        (8, _, false) => scatter_by::<8, 8, false, false>(planes, tile, items),
+        (8, _, true) => scatter_by::<8, 8, false, true>(planes, tile, items),
+        (5..8, _, _) => scatter_by::<8, 0, false, false>(planes, tile, items),
+        (16, 16, false) => scatter_by::<16, 16, false, false>(planes, tile, items),
+        (16, 16, true) => scatter_by::<16, 16, false, true>(planes, tile, items),
+        (9..=16, _, _) => scatter_by::<16, 0, false, false>(planes, tile, items),
         _ => Generic.scatter(planes, tile, items),
     }
 }
@@ -93,7 +97,11 @@ pub(super) fn scatter_bits(planes: &[u8], tile: Tile, items: &mut [u8]) {
     if tile.n < GROUP {
         return Generic.scatter_bits(planes, tile, items);
     }
-    scatter_by::<8, 8, true>(planes, tile, items)
+    if tile.streaming {
+        scatter_by::<8, 8, true, true>(planes, tile, items)
+    } else {
+        scatter_by::<8, 8, true, false>(planes, tile, items)
+    }
 }
 
 /// `PITCH` is the tile's pitch where it is worth a copy of the code, or 0. At least `GROUP` items.
@@ -139,10 +147,10 @@ fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
     }
 }
 
-/// See [`gather_by`].
+/// See [`gather_by`]. `STREAM`, for `PITCH` = `P`: past the caches.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
+fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool, const STREAM: bool>(
     planes: &[u8],
     tile: Tile,
     items: &mut [u8],
@@ -151,7 +159,6 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
     let pitch = if PITCH == 0 { tile.pitch } else { PITCH };
     let cols = if BITS { 8 } else { tile.cols };
     let by_item = _mm256_broadcastsi128_si256(load16(&BY_ITEM[cols], 0));
-    let streaming = tile.streaming && PITCH == P && tile.n > GROUP;
     let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
@@ -172,7 +179,7 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
             }
         }
         let to = &mut items[i * pitch..];
-        if streaming && misalignment::<32>(to, 0) == 0 {
+        if STREAM && misalignment::<32>(to, 0) == 0 {
             for k in (0..P).step_by(2) {
                 stream32(to, 16 * k, _mm256_permute2x128_si256::<0x20>(r[k], r[k + 1]));
                 stream32(to, 16 * (P + k), _mm256_permute2x128_si256::<0x31>(r[k], r[k + 1]));
@@ -198,7 +205,7 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
             }
         }
         i += GROUP;
-        if streaming && i == GROUP {
+        if STREAM && i == GROUP && tile.n > GROUP {
             // Back to an item at an aligned address, where there is one.
             i -= misalignment::<32>(items, 0) / P;
         }

@@ -68,13 +68,19 @@ fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter(planes: &[u8], tile: Tile, items: &mut [u8]) {
-    match (tile.cols, tile.pitch) {
+    match (tile.cols, tile.pitch, tile.streaming) {
         _ if tile.n < GROUP => avx2::scatter(planes, tile, items),
-        (2, _) => scatter_by::<2, false, false>(planes, tile, items),
-        (3..=4, _) => scatter_by::<4, false, false>(planes, tile, items),
-        (5..=8, _) => scatter_by::<8, false, false>(planes, tile, items),
-        (9..=16, pitch) if pitch == tile.cols => scatter_by::<16, false, false>(planes, tile, items),
-        (16, _) => scatter_by::<16, true, false>(planes, tile, items),
+        (2, _, false) => scatter_by::<2, false, false, false>(planes, tile, items),
+        (2, _, true) => scatter_by::<2, false, false, true>(planes, tile, items),
+        (4, _, true) => scatter_by::<4, false, false, true>(planes, tile, items),
+        (3..=4, _, _) => scatter_by::<4, false, false, false>(planes, tile, items),
+        (8, _, true) => scatter_by::<8, false, false, true>(planes, tile, items),
+        (5..=8, _, _) => scatter_by::<8, false, false, false>(planes, tile, items),
+        (16, 16, true) => scatter_by::<16, false, false, true>(planes, tile, items),
+        (9..=16, pitch, _) if pitch == tile.cols => {
+            scatter_by::<16, false, false, false>(planes, tile, items)
+        }
+        (16, _, _) => scatter_by::<16, true, false, false>(planes, tile, items),
         _ => avx2::scatter(planes, tile, items),
     }
 }
@@ -92,7 +98,11 @@ fn scatter_bits(planes: &[u8], tile: Tile, items: &mut [u8]) {
     if tile.n < GROUP {
         return avx2::scatter_bits(planes, tile, items);
     }
-    scatter_by::<8, false, true>(planes, tile, items)
+    if tile.streaming {
+        scatter_by::<8, false, true, true>(planes, tile, items)
+    } else {
+        scatter_by::<8, false, true, false>(planes, tile, items)
+    }
 }
 
 /// `SPREAD`: 16 bytes of items that are further apart. At least `GROUP` items.
@@ -148,10 +158,10 @@ fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
     }
 }
 
-/// See [`gather_by`].
+/// See [`gather_by`]. `STREAM`, for dense items of `P` bytes: past the caches.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
+fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool, const STREAM: bool>(
     planes: &[u8],
     tile: Tile,
     items: &mut [u8],
@@ -159,7 +169,6 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
     let items = &mut items[..tile.items_len()];
     let cols = if BITS { 8 } else { tile.cols };
     let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[cols] }, 0);
-    let streaming = tile.streaming && tile.pitch == P && tile.n > GROUP;
     let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
@@ -184,7 +193,7 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
             }
         }
         let to = &mut items[i * tile.pitch..];
-        if streaming && misalignment::<64>(to, 0) == 0 {
+        if STREAM && misalignment::<64>(to, 0) == 0 {
             for (k, &v) in r.iter().enumerate() {
                 stream64(to, 64 * k, v);
             }
@@ -209,7 +218,7 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool>(
             to.copy_from_slice(&edge[..to.len()]);
         }
         i += GROUP;
-        if streaming && i == GROUP {
+        if STREAM && i == GROUP && tile.n > GROUP {
             // Back to an item at the start of a cache line, where there is one.
             i -= misalignment::<64>(items, 0) / P;
         }
