@@ -157,6 +157,7 @@ fn on_disk_contiguous_and_sparse() {
     assert_eq!(names, ["a.b2nd", "b.b2nd"]);
 }
 
+#[cfg(feature = "rayon")]
 #[test]
 fn output_does_not_depend_on_the_number_of_threads() {
     let raw = items(300 * 301, 8);
