@@ -27,13 +27,15 @@ pub(crate) struct Target {
     pub(crate) durability: Durability,
 }
 
-/// A temporary file or directory beside its target. Removed when dropped before it took the target's name.
+/// A temporary file or directory beside its target. Removed when dropped before it took the target's name;
+/// after that, what had the name before is.
 pub(crate) struct Staged {
     options: Target,
     storage: Storage,
     path: PathBuf,
     temporary: PathBuf,
-    committed: bool,
+    /// What dropping removes.
+    litter: Option<(Storage, PathBuf)>,
 }
 
 impl Staged {
@@ -58,10 +60,11 @@ impl Staged {
             // The user's link stays, what it leads to is replaced.
             path = io(&path, options.fs.resolve(&path))?;
         }
-        let mut staged = Self { options, storage, path, temporary: PathBuf::new(), committed: true };
+        let mut staged = Self { options, storage, path, temporary: PathBuf::new(), litter: None };
         staged.check_target()?;
         let (temporary, made) = temporary(&staged.path, &mut create)?;
-        (staged.temporary, staged.committed) = (temporary, false);
+        staged.litter = Some((storage, temporary.clone()));
+        staged.temporary = temporary;
         Ok((staged, made))
     }
 
@@ -99,6 +102,7 @@ impl Staged {
     pub(crate) fn commit(mut self) -> Result<(), FrameError> {
         let existing = self.check_target()?;
         let (fs, path) = (self.options.fs.clone(), self.path.clone());
+        let mut old = None;
         match (self.storage, existing) {
             (Storage::Contiguous, None) if !self.options.overwrite => {
                 fs.rename_new(&self.temporary, &path).map_err(|error| match error.kind() {
@@ -111,9 +115,9 @@ impl Staged {
                 io(&path, fs.copy_attributes(&path, &self.temporary))?;
                 io(&path, fs.rename(&self.temporary, &path))?;
             }
-            (_, Some(kind)) => self.replace(kind)?,
+            (_, Some(kind)) => old = Some(self.replace(kind)?),
         }
-        self.committed = true;
+        self.litter = old;
         if self.options.durability == Durability::Sync {
             let parent = parent(&path);
             io(&parent, fs.sync_dir(&parent))?;
@@ -121,8 +125,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Directories cannot be renamed over: what is there is moved aside, and removed at the end.
-    fn replace(&self, kind: FileKind) -> Result<(), FrameError> {
+    /// Directories cannot be renamed over: what is there is moved aside, to be removed afterwards.
+    fn replace(&self, kind: FileKind) -> Result<(Storage, PathBuf), FrameError> {
         let fs = self.fs();
         if kind == FileKind::Directory && self.storage == Storage::Sparse {
             io(&self.path, fs.copy_attributes(&self.path, &self.temporary))?;
@@ -136,20 +140,17 @@ impl Staged {
             let _ = fs.rename(&aside, &self.path);
             return Err(FrameError::io(self.path.display().to_string())(error));
         }
-        match kind {
-            FileKind::Directory => io(&aside, remove_members(fs, &aside)),
-            _ => io(&aside, fs.remove_file(&aside)),
-        }
+        Ok((if kind == FileKind::Directory { Storage::Sparse } else { Storage::Contiguous }, aside))
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if !self.committed {
+        if let Some((storage, path)) = &self.litter {
             // Nothing can be done about errors here; the name tells what is left behind.
-            let _ = match self.storage {
-                Storage::Contiguous => self.fs().remove_file(&self.temporary),
-                Storage::Sparse => remove_members(self.fs(), &self.temporary),
+            let _ = match storage {
+                Storage::Contiguous => self.fs().remove_file(path),
+                Storage::Sparse => remove_members(self.fs(), path),
             };
         }
     }

@@ -251,13 +251,13 @@ fn index_and_chunks_are_checked() {
 
     // NaNs need whole items of 4 or 8 bytes; individual sizes cannot be told by special values.
     let special = &samples()[3].frame;
-    check(special, 48, &[0, 0, 0, 2], "entry");
+    check(special, 48, &[0, 0, 0, 2], "chunk");
     let sizes = &samples()[4].frame;
     let index = SuperChunk::from_bytes(sizes.clone()).unwrap().layout().index.start as usize;
     let zeros = [0, 0, 0, 0, 0, 0, 0, 0x81];
     check(sizes, index + 32, &[zeros, zeros].concat(), "entry");
-    check(sizes, 30, &197i64.to_be_bytes(), "nbytes");
-    check(sizes, index + 4, &[33, 0, 0, 0], "chunk");
+    check(sizes, 30, &193i64.to_be_bytes(), "nbytes");
+    check(sizes, index + 4, &[23, 0, 0, 0], "chunk");
 }
 
 #[test]

@@ -1,0 +1,519 @@
+//! Frames on disk: replacing, leaving no litter, refusing what is no regular file, failing storage.
+
+mod common;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use b2_chunk::SpecialKind;
+use b2_frame::{
+    Disk, Durability, FileId, FileKind, FileSystem, FrameError, FrameParams, FrameWriter, Kind, Links,
+    LockMode, ReadAt, Storage, Structure, SuperChunk, WriteAt, sniff,
+};
+use common::*;
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes three chunks and a vlmetalayer.
+fn fill(mut writer: FrameWriter, seed: u64) -> Result<(), FrameError> {
+    for i in 0..3 {
+        writer.append(compress(&data(500, seed + i), &cparams(4)))?;
+    }
+    writer.append_special(SpecialKind::Zeros, 500)?;
+    writer.set_vlmetalayer("v", b"value")?;
+    writer.finish().map(drop)
+}
+
+fn plain(seed: u64) -> Vec<u8> {
+    [data(500, seed), data(500, seed + 1), data(500, seed + 2), vec![0; 500]].concat()
+}
+
+fn create(path: &Path, storage: Storage, overwrite: bool) -> Result<FrameWriter, FrameError> {
+    let options = FrameWriter::options().overwrite(overwrite).durability(Durability::None);
+    match storage {
+        Storage::Contiguous => options.contiguous(path, FrameParams::new(4)),
+        Storage::Sparse => options.sparse(path, FrameParams::new(4)),
+    }
+}
+
+const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
+
+#[test]
+fn nothing_is_replaced_unless_asked_for() {
+    for old in BOTH {
+        for new in BOTH {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("frame");
+            fill(create(&path, old, false).unwrap(), 1).unwrap();
+            assert!(matches!(create(&path, new, false), Err(FrameError::Exists { .. })), "{old:?} {new:?}");
+            assert_eq!(whole(&SuperChunk::open(&path).unwrap()), plain(1));
+            fill(create(&path, new, true).unwrap(), 2).unwrap();
+            let schunk = SuperChunk::open(&path).unwrap();
+            assert_eq!((schunk.storage(), whole(&schunk)), (new, plain(2)));
+            assert_eq!(names(dir.path()), ["frame"]);
+        }
+    }
+}
+
+#[test]
+fn a_target_that_appears_meanwhile_is_kept() {
+    for storage in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        let writer = create(&path, storage, false).unwrap();
+        fs::write(&path, b"precious").unwrap();
+        assert!(matches!(fill(writer, 1), Err(FrameError::Exists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        assert_eq!(names(dir.path()), ["frame"]);
+    }
+}
+
+#[test]
+fn unfinished_frames_leave_nothing() {
+    for storage in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        let mut writer = create(&path, storage, false).unwrap();
+        writer.append(compress(&data(100_000, 1), &cparams(4))).unwrap();
+        assert_eq!(names(dir.path()).len(), 1);
+        drop(writer);
+        assert!(names(dir.path()).is_empty());
+    }
+}
+
+#[test]
+fn directories_of_others_are_kept() {
+    for storage in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("0000000a.chunk"), b"no chunk of ours: lower case").unwrap();
+        let error = create(&path, storage, true).err().unwrap();
+        assert!(matches!(error, FrameError::NotASparseFrame { .. }), "{error}");
+        assert_eq!(names(dir.path()), ["frame"]);
+        assert_eq!(names(&path), ["0000000a.chunk"]);
+    }
+}
+
+#[test]
+fn sparse_frames_have_the_files_that_c_expects() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    fill(create(&path, Storage::Sparse, false).unwrap(), 1).unwrap();
+    assert_eq!(names(&path), ["00000000.chunk", "00000001.chunk", "00000002.chunk", "chunks.b2frame"]);
+    let index = fs::read(path.join("chunks.b2frame")).unwrap();
+    assert_eq!(index[26], 1);
+    let error = SuperChunk::open(path.join("chunks.b2frame")).unwrap_err();
+    assert!(matches!(error, FrameError::Field { field: "frame type", .. }), "{error}");
+}
+
+#[test]
+fn damaged_sparse_frames_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    fill(create(&path, Storage::Sparse, false).unwrap(), 1).unwrap();
+    let member = path.join("00000001.chunk");
+    let chunk = fs::read(&member).unwrap();
+    let schunk = SuperChunk::open(&path).unwrap();
+    let read = || {
+        let whole = schunk.decompress_chunk(1).map(drop);
+        let part = schunk.read_bytes(700..710).map(drop);
+        assert_eq!(whole.is_ok(), part.is_ok());
+        schunk.blocks(1, &[0], |_, _| ()).and(whole)
+    };
+    for cut in 0..chunk.len() {
+        fs::write(&member, &chunk[..cut]).unwrap();
+        assert!(read().is_err(), "cut to {cut} bytes");
+    }
+    // What follows the chunk is ignored.
+    fs::write(&member, [&chunk[..], b"trailing"].concat()).unwrap();
+    read().unwrap();
+    // A chunk of another size.
+    fs::write(&member, compress(&data(501, 1), &cparams(4)).as_bytes()).unwrap();
+    assert!(matches!(read(), Err(FrameError::Field { field: "nbytes", structure: Structure::Chunk(1), .. })));
+    fs::remove_file(&member).unwrap();
+    match read().unwrap_err() {
+        FrameError::Io { name, source } => {
+            assert!(name.ends_with("00000001.chunk"), "{name}");
+            assert_eq!(source.kind(), io::ErrorKind::NotFound);
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(schunk.decompress_chunk(2).unwrap(), data(500, 3));
+
+    // File numbers above 32 bits; a contiguous frame as index.
+    let index = fs::read(path.join("chunks.b2frame")).unwrap();
+    let entries = schunk.layout().index.start as usize + 32;
+    assert_eq!(schunk.chunk(0).unwrap().nbytes(), 500);
+    let mut odd = index.clone();
+    odd[26] = 0;
+    fs::write(path.join("chunks.b2frame"), &odd).unwrap();
+    assert!(matches!(SuperChunk::open(&path), Err(FrameError::Field { field: "frame type", .. })));
+    for cut in 0..index.len() {
+        fs::write(path.join("chunks.b2frame"), &index[..cut]).unwrap();
+        assert!(SuperChunk::open(&path).is_err());
+    }
+    fs::remove_file(path.join("chunks.b2frame")).unwrap();
+    assert!(matches!(SuperChunk::open(&path), Err(FrameError::Io { .. })));
+    assert!(entries < index.len());
+}
+
+#[test]
+fn file_numbers_have_32_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    let mut writer = create(&path, Storage::Sparse, false).unwrap();
+    writer.append(compress(&data(500, 1), &cparams(4))).unwrap();
+    writer.finish().unwrap();
+    // One entry is stored plain.
+    let index_path = path.join("chunks.b2frame");
+    let index = fs::read(&index_path).unwrap();
+    let at = SuperChunk::open(&path).unwrap().layout().index.start as usize + 32;
+    fs::write(&index_path, patched(&index, at, &u64::from(u32::MAX).to_le_bytes())).unwrap();
+    let error = SuperChunk::open(&path).unwrap().chunk(0).unwrap_err();
+    assert!(matches!(&error, FrameError::Io { name, .. } if name.ends_with("FFFFFFFF.chunk")), "{error}");
+    fs::write(&index_path, patched(&index, at, &(1u64 << 32).to_le_bytes())).unwrap();
+    let error = SuperChunk::open(&path).unwrap().chunk(0).unwrap_err();
+    assert!(matches!(error, FrameError::Field { field: "entry", .. }), "{error}");
+}
+
+#[test]
+fn paths_are_told_apart_by_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    let check = |content: &[u8], kind| {
+        fs::write(&path, content).unwrap();
+        assert_eq!(sniff(&path).unwrap(), kind);
+        SuperChunk::open(&path).map(drop)
+    };
+    check(&samples()[0].frame, Kind::ContiguousFrame).unwrap();
+    check(&samples()[0].frame[..10], Kind::ContiguousFrame).unwrap_err();
+    for content in
+        [&b""[..], b"\x9e\xa8b2frame", b"\x9e\xa8b2framE\0", compress(b"chunk", &cparams(1)).as_bytes()]
+    {
+        assert!(matches!(check(content, Kind::Chunk), Err(FrameError::NotAFrame)));
+    }
+    assert_eq!(sniff(dir.path()).unwrap(), Kind::SparseFrame);
+    assert!(matches!(sniff(dir.path().join("no")), Err(FrameError::Io { .. })));
+    assert!(matches!(SuperChunk::open_at(&path, 10), Err(FrameError::NotAFrame)));
+    assert!(matches!(SuperChunk::open_at(&path, 1 << 40), Err(FrameError::OutOfRange { .. })));
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn fifo(path: &Path) {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    /// Opening a FIFO would wait for a writer that never comes.
+    #[test]
+    fn fifos_and_devices_are_refused_unopened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        fifo(&path);
+        for path in [path.as_path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
+            assert!(matches!(sniff(path), Err(FrameError::NotRegular { .. })));
+            assert!(matches!(SuperChunk::open(path), Err(FrameError::NotRegular { .. })));
+            assert!(matches!(SuperChunk::open_at(path, 0), Err(FrameError::NotRegular { .. })));
+            for storage in BOTH {
+                assert!(matches!(create(path, storage, true), Err(FrameError::NotRegular { .. })));
+            }
+        }
+        let error = Disk.open(&path, Links::Follow).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn sparse_frames_hold_regular_files_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        fill(create(&path, Storage::Sparse, false).unwrap(), 1).unwrap();
+        let schunk = SuperChunk::open(&path).unwrap();
+        let chunk = path.join("00000001.chunk");
+        let elsewhere = dir.path().join("elsewhere");
+        let refused = |result: Result<(), FrameError>| match result {
+            Err(FrameError::NotRegular { path, .. }) => assert!(path.starts_with(dir.path())),
+            other => panic!("{other:?}"),
+        };
+        // A link, though it leads to a good chunk.
+        fs::rename(&chunk, &elsewhere).unwrap();
+        symlink(&elsewhere, &chunk).unwrap();
+        refused(schunk.chunk(1).map(drop));
+        refused(schunk.read_bytes(600..601).map(drop));
+        fs::remove_file(&chunk).unwrap();
+        fifo(&chunk);
+        refused(schunk.chunk(1).map(drop));
+        fs::remove_file(&chunk).unwrap();
+        fs::create_dir(&chunk).unwrap();
+        refused(schunk.chunk(1).map(drop));
+
+        let index = path.join("chunks.b2frame");
+        fs::rename(&index, &elsewhere).unwrap();
+        symlink(&elsewhere, &index).unwrap();
+        refused(SuperChunk::open(&path).map(drop));
+        fs::remove_file(&index).unwrap();
+        fifo(&index);
+        refused(SuperChunk::open(&path).map(drop));
+    }
+
+    #[test]
+    fn links_to_frames_are_followed_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, real) = (dir.path().join("link"), dir.path().join("sub/real"));
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        for storage in BOTH {
+            fill(create(&real, storage, true).unwrap(), 1).unwrap();
+            symlink(&real, &link).unwrap();
+            assert_eq!(whole(&SuperChunk::open(&link).unwrap()), plain(1));
+            fill(create(&link, storage, true).unwrap(), 2).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), real);
+            assert_eq!(whole(&SuperChunk::open(&real).unwrap()), plain(2));
+            assert_eq!(names(dir.path()), ["link", "sub"]);
+            assert_eq!(names(&dir.path().join("sub")), ["real"]);
+            fs::remove_file(&link).unwrap();
+        }
+    }
+
+    #[test]
+    fn replacing_keeps_the_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        for (storage, mode) in [(Storage::Contiguous, 0o640), (Storage::Sparse, 0o750)] {
+            fill(create(&path, storage, true).unwrap(), 1).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            fill(create(&path, storage, true).unwrap(), 2).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
+}
+
+/// A file system that notes all calls, and fails one of them.
+#[derive(Clone, Debug, Default)]
+struct Failing {
+    calls: Arc<Mutex<Vec<String>>>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Failing {
+    fn after(calls: usize) -> Self {
+        Self { calls: Arc::default(), left: Arc::new(AtomicUsize::new(calls)) }
+    }
+
+    fn call(&self, call: &str) -> io::Result<()> {
+        self.calls.lock().unwrap().push(call.to_owned());
+        match self.left.fetch_sub(1, Ordering::SeqCst) {
+            0 => Err(io::Error::other("injected")),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct FailingFile(Failing, Arc<dyn WriteAt>);
+
+impl ReadAt for FailingFile {
+    fn len(&self) -> io::Result<u64> {
+        self.1.len()
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.1.read_exact_at(offset, buf)
+    }
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.1.identity()
+    }
+}
+
+impl WriteAt for FailingFile {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.call(&format!("write {offset}"))?;
+        self.1.write_all_at(offset, data)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.call("set_len")?;
+        self.1.set_len(len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.call("sync")?;
+        self.1.sync()
+    }
+    fn lock(&self, mode: LockMode) -> io::Result<()> {
+        self.1.lock(mode)
+    }
+}
+
+impl FileSystem for Failing {
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        Disk.kind(path, links)
+    }
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        self.call("open")?;
+        Disk.open(path, links)
+    }
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        self.call("open_write")?;
+        Ok(Arc::new(FailingFile(self.clone(), Disk.open_write(path, links)?)))
+    }
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        self.call("create_new")?;
+        Ok(Arc::new(FailingFile(self.clone(), Disk.create_new(path)?)))
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.call("create_dir")?;
+        Disk.create_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("rename")?;
+        Disk.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("rename_new")?;
+        Disk.rename_new(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        Disk.remove_file(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        Disk.remove_dir(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Disk.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.call("sync_dir")?;
+        Disk.sync_dir(dir)
+    }
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Disk.resolve(path)
+    }
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("copy_attributes")?;
+        Disk.copy_attributes(from, to)
+    }
+}
+
+/// Whichever call fails: the target is the old or the new frame, and nothing else is left.
+#[test]
+fn failures_leave_the_old_frame_or_the_new_one() {
+    for old in [None, Some(Storage::Contiguous), Some(Storage::Sparse)] {
+        for new in BOTH {
+            let mut calls = 0;
+            loop {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("frame");
+                if let Some(old) = old {
+                    fill(create(&path, old, false).unwrap(), 1).unwrap();
+                }
+                let fs = Failing::after(calls);
+                let options =
+                    FrameWriter::options().overwrite(old.is_some()).file_system(Arc::new(fs.clone()));
+                let writer = match new {
+                    Storage::Contiguous => options.contiguous(&path, FrameParams::new(4)),
+                    Storage::Sparse => options.sparse(&path, FrameParams::new(4)),
+                };
+                let result = writer.and_then(|writer| fill(writer, 2));
+                let found = path.exists().then(|| whole(&SuperChunk::open(&path).unwrap()));
+                let last = fs.calls.lock().unwrap().get(calls).cloned();
+                let tag = format!("{old:?} to {new:?}, failing at call {calls}: {last:?}");
+                assert_eq!(names(dir.path()).len(), usize::from(found.is_some()), "{tag}");
+                if result.is_ok() {
+                    assert_eq!((found, last), (Some(plain(2)), None), "{tag}");
+                    break;
+                }
+                assert!(matches!(result, Err(FrameError::Io { .. })), "{tag}");
+                if last.as_deref() == Some("sync_dir") && found == Some(plain(2)) {
+                    // The new name was there, only not yet for good.
+                } else {
+                    assert_eq!(found, old.map(|_| plain(1)), "{tag}");
+                }
+                calls += 1;
+            }
+            assert!(calls > 5);
+        }
+    }
+}
+
+#[test]
+fn files_are_synced_before_they_take_their_names() {
+    for storage in BOTH {
+        for durability in [Durability::Sync, Durability::None] {
+            let dir = tempfile::tempdir().unwrap();
+            let fs = Failing::after(usize::MAX);
+            let options = FrameWriter::options().durability(durability).file_system(Arc::new(fs.clone()));
+            let path = dir.path().join("frame");
+            let writer = match storage {
+                Storage::Contiguous => options.contiguous(path, FrameParams::new(4)),
+                Storage::Sparse => options.sparse(path, FrameParams::new(4)),
+            };
+            fill(writer.unwrap(), 1).unwrap();
+            let calls = fs.calls.lock().unwrap().clone();
+            let named = calls.iter().position(|call| call.starts_with("rename")).unwrap();
+            let count = |calls: &[String], what: &str| calls.iter().filter(|call| *call == what).count();
+            let synced = (count(&calls[..named], "sync"), count(&calls[named..], "sync_dir"));
+            let expected = match (durability, storage) {
+                (Durability::None, _) => (0, 0),
+                (Durability::Sync, Storage::Contiguous) => (1, 1),
+                (Durability::Sync, Storage::Sparse) => (4, 1),
+            };
+            assert_eq!(synced, expected, "{storage:?}: {calls:?}");
+            assert_eq!(count(&calls[named..], "sync"), 0);
+        }
+    }
+}
+
+#[test]
+fn a_failed_append_ends_the_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Failing::after(2);
+    let options = FrameWriter::options().file_system(Arc::new(fs));
+    let mut writer = options.sparse(dir.path().join("frame"), FrameParams::new(4)).unwrap();
+    // Call 1 creates the file, call 2 writes it.
+    assert!(matches!(writer.append(compress(&data(500, 1), &cparams(4))), Err(FrameError::Io { .. })));
+    assert!(matches!(writer.append_special(SpecialKind::Zeros, 500), Err(FrameError::Abandoned)));
+    assert!(matches!(writer.finish(), Err(FrameError::Abandoned)));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn disk_files_do_what_storage_must() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let file = Disk.create_new(&path).unwrap();
+    assert_eq!(Disk.create_new(&path).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+    assert!(file.is_empty().unwrap());
+    file.write_all_at(5, b"56789").unwrap();
+    file.write_all_at(0, b"01234").unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.read_at(2..7).unwrap(), &b"23456"[..]);
+    file.set_len(8).unwrap();
+    let reader = Disk.open(&path, Links::Refuse).unwrap();
+    assert_eq!(reader.len().unwrap(), 8);
+    let mut buf = [0; 4];
+    reader.read_exact_at(4, &mut buf).unwrap();
+    assert_eq!(&buf, b"4567");
+    assert_eq!(reader.read_exact_at(5, &mut buf).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert_eq!(reader.identity().unwrap(), file.identity().unwrap());
+    file.lock(LockMode::Shared).unwrap();
+    Disk.open_write(&path, Links::Refuse).unwrap().lock(LockMode::Shared).unwrap();
+
+    let other = dir.path().join("other");
+    Disk.rename_new(&path, &other).unwrap();
+    fs::write(&path, b"second").unwrap();
+    assert_eq!(Disk.rename_new(&path, &other).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(names(dir.path()), ["file", "other"]);
+    Disk.rename(&path, &other).unwrap();
+    assert_eq!(Disk.open(&other, Links::Refuse).unwrap().read_at(0..6).unwrap(), &b"second"[..]);
+    assert_eq!(Disk.list(dir.path()).unwrap(), ["other"]);
+    Disk.sync_dir(dir.path()).unwrap();
+}
