@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -39,6 +40,15 @@ pub(crate) struct Global {
     /// Threads to use [default: all cores]
     #[arg(short, long, global = true, display_order = 102, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+}
+
+impl Global {
+    /// With `--verbose`: a line on standard error, if anybody listens.
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+        if self.verbose {
+            let _ = writeln!(io::stderr(), "{}", line());
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

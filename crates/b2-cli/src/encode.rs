@@ -364,18 +364,15 @@ pub(crate) fn check_shape(shape: &[u64], dtype: &Dtype, have: u64) -> Result<()>
 }
 
 /// With `--verbose`: what was written, how well it compressed, and how long it took.
+///
+/// # Errors
+/// When the new file cannot be opened.
 pub(crate) fn tell(global: Global, from: &Path, to: &Path, start: Instant) -> Result<()> {
     if global.verbose {
         let written = Input::open(to, 0).with_context(|| to.display().to_string())?;
-        let seconds = start.elapsed().as_secs_f64();
         let line = info::one_line(&written);
-        say(&format!("{} -> {}: {line}, {seconds:.2} s", from.display(), to.display()));
+        let seconds = start.elapsed().as_secs_f64();
+        global.tell(|| format!("{} -> {}: {line}, {seconds:.2} s", from.display(), to.display()));
     }
     Ok(())
-}
-
-/// A line on standard error, if anybody listens.
-fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -161,6 +161,10 @@ fn verbose_talks_on_stderr_only_and_quiet_is_accepted() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("in -> s") && told.contains("3.91 KiB") && told.contains("zstd"), "{told}");
+    let output = folder.run(&["cat", "s", "-v"]);
+    assert_eq!(output.stdout, raw);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.starts_with("s: 3.91 KiB in ") && told.lines().count() == 1, "{told}");
     for flags in [&["-v", "-t", "1"][..], &["-q", "-t2"], &["--threads", "3"]] {
         let args = [flags, &["cat", "s"]].concat();
         assert_eq!(folder.run(&args).stdout, raw, "{args:?}");

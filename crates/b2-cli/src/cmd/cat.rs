@@ -1,6 +1,7 @@
 //! `b2kit cat`
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -8,7 +9,7 @@ use crate::args::{Global, Source};
 use crate::input::{Input, Selection};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{npy, slice};
+use crate::{npy, slice, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
     let input = Input::open(&args.source.file, args.source.offset).with_context(named)?;
@@ -84,7 +86,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     sent?;
     streamed.with_context(named)?;
     drop(progress);
-    output.finish()
+    output.finish()?;
+    global.tell(|| {
+        let seconds = start.elapsed().as_secs_f64();
+        format!("{}: {} in {seconds:.2} s", named(), table::short_size(selection.nbytes()))
+    });
+    Ok(())
 }
 
 fn decode_chunk(input: &Input, nchunk: usize) -> Result<Vec<u8>> {
