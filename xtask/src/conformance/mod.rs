@@ -22,6 +22,7 @@ mod read_chunk;
 mod read_frame;
 mod reading;
 mod report;
+mod watchdog;
 mod write_array;
 mod write_chunk;
 mod write_frame;
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(&scratch)?;
     let mut session = Session { seed, first: args.first, folder, report: Report::new()?, failures };
 
+    watchdog::start(seed);
     let (reading, writing) = match args.only {
         None => (args.cases.div_ceil(2), args.cases / 2),
         Some(Only::Reading) => (args.cases, 0),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::checker::{Checker, Fields};
 use super::peer::{Peer, Reply};
 use super::report::{Direction, Labels, Outcome};
-use super::{Session, read_array, read_chunk, read_frame};
+use super::{Session, read_array, read_chunk, read_frame, watchdog};
 use crate::python;
 use crate::rng::Rng;
 
@@ -74,6 +74,7 @@ pub(crate) fn check(folder: &Path, case: &Value, direction: Direction, seed: u64
         .collect();
     let mut checker = Checker::default();
     let id = case.text("id").unwrap_or_default().to_owned();
+    let _work = watchdog::enter(&id);
     let path = folder.join(case.text("path").unwrap_or_default());
     let raw = case.text("raw").map(|name| fs::read(folder.join(name)));
     let mut rng = Rng::new(seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));

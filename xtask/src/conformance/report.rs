@@ -202,8 +202,11 @@ fn describe(outcome: &Outcome) -> String {
 
 fn read_gaps() -> Result<Vec<Gap>> {
     let path = root::testdata().join("expected-failures.toml");
-    let table: toml::Table =
-        fs::read_to_string(&path)?.parse().with_context(|| format!("{}", path.display()))?;
+    parse_gaps(&fs::read_to_string(&path)?).with_context(|| format!("{}", path.display()))
+}
+
+fn parse_gaps(text: &str) -> Result<Vec<Gap>> {
+    let table: toml::Table = text.parse()?;
     let mut out = Vec::new();
     for entry in table.get("gap").and_then(toml::Value::as_array).into_iter().flatten() {
         let text = |key: &str| entry.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
@@ -219,12 +222,62 @@ fn read_gaps() -> Result<Vec<Gap>> {
             hits: 0,
         };
         if gap.labels.is_empty() || gap.message.is_empty() || gap.reason.is_empty() {
-            bail!("{}: every gap needs labels, message and reason", path.display());
+            bail!("every gap needs labels, message and reason");
         }
         if gap.direction != "reading" && gap.direction != "writing" {
-            bail!("{}: direction is reading or writing, not {:?}", path.display(), gap.direction);
+            bail!("direction is reading or writing, not {:?}", gap.direction);
         }
         out.push(gap);
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: &str = r#"
+        [[gap]]
+        direction = "reading"
+        labels = { codec = "zfp_acc" }
+        message = "not registered"
+        reason = "no zfp"
+    "#;
+
+    /// Adds one case to a report with one gap: the counts passed and failed, and whether it was counted good.
+    #[track_caller]
+    fn check(direction: Direction, codec: &str, failure: Option<&str>, wanted: (usize, usize, bool)) {
+        let mut report = Report { gaps: parse_gaps(GAP).unwrap(), ..Report::default() };
+        let outcome = Outcome {
+            direction,
+            id: "t1".into(),
+            labels: Labels::from([("codec".into(), codec.into())]),
+            failures: failure.map(|text| ("whole".to_owned(), text.to_owned())).into_iter().collect(),
+            checks: 1,
+        };
+        let good = report.add(&outcome);
+        assert_eq!((report.total.passed + report.total.gaps, report.total.failed, good), wanted);
+        assert_eq!(report.failures.len(), wanted.1);
+    }
+
+    #[test]
+    fn a_listed_gap_has_to_fail_as_listed() {
+        check(Direction::Reading, "zfp_acc", Some("codec zfp_acc is not registered"), (1, 0, true));
+        check(Direction::Reading, "zfp_acc", Some("PANIC: index out of bounds"), (0, 1, false));
+        // An unexpected pass.
+        check(Direction::Reading, "zfp_acc", None, (0, 1, false));
+    }
+
+    #[test]
+    fn other_cases_have_to_pass() {
+        check(Direction::Reading, "lz4", None, (1, 0, true));
+        check(Direction::Reading, "lz4", Some("not registered"), (0, 1, false));
+        check(Direction::Writing, "zfp_acc", Some("not registered"), (0, 1, false));
+    }
+
+    #[test]
+    fn gaps_without_a_reason_are_refused() {
+        assert!(parse_gaps(&GAP.replace("no zfp", "")).is_err());
+        assert!(parse_gaps(&GAP.replace("reading", "somewhere")).is_err());
+    }
 }

@@ -12,7 +12,7 @@ use super::checker::{Fields, panic_text};
 use super::draft::Draft;
 use super::peer::{Peer, Reply};
 use super::report::{Direction, Labels, Outcome};
-use super::{Session, reading, write_array, write_chunk, write_frame};
+use super::{Session, reading, watchdog, write_array, write_chunk, write_frame};
 use crate::python;
 use crate::rng::Rng;
 
@@ -137,6 +137,7 @@ fn write(folder: &Path, seed: u64, number: u64) -> Written {
     });
     let kind = kind.map_or("chunk", |(kind, _)| kind);
     let mut draft = Draft::new(folder, seed, number, kind);
+    let _work = watchdog::enter(&draft.id);
     let written = catch_unwind(AssertUnwindSafe(|| match kind {
         "chunk" => write_chunk::chunk(&mut draft),
         "vlchunk" => write_chunk::vl_chunk(&mut draft),
