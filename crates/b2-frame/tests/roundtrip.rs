@@ -73,7 +73,7 @@ fn parts_strategy(typesize: usize) -> impl Strategy<Value = Vec<Part>> {
             kinds.push(Just(Part::Special(SpecialKind::Zeros, nbytes)).boxed());
             kinds.push(Just(Part::Special(SpecialKind::Uninit, nbytes)).boxed());
         }
-        if nbytes > 0 && nbytes % typesize == 0 {
+        if nbytes > 0 && nbytes.is_multiple_of(typesize) {
             kinds.push(
                 prop::collection::vec(any::<u8>(), typesize)
                     .prop_map(move |v| Part::Repeated(v, items))

@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::fs;
+use std::path::Path;
+
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
-use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+use b2_frame::{Durability, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 use bytes::Bytes;
 
 /// Bytes that compress somewhat, different for each seed.
@@ -119,4 +122,33 @@ pub(crate) fn inserted(frame: &[u8], offset: usize, extra: &[u8]) -> Bytes {
     let len = copy.len() as u64;
     copy[16..24].copy_from_slice(&len.to_be_bytes());
     copy.into()
+}
+
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes three chunks and a vlmetalayer.
+pub(crate) fn fill(mut writer: FrameWriter, seed: u64) -> Result<(), FrameError> {
+    for i in 0..3 {
+        writer.append(compress(&data(500, seed + i), &cparams(4)))?;
+    }
+    writer.append_special(SpecialKind::Zeros, 500)?;
+    writer.set_vlmetalayer("v", b"value")?;
+    writer.finish().map(drop)
+}
+
+pub(crate) fn plain(seed: u64) -> Vec<u8> {
+    [data(500, seed), data(500, seed + 1), data(500, seed + 2), vec![0; 500]].concat()
+}
+
+pub(crate) fn create(path: &Path, storage: Storage, overwrite: bool) -> Result<FrameWriter, FrameError> {
+    let options = FrameWriter::options().overwrite(overwrite).durability(Durability::None);
+    match storage {
+        Storage::Contiguous => options.contiguous(path, FrameParams::new(4)),
+        Storage::Sparse => options.sparse(path, FrameParams::new(4)),
+    }
 }

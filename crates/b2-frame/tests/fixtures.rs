@@ -1,0 +1,96 @@
+//! Frames that C-Blosc2 wrote, of all releases there are fixtures of.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use b2_chunk::Plugins;
+use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk};
+use common::*;
+use sha2::{Digest, Sha256};
+
+/// The entries of the manifest, as strings.
+fn fixtures(manifest: &str) -> Vec<HashMap<&str, &str>> {
+    manifest
+        .split("[[fixture]]")
+        .skip(1)
+        .map(|table| {
+            let lines = table.lines().filter_map(|line| line.split_once(" = "));
+            lines.map(|(key, value)| (key, value.trim_matches('"'))).collect()
+        })
+        .collect()
+}
+
+fn hash(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn all_frames_are_read_and_copied() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let manifest = fs::read_to_string(testdata.join("MANIFEST.toml")).unwrap();
+    let mut seen = 0;
+    for fixture in fixtures(&manifest) {
+        if fixture["kind"] != "frame" {
+            continue;
+        }
+        let (name, path) = (fixture["path"], testdata.join(fixture["path"]));
+        let schunk = match fixture.get("offset") {
+            Some(offset) => SuperChunk::open_at(path, offset.parse().unwrap()),
+            None => SuperChunk::open(path),
+        };
+        let schunk = schunk.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(schunk.nbytes().to_string(), fixture["nbytes"], "{name}");
+        if let Some(nchunks) = fixture.get("nchunks") {
+            assert_eq!(schunk.nchunks().to_string(), *nchunks, "{name}");
+        }
+        if Plugins::builtin().codec(schunk.header().codec()).is_err() {
+            // Not in this build.
+            continue;
+        }
+        let raw = whole(&schunk);
+        assert_eq!(hash(&raw), fixture["data_sha256"], "{name}");
+        assert_eq!(schunk.read_bytes(0..schunk.nbytes()).unwrap(), raw, "{name}");
+        for start in (0..raw.len()).step_by(raw.len() / 20 + 1) {
+            let end = (start + 777).min(raw.len());
+            let part = schunk.read_bytes(start as u64..end as u64).unwrap();
+            assert_eq!(part, raw[start..end], "{name}: {start}..{end}");
+        }
+
+        let dir = tempfile::tempdir().unwrap();
+        for storage in [Storage::Contiguous, Storage::Sparse] {
+            let path = dir.path().join(format!("{storage:?}"));
+            let params = schunk
+                .metalayers()
+                .iter()
+                .fold(FrameParams::like(schunk.header()), |params, (name, value)| {
+                    params.metalayer(name, value)
+                });
+            let mut writer = match storage {
+                Storage::Contiguous => FrameWriter::contiguous(&path, params).unwrap(),
+                Storage::Sparse => FrameWriter::sparse(&path, params).unwrap(),
+            };
+            for nchunk in 0..schunk.nchunks() {
+                writer.append(schunk.chunk(nchunk).unwrap()).unwrap();
+            }
+            for (name, _) in schunk.vlmetalayers().iter() {
+                let value = schunk.vlmetalayers().chunk(name).unwrap().unwrap();
+                writer.set_vlmetalayer_chunk(name, value).unwrap();
+            }
+            writer.finish().unwrap();
+            let copy = SuperChunk::open(&path).unwrap();
+            assert_eq!(whole(&copy), raw, "copy of {name}");
+            assert_eq!(copy.metalayers(), schunk.metalayers());
+            assert!(copy.vlmetalayers().iter().eq(schunk.vlmetalayers().iter()));
+            let header = |schunk: &SuperChunk| {
+                let header = schunk.header();
+                (header.codec(), header.clevel(), header.filters(), header.splitmode(), header.use_dict())
+            };
+            assert_eq!(header(&copy), header(&schunk));
+        }
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} frames");
+}
