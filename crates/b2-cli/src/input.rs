@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::INDEX_NAME;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
@@ -32,6 +33,7 @@ impl Input {
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
+            ensure!(path.join(INDEX_NAME).exists(), "a directory without {INDEX_NAME}: not a sparse frame");
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");

@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::NamedTempFile;
 
 use crate::error::ClosedPipe;
@@ -143,6 +143,21 @@ pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
     }
 }
 
+/// Finds out early that there is no folder for an output.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn check_folder(path: &Path) -> Result<()> {
+    let there = fs::metadata(folder_of(path)).with_context(|| path.display().to_string())?;
+    ensure!(there.is_dir(), "{}: not in a folder", path.display());
+    Ok(())
+}
+
+/// The folder that holds a file of this name.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn exists(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("{}: is there already; --force overwrites it", path.display())
 }
@@ -156,7 +171,6 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".b2kit-").suffix(".tmp");
     #[cfg(unix)]
@@ -167,5 +181,5 @@ fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     };
     #[cfg(unix)]
     builder.permissions(permissions);
-    builder.tempfile_in(folder)
+    builder.tempfile_in(folder_of(path))
 }

@@ -99,6 +99,25 @@ fn files_that_are_nothing_are_exit_1_and_named() {
 }
 
 #[test]
+fn an_output_without_a_folder_is_told_by_its_own_name() {
+    let folder = Folder::new();
+    folder.pack("s", b"data", &[]);
+    for args in [
+        &["pack", "s", "none/x"][..],
+        &["pack", "s", "none/x", "--format", "sframe"],
+        &["copy", "s", "none/x"],
+        &["copy", "s", "none/x", "--format", "chunk"],
+        &["cat", "s", "-o", "none/x"],
+    ] {
+        let message = folder.fails(1, args);
+        assert!(message.starts_with("b2kit: none/x: No such file"), "{message}");
+    }
+    std::fs::create_dir(folder.path("dir")).unwrap();
+    folder.refuses(&["info", "dir"], "dir: a directory without chunks.b2frame: not a sparse frame");
+    folder.refuses(&["pack", "dir", "x"], "dir: is a directory");
+}
+
+#[test]
 fn completions_for_every_shell() {
     let folder = Folder::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

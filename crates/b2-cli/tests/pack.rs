@@ -357,19 +357,19 @@ fn large_inputs_need_little_memory() {
     use std::process::Command;
     let folder = Folder::new();
     // Files with a hole: zeros that are read but take no room.
-    let items = 600_000_000;
+    let items = 400_000_000;
     let files = [
-        ("c.npy", npy("<i4", false, "(15000, 10000)", b""), "ndarray"),
-        ("fortran.npy", npy("<i4", true, "(15000, 10000)", b""), "ndarray"),
+        ("c.npy", npy("<i4", false, "(10000, 10000)", b""), "ndarray"),
+        ("fortran.npy", npy("<i4", true, "(10000, 10000)", b""), "ndarray"),
         ("raw", vec![1], "schunk"),
     ];
     for (name, start, kind) in files {
         let path = folder.write(name, &start);
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(start.len() as u64 + items).unwrap();
-        // 400 MB of address space, program and thread stacks included.
+        // 300 MB of address space, program and thread stacks included.
         let script = format!(
-            "ulimit -v 400000; exec {} pack {name} out -t 2 --codec blosclz --clevel 1",
+            "ulimit -v 300000; exec {} pack {name} out -t 2 --codec blosclz --clevel 1",
             env!("CARGO_BIN_EXE_b2kit")
         );
         let output = Command::new("sh").args(["-c", &script]).current_dir(folder.path("")).output().unwrap();

@@ -19,7 +19,7 @@ use crate::encode::{
 };
 use crate::input::{Input, Selection};
 use crate::npy::RawSource;
-use crate::output::refuse_existing;
+use crate::output::{check_folder, refuse_existing};
 use crate::plugins;
 use crate::progress::Progress;
 use crate::values::Format;
@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
     let input = Input::open(&args.input, 0).with_context(named)?;
+    check_folder(&args.output)?;
     refuse_existing(&args.output, args.force)?;
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
         Some(Storage::Contiguous) => Format::Cframe,

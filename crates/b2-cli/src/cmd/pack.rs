@@ -14,6 +14,7 @@ use crate::encode::{
 };
 use crate::error::Usage;
 use crate::npy::{self, NpyHeader, RawSource, source::ByteSource};
+use crate::output::check_folder;
 use crate::progress::Progress;
 use crate::values::Format;
 
@@ -50,6 +51,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         return Err(Usage("--dtype and --shape go together".into()).into());
     }
     let dtype = encoding.dtype()?;
+    check_folder(&args.output)?;
     let named = || args.input.display().to_string();
     let (mut file, len) = open(&args.input).with_context(named)?;
     let data = Data::recognise(&mut file, len).with_context(named)?;
