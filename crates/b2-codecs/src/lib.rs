@@ -4,6 +4,9 @@
 mod blosclz;
 mod error;
 mod id;
+mod lz4;
+#[cfg(feature = "lz4_flex")]
+mod lz4_flex;
 mod ndlz;
 #[cfg(feature = "zlib-rs")]
 mod zlib;
@@ -19,6 +22,9 @@ mod zstd_rs;
 pub use blosclz::BloscLz;
 pub use error::CodecError;
 pub use id::{CodecFormat, CodecId};
+pub use lz4::{Lz4, Lz4Hc};
+#[cfg(feature = "lz4_flex")]
+pub use lz4_flex::Lz4Flex;
 pub use ndlz::Ndlz;
 #[cfg(feature = "zlib-rs")]
 pub use zlib::Zlib;
@@ -44,6 +50,8 @@ use std::sync::Arc;
 pub fn builtin() -> Vec<Arc<dyn Codec>> {
     vec![
         Arc::new(BloscLz),
+        Arc::new(Lz4),
+        Arc::new(Lz4Hc),
         #[cfg(feature = "zlib-rs")]
         Arc::new(Zlib),
         #[cfg(all(feature = "miniz_oxide", not(feature = "zlib-rs")))]

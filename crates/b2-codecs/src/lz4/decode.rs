@@ -1,0 +1,285 @@
+//! LZ4 block decoder.
+//!
+//! A block is a row of sequences:
+//!
+//! ```text
+//! token       literal length (high 4 bits), match length - 4 (low 4 bits)
+//! [length]    if the literal length is 15: bytes to add, up to and including the first that is not 255
+//! literals
+//! distance    16 bits, little-endian, 1 to 65 535: how far back the match starts
+//! [length]    if the match length bits are 15: as above
+//! ```
+//!
+//! The last sequence ends after its literals. A match may overlap what it produces.
+//!
+//! Two functions share the work. [`fast_sequences`] copies in pieces of fixed size, which may write past the
+//! end of a sequence but never past the slack it checked for; it stops in front of any sequence it cannot
+//! handle: near an end, reaching into the dictionary, or malformed. [`one_sequence`] is exact, slower, and
+//! the only one to report errors.
+
+use super::window::MIN_MATCH;
+use crate::{CodecError, CodecId};
+
+/// Decodes one block into all of `dst`. Matches may reach back into `dict`, which acts as if it stood right
+/// before `dst`.
+pub(super) fn decode(codec: CodecId, src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), CodecError> {
+    decode_sequences(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+}
+
+fn decode_sequences(src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), Fault> {
+    let mut at = At { ip: 0, op: 0 };
+    loop {
+        at = fast_sequences(src, dst, at);
+        match one_sequence(src, dst, dict, at)? {
+            Some(next) => at = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// How far a block is decoded: `ip` bytes of input, up to a token, gave `op` bytes of output.
+#[derive(Clone, Copy)]
+struct At {
+    ip: usize,
+    op: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    Malformed { offset: usize, what: &'static str },
+    WrongLength { got: usize },
+}
+
+impl Fault {
+    #[cold]
+    fn into_error(self, codec: CodecId, expected: usize) -> CodecError {
+        match self {
+            Self::Malformed { offset, what } => CodecError::Malformed { codec, offset, what },
+            Self::WrongLength { got } => CodecError::WrongLength { codec, got, expected },
+        }
+    }
+}
+
+/// Input needed from a token on: the token, 14 literals (16 are copied) and the distance.
+const SRC_SLACK: usize = 18;
+/// Output that a match may overwrite: all of a short one, or behind the end of a long one.
+const MATCH_SLACK: usize = 32;
+/// Output needed from a token on: 14 literals and a short match.
+const DST_SLACK: usize = 16 + MATCH_SLACK;
+
+/// Decodes sequences as long as they are ordinary; returns where it stopped.
+#[inline(always)]
+fn fast_sequences(src: &[u8], dst: &mut [u8], at: At) -> At {
+    let Some(mut rest) = src.get(at.ip..) else { return at };
+    let mut done = at.op;
+    while let Some(head) = rest.first_chunk::<SRC_SLACK>()
+        && let Some(room) = dst.get_mut(done..).and_then(|room| room.first_chunk_mut::<DST_SLACK>())
+    {
+        // `rest` and `done` only move once a sequence is complete.
+        let token = usize::from(head[0]);
+        let nliterals = token >> 4;
+        let mut op = done;
+        let mut tail;
+        if nliterals < 15 {
+            room[..16].copy_from_slice(&head[1..17]);
+            op += nliterals;
+            tail = &rest[nliterals + 1..];
+        } else {
+            let Some((n, after)) = read_length(&rest[1..]) else { break };
+            let to = &mut dst[op..];
+            if n <= 64
+                && let Some(from) = after.first_chunk::<64>()
+                && let Some(to) = to.first_chunk_mut::<64>()
+            {
+                to[..32].copy_from_slice(&from[..32]);
+                if n > 32 {
+                    to[32..].copy_from_slice(&from[32..]);
+                }
+            } else {
+                let (Some(to), Some(from)) = (to.get_mut(..n), after.get(..n)) else { break };
+                to.copy_from_slice(from);
+            }
+            op += n;
+            tail = &after[n..];
+        }
+        let Some((distance, after)) = tail.split_first_chunk::<2>() else { break };
+        tail = after;
+        let distance = usize::from(u16::from_le_bytes(*distance));
+        if distance == 0 || distance > op {
+            break;
+        }
+        // From here on `window` starts where the match is copied from, and `distance` is where it goes.
+        let len = token & 15;
+        if len < 15 {
+            let Some(window) = dst[op - distance..].get_mut(..distance + MATCH_SLACK) else { break };
+            copy_short_match(window, distance);
+            op += len + MIN_MATCH;
+        } else {
+            let Some((n, after)) = read_length(tail) else { break };
+            tail = after;
+            if n > dst.len() {
+                break;
+            }
+            let len = n + MIN_MATCH;
+            let Some(window) = dst[op - distance..].get_mut(..distance + len + MATCH_SLACK) else { break };
+            copy_long_match(window, distance, len);
+            op += len;
+        }
+        rest = tail;
+        done = op;
+    }
+    At { ip: src.len() - rest.len(), op: done }
+}
+
+/// Reads a length whose four bits in the token are all set; also gives the input behind it.
+#[inline(always)]
+fn read_length(mut src: &[u8]) -> Option<(usize, &[u8])> {
+    let mut n = 15usize;
+    loop {
+        let (&byte, rest) = src.split_first()?;
+        src = rest;
+        n = n.saturating_add(usize::from(byte));
+        if byte != 255 {
+            return Some((n, src));
+        }
+    }
+}
+
+/// Copies `N` bytes, all read before any is written.
+#[inline(always)]
+fn copy_piece<const N: usize>(window: &mut [u8], from: usize, to: usize) {
+    let mut piece = [0; N];
+    piece.copy_from_slice(&window[from..from + N]);
+    window[to..to + N].copy_from_slice(&piece);
+}
+
+/// Copies a match of up to 18 bytes.
+#[inline(always)]
+fn copy_short_match(window: &mut [u8], distance: usize) {
+    // More cases, say copying 16 bytes from distance 16 on, cost more in branches than they save.
+    if distance >= 8 {
+        copy_piece::<8>(window, 0, distance);
+        copy_piece::<8>(window, 8, distance + 8);
+        copy_piece::<2>(window, 16, distance + 16);
+    } else {
+        copy_periods(window, distance, 18);
+    }
+}
+
+/// Copies a match of 19 bytes or more.
+#[inline(always)]
+fn copy_long_match(window: &mut [u8], distance: usize, len: usize) {
+    if distance >= 32 {
+        for k in (0..len).step_by(32) {
+            copy_piece::<32>(window, k, k + distance);
+        }
+    } else if distance >= 8 {
+        for k in (0..len).step_by(16) {
+            copy_piece::<8>(window, k, k + distance);
+            copy_piece::<8>(window, k + 8, k + 8 + distance);
+        }
+    } else if distance == 1 && len > 64 {
+        let byte = window[0];
+        window[1..1 + len].fill(byte);
+    } else {
+        copy_periods(window, distance, len);
+    }
+}
+
+/// `REPEAT[d]` times a number of `d` bytes is that number repeated over eight bytes...
+const REPEAT: [u64; 8] = [
+    0,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0001_0000_0100_0001,
+    0x0000_0001_0000_0001,
+    0x0000_0100_0000_0001,
+    0x0001_0000_0000_0001,
+    0x0100_0000_0000_0001,
+];
+/// ... of which all but `REST[d]` are whole periods.
+const REST: [u8; 8] = [0, 0, 0, 2, 0, 3, 2, 1];
+
+/// Copies a match with a distance from 1 to 7.
+#[inline(always)]
+fn copy_periods(window: &mut [u8], distance: usize, len: usize) {
+    let d = distance & 7;
+    let mut period = [0; 8];
+    period.copy_from_slice(&window[..8]);
+    let period = u64::from_le_bytes(period) & !(u64::MAX << (8 * d));
+    let periods = period.wrapping_mul(REPEAT[d]).to_le_bytes();
+    let step = 8 - usize::from(REST[d] & 3);
+    let mut to = distance;
+    while to < distance + len {
+        let part = &mut window[to..to + MATCH_SLACK];
+        for k in 0..4 {
+            part[k * step..k * step + 8].copy_from_slice(&periods);
+        }
+        to += 4 * step;
+    }
+}
+
+/// Decodes exactly one sequence. `None`: it was the last one, and the block is complete.
+fn one_sequence(src: &[u8], dst: &mut [u8], dict: &[u8], at: At) -> Result<Option<At>, Fault> {
+    let truncated = || Fault::Malformed { offset: src.len(), what: "input ends inside a sequence" };
+    let At { ip, op } = at;
+    let (&token, mut rest) = src.get(ip..).and_then(<[u8]>::split_first).ok_or_else(truncated)?;
+
+    let mut nliterals = usize::from(token >> 4);
+    if nliterals == 15 {
+        (nliterals, rest) = read_length(rest).ok_or_else(truncated)?;
+    }
+    let (literals, after) = rest.split_at_checked(nliterals).ok_or_else(truncated)?;
+    rest = after;
+    let room = &mut dst[op..];
+    if nliterals > room.len() {
+        return Err(Fault::WrongLength { got: op.saturating_add(nliterals) });
+    }
+    room[..nliterals].copy_from_slice(literals);
+    let op = op + nliterals;
+    if rest.is_empty() {
+        return if op == dst.len() { Ok(None) } else { Err(Fault::WrongLength { got: op }) };
+    }
+
+    let offset = src.len() - rest.len();
+    let (distance, after) = rest.split_first_chunk::<2>().ok_or_else(truncated)?;
+    rest = after;
+    let distance = usize::from(u16::from_le_bytes(*distance));
+    if distance == 0 {
+        return Err(Fault::Malformed { offset, what: "distance of zero" });
+    }
+    if distance > op + dict.len() {
+        return Err(Fault::Malformed { offset, what: "distance beyond the start of the output" });
+    }
+    let mut len = usize::from(token & 15);
+    if len == 15 {
+        (len, rest) = read_length(rest).ok_or_else(truncated)?;
+    }
+    let len = len.saturating_add(MIN_MATCH);
+    if len > dst.len() - op {
+        return Err(Fault::WrongLength { got: op.saturating_add(len) });
+    }
+    copy_match_exactly(dst, dict, op, distance, len);
+    Ok(Some(At { ip: src.len() - rest.len(), op: op + len }))
+}
+
+/// Copies a match that fits `dst` and reaches back no further than the start of `dict`.
+fn copy_match_exactly(dst: &mut [u8], dict: &[u8], op: usize, distance: usize, len: usize) {
+    let end = op + len;
+    let mut to = op;
+    if distance > op {
+        let from = dict.len() - (distance - op);
+        let n = len.min(dict.len() - from);
+        dst[op..op + n].copy_from_slice(&dict[from..from + n]);
+        to += n;
+    }
+    if to < end {
+        let from = to - distance;
+        // What is known to repeat doubles each time, so a short distance needs few copies.
+        while to < end {
+            let n = (to - from).min(end - to);
+            dst.copy_within(from..from + n, to);
+            to += n;
+        }
+    }
+}
