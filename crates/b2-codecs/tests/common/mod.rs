@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub(crate) fn all_codecs() -> Vec<Arc<dyn Codec>> {
     #[allow(unused_mut, reason = "depends on the features")]
     let mut codecs = builtin();
+    #[cfg(feature = "lz4_flex")]
+    codecs.push(Arc::new(Lz4Flex));
     #[cfg(all(feature = "zlib-rs", feature = "miniz_oxide"))]
     codecs.push(Arc::new(ZlibMiniz));
     #[cfg(all(feature = "zstd-c", feature = "zstd-rs"))]
