@@ -21,7 +21,7 @@ use crate::npy;
 use crate::output::Output;
 use crate::plugins;
 use crate::progress::Progress;
-use crate::pump::pump;
+use crate::pump::{pump, resize};
 use crate::values::{Dims, Format, Named};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
@@ -278,8 +278,7 @@ pub(crate) fn check_one_chunk(nbytes: u64) -> Result<usize> {
 /// A zeroed buffer; running out of memory is an error.
 pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    out.try_reserve_exact(len)?;
-    out.resize(len, 0);
+    resize(&mut out, len)?;
     Ok(out)
 }
 
@@ -307,10 +306,7 @@ pub(crate) fn append_bytes(
 ) -> Result<()> {
     let step = chunksize * (BATCH / chunksize).max(1);
     let mut read_batch = |start: u64, batch: &mut Vec<u8>| {
-        let len = usize::try_from(step.min(nbytes - start))?;
-        batch.truncate(len);
-        batch.try_reserve_exact(len - batch.len())?;
-        batch.resize(len, 0);
+        resize(batch, usize::try_from(step.min(nbytes - start))?)?;
         read(start, batch)
     };
     let mut append = |batch: &[u8]| -> Result<()> {

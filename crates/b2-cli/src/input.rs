@@ -11,7 +11,7 @@ use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
 use crate::plugins::{dparams, plugins};
 use crate::progress::Progress;
-use crate::pump::pump;
+use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
 
 /// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
@@ -202,10 +202,7 @@ impl<'a> Selection<'a> {
     }
 
     fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
-        let len = usize::try_from(bytes_of(axes, self.itemsize))?;
-        buffer.truncate(len);
-        buffer.try_reserve_exact(len - buffer.len())?;
-        buffer.resize(len, 0);
+        resize(buffer, usize::try_from(bytes_of(axes, self.itemsize))?)?;
         match (self.input, axes) {
             (Input::Array(array), _) => {
                 let dims: Vec<SliceDim> = axes.iter().map(slice_dim).collect::<Result<_>>()?;
@@ -222,9 +219,8 @@ impl<'a> Selection<'a> {
             return self.input.read_linear(axis.start * self.itemsize, dst);
         }
         if !self.is_near(axis) {
-            for (position, item) in
-                (axis.start..).step_by(usize::try_from(axis.step)?).zip(dst.chunks_exact_mut(itemsize))
-            {
+            for (k, item) in dst.chunks_exact_mut(itemsize).enumerate() {
+                let position = axis.start + k as u64 * axis.step;
                 self.input.read_linear(position * self.itemsize, item)?;
             }
             return Ok(());

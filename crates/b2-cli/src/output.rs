@@ -153,6 +153,14 @@ pub(crate) fn check_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A nameless file in the folder of an output, which must have room for data of this size anyway.
+///
+/// # Errors
+/// When it cannot be created.
+pub(crate) fn spool_beside(path: &Path) -> Result<File> {
+    tempfile::tempfile_in(folder_of(path)).with_context(|| path.display().to_string())
+}
+
 /// The folder that holds a file of this name.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

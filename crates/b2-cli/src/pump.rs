@@ -64,3 +64,11 @@ fn decode_all<P>(
         }
     }
 }
+
+/// Gives a buffer this length; what it holds is unspecified. Running out of memory is an error.
+pub(crate) fn resize(buffer: &mut Vec<u8>, len: usize) -> Result<()> {
+    buffer.truncate(len);
+    buffer.try_reserve_exact(len - buffer.len())?;
+    buffer.resize(len, 0);
+    Ok(())
+}

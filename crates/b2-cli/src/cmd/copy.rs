@@ -19,7 +19,7 @@ use crate::encode::{
 };
 use crate::input::{Input, Selection};
 use crate::npy::RawSource;
-use crate::output::{check_folder, refuse_existing};
+use crate::output::{check_folder, refuse_existing, spool_beside};
 use crate::plugins;
 use crate::progress::Progress;
 use crate::values::Format;
@@ -214,7 +214,7 @@ impl Job<'_> {
         let builder = self.encoding.array(&shape, dtype, self.cparams()?)?;
         let (named, mut progress) = (self.named(), self.progress);
         // The new order of items has nothing to do with the old chunks.
-        let spool = spool(self.input).context(named)?;
+        let spool = spool(self.input, self.target.path).context(named)?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
         self.target.array(builder, layers, &mut Tracked { source, progress: &mut progress })
     }
@@ -385,9 +385,9 @@ impl RegionSource for ArraySource<'_> {
     }
 }
 
-/// All plain bytes, in a temporary file.
-fn spool(input: &Input) -> Result<File> {
-    let mut file = tempfile::tempfile()?;
+/// All plain bytes, in a temporary file beside the output.
+fn spool(input: &Input, output: &Path) -> Result<File> {
+    let mut file = spool_beside(output)?;
     let mut silent = Progress::new("", 0, true);
     Selection::all(input).stream(|piece| Ok(file.write_all(piece)?), &mut silent)?;
     Ok(file)

@@ -14,7 +14,7 @@ use crate::encode::{
 };
 use crate::error::Usage;
 use crate::npy::{self, NpyHeader, RawSource, source::ByteSource};
-use crate::output::check_folder;
+use crate::output::{check_folder, spool_beside};
 use crate::progress::Progress;
 use crate::values::Format;
 
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let dtype = encoding.dtype()?;
     check_folder(&args.output)?;
     let named = || args.input.display().to_string();
-    let (mut file, len) = open(&args.input).with_context(named)?;
+    let (mut file, len) = open(&args.input, &args.output).with_context(named)?;
     let data = Data::recognise(&mut file, len).with_context(named)?;
     let target =
         Target { path: &args.output, format: encoding.format.unwrap_or(Format::Cframe), overwrite: true };
@@ -86,8 +86,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     tell(global, &args.input, &args.output, start)
 }
 
-/// Opens the input and finds its length. What is no regular file is first copied to a temporary one.
-fn open(path: &Path) -> Result<(File, u64)> {
+/// Opens the input and finds its length. What is no regular file is first copied to a temporary one beside
+/// the output.
+fn open(path: &Path, output: &Path) -> Result<(File, u64)> {
     let mut stream: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
@@ -99,7 +100,7 @@ fn open(path: &Path) -> Result<(File, u64)> {
         }
         Box::new(file)
     };
-    let mut spool = tempfile::tempfile()?;
+    let mut spool = spool_beside(output)?;
     let len = io::copy(&mut stream, &mut spool)?;
     Ok((spool, len))
 }
