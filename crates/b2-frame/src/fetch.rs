@@ -6,6 +6,7 @@ use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, Lazy
 use bytes::Bytes;
 
 use crate::plan::{Coalesced, Extent, FrameFile, Plan, Step};
+use crate::pool::Pooled;
 use crate::{FrameError, Structure};
 
 /// Blocks at most this far apart are read at once, in bytes. Reading so much from the page cache costs about
@@ -365,14 +366,13 @@ impl StoredBlocks {
         let chunk_error = || FrameError::chunk(self.structure.clone());
         let block0 = self.block0(dparams)?;
         let mut decoder = self.lazy.decoder(dparams).map_err(chunk_error())?;
-        let mut block = Vec::new();
         for (nblock, stored) in self.iter() {
             if let (0, Some(block0)) = (nblock, &block0) {
                 each(0, block0);
                 continue;
             }
-            // Every byte is overwritten by the decoder.
-            block.resize(self.lazy.block_range(nblock).len(), 0);
+            let len = self.lazy.block_range(nblock).len() as u64;
+            let mut block = Pooled::new(len).map_err(FrameError::io("memory"))?;
             decoder.decode(nblock, stored, block0.as_deref(), &mut block).map_err(chunk_error())?;
             each(nblock, &block);
         }
@@ -404,14 +404,14 @@ impl StoredBlocks {
         crate::parallel::for_each(
             jobs,
             nbytes,
-            || Ok((self.lazy.decoder(dparams).map_err(chunk_error())?, Vec::new())),
-            |(decoder, scratch), (nblock, stored, skip, dst)| {
+            || self.lazy.decoder(dparams).map_err(chunk_error()),
+            |decoder, (nblock, stored, skip, dst)| {
                 let len = self.lazy.block_range(nblock).len();
                 if dst.len() == len {
                     return decoder.decode(nblock, stored, block0.as_deref(), dst).map_err(chunk_error());
                 }
-                scratch.resize(len, 0);
-                decoder.decode(nblock, stored, block0.as_deref(), scratch).map_err(chunk_error())?;
+                let mut scratch = Pooled::new(len as u64).map_err(FrameError::io("memory"))?;
+                decoder.decode(nblock, stored, block0.as_deref(), &mut scratch).map_err(chunk_error())?;
                 if let Some(part) = scratch.get(skip..skip.saturating_add(dst.len())) {
                     dst.copy_from_slice(part);
                 }

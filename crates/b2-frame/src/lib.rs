@@ -15,6 +15,7 @@ mod parallel;
 mod params;
 mod places;
 mod plan;
+mod pool;
 mod read;
 mod sink;
 mod sparse;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::pool::Pooled;
+
 /// Positioned reading: a file, a buffer, a test double. No call moves a cursor, so any number of threads
 /// may read at once.
 pub trait ReadAt: Send + Sync {
@@ -39,9 +41,9 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// As [`ReadAt::read_exact_at`].
     fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let mut buf = zeroed(range.end.saturating_sub(range.start))?;
+        let mut buf = Pooled::new(range.end.saturating_sub(range.start))?;
         self.read_exact_at(range.start, &mut buf)?;
-        Ok(buf.into())
+        Ok(buf.freeze())
     }
 
     /// Which file this is, where files have an identity: tells a file from another that was renamed over it.
