@@ -1,5 +1,6 @@
 //! One block through codec and filters, backward (decoding) and forward (encoding).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use b2_codecs::{CodecContext, Decoder, Encoded, Encoder};
@@ -21,6 +22,25 @@ pub struct BlockDecoder<'a> {
     scratch: [Vec<u8>; 2],
 }
 
+thread_local! {
+    /// Scratch of the last decoder that ended on this thread. Mapping fresh memory page by page takes longer
+    /// than decoding a block of it.
+    static SCRATCH: RefCell<[Vec<u8>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+/// Largest scratch buffer that outlives its decoder, in bytes.
+const LARGEST_KEPT: usize = 8 << 20;
+
+impl Drop for BlockDecoder<'_> {
+    fn drop(&mut self) {
+        let scratch = std::mem::take(&mut self.scratch);
+        if scratch.iter().all(|buffer| buffer.len() <= LARGEST_KEPT) {
+            // While a thread ends there may be nothing to keep it in any more.
+            let _ = SCRATCH.try_with(|kept| kept.replace(scratch));
+        }
+    }
+}
+
 impl<'a> BlockDecoder<'a> {
     pub(crate) fn new(chunk: &'a LazyChunk, dparams: &'a DParams) -> Result<Self, ChunkError> {
         let mut filters = Vec::new();
@@ -31,7 +51,7 @@ impl<'a> BlockDecoder<'a> {
             filters.retain(|(filter, _)| !filter.backward_is_copy());
             filters.reverse();
         }
-        Ok(Self { chunk, dparams, filters, codec: None, scratch: [Vec::new(), Vec::new()] })
+        Ok(Self { chunk, dparams, filters, codec: None, scratch: SCRATCH.take() })
     }
 
     /// Decodes block `nblock` from its stored bytes (those of [`LazyChunk::block_extent`]) into all of
