@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod ci;
 mod conformance;
+mod demo;
 mod digest;
 mod fixtures;
 mod python;
@@ -28,6 +29,7 @@ enum Task {
     Ci(ci::Args),
     Fixtures(fixtures::Args),
     Conformance(conformance::Args),
+    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
             0 => Ok(()),
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
+        Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),
     };

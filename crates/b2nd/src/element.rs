@@ -120,6 +120,7 @@ pub(crate) fn decode<T: Element>(bytes: &mut [u8], itemsize: usize, big_endian: 
 }
 
 /// Bytes of items, little-endian.
+#[cfg(feature = "ndarray")]
 pub(crate) fn encode<T: Element>(items: impl Iterator<Item = T>, itemsize: usize, dst: &mut [u8]) {
     for (item, out) in items.zip(dst.chunks_exact_mut(itemsize)) {
         item.write_le(out);

@@ -1,0 +1,95 @@
+//! The main job on a real array: pack it, look at it, read it back, draw a slice of it.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use b2kit::{NdArray, SliceDim};
+
+use crate::root::{target, workspace};
+
+/// Pack a real array, show its summary, read it back and draw it.
+///
+/// Takes testdata/arrays/sea_surface_temperature.npy (12 months of sea surface temperature on a grid of 2
+/// degrees) through the command `b2kit`, as a user would. Results go to target/demo/.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+const ARRAY: &str = "testdata/arrays/sea_surface_temperature.npy";
+
+pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
+    let dir = target().join("demo");
+    std::fs::create_dir_all(&dir)?;
+    step("cargo", &["build", "--quiet", "--release", "--package", "b2-cli"])?;
+    let (packed, back, picture) = (dir.join("sst.b2nd"), dir.join("sst.npy"), dir.join("sst.png"));
+    let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
+    let tool = text(&target().join("release/b2kit"));
+    step(&tool, &["pack", ARRAY, &text(&packed)])?;
+    step(&tool, &["info", &text(&packed)])?;
+    step(&tool, &["cat", &text(&packed), "--npy", "--force", "-o", &text(&back)])?;
+    let (before, after) = (std::fs::read(workspace().join(ARRAY))?, std::fs::read(&back)?);
+    ensure!(before == after, "{} differs from {ARRAY}", text(&back));
+    println!("\n{} is {ARRAY} again, byte for byte.", text(&back));
+
+    // January, north at the top.
+    let array = NdArray::open(&packed)?;
+    let january = array.slice(&[SliceDim::Index(0), SliceDim::ALL.step_by(-1)])?;
+    let (height, width) = (january.shape()[0] as usize, january.shape()[1] as usize);
+    let pixels: Vec<[u8; 3]> = january.to_vec::<f32>()?.into_iter().map(colour).collect();
+    if std::io::stdout().is_terminal() {
+        print_picture(&pixels, width);
+    }
+    write_png(&picture, &pixels, width, height)?;
+    println!("{} shows January, drawn from a slice of the packed array.", text(&picture));
+    Ok(())
+}
+
+fn step(program: &str, args: &[&str]) -> anyhow::Result<()> {
+    println!("\n$ {program} {}", args.join(" "));
+    let status = Command::new(if program == "cargo" { program.into() } else { workspace().join(program) })
+        .args(args)
+        .current_dir(workspace())
+        .status()
+        .with_context(|| format!("cannot run {program}"))?;
+    ensure!(status.success(), "{program} failed: {status}");
+    Ok(())
+}
+
+/// From blue at -2 degrees over white to red at 32; land, which has a missing-value code, is grey.
+fn colour(celsius: f32) -> [u8; 3] {
+    if celsius < -1e30 {
+        return [90, 90, 90];
+    }
+    const STOPS: [[f32; 3]; 5] =
+        [[24., 44., 110.], [60., 140., 200.], [238., 238., 220.], [244., 150., 70.], [160., 20., 40.]];
+    let at = ((celsius + 2.0) / 34.0).clamp(0.0, 1.0) * (STOPS.len() - 1) as f32;
+    let i = (at as usize).min(STOPS.len() - 2);
+    std::array::from_fn(|c| (STOPS[i][c] + (STOPS[i + 1][c] - STOPS[i][c]) * (at - i as f32)) as u8)
+}
+
+/// Two rows of pixels a line of text, every second column.
+fn print_picture(pixels: &[[u8; 3]], width: usize) {
+    for rows in pixels.chunks_exact(width * 4) {
+        let (top, bottom) = (&rows[..width], &rows[2 * width..3 * width]);
+        for column in (0..width).step_by(2) {
+            let ([r, g, b], [s, h, c]) = (top[column], bottom[column]);
+            print!("\x1b[38;2;{r};{g};{b};48;2;{s};{h};{c}m\u{2580}");
+        }
+        println!("\x1b[0m");
+    }
+}
+
+fn write_png(path: &Path, pixels: &[[u8; 3]], width: usize, height: usize) -> anyhow::Result<()> {
+    const SCALE: usize = 4;
+    let rows = pixels.chunks_exact(width).flat_map(|row| std::iter::repeat_n(row, SCALE));
+    let bytes: Vec<u8> = rows
+        .flat_map(|row| row.iter().flat_map(|pixel| std::iter::repeat_n(*pixel, SCALE).flatten()))
+        .collect();
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut encoder = png::Encoder::new(file, (width * SCALE) as u32, (height * SCALE) as u32);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.write_header()?.write_image_data(&bytes)?;
+    Ok(())
+}
