@@ -4,7 +4,7 @@
 //! acceleration is how many it steps over to begin with.
 
 use super::output::{Match, Output};
-use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64};
+use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64, zeroed};
 
 const HASH_BITS: u32 = 13;
 /// After two to the power of this many misses the step grows by one.
@@ -26,7 +26,7 @@ pub(super) struct FastMatcher {
 impl FastMatcher {
     /// `acceleration` is 1 for the best ratio, more for speed.
     pub(super) fn new(acceleration: usize) -> Self {
-        Self { acceleration, table: Box::new([0; 1 << HASH_BITS]), base: FAR, dict_table: None }
+        Self { acceleration, table: zeroed(), base: FAR, dict_table: None }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::output::{Match, Output, PackedMatch};
 use super::runs::{Runs, is_run};
-use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, common_len, read_u32};
+use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, common_len, read_u32, zeroed};
 
 const HASH_BITS: u32 = 16;
 /// Positions parsed at a time. Matches are cut at the end of a segment, which costs about three bytes.
@@ -38,14 +38,6 @@ impl Effort {
             9.. => (160, 256, 128),
         };
         Self { attempts, run_attempts, enough }
-    }
-}
-
-fn zeroed<T: Clone + Default, const N: usize>() -> Box<[T; N]> {
-    // Not from an array, which would be on the stack first.
-    match vec![T::default(); N].try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the vector has N elements"),
     }
 }
 
@@ -108,7 +100,7 @@ impl Chains {
                     tail = read_u32(wanted, len - 3);
                 }
             }
-            distance += u32::from(self.distances[(self.base as usize + cand) % FAR as usize]);
+            distance += u32::from(self.distances[(self.base as usize).wrapping_add(cand) % FAR as usize]);
         }
         best
     }

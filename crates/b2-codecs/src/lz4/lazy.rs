@@ -4,7 +4,7 @@
 //! way to a longer one from the second that starts a byte later.
 
 use super::output::{Match, Output};
-use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64};
+use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64, zeroed};
 use std::mem::replace;
 
 const HASH_BITS: u32 = 15;
@@ -18,7 +18,7 @@ struct Tables {
 
 impl Tables {
     fn new() -> Self {
-        Self { short: Box::new([0; 1 << HASH_BITS]), long: Box::new([0; 1 << HASH_BITS]) }
+        Self { short: zeroed(), long: zeroed() }
     }
 
     #[inline(always)]

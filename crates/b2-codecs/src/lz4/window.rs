@@ -52,3 +52,12 @@ pub(super) fn candidate(window: &[u8], pos: usize, bytes: u64, distance: u32) ->
     let differs = (read_u32(window, cand) ^ bytes as u32) | far;
     (differs == 0).then_some(cand)
 }
+
+/// An array on the heap, all zeros.
+pub(super) fn zeroed<T: Clone + Default, const N: usize>() -> Box<[T; N]> {
+    // Not from an array, which would be on the stack first.
+    match vec![T::default(); N].try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("the vector has N elements"),
+    }
+}
