@@ -203,8 +203,8 @@ impl CParamsBuilder {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// When a value is out of range, a codec or filter is not registered, the codec has no dictionaries, or
-    /// there is more than one delta filter (which C-Blosc2 does not invert).
+    /// When a value is out of range, a codec or filter is not registered, the codec has no dictionaries,
+    /// there is more than one delta filter (which C-Blosc2 does not invert), or a filter before zfp.
     pub fn build(self) -> Result<CParams, ChunkError> {
         let p = self.params;
         let fail = |name, what: String| Err(ChunkError::Argument { name, what });
@@ -228,6 +228,15 @@ impl CParamsBuilder {
         }
         if p.filters.iter().filter(|slot| slot.id == FilterId::DELTA).count() > 1 {
             return fail("filters", "more than one delta filter".into());
+        }
+        let zfp = CodecId::ZFP_FIXED_ACCURACY.0..=CodecId::ZFP_FIXED_RATE.0;
+        let moves_bytes = |slot: &FilterSlot| !matches!(slot.id, FilterId::NONE | FilterId::TRUNC_PREC);
+        if zfp.contains(&p.codec.0) && p.filters.iter().any(moves_bytes) {
+            // It would be lossy on bytes that are no floats any more.
+            return fail(
+                "filters",
+                format!("{} takes floats as they are: no filter may come before it", p.codec),
+            );
         }
         if p.use_dict && !matches!(p.codec, CodecId::ZSTD | CodecId::LZ4 | CodecId::LZ4HC) && p.codec.0 < 160
         {

@@ -5,10 +5,7 @@ use b2_chunk::{CParams, Chunk, CodecId, Container, DParams, FilterSlot};
 use bytes::Bytes;
 
 fn raw(len: usize) -> Vec<u8> {
-    (0..len.div_ceil(4) as u32)
-        .flat_map(|i| (i / 5 * 257).to_le_bytes())
-        .take(len)
-        .collect()
+    (0..len.div_ceil(4) as u32).flat_map(|i| (i / 5 * 257).to_le_bytes()).take(len).collect()
 }
 
 /// Encoded with `encoded` bytes a block, but saying `stored`.
