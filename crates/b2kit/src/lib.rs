@@ -2,17 +2,18 @@
 #![forbid(unsafe_code)]
 
 pub use b2_chunk::{
-    self as chunk, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId, Container, DParams,
-    FilterId, FilterSlot, LazyChunk, LazyHead, Limits, Plugins, SpecialKind, SplitMode,
+    self as chunk, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId, Container,
+    DParams, FilterId, FilterSlot, LazyChunk, LazyHead, Limits, Plugins, SpecialKind, SplitMode,
 };
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
 pub use b2_frame::{
-    self as frame, Entry, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions, Storage,
-    SuperChunk, VlMetalayers,
+    self as frame, Entry, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions,
+    Storage, SuperChunk, VlMetalayers,
 };
 pub use b2nd::{
-    self as nd, ArrayBuilder, ArrayOptions, Dtype, Element, Geometry, NdArray, NdError, RegionSource, Slice, SliceDim,
+    self as nd, ArrayBuilder, ArrayOptions, Dtype, Element, Geometry, NdArray, NdError, RegionSource, Slice,
+    SliceDim,
 };
 
 #[cfg(feature = "ndarray")]

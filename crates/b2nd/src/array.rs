@@ -146,10 +146,23 @@ impl NdArray {
 
     /// Selects a part; nothing is read yet. Missing trailing dimensions are taken whole.
     ///
+    /// Takes ranges, indices, or [`SliceDim`]s where they are mixed or have steps:
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Dtype, NdArray, SliceDim};
+    /// # let frame = ArrayBuilder::new([8, 9], Dtype::parse("|u1")?).to_memory(&mut &[0; 72][..])?;
+    /// # let array = NdArray::from_bytes(frame)?;
+    /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
+    /// assert_eq!(array.slice([-1])?.shape(), [9]);
+    /// assert_eq!(array.slice([SliceDim::Index(3), SliceDim::range(1..).step_by(2)])?.shape(), [4]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
     /// # Errors
     /// When there are too many dimensions, an index is out of range, or a step is 0.
-    pub fn slice(&self, selection: &[SliceDim]) -> Result<Slice<'_>, NdError> {
-        let positions = resolve(selection, self.shape())?;
+    pub fn slice<D: Clone + Into<SliceDim>>(&self, selection: impl AsRef<[D]>) -> Result<Slice<'_>, NdError> {
+        let selection: Vec<SliceDim> = selection.as_ref().iter().cloned().map(Into::into).collect();
+        let positions = resolve(&selection, self.shape())?;
         // Below the array's own size, which was checked.
         let nitems = positions.iter().map(|p| p.len).fold(1u64, u64::saturating_mul);
         Ok(Slice { array: self, positions, nitems })
@@ -157,7 +170,7 @@ impl NdArray {
 
     /// Selects everything.
     pub fn all(&self) -> Slice<'_> {
-        self.slice(&[]).expect("the whole array is a valid selection")
+        self.slice([SliceDim::ALL; 0]).expect("the whole array is a valid selection")
     }
 
     /// Decodes the given array blocks of a chunk and hands each to `visit`, in any order.
