@@ -18,6 +18,7 @@ mod plan;
 mod pool;
 mod read;
 mod sink;
+mod sizes;
 mod sparse;
 mod staging;
 mod storage;

@@ -116,10 +116,13 @@ impl Opened {
     }
 
     fn special_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
-        self.expected_nbytes(nchunk).ok_or_else(|| {
-            let (at, raw) = (nchunk as u64 * 8, self.index.entry(nchunk).map_or(0, Entry::to_raw));
-            let expected = "no special value in a frame whose chunks have individual sizes";
-            FrameError::field(Structure::Index, "entry", at, raw, expected)
-        })
+        self.expected_nbytes(nchunk).ok_or_else(|| self.untold_size(nchunk))
+    }
+
+    /// Nothing tells the size of a special chunk where sizes are individual.
+    pub(crate) fn untold_size(&self, nchunk: usize) -> FrameError {
+        let (at, raw) = (nchunk as u64 * 8, self.index.entry(nchunk).map_or(0, Entry::to_raw));
+        let expected = "no special value in a frame whose chunks have individual sizes";
+        FrameError::field(Structure::Index, "entry", at, raw, expected)
     }
 }

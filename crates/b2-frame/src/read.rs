@@ -2,18 +2,14 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkError, ChunkHeader, SpecialKind};
+use b2_chunk::{ChunkError, SpecialKind};
 
-use crate::error::within;
-use crate::fetch::{BlocksPlan, HeadersPlan, Wanted};
+use crate::fetch::{BlocksPlan, Wanted};
 use crate::fit::{NAN4, NAN8};
-use crate::header::NBYTES_OFFSET;
 use crate::index::Entry;
 use crate::plan::drive;
+use crate::sizes::ChunkSizes;
 use crate::{FrameError, Structure, SuperChunk};
-
-/// Chunk headers asked for at once.
-const HEADERS_AT_ONCE: usize = 4096;
 
 /// Pieces made at once: their number depends on sizes in the file, and each costs a little memory.
 const PIECES_AT_ONCE: usize = 1024;
@@ -50,12 +46,14 @@ impl SuperChunk {
         let end = start.saturating_add(dst.len() as u64);
         self.check_range("bytes", &(start..end), self.nbytes())?;
         let chunksize = self.chunksize() as u64;
-        let starts = if chunksize == 0 && !dst.is_empty() { self.chunk_starts()? } else { &[] };
+        // Not needed where all have the same size.
+        let sizes =
+            if chunksize == 0 && !dst.is_empty() { self.chunk_sizes()? } else { &ChunkSizes::default() };
         let (mut at, mut rest) = (start, dst);
         while !rest.is_empty() {
             let (mut pieces, mut nbytes) = (Vec::new(), 0);
             while !rest.is_empty() && pieces.len() < PIECES_AT_ONCE {
-                let piece = self.next_piece(at, &mut rest, chunksize, starts)?;
+                let piece = self.next_piece(at, &mut rest, chunksize, sizes)?;
                 at += piece.dst.len() as u64;
                 nbytes += piece.dst.len() as u64;
                 pieces.push(piece);
@@ -76,100 +74,13 @@ impl SuperChunk {
         self.read_bytes(range.start * typesize..range.end * typesize)
     }
 
-    /// Uncompressed size of chunk `nchunk`, in bytes. Where chunks have individual sizes this reads the
-    /// chunk's header.
-    ///
-    /// # Errors
-    /// When there is no such chunk, or its header cannot be read.
-    pub fn chunk_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
-        if let Some(nbytes) = self.opened.expected_nbytes(nchunk) {
-            return Ok(nbytes);
-        }
-        if self.starts.get().is_none()
-            && let Some(header) = self.chunk_header(nchunk)?
-        {
-            return Ok(header.nbytes() as u64);
-        }
-        let starts = self.chunk_starts()?;
-        match (starts.get(nchunk), starts.get(nchunk + 1)) {
-            (Some(start), Some(end)) => Ok(end - start),
-            // Tells that there is no such chunk.
-            _ => self.entry(nchunk).map(|_| 0),
-        }
-    }
-
-    /// The headers of stored chunks.
-    pub(crate) fn headers(&self, nchunks: Range<usize>) -> Result<Vec<ChunkHeader>, FrameError> {
-        let mut places = Vec::with_capacity(nchunks.len());
-        for nchunk in nchunks {
-            if let Entry::Stored(offset) = self.entry(nchunk)? {
-                places.push(self.opened.place(nchunk, offset, &self.dparams)?);
-            }
-        }
-        drive(HeadersPlan::new(places), &*self.files)
-    }
-
-    /// First byte of each chunk, and the end of the last. Read once; only for chunks of individual sizes.
-    fn chunk_starts(&self) -> Result<&[u64], FrameError> {
-        if let Some(starts) = self.starts.get() {
-            return Ok(starts);
-        }
-        let n = self.nchunks();
-        within("table of chunk sizes, in bytes", n as u64 * 8, self.dparams.limits.max_metadata)?;
-        let mut sizes: Vec<Option<u64>> = Vec::with_capacity(n);
-        for first in (0..n).step_by(HEADERS_AT_ONCE) {
-            let range = first..(first + HEADERS_AT_ONCE).min(n);
-            let mut headers = self.headers(range.clone())?.into_iter();
-            for nchunk in range {
-                sizes.push(match self.entry(nchunk)? {
-                    Entry::Stored(_) => headers.next().map(|header| header.nbytes() as u64),
-                    Entry::Special(_) => None,
-                });
-            }
-        }
-        let known = sizes.iter().flatten().fold(0, |sum: u64, size| sum.saturating_add(*size));
-        // C-Blosc2 writes special entries into such frames, where their size is not told. That of a single
-        // one follows from the others.
-        let rest = self.nbytes().checked_sub(known);
-        let unknown = sizes.iter().filter(|size| size.is_none()).count();
-        let rest = match (rest, unknown) {
-            (Some(0), 0) => 0,
-            (Some(rest), 1) => rest,
-            (Some(_), 2..) => {
-                let nchunk = sizes.iter().position(|size| size.is_none()).unwrap_or(0);
-                return self.opened.chunk_plan(nchunk, &self.dparams).map(|_| &[][..]);
-            }
-            _ => {
-                let expected = "the sum of the chunks' sizes";
-                let value = self.nbytes();
-                return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, value, expected));
-            }
-        };
-        let mut starts = Vec::with_capacity(n + 1);
-        let mut start = 0;
-        starts.push(start);
-        for size in sizes {
-            start += size.unwrap_or(rest);
-            starts.push(start);
-        }
-        Ok(self.starts.get_or_init(|| starts))
-    }
-
-    /// A special chunk in a frame whose chunks have individual sizes.
-    pub(crate) fn inferred_special(&self, nchunk: usize, kind: SpecialKind) -> Result<Chunk, FrameError> {
-        let nbytes = self.chunk_nbytes(nchunk)?;
-        within("uncompressed chunk, in bytes", nbytes, self.dparams.limits.max_chunk_nbytes)?;
-        let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
-        Chunk::special(kind, &[], nbytes as usize, self.typesize(), 0).map_err(self.chunk_error(nchunk))
-    }
-
     /// Cuts the next piece off `rest`, which takes the bytes from `at` on.
     fn next_piece<'a>(
         &self,
         at: u64,
         rest: &mut &'a mut [u8],
         chunksize: u64,
-        starts: &[u64],
+        sizes: &ChunkSizes,
     ) -> Result<Piece<'a>, FrameError> {
         let (nchunk, chunk, mut end) = if let Some(nchunk) = at.checked_div(chunksize) {
             let start = nchunk * chunksize;
@@ -185,12 +96,13 @@ impl SuperChunk {
             }
             (nchunk as usize, chunk, end)
         } else {
-            // The last chunk that starts here; those before it at the same place are empty.
-            let nchunk = starts.partition_point(|start| *start <= at).saturating_sub(1);
-            match (starts.get(nchunk), starts.get(nchunk + 1)) {
-                (Some(start), Some(end)) => (nchunk, *start..*end, *end),
+            match sizes.chunk_at(at) {
+                Some((nchunk, chunk, equal)) => {
+                    let end = if at == chunk.start { equal } else { chunk.end };
+                    (nchunk, chunk, end)
+                }
                 // Not reached: the range was inside all chunks.
-                _ => {
+                None => {
                     return Err(FrameError::OutOfRange {
                         what: "bytes",
                         start: at,

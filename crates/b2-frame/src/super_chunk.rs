@@ -11,6 +11,7 @@ use crate::index::{Entry, Index};
 use crate::metalayers::{Metalayers, VlMetalayers};
 use crate::open::{Layout, Opened};
 use crate::plan::{FrameFiles, drive};
+use crate::sizes::ChunkSizes;
 use crate::trailer::Trailer;
 use crate::{FrameError, OpenOptions};
 
@@ -44,8 +45,8 @@ pub struct SuperChunk {
     pub(crate) opened: Arc<Opened>,
     pub(crate) files: Arc<dyn FrameFiles>,
     pub(crate) dparams: DParams,
-    /// First byte of each chunk and the end, for chunks of individual sizes; read when first needed.
-    pub(crate) starts: Arc<OnceLock<Vec<u64>>>,
+    /// For chunks of individual sizes; read when first needed.
+    pub(crate) sizes: Arc<OnceLock<ChunkSizes>>,
 }
 
 impl SuperChunk {
@@ -87,7 +88,7 @@ impl SuperChunk {
             blockshape: Arc::default(),
         };
         let dparams = dparams.with_container(container);
-        Self { opened: Arc::new(opened), files, dparams, starts: Arc::default() }
+        Self { opened: Arc::new(opened), files, dparams, sizes: Arc::default() }
     }
 
     /// The frame header.
@@ -182,7 +183,7 @@ impl SuperChunk {
     pub fn chunk_header(&self, nchunk: usize) -> Result<Option<ChunkHeader>, FrameError> {
         match self.entry(nchunk)? {
             Entry::Special(_) => Ok(None),
-            Entry::Stored(_) => self.headers(nchunk..nchunk + 1).map(|mut headers| headers.pop()),
+            Entry::Stored(_) => self.headers(&[nchunk]).map(|mut headers| headers.pop()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use b2_chunk::Plugins;
-use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk};
+use b2_frame::{Durability, FrameParams, FrameWriter, Storage, SuperChunk};
 use common::*;
 use sha2::{Digest, Sha256};
 
@@ -68,9 +68,10 @@ fn all_frames_are_read_and_copied() {
                 .fold(FrameParams::like(schunk.header()), |params, (name, value)| {
                     params.metalayer(name, value)
                 });
+            let options = FrameWriter::options().durability(Durability::None);
             let mut writer = match storage {
-                Storage::Contiguous => FrameWriter::contiguous(&path, params).unwrap(),
-                Storage::Sparse => FrameWriter::sparse(&path, params).unwrap(),
+                Storage::Contiguous => options.contiguous(&path, params).unwrap(),
+                Storage::Sparse => options.sparse(&path, params).unwrap(),
             };
             for nchunk in 0..schunk.nchunks() {
                 writer.append(schunk.chunk(nchunk).unwrap()).unwrap();

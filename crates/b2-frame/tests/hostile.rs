@@ -304,6 +304,32 @@ fn bombs_stay_small() {
     }
 }
 
+/// The same with individual sizes, which have to be read from the chunks.
+#[test]
+fn bombs_of_individual_sizes_stay_small() {
+    let nchunks = 1usize << 27;
+    let data = Chunk::compress(&[7], &cparams(1)).unwrap().into_bytes();
+    let zeros = [0, 0, 0, 0, 0, 0, 0, 0x81];
+    let special = Chunk::special(b2_chunk::SpecialKind::Value, &zeros, 8 * nchunks, 8, 16 << 10).unwrap();
+    let shared = Chunk::special(b2_chunk::SpecialKind::Zeros, &[], 8 * nchunks, 8, 0).unwrap();
+    let bomb = |index: &Chunk| {
+        let frame = FrameWriter::memory(FrameParams::new(1).chunksize(0)).unwrap();
+        let frame = frame.finish().unwrap().into_bytes();
+        let mut bomb = [&frame[..97], &data, index.as_bytes(), &frame[97..]].concat();
+        bomb[39..47].copy_from_slice(&(data.len() as i64).to_be_bytes());
+        bomb[30..38].copy_from_slice(&(nchunks as i64).to_be_bytes());
+        let len = bomb.len() as u64;
+        bomb[16..24].copy_from_slice(&len.to_be_bytes());
+        SuperChunk::from_bytes(bomb).unwrap()
+    };
+    let schunk = bomb(&shared);
+    assert_eq!(schunk.nchunks(), nchunks);
+    assert!(schunk.read_bytes(3..1 << 24).unwrap().iter().all(|byte| *byte == 7));
+    assert_eq!(schunk.chunk_nbytes(nchunks - 1).unwrap(), 1);
+    assert!(schunk.chunk_nbytes(nchunks).is_err());
+    assert!(bomb(&special).read_bytes(0..1).is_err());
+}
+
 #[test]
 fn chunks_of_two_gibibytes_are_told_without_being_made() {
     let frame = FrameWriter::memory(FrameParams::new(8).chunksize(2_147_483_608)).unwrap();

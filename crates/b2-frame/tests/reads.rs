@@ -230,6 +230,53 @@ fn special_chunks_are_not_read() {
     assert!(counting.taken().is_empty());
 }
 
+/// A frame with a hole of many gibibytes in front of its chunk.
+struct Holey {
+    head: Bytes,
+    tail_at: u64,
+    tail: Bytes,
+}
+
+impl ReadAt for Holey {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.tail_at + self.tail.len() as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        for (at, byte) in (offset..).zip(buf) {
+            *byte = match at.checked_sub(self.tail_at) {
+                Some(at) => self.tail[at as usize],
+                None => self.head.get(at as usize).copied().unwrap_or(0),
+            };
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn offsets_have_64_bits() {
+    let (cparams, raw) = (cparams(4), data(10_000, 1));
+    let small = frame(&raw, 10_000, &cparams);
+    let layout = SuperChunk::from_bytes(small.clone()).unwrap().layout().clone();
+    for hole in [1u64 << 31, 1 << 32, (1 << 40) + 5] {
+        let mut head = small[..97].to_vec();
+        head[16..24].copy_from_slice(&(small.len() as u64 + hole).to_be_bytes());
+        head[39..47].copy_from_slice(&(layout.data.end - 97 + hole).to_be_bytes());
+        let tail = patched(&small[97..], layout.index.start as usize - 97 + 32, &hole.to_le_bytes());
+        let storage = Arc::new(Holey { head: head.into(), tail_at: 97 + hole, tail });
+        struct Files(Arc<Holey>, u64);
+        impl FrameFiles for Files {
+            fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
+                OpenFile::new(self.0.clone(), "holey", self.1)
+            }
+        }
+        let files = Arc::new(Files(storage, 0));
+        let schunk = SuperChunk::options().open_files(files, Storage::Contiguous, true).unwrap();
+        assert_eq!(whole(&schunk), raw);
+        assert_eq!(schunk.read_bytes(5_000..5_005).unwrap(), raw[5_000..5_005]);
+    }
+}
+
 #[test]
 fn many_threads_read_at_once() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}

@@ -1,0 +1,153 @@
+//! Which bytes each chunk holds, in frames whose chunks have individual sizes: the header does not tell, so
+//! the chunks' headers have to be read.
+
+use std::ops::Range;
+
+use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
+
+use crate::error::within;
+use crate::fetch::HeadersPlan;
+use crate::header::NBYTES_OFFSET;
+use crate::index::Entry;
+use crate::plan::drive;
+use crate::{FrameError, Structure, SuperChunk};
+
+/// Chunk headers asked for at once.
+const HEADERS_AT_ONCE: usize = 4096;
+
+/// Consecutive chunks of equal size.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    nchunk: usize,
+    /// First byte of the first one.
+    start: u64,
+    /// Size of each.
+    nbytes: u64,
+}
+
+/// The places of all chunks, and the end as a run of its own. Chunks with the same entry cost no more than one,
+/// so that a small file cannot demand much.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkSizes(Vec<Run>);
+
+impl ChunkSizes {
+    /// The chunk that holds byte `at`, its bytes, and where the last of the chunks from here on ends that have
+    /// the same entry. `at` must be inside the data.
+    pub(crate) fn chunk_at(&self, at: u64) -> Option<(usize, Range<u64>, u64)> {
+        // The last one that starts here; those before it at the same place are empty.
+        let next = self.0.partition_point(|run| run.start <= at);
+        let (run, end) = (self.0.get(next.checked_sub(1)?)?, self.0.get(next)?.start);
+        let n = (at - run.start).checked_div(run.nbytes)?;
+        let start = run.start + n * run.nbytes;
+        Some((run.nchunk + usize::try_from(n).ok()?, start..start + run.nbytes, end))
+    }
+
+    fn nbytes(&self, nchunk: usize) -> Option<u64> {
+        let next = self.0.partition_point(|run| run.nchunk <= nchunk);
+        // There is another run behind every chunk.
+        self.0.get(next).and(self.0.get(next.checked_sub(1)?)).map(|run| run.nbytes)
+    }
+}
+
+impl SuperChunk {
+    /// Uncompressed size of chunk `nchunk`, in bytes. Where chunks have individual sizes this reads the
+    /// chunk's header.
+    ///
+    /// # Errors
+    /// When there is no such chunk, or its header cannot be read.
+    pub fn chunk_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
+        if let Some(nbytes) = self.opened.expected_nbytes(nchunk) {
+            return Ok(nbytes);
+        }
+        let known = self.sizes.get().and_then(|sizes| sizes.nbytes(nchunk));
+        match (self.entry(nchunk)?, known) {
+            (_, Some(nbytes)) => Ok(nbytes),
+            (Entry::Stored(_), None) => self
+                .headers(&[nchunk])
+                .map(|headers| headers.first().map_or(0, |header| header.nbytes() as u64)),
+            (Entry::Special(_), None) => Ok(self.chunk_sizes()?.nbytes(nchunk).unwrap_or(0)),
+        }
+    }
+
+    /// The headers of those of the chunks that are stored.
+    pub(crate) fn headers(&self, nchunks: &[usize]) -> Result<Vec<ChunkHeader>, FrameError> {
+        let mut places = Vec::with_capacity(nchunks.len());
+        for &nchunk in nchunks {
+            if let Entry::Stored(offset) = self.entry(nchunk)? {
+                places.push(self.opened.place(nchunk, offset, &self.dparams)?);
+            }
+        }
+        drive(HeadersPlan::new(places), &*self.files)
+    }
+
+    /// A special chunk in a frame whose chunks have individual sizes.
+    pub(crate) fn inferred_special(&self, nchunk: usize, kind: SpecialKind) -> Result<Chunk, FrameError> {
+        let nbytes = self.chunk_nbytes(nchunk)?;
+        within("uncompressed chunk, in bytes", nbytes, self.dparams.limits.max_chunk_nbytes)?;
+        let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
+        Chunk::special(kind, &[], nbytes as usize, self.typesize(), 0).map_err(self.chunk_error(nchunk))
+    }
+
+    /// The sizes of all chunks; read once.
+    pub(crate) fn chunk_sizes(&self) -> Result<&ChunkSizes, FrameError> {
+        if let Some(sizes) = self.sizes.get() {
+            return Ok(sizes);
+        }
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut special = None;
+        let mut nchunk = 0;
+        while nchunk < self.nchunks() {
+            let (entry, run) = self.index().run(nchunk)?;
+            if matches!(entry, Entry::Special(_)) {
+                // C-Blosc2 writes special entries into such frames, where their size is not told. That of a
+                // single one follows from the others.
+                if special.replace(nchunk).is_some() || run.len() > 1 {
+                    return Err(self.opened.untold_size(nchunk));
+                }
+            }
+            nchunk = run.end;
+            runs.push(run);
+            let table = size_of::<Range<usize>>() + size_of::<Run>();
+            within(
+                "table of chunk sizes, in bytes",
+                (runs.len() * table) as u64,
+                self.dparams.limits.max_metadata,
+            )?;
+        }
+
+        let mut sizes = Vec::with_capacity(runs.len());
+        for batch in runs.chunks(HEADERS_AT_ONCE) {
+            let nchunks: Vec<usize> = batch.iter().map(|run| run.start).collect();
+            let mut headers = self.headers(&nchunks)?.into_iter();
+            for run in batch {
+                let nbytes = match special {
+                    Some(special) if special == run.start => None,
+                    _ => headers.next().map(|header| header.nbytes() as u64),
+                };
+                sizes.push((run, nbytes));
+            }
+        }
+        let known = sizes.iter().try_fold(0u64, |sum, (run, nbytes)| {
+            sum.checked_add(nbytes.unwrap_or(0).checked_mul(run.len() as u64)?)
+        });
+        let rest = match known.and_then(|known| self.nbytes().checked_sub(known)) {
+            Some(rest) if rest == 0 || special.is_some() => rest,
+            _ => {
+                let (value, expected) = (self.nbytes(), "the sum of the chunks' sizes");
+                return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, value, expected));
+            }
+        };
+        let mut start = 0;
+        let place = |(run, nbytes): (&Range<usize>, Option<u64>)| {
+            let nbytes = nbytes.unwrap_or(rest);
+            let placed = Run { nchunk: run.start, start, nbytes };
+            // The sum was checked above.
+            start += nbytes * run.len() as u64;
+            placed
+        };
+        let mut placed: Vec<Run> = sizes.into_iter().map(place).collect();
+        placed.push(Run { nchunk: self.nchunks(), start: self.nbytes(), nbytes: 0 });
+        let sizes = ChunkSizes(placed);
+        Ok(self.sizes.get_or_init(|| sizes))
+    }
+}
