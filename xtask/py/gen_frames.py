@@ -80,6 +80,8 @@ def vlmetalayers(case, schunk):
 
 def describe(case, schunk, chunks, typesize, header=None):
     """What a reader has to find."""
+    if header and header.get("use_dict"):
+        p.refuse_unreadable(p.stored_chunks(schunk))
     case.raw = None if chunks is None else b"".join(chunks)
     case.facts.update(
         nchunks=schunk.nchunks, nbytes=schunk.nbytes, typesize=typesize, chunksize=schunk.chunksize,

@@ -130,5 +130,22 @@ def vlmeta_bytes(schunk):
     return {name: layers.get_vlmeta(name).hex() for name in layers.get_names()}
 
 
+class Unreadable(Exception):
+    """The C library wrote something that it cannot read back, for a reason that is known."""
+
+
+def refuse_unreadable(chunks):
+    """Stops a case whose chunks the C library cannot read: with a dictionary, it marks chunks of less than 32
+    bytes as plain data and then stores a run."""
+    for chunk in chunks:
+        nbytes, cbytes, _ = blosc2.get_cbuffer_sizes(chunk)
+        if chunk[2] & 2 and cbytes != nbytes + 32:
+            raise Unreadable("a tiny chunk with a dictionary")
+
+
+def stored_chunks(schunk):
+    return (schunk.get_chunk(nchunk) for nchunk in range(schunk.nchunks))
+
+
 def set_vlmeta(schunk, name, content):
     schunk.vlmeta.set_vlmeta(name, content, typesize=1, nthreads=1)
