@@ -8,13 +8,13 @@ pub struct Limits {
     pub max_chunk_nbytes: u64,
     /// Most chunks in a frame. Default: 268 435 455, all that one index chunk can hold.
     pub max_nchunks: u64,
-    /// Largest header, trailer, metalayer or decompressed vlmetalayer, in bytes. Default: 1 GiB.
+    /// Largest header, trailer, metalayer or decompressed vlmetalayer, in bytes. Default: 256 MiB.
     pub max_metadata: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_chunk_nbytes: i32::MAX as u64, max_nchunks: 268_435_455, max_metadata: 1 << 30 }
+        Self { max_chunk_nbytes: i32::MAX as u64, max_nchunks: 268_435_455, max_metadata: 256 << 20 }
     }
 }
 

@@ -401,8 +401,8 @@ impl StoredBlocks {
             rest = others;
             jobs.push((nblock, stored, part.start - block.start, dst));
         }
-        crate::parallel::for_each(
-            jobs,
+        b2_chunk::parallel::for_each(
+            jobs.into_iter(),
             nbytes,
             || self.lazy.decoder(dparams).map_err(chunk_error()),
             |decoder, (nblock, stored, skip, dst)| {

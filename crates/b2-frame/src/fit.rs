@@ -1,4 +1,4 @@
-//! Chunks in the form that C-Blosc2 can read inside a frame (docs/format/frame.md, sections 5.3 and 5.4).
+//! Chunks in the form that C-Blosc2 can read inside a frame (docs/format/frame-contiguous.md, sections 5.3 and 5.4).
 
 use b2_chunk::{CParams, Chunk, ChunkError, ChunkHeader, CodecId, DParams, EXTENDED_HEADER_LEN, SpecialKind};
 use bytes::BytesMut;

@@ -1,4 +1,4 @@
-//! The fixed part of the frame header (docs/format/frame.md, section 1). All integers are big-endian.
+//! The fixed part of the frame header (docs/format/frame-contiguous.md, section 1). All integers are big-endian.
 //!
 //! ```text
 //! 00 9E A8 "b2frame\0"        0A D2 i32 header_len        0F CF u64 frame_len

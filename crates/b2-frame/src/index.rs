@@ -1,4 +1,4 @@
-//! The index: where each chunk is (docs/format/frame.md, section 5). Its payload is one little-endian i64 per
+//! The index: where each chunk is (docs/format/frame-contiguous.md, section 5). Its payload is one little-endian i64 per
 //! chunk: an offset behind the header (contiguous), the number of a file (sparse), or a special value.
 
 use std::ops::Range;

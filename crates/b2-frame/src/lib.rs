@@ -11,7 +11,6 @@ mod index;
 mod metalayers;
 mod open;
 mod options;
-mod parallel;
 mod params;
 mod places;
 mod plan;

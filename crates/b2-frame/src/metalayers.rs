@@ -1,4 +1,4 @@
-//! Metalayers in the header and vlmetalayers in the trailer (docs/format/frame.md, sections 3 and 6).
+//! Metalayers in the header and vlmetalayers in the trailer (docs/format/frame-contiguous.md, sections 3 and 6).
 //!
 //! ```text
 //! 93                              three parts

@@ -58,7 +58,12 @@ impl SuperChunk {
                 nbytes += piece.dst.len() as u64;
                 pieces.push(piece);
             }
-            crate::parallel::for_each(pieces, nbytes, || Ok(()), |(), piece| self.read_piece(piece))?;
+            b2_chunk::parallel::for_each(
+                pieces.into_iter(),
+                nbytes,
+                || Ok(()),
+                |(), piece| self.read_piece(piece),
+            )?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Sparse frames (docs/format/sparse-frame.md): a directory with an index file and a file for each chunk.
+//! Sparse frames (docs/format/frame-sparse.md): a directory with an index file and a file for each chunk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

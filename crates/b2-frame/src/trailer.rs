@@ -1,4 +1,4 @@
-//! The trailer (docs/format/frame.md, section 6): the last bytes of a frame.
+//! The trailer (docs/format/frame-contiguous.md, section 6): the last bytes of a frame.
 //!
 //! ```text
 //! 94  01 version  93 … vlmetalayers  CE u32 trailer_len  D8 fingerprint type, 16 bytes
