@@ -11,10 +11,14 @@ mod error;
 mod geometry;
 pub mod literal;
 mod meta;
+mod moves;
+mod points;
+mod select;
 mod slice;
+mod view;
 mod write;
 
-pub use array::{ArrayOptions, NdArray, Slice};
+pub use array::{ArrayOptions, NdArray};
 #[cfg(feature = "ndarray")]
 pub use convert::FromNdarray;
 pub use defaults::{default_blockshape, default_chunkshape};
@@ -23,5 +27,8 @@ pub use element::Element;
 pub use error::NdError;
 pub use geometry::Geometry;
 pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+pub use points::Points;
+pub use select::Select;
 pub use slice::SliceDim;
+pub use view::Slice;
 pub use write::{ArrayBuilder, RegionSource};
