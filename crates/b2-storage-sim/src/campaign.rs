@@ -50,7 +50,7 @@ pub fn every_crash(
         Ok::<_, String>(())
     })?;
     // Random states repeat, the fewer different ones there are the more often.
-    let most = 4 * plan.power;
+    let most = 10 * plan.power;
     log.power_losses(plan.seed, |state| {
         counts.power += usize::from(once(&state)?);
         counts.tries += 1;

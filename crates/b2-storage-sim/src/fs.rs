@@ -181,6 +181,13 @@ impl FileSystem for SimFs {
         Ok(if inner.image.is_directory(node) { FileKind::Directory } else { FileKind::File })
     }
 
+    fn identity(&self, path: &Path, _: Links) -> io::Result<Option<FileId>> {
+        let inner = self.call(Call::Identity, path)?;
+        let inode = inner.image.lookup(path)?;
+        inner.image.file(inode)?;
+        Ok(Some(FileId { device: 1, inode }))
+    }
+
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Ok(self.open_node(Call::Open, path)?)
     }
@@ -331,6 +338,11 @@ impl ReadAt for SimFile {
     fn identity(&self) -> io::Result<Option<FileId>> {
         drop(self.call(Call::Identity)?);
         Ok(Some(FileId { device: 1, inode: self.node }))
+    }
+
+    fn hard_links(&self) -> io::Result<u64> {
+        let inner = self.call(Call::Identity)?;
+        Ok(inner.image.links(self.node))
     }
 }
 

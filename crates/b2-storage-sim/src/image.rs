@@ -145,6 +145,15 @@ impl Image {
         }
     }
 
+    /// How many names a file has.
+    pub(crate) fn links(&self, id: NodeId) -> u64 {
+        let all = self.nodes.values().filter_map(|node| match node {
+            Node::Directory(names) => Some(names.values().filter(|of| **of == id).count() as u64),
+            Node::File(_) => None,
+        });
+        all.sum()
+    }
+
     pub(crate) fn nodes(&self) -> &BTreeMap<NodeId, Node> {
         &self.nodes
     }

@@ -6,7 +6,7 @@ use crate::log::{Log, Op, State};
 use crate::rng::Rng;
 
 /// Writes up to this length are cut at every byte.
-const SMALL: usize = 1024;
+const SMALL: usize = 4096;
 /// Systems copy a write page by page, and only end it in between.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;

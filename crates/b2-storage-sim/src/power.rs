@@ -55,13 +55,35 @@ impl Log {
                 }
             }
         }
+        self.random_losses(&pending, &mut rng, each)
+    }
+
+    /// As [`Log::power_losses`], but random ones only.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn some_power_losses<E>(
+        &self,
+        seed: u64,
+        each: impl FnMut(State) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let pending: Vec<Pending> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
+        self.random_losses(&pending, &mut Rng::new(seed), each)
+    }
+
+    fn random_losses<E>(
+        &self,
+        pending: &[Pending],
+        rng: &mut Rng,
+        mut each: impl FnMut(State) -> Result<bool, E>,
+    ) -> Result<(), E> {
         // The more there is to lose, the more often.
         let tickets: Vec<&Pending> =
             pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
         if tickets.is_empty() {
             return Ok(());
         }
-        while each(self.random(tickets[rng.below(tickets.len())], &mut rng))? {}
+        while each(self.random(tickets[rng.below(tickets.len())], rng))? {}
         Ok(())
     }
 
