@@ -369,9 +369,11 @@ impl WriteAt for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut inner = self.call(Call::Sync)?;
-        inner.run(Op::Sync { node: self.node });
-        Ok(())
+        let mut inner = self.fs.inner();
+        let node = self.node;
+        let failed = inner.call(Call::Sync, || format!("file {node}"));
+        inner.run(if failed.is_ok() { Op::Sync { node } } else { Op::SyncFailed { node } });
+        failed
     }
 
     fn lock(&self, mode: LockMode) -> io::Result<()> {

@@ -21,6 +21,8 @@ pub enum Op {
     SetLen { node: u64, len: u64 },
     /// A file's contents are safe.
     Sync { node: u64 },
+    /// A sync that failed: the system may have given up what was written before it.
+    SyncFailed { node: u64 },
     /// A name changed.
     Rename { from_dir: u64, from: OsString, to_dir: u64, to: OsString, node: u64 },
     /// A name taken away.
@@ -133,6 +135,25 @@ impl Log {
     /// What the process saw after the first `at` calls.
     pub fn image(&self, at: usize) -> &Image {
         &self.images[at]
+    }
+
+    /// The log as it would be if the system had given up, for good, all that was written to a file and not synced
+    /// when a sync of it failed: later syncs do not bring it back. `None` if no sync has failed.
+    ///
+    /// Only what it says about power losses is meant: the process goes on to see what it wrote.
+    pub fn given_up(&self) -> Option<Self> {
+        let mut lost = vec![false; self.ops.len()];
+        let mut any = false;
+        for (i, op) in self.ops.iter().enumerate() {
+            let Op::SyncFailed { node: failed } = op else { continue };
+            any = true;
+            let before = self.ops[..i].iter().enumerate().rev();
+            for (k, op) in before.take_while(|(_, op)| **op != (Op::Sync { node: *failed })) {
+                lost[k] |= op.contents() == Some(*failed);
+            }
+        }
+        let kept = self.ops.iter().zip(lost).filter(|(_, lost)| !lost).map(|(op, _)| op.clone());
+        any.then(|| Self::new(&self.images[0], &kept.collect::<Vec<_>>()))
     }
 
     /// Bytes written, all files together.

@@ -208,3 +208,23 @@ fn locks_exclude_and_are_released_when_the_handle_goes() {
     };
     assert_eq!(marks(fs.log()), [1, 2]);
 }
+
+/// What was written before a sync that failed may be gone, though the next sync succeeds.
+#[test]
+fn failed_syncs_may_give_up_what_was_written() {
+    let fs = SimFs::new();
+    fs.write(Path::new("/f"), &[0; 4]);
+    fs.restart();
+    let open = fs.open_write(Path::new("/f"), Links::Refuse).unwrap();
+    open.write_all_at(0, &[1]).unwrap();
+    open.sync().unwrap();
+    assert!(fs.log().given_up().is_none());
+    open.write_all_at(1, &[1]).unwrap();
+    fs.fail(Some(Fault { calls: Calls::Only(Call::Sync), after: 0, trouble: Trouble::Io, lasting: false }));
+    open.sync().unwrap_err();
+    open.write_all_at(2, &[1]).unwrap();
+    open.sync().unwrap();
+    let log = fs.log().given_up().unwrap();
+    assert_eq!(log.image(log.ops().len()).read(Path::new("/f")).unwrap(), [1, 0, 1, 0]);
+    assert_eq!(fs.image().read(Path::new("/f")).unwrap(), [1, 1, 1, 0]);
+}
