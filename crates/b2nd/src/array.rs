@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use b2_chunk::{Container, Limits, Plugins, parallel};
+use b2_chunk::{CParams, Container, Limits, Plugins, parallel};
 use b2_frame::{FrameError, OpenOptions, SuperChunk};
 use bytes::Bytes;
 
@@ -131,6 +131,24 @@ impl NdArray {
     /// Size of all items in bytes.
     pub fn nbytes(&self) -> u64 {
         self.geometry.nbytes()
+    }
+    /// How chunks of this array are compressed by default, as the frame header tells it.
+    ///
+    /// # Errors
+    /// When the header names a codec or filter that is not at hand, or contradicts itself.
+    pub fn cparams(&self) -> Result<CParams, NdError> {
+        let header = self.frame.header();
+        let builder = CParams::builder(self.itemsize())
+            .codec(header.codec())
+            .codec_meta(header.codec_meta())
+            .clevel(header.clevel().min(9))
+            .filters(header.filters())
+            .splitmode(header.splitmode())
+            .use_dict(header.use_dict())
+            .blocksize(self.geometry.block_nbytes())
+            .blockshape(self.blockshape())
+            .plugins(self.frame.dparams().plugins.clone());
+        Ok(builder.build()?)
     }
     /// The frame that holds the array, with metalayers and vlmetalayers.
     pub fn super_chunk(&self) -> &SuperChunk {

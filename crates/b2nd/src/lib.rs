@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod concat;
 #[cfg(feature = "ndarray")]
 mod convert;
+mod create;
 mod defaults;
 mod dtype;
 mod element;
@@ -13,14 +15,18 @@ pub mod literal;
 mod meta;
 mod moves;
 mod points;
+mod produce;
 mod select;
 mod slice;
+mod source;
 mod view;
 mod write;
 
 pub use array::{ArrayOptions, NdArray};
+pub use concat::Concat;
 #[cfg(feature = "ndarray")]
 pub use convert::FromNdarray;
+pub use create::{Arange, ByIndex, ByPosition, Fill, FromFn, Items, Linspace, Number};
 pub use defaults::{default_blockshape, default_chunkshape};
 pub use dtype::{Dtype, DtypeKind, Field};
 pub use element::Element;
@@ -30,5 +36,6 @@ pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
 pub use points::Points;
 pub use select::Select;
 pub use slice::SliceDim;
+pub use source::{ChunkContent, RegionSource};
 pub use view::Slice;
-pub use write::{ArrayBuilder, RegionSource};
+pub use write::ArrayBuilder;

@@ -248,17 +248,9 @@ impl<'a> Slice<'a> {
         BoxMoves::new(self.array.geometry(), &self.along, item, (offset, of_array))
     }
 
-    /// Whether it is the whole array as it is.
-    pub(crate) fn is_whole(&self) -> bool {
-        let in_order = |(k, dim): (usize, &OutDim)| *dim == OutDim::Of(k);
-        let whole = |(along, &length): (&Along, &u64)| match along {
-            Along::Steps(p) => p.len == length && (p.step == 1 || length <= 1),
-            Along::List(_) => false,
-        };
-        self.out.len() == self.along.len()
-            && self.out.iter().enumerate().all(in_order)
-            && self.along.iter().zip(self.array.shape()).all(whole)
-            && self.field.is_none()
+    /// What is chosen along the dimensions of the array, and where they are in the result.
+    pub(crate) fn dims(&self) -> (&[Along], &[OutDim]) {
+        (&self.along, &self.out)
     }
 
     /// Shape without that of a field's sub-array.
