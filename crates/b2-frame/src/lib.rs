@@ -3,11 +3,14 @@
 
 mod contiguous;
 mod disk;
+mod edit;
 mod error;
 mod fetch;
 mod fit;
 mod header;
 mod index;
+mod infos;
+mod lock;
 mod metalayers;
 mod open;
 mod options;
@@ -16,6 +19,7 @@ mod places;
 mod plan;
 mod pool;
 mod read;
+mod redo;
 mod sink;
 mod sizes;
 mod sparse;
@@ -26,10 +30,12 @@ mod trailer;
 mod writer;
 
 pub use disk::Disk;
+pub use edit::{Committed, FrameEditor};
 pub use error::{FrameError, Structure};
 pub use fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
 pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
 pub use index::{Entry, Index, MAX_NCHUNKS};
+pub use infos::{ChunkInfo, ChunkInfos};
 pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
 pub use open::{Layout, OpenPlan, Opened};
 pub use options::{Kind, OpenOptions, sniff};

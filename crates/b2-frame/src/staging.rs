@@ -190,8 +190,13 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
+/// Whether a name is one of those that [`temporary`] gives.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with(".b2kit-") && name.ends_with(".tmp")
+}
+
 /// Makes something with a name of its own in the directory of `path`.
-fn temporary<T>(
+pub(crate) fn temporary<T>(
     path: &Path,
     make: &mut dyn FnMut(&Path) -> io::Result<T>,
 ) -> Result<(PathBuf, T), FrameError> {
@@ -211,6 +216,6 @@ fn temporary<T>(
     }
 }
 
-fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
+pub(crate) fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
     result.map_err(FrameError::io(path.display().to_string()))
 }
