@@ -68,7 +68,12 @@ impl Redo {
         let number = |at: usize| record.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let n = usize::try_from(number(24)?).ok()?;
         let start = usize::try_from(number(16)?).ok()?;
-        if !record.starts_with(&MAGIC) || (record.len() as u64).checked_sub(FIXED)? != 2 * n as u64 {
+        let both = u64::try_from(n).ok()?.checked_mul(2)?;
+        if !record.starts_with(&MAGIC) || (record.len() as u64).checked_sub(FIXED)? != both {
+            return None;
+        }
+        // Headers are shorter than 2 GiB.
+        if start.checked_add(n)? > i32::MAX as usize {
             return None;
         }
         let body = 32 + 2 * n;
@@ -84,16 +89,15 @@ impl Redo {
         if found == self.old || found == self.new {
             return false;
         }
-        let cut = found.iter().zip(&self.new).take_while(|(a, b)| a == b).count();
-        if found.get(cut..) == self.old.get(cut..) {
-            return true;
-        }
+        // Sector by sector: cut off after any number of bytes, none and all included.
         let mut at = 0;
         while at < found.len() {
             let end = ((self.start + at) / SECTOR + 1) * SECTOR - self.start;
             let range = at..end.min(found.len());
-            let part = found.get(range.clone());
-            if part != self.old.get(range.clone()) && part != self.new.get(range) {
+            let parts = (found.get(range.clone()), self.old.get(range.clone()), self.new.get(range));
+            let (Some(part), Some(old), Some(new)) = parts else { return false };
+            let cut = part.iter().zip(new).take_while(|(a, b)| a == b).count();
+            if part.get(cut..) != old.get(cut..) {
                 return false;
             }
             at = end;
@@ -174,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn hostile_numbers_are_refused() {
+        for (start, n) in
+            [(11, u64::MAX), (11, u64::MAX / 2 + 1), (u64::MAX, 0), (u64::MAX - 4, 4), (1 << 31, 4)]
+        {
+            let mut record = Redo { start: 11, old: vec![1; 4].into(), new: vec![2; 4].into() }.encode();
+            record[16..24].copy_from_slice(&start.to_le_bytes());
+            record[24..32].copy_from_slice(&n.to_le_bytes());
+            let hash = hash(&record[..40]);
+            record[40..48].copy_from_slice(&hash.to_le_bytes());
+            let file = Bytes::from([vec![0; 200], record].concat());
+            assert!(Redo::find(&file, 1 << 20).unwrap().is_none(), "{start}, {n}");
+            assert!(Redo::pending(&file, 1 << 20).unwrap().is_none());
+        }
+    }
+
+    #[test]
     fn only_mixes_are_repaired() {
         let whole = |middle: Vec<u8>| [vec![9; 11], middle, vec![9; 50]].concat();
         let check = |middle: Vec<u8>, expected| assert_eq!(redo().applies(&whole(middle)), expected);
@@ -188,7 +208,9 @@ mod tests {
         check([vec![1; 501], vec![2; 512], vec![1; 387]].concat(), true);
         check([vec![2; 501], vec![1; 512], vec![2; 387]].concat(), true);
         check([vec![1; 500], vec![2; 900]].concat(), false);
-        check([vec![2; 700], vec![1; 313], vec![2; 387]].concat(), false);
+        // A kill has cut the second sector, and a power loss the repair.
+        check([vec![2; 700], vec![1; 313], vec![2; 387]].concat(), true);
+        check([vec![1; 700], vec![2; 700]].concat(), false);
         assert!(!redo().applies(&[1; 100]));
     }
 }

@@ -120,7 +120,8 @@ impl Staged {
         self.litter = old;
         if self.options.durability == Durability::Sync {
             let parent = parent(&path);
-            io(&parent, fs.sync_dir(&parent))?;
+            let not_synced = |source| FrameError::NotSynced { name: parent.display().to_string(), source };
+            fs.sync_dir(&parent).map_err(not_synced)?;
         }
         Ok(())
     }

@@ -351,7 +351,8 @@ impl FrameWriter {
     ///
     /// # Errors
     /// When something cannot be written, the target must not be replaced, an earlier call failed, or there
-    /// are chunks but all of them are empty (a frame cannot tell them from none).
+    /// are chunks but all of them are empty (a frame cannot tell them from none). [`FrameError::NotSynced`] alone
+    /// says that the frame is there.
     pub fn finish(mut self) -> Result<Written, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);

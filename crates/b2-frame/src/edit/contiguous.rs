@@ -44,6 +44,8 @@ pub(crate) struct ContiguousStore {
     pub(crate) written: u64,
     /// The header on disk is in doubt: nothing may be written any more.
     pub(crate) broken: bool,
+    /// A sync has failed: what was written before may never reach the disk, though later syncs succeed.
+    pub(crate) lost: bool,
 }
 
 /// Where a contiguous frame lives.
@@ -88,6 +90,7 @@ impl ContiguousStore {
             durability,
             written: 0,
             broken: false,
+            lost: false,
         }
     }
 
@@ -204,7 +207,7 @@ impl ContiguousStore {
             self.write(self.at, &behind)?;
         }
         self.cut(self.at + behind.len() as u64).map_err(FrameError::io(&*self.name))?;
-        self.sync().map_err(FrameError::io(&*self.name))?;
+        self.sync().inspect_err(|_| self.lost = true).map_err(FrameError::io(&*self.name))?;
         if let Home::Disk { lock: Some(lock), .. } = &self.home {
             self.written += lock.count_change()?;
         }
@@ -274,13 +277,13 @@ impl ContiguousStore {
             return Err(FrameError::HardLinks { name: self.name.to_string(), links });
         }
         let whole = Whole { header_len: self.header_len, state, source };
-        let (header, entries) = match &self.home {
+        let (header, entries, len) = match &self.home {
             Home::Memory(_) => {
-                let Rewritten { place, header, entries } = whole.memory()?;
+                let Rewritten { place, header, entries, len } = whole.memory()?;
                 let memory = Arc::new(MemoryFile::new(place));
                 self.file = memory.clone();
                 self.home = Home::Memory(memory);
-                (header, entries)
+                (header, entries, len)
             }
             Home::Disk { fs, path, lock, .. } => {
                 let target = Target { fs: fs.clone(), overwrite: true, durability: self.durability };
@@ -288,12 +291,12 @@ impl ContiguousStore {
                 let result = whole.disk(target, path, before_rename);
                 // The frame is the new one then, which this store does not hold.
                 self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
-                let Rewritten { place, header, entries } = result?;
+                let Rewritten { place, header, entries, len } = result?;
                 self.file = place;
-                (header, entries)
+                (header, entries, len)
             }
         };
-        let len = self.file.len().map_err(FrameError::io(&*self.name))?;
+        // Nothing may fail from here on: the new frame is there.
         self.written += len;
         (self.committed, self.at, self.high) = (len, len, len);
         self.buf.clear();
@@ -312,6 +315,7 @@ impl ContiguousStore {
         }
         self.buf.clear();
         self.at = self.committed;
+        self.lost = false;
         // If this fails the next commit does it.
         let _ = self.cut(self.committed);
     }

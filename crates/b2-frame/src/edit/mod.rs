@@ -230,7 +230,8 @@ impl FrameEditor {
     ///
     /// # Errors
     /// When something cannot be written: the frame is as it was, and so are the staged changes; one may try
-    /// again. [`FrameError::NotSynced`] alone says that the change was made. [`FrameError::Changed`] if somebody
+    /// again. After a sync that failed that would not help, as systems forget what they could not write: there is
+    /// only [`rollback`](Self::rollback) then ([`FrameError::Abandoned`]). [`FrameError::NotSynced`] alone says that the change was made. [`FrameError::Changed`] if somebody
     /// else, who ignored the lock, changed the frame.
     pub fn commit(&mut self) -> Result<Committed, FrameError> {
         self.usable()?;
@@ -372,7 +373,8 @@ impl FrameEditor {
 
     fn usable(&self) -> Result<(), FrameError> {
         match &self.store {
-            Store::Contiguous(store) if store.broken => Err(FrameError::Abandoned),
+            Store::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
+            Store::Sparse(store) if store.lost => Err(FrameError::Abandoned),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use crate::edit::state::State;
 use crate::index::{self, Entry};
 use crate::sink::{FileSink, Sink};
 use crate::staging::{Staged, Target};
-use crate::storage::{Links, WriteAt};
+use crate::storage::WriteAt;
 use crate::{FrameError, SuperChunk, trailer};
 
 /// A frame that was written.
@@ -17,6 +17,8 @@ pub(crate) struct Rewritten<T> {
     pub(crate) place: T,
     pub(crate) header: Bytes,
     pub(crate) entries: Vec<i64>,
+    /// Of the frame, in bytes.
+    pub(crate) len: u64,
 }
 
 /// A frame to be written.
@@ -31,8 +33,8 @@ impl Whole<'_> {
     pub(crate) fn memory(&self) -> Result<Rewritten<Bytes>, FrameError> {
         let mut sink = Sink::Memory(vec![0; self.header_len as usize]);
         let entries = self.chunks(&mut sink)?;
-        let (header, tail) = self.ends(&sink, &entries)?;
-        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries })
+        let (header, tail, len) = self.ends(&sink, &entries)?;
+        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries, len })
     }
 
     /// Returns the file, which is at `path` now.
@@ -42,22 +44,13 @@ impl Whole<'_> {
         path: &Path,
         before_rename: impl FnOnce() -> Result<u64, FrameError>,
     ) -> Result<Rewritten<Arc<dyn WriteAt>>, FrameError> {
-        let fs = target.fs.clone();
         let (staged, file) = Staged::file(target, path)?;
         let mut sink = Sink::File(FileSink::new(staged, file.clone(), self.header_len as usize));
         let entries = self.chunks(&mut sink)?;
-        let (header, tail) = self.ends(&sink, &entries)?;
+        let (header, tail, len) = self.ends(&sink, &entries)?;
         before_rename()?;
-        let Err(error) = sink.finish(&header, &tail) else {
-            return Ok(Rewritten { place: file, header, entries });
-        };
-        // The last step syncs the directory. If that failed, the new frame is there nevertheless.
-        match (fs.identity(path, Links::Follow), file.identity(), error) {
-            (Ok(Some(found)), Ok(Some(ours)), FrameError::Io { name, source }) if found == ours => {
-                Err(FrameError::NotSynced { name, source })
-            }
-            (_, _, error) => Err(error),
-        }
+        sink.finish(&header, &tail)?;
+        Ok(Rewritten { place: file, header, entries, len })
     }
 
     /// Copies the chunks in order. Two entries that share a chunk get one each.
@@ -75,7 +68,7 @@ impl Whole<'_> {
         Ok(entries)
     }
 
-    fn ends(&self, sink: &Sink, entries: &[i64]) -> Result<(Bytes, Vec<u8>), FrameError> {
+    fn ends(&self, sink: &Sink, entries: &[i64]) -> Result<(Bytes, Vec<u8>, u64), FrameError> {
         let mut tail = Vec::new();
         if self.state.nbytes > 0 {
             tail.extend_from_slice(index::encode(entries)?.as_bytes());
@@ -83,6 +76,6 @@ impl Whole<'_> {
         tail.extend_from_slice(&trailer::encode(&self.state.vlmetalayers)?);
         let cbytes = sink.cbytes(self.header_len);
         let frame_len = sink.index_at(self.header_len) + tail.len() as u64;
-        Ok((self.state.encode_header(cbytes, frame_len), tail))
+        Ok((self.state.encode_header(cbytes, frame_len), tail, frame_len))
     }
 }

@@ -37,6 +37,10 @@ pub(crate) struct SparseStore {
     lowest: u32,
     watch: Arc<IndexWatch>,
     pub(crate) written: u64,
+    /// A sync of a chunk has failed: it may never reach the disk, though later syncs succeed.
+    pub(crate) lost: bool,
+    /// Whether a power loss could bring an older index back: its files stay.
+    unsafe_index: bool,
 }
 
 impl SparseStore {
@@ -63,6 +67,9 @@ impl SparseStore {
             lowest: 0,
             watch,
             written: 0,
+            lost: false,
+            // Who wrote it may have been killed before the names were synced.
+            unsafe_index: durability == Durability::Sync,
         })
     }
 
@@ -84,6 +91,7 @@ impl SparseStore {
         let created = match self.fs.create_new(&path) {
             // Left by a commit that did not happen, or not removed after one that did.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.save_index().map_err(FrameError::io(self.name()))?;
                 self.fs.remove_file(&path).and_then(|()| self.fs.create_new(&path))
             }
             created => created,
@@ -147,10 +155,9 @@ impl SparseStore {
         self.doomed.extend(given_up.filter(|id| !named.contains(id)));
         self.used = named;
         self.staged.clear();
-        let synced = advanced.and_then(|()| self.sync_dir());
-        if synced.is_ok() {
-            self.remove_doomed(false);
-        }
+        self.unsafe_index = self.durability == Durability::Sync;
+        let synced = self.save_index().and(advanced);
+        self.remove_doomed(false);
         Ok((header, synced.map_err(|source| FrameError::NotSynced { name: self.name(), source })))
     }
 
@@ -168,13 +175,24 @@ impl SparseStore {
         if self.durability == Durability::Sync {
             for id in self.staged.keys().filter(|id| named.contains(id)) {
                 let path = self.dir.join(chunk_name(*id));
-                staging::io(&path, self.fs.open_write(&path, Links::Refuse).and_then(|file| file.sync()))?;
+                let file = staging::io(&path, self.fs.open_write(&path, Links::Refuse))?;
+                staging::io(&path, file.sync().inspect_err(|_| self.lost = true))?;
             }
             staging::io(temporary, file.sync())?;
             staging::io(&self.dir, self.sync_dir())?;
+            self.unsafe_index = false;
         }
         if let Some(lock) = &self.lock {
             self.written += lock.count_change()?;
+        }
+        Ok(())
+    }
+
+    /// From here on no power loss brings an older index back.
+    fn save_index(&mut self) -> io::Result<()> {
+        if self.unsafe_index {
+            self.sync_dir()?;
+            self.unsafe_index = false;
         }
         Ok(())
     }
@@ -215,7 +233,8 @@ impl SparseStore {
 
     /// Removes files that nothing names, unless snapshots may read them.
     fn remove_doomed(&mut self, force: bool) {
-        if !force && Arc::strong_count(&self.watch) > 1 {
+        // If the index is not safe they are left to a later commit or `compact`.
+        if self.unsafe_index || !force && Arc::strong_count(&self.watch) > 1 {
             return;
         }
         for id in std::mem::take(&mut self.doomed) {
@@ -230,6 +249,7 @@ impl SparseStore {
         if self.has_staged() {
             self.watch.rollbacks.fetch_add(1, Ordering::SeqCst);
         }
+        self.lost = false;
         for id in std::mem::take(&mut self.staged).into_keys() {
             let _ = self.fs.remove_file(&self.dir.join(chunk_name(id)));
             self.lowest = self.lowest.min(id);
@@ -261,6 +281,7 @@ impl SparseStore {
 
     /// Removes them.
     pub(crate) fn clean(&mut self) -> Result<(), FrameError> {
+        self.save_index().map_err(FrameError::io(self.name()))?;
         for (path, _) in self.strays()? {
             staging::io(&path, self.fs.remove_file(&path))?;
         }
