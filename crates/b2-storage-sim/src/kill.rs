@@ -6,12 +6,18 @@ use crate::log::{Log, Op, State};
 use crate::rng::Rng;
 
 /// Writes up to this length are cut at every byte.
-const SMALL: usize = 4096;
+const SMALL: usize = 1024;
 /// Systems copy a write page by page, and only end it in between.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
 impl Log {
+    /// The states between calls, which a kill can leave.
+    pub fn between_calls(&self) -> impl Iterator<Item = State> {
+        (0..=self.ops().len())
+            .map(|at| self.state(at, self.image(at).clone(), format!("killed after {at} calls")))
+    }
+
     /// Hands each state that a kill can leave to `each`, up to its first error.
     ///
     /// # Errors
