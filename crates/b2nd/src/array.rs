@@ -235,7 +235,7 @@ impl NdArray {
         Ok(())
     }
 
-    fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
+    pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
         if nbytes != self.geometry.chunk_nbytes() {
             let need = self.geometry.chunk_nbytes();
             return Err(NdError::geometry(format!(
@@ -249,8 +249,8 @@ impl NdArray {
 /// Options for opening an array.
 #[derive(Clone, Debug, Default)]
 pub struct ArrayOptions {
-    options: OpenOptions,
-    offset: u64,
+    pub(crate) options: OpenOptions,
+    pub(crate) offset: u64,
 }
 
 impl ArrayOptions {
@@ -262,6 +262,11 @@ impl ArrayOptions {
     /// What the file may cost.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.options = self.options.limits(limits);
+        self
+    }
+    /// All options of the frame: how it is changed, and its file system, too.
+    pub fn frame_options(mut self, options: OpenOptions) -> Self {
+        self.options = options;
         self
     }
     /// The frame starts at this byte of the file.

@@ -55,7 +55,7 @@ impl Job<'_> {
                 coords
             };
             let number = |k: u64| linear(&coords(k), geometry.grid());
-            let mut ask =
+            let ask =
                 |source: &mut dyn RegionSource, k| source.chunk(geometry, number(k)).map_err(NdError::Source);
             let mut k = row.start;
             // An answer that ended a batch.

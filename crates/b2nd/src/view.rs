@@ -271,15 +271,9 @@ impl<'a> Slice<'a> {
 
     /// Repeated positions can make a result larger than its array.
     fn check_size(&self) -> Result<(), NdError> {
-        let lengths = self.along.iter().map(Along::len);
-        let size = |n: u64, length: u64| n.checked_mul(length).filter(|&n| n <= i64::MAX as u64);
-        match lengths.clone().any(|length| length == 0) {
-            true => Ok(()),
-            false => match lengths.fold(Some(self.array.itemsize() as u64), |n, length| size(n?, length)) {
-                Some(_) => Ok(()),
-                None => Err(NdError::TooLarge { asked: u64::MAX }),
-            },
-        }
+        let nitems = product(self.along.iter().map(Along::len));
+        let nbytes = nitems.saturating_mul(self.array.itemsize() as u64);
+        if nbytes > i64::MAX as u64 { Err(NdError::TooLarge { asked: nbytes }) } else { Ok(()) }
     }
 }
 
