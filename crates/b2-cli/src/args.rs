@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Pack(cmd::pack::Args),
     /// Write the same data and metalayers into a new file, compressed or cut differently
     Copy(cmd::copy::Args),
+    /// Tell whether two files hold the same data, and where they differ first
+    Diff(cmd::diff::Args),
     /// Print a script that completes b2kit command lines in a shell
     Completions(cmd::completions::Args),
 }

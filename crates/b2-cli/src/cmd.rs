@@ -3,6 +3,7 @@
 pub(crate) mod cat;
 pub(crate) mod completions;
 pub(crate) mod copy;
+pub(crate) mod diff;
 pub(crate) mod info;
 pub(crate) mod pack;
 pub(crate) mod verify;

@@ -18,6 +18,11 @@ pub(crate) struct ClosedPipe;
 #[error("failed")]
 pub(crate) struct Told;
 
+/// A failure of a command whose exit code 1 is an answer: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", one_line(.0))]
+pub(crate) struct Trouble(pub(crate) anyhow::Error);
+
 /// Tells the outcome of a command on standard error and as an exit code.
 pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
@@ -28,7 +33,7 @@ pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
         // Nobody may be listening there either.
         let _ = writeln!(io::stderr(), "b2kit: {}", one_line(&error));
     }
-    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+    ExitCode::from(if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 })
 }
 
 /// The error and its causes in one line, without control characters.

@@ -182,8 +182,12 @@ impl<'a> Selection<'a> {
         write: impl FnMut(&[u8]) -> Result<()>,
         progress: &mut Progress,
     ) -> Result<()> {
-        let pieces = Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default());
-        pump(pieces, |piece, buffer| self.read(&piece, buffer), write, progress)
+        pump(self.pieces(), |piece, buffer| self.read(&piece, buffer), write, progress)
+    }
+
+    /// Parts of bounded size that follow each other in C order.
+    pub(crate) fn pieces(&self) -> Pieces {
+        Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default())
     }
 
     /// Bytes that each item costs while it is read.
@@ -201,7 +205,11 @@ impl<'a> Selection<'a> {
         axis.step.saturating_mul(self.itemsize) <= FAR
     }
 
-    fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
+    /// Decodes one of the [`pieces`](Self::pieces), those of another selection of the same shape included.
+    ///
+    /// # Errors
+    /// When it does not decode.
+    pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         resize(buffer, usize::try_from(bytes_of(axes, self.itemsize))?)?;
         match (self.input, axes) {
             (Input::Array(array), _) => {

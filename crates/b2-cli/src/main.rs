@@ -41,6 +41,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Verify(args) => cmd::verify::run(args, global),
         Command::Pack(args) => cmd::pack::run(args, global),
         Command::Copy(args) => cmd::copy::run(args, global),
+        Command::Diff(args) => cmd::diff::run(args, global),
         Command::Completions(args) => cmd::completions::run(args),
     }
 }
