@@ -221,10 +221,10 @@ fn compact() {
 /// Headers of more than a sector, and of more than a page: the part that a commit changes can be torn.
 #[test]
 fn long_headers() {
-    // As a b2nd metalayer with 16 dimensions, first among many.
+    // As the b2nd metalayer of an array with 16 dimensions, first among many.
     let many = || {
         let start =
-            FrameParams::from_cparams(&cparams(4)).chunksize(CHUNKSIZE).metalayer("b2nd", noise(420, 1));
+            FrameParams::from_cparams(&cparams(4)).chunksize(CHUNKSIZE).metalayer("shape", noise(420, 1));
         (0..15).fold(start, |params, i| params.metalayer(format!("layer{i}"), noise(280, i)))
     };
     check_on(
@@ -233,11 +233,11 @@ fn long_headers() {
         &five,
         &[
             &|e| {
-                e.set_metalayer("b2nd", &noise(420, 28))?;
+                e.set_metalayer("shape", &noise(420, 28))?;
                 e.append(chunk(29)).map(drop)
             },
             &|e| {
-                e.set_metalayer("b2nd", &noise(420, 30))?;
+                e.set_metalayer("shape", &noise(420, 30))?;
                 e.delete(0)
             },
         ],
