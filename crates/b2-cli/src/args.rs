@@ -31,7 +31,7 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// No progress bar
+    /// No progress bar, and no word about what was changed
     #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
     /// Tell what is done and how long it took, on standard error
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Pack(cmd::pack::Args),
     /// Write the same data and metalayers into a new file, compressed or cut differently
     Copy(cmd::copy::Args),
+    /// Add data at the end
+    Append(cmd::append::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Print a script that completes b2kit command lines in a shell

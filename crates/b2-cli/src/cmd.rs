@@ -1,5 +1,6 @@
 //! The commands, one file per verb.
 
+pub(crate) mod append;
 pub(crate) mod cat;
 pub(crate) mod completions;
 pub(crate) mod copy;

@@ -3,12 +3,14 @@
 
 mod args;
 mod base64;
+mod change;
 mod cmd;
 mod encode;
 mod error;
 mod input;
 mod json;
 mod npy;
+mod operand;
 mod output;
 mod plugins;
 mod progress;
@@ -41,6 +43,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Verify(args) => cmd::verify::run(args, global),
         Command::Pack(args) => cmd::pack::run(args, global),
         Command::Copy(args) => cmd::copy::run(args, global),
+        Command::Append(args) => cmd::append::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Completions(args) => cmd::completions::run(args),
     }

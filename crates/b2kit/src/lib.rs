@@ -8,11 +8,11 @@ pub use b2_chunk::{
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
 pub use b2_frame::{
-    self as frame, Entry, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions,
+    self as frame, Entry, FrameEditor, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions,
     Storage, SuperChunk, VlMetalayers,
 };
 pub use b2nd::{
-    self as nd, ArrayBuilder, ArrayOptions, Dtype, Element, Geometry, NdArray, NdError, RegionSource, Slice,
+    self as nd, ArrayBuilder, ArrayEditor, ArrayOptions, Dtype, Element, Geometry, NdArray, NdError, RegionSource, Slice,
     SliceDim,
 };
 
