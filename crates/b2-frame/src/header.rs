@@ -311,6 +311,7 @@ pub(crate) mod patch {
 
     pub(crate) const FRAME_LEN: usize = offset::FRAME_LEN as usize;
     pub(crate) const FLAGS: usize = 25;
+    pub(crate) const STORAGE: usize = offset::FRAME_TYPE as usize;
     pub(crate) const NBYTES: usize = offset::NBYTES as usize;
     pub(crate) const CBYTES: usize = offset::CBYTES as usize;
     pub(crate) const CHUNKSIZE: usize = offset::CHUNKSIZE as usize;

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod contiguous;
+mod copy;
 mod disk;
 mod edit;
 mod error;
 mod fetch;
 mod fit;
+mod gather;
 mod header;
 mod index;
 mod infos;
@@ -30,7 +32,7 @@ mod trailer;
 mod writer;
 
 pub use disk::Disk;
-pub use edit::{Committed, FrameEditor};
+pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};
 pub use fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
 pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};

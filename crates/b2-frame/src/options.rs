@@ -5,8 +5,8 @@ use b2_chunk::{DParams, Limits, Plugins};
 use bytes::Bytes;
 
 use crate::contiguous::Contiguous;
-use crate::header::{FrameHeader, MAGIC, Storage};
-use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS, Metalayers};
+use crate::header::{MAGIC, Storage};
+use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS};
 use crate::open::OpenPlan;
 use crate::plan::{Extent, FrameFile, FrameFiles, OpenFile, drive};
 use crate::redo::{Redo, Repaired};
@@ -163,7 +163,7 @@ impl OpenOptions {
                     // Through the same files, so that a repaired header is compared with itself.
                     let again =
                         schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
-                    let same = again.is_ok_and(|header| is_header_of(&header, &schunk));
+                    let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
                     if same {
                         let source = Source { options: self.clone(), path: path.to_owned(), offset };
                         schunk.source = Some(Arc::new(source));
@@ -238,7 +238,7 @@ impl Source {
             && ours == theirs
             && let Ok(file) = open_file(&**fs, &main, Links::Follow, self.offset)
             && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
-            && file.read(&header).is_ok_and(|header| is_header_of(&header, schunk))
+            && file.read(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
         {
             return Ok(None);
         }
@@ -248,11 +248,6 @@ impl Source {
         };
         Ok(Some(newest))
     }
-}
-
-fn is_header_of(header: &Bytes, schunk: &SuperChunk) -> bool {
-    let parsed = FrameHeader::parse(header).is_ok_and(|parsed| parsed == *schunk.header());
-    parsed && Metalayers::parse(header).is_ok_and(|parsed| parsed == *schunk.metalayers())
 }
 
 /// What a path holds, as [`sniff`] finds it.

@@ -184,7 +184,8 @@ fn remove_members(fs: &dyn FileSystem, dir: &Path) -> io::Result<()> {
     fs.remove_dir(dir)
 }
 
-fn parent(path: &Path) -> PathBuf {
+/// The directory that the name is in.
+pub(crate) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -123,6 +123,10 @@ impl WriteOptions {
         self
     }
 
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// How to open what was written so.
     pub(crate) fn to_open(&self, params: &FrameParams) -> crate::OpenOptions {
         crate::OpenOptions {

@@ -18,7 +18,7 @@ use crate::lock::FrameLock;
 use crate::open::Layout;
 use crate::plan::{FrameFiles, OpenFile};
 use crate::redo::Redo;
-use crate::staging::{Durability, Target};
+use crate::staging::{self, Durability, Target};
 use crate::storage::{FileId, FileSystem, Links, ReadAt, WriteAt};
 use crate::{FrameError, SuperChunk, index, trailer};
 
@@ -46,6 +46,9 @@ pub(crate) struct ContiguousStore {
     pub(crate) broken: bool,
     /// A sync has failed: what was written before may never reach the disk, though later syncs succeed.
     pub(crate) lost: bool,
+    /// Whether a power loss could bring back another file of this name: who renamed this one may have been
+    /// killed before the name was synced.
+    unsafe_name: bool,
 }
 
 /// Where a contiguous frame lives.
@@ -91,6 +94,7 @@ impl ContiguousStore {
             written: 0,
             broken: false,
             lost: false,
+            unsafe_name: durability == Durability::Sync,
         }
     }
 
@@ -208,6 +212,7 @@ impl ContiguousStore {
         }
         self.cut(self.at + behind.len() as u64).map_err(FrameError::io(&*self.name))?;
         self.sync().inspect_err(|_| self.lost = true).map_err(FrameError::io(&*self.name))?;
+        self.save_name()?;
         if let Home::Disk { lock: Some(lock), .. } = &self.home {
             self.written += lock.count_change()?;
         }
@@ -218,6 +223,14 @@ impl ContiguousStore {
         // Left behind the record does no harm: the header is no mix, and the next writer removes it.
         let _ = self.cut(frame_len);
         Ok(header)
+    }
+
+    fn save_name(&mut self) -> Result<(), FrameError> {
+        if let (Home::Disk { fs, path, .. }, true) = (&self.home, self.unsafe_name) {
+            staging::io(path, fs.sync_dir(&staging::parent(path)))?;
+        }
+        self.unsafe_name = false;
+        Ok(())
     }
 
     /// Cuts off what an earlier attempt may have left behind `len`.
@@ -297,6 +310,7 @@ impl ContiguousStore {
             }
         };
         // Nothing may fail from here on: the new frame is there.
+        self.unsafe_name = false;
         self.written += len;
         (self.committed, self.at, self.high) = (len, len, len);
         self.buf.clear();

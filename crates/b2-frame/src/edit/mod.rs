@@ -5,6 +5,7 @@
 //! - `ops`, `bytes`, `meta`: operations, which put chunks and change the staged state
 //! - `contiguous`, `sparse`: where chunks go, and how a state is committed there
 //! - `rewrite`: writing a state as a whole new frame
+//! - `savepoint`: going back to an earlier moment
 //! - `leftover`: whose bytes are behind the committed end
 //! - `open`: opening and creating
 
@@ -16,6 +17,7 @@ mod meta;
 mod open;
 mod ops;
 mod rewrite;
+mod savepoint;
 mod sparse;
 mod state;
 
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use ::bytes::Bytes;
 use b2_chunk::{CParams, Chunk, Container, DParams, SpecialKind};
 
+pub use self::savepoint::Savepoint;
 use crate::edit::contiguous::ContiguousStore;
 pub(crate) use crate::edit::meta::compress_value;
 use crate::edit::sparse::SparseStore;
@@ -87,6 +90,8 @@ pub struct FrameEditor {
     source: Option<Arc<Source>>,
     /// Bytes written up to the last commit.
     accounted: u64,
+    /// Another one after each commit and rollback.
+    epoch: Arc<()>,
 }
 
 struct Tail {
@@ -161,19 +166,7 @@ impl FrameEditor {
         if let Some(cparams) = &self.cparams {
             return Ok(cparams.clone());
         }
-        let header = FrameHeader::parse(&self.committed.header)?;
-        let cparams = CParams::builder(header.typesize())
-            .codec(header.codec())
-            .codec_meta(header.codec_meta())
-            // C-Blosc2 may have stored more.
-            .clevel(header.clevel().min(9))
-            .filters(header.filters())
-            .splitmode(header.splitmode())
-            .use_dict(header.use_dict())
-            .blocksize(header.blocksize())
-            .blockshape(self.fit.dparams.container.blockshape.clone())
-            .plugins(self.fit.dparams.plugins.clone());
-        cparams.build().map_err(FrameError::chunk(Structure::Header))
+        FrameHeader::parse(&self.committed.header)?.to_cparams(&self.fit.dparams)
     }
 
     /// Sets how new chunks are compressed. The header, which others go by, stays as it is.
@@ -235,6 +228,7 @@ impl FrameEditor {
     /// else, who ignored the lock, changed the frame.
     pub fn commit(&mut self) -> Result<Committed, FrameError> {
         self.usable()?;
+        self.epoch = Arc::default();
         self.settle()?;
         let old = &self.committed;
         let same_tail = Arc::ptr_eq(&old.entries, &self.staged.entries)
@@ -268,6 +262,7 @@ impl FrameEditor {
 
     /// Forgets all changes since the last commit.
     pub fn rollback(&mut self) {
+        self.epoch = Arc::default();
         self.tail = None;
         self.staged = self.committed.clone();
         match &mut self.store {
@@ -321,6 +316,7 @@ impl FrameEditor {
     /// ([`FrameError::HardLinks`]). The frame then is as it was.
     pub fn compact(&mut self) -> Result<Committed, FrameError> {
         self.usable()?;
+        self.epoch = Arc::default();
         if let Store::Sparse(_) = self.store {
             let committed = self.commit()?;
             if let Store::Sparse(store) = &mut self.store {

@@ -14,7 +14,7 @@ use crate::edit::{FrameEditor, Store, leftover};
 use crate::fit::Fit;
 use crate::lock::FrameLock;
 use crate::options::{OpenOptions, Source};
-use crate::plan::{Extent, FrameFile, OpenFile};
+use crate::plan::{FrameFile, OpenFile};
 use crate::redo::Redo;
 use crate::sparse::{INDEX_NAME, open_file};
 use crate::staging::{self, Durability};
@@ -98,7 +98,9 @@ impl OpenOptions {
                 len: len - frame_len,
             });
         }
-        file.set_len(frame_len).map_err(FrameError::io(name))
+        // It may be the record of a header that a killed process wrote and did not sync: header first.
+        let safe = if self.durability == Durability::Sync { file.sync() } else { Ok(()) };
+        safe.and_then(|()| file.set_len(frame_len)).map_err(FrameError::io(name))
     }
 
     fn edit_directory(&self, dir: &Path) -> Result<FrameEditor, FrameError> {
@@ -125,9 +127,7 @@ impl OpenOptions {
         store: impl FnOnce(&State) -> Result<Store, FrameError>,
         path: Option<&Path>,
     ) -> Result<FrameEditor, FrameError> {
-        let extent = Extent::exactly(FrameFile::Main, schunk.layout().header.clone());
-        let header = schunk.files.open(FrameFile::Main)?.read(&extent)?;
-        let state = State::of(schunk, Bytes::copy_from_slice(&header))?;
+        let state = State::of(schunk)?;
         let (typesize, blocksize) = (schunk.typesize(), schunk.header().blocksize());
         // As for new frames: a block of less than an item would make C-Blosc2 refuse chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
@@ -141,6 +141,7 @@ impl OpenOptions {
             max_vlmetalayers: self.max_vlmetalayers,
             source: path.map(|path| Arc::new(Source::new(self, path))),
             accounted: 0,
+            epoch: Arc::default(),
         })
     }
 }

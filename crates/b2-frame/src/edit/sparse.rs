@@ -41,6 +41,8 @@ pub(crate) struct SparseStore {
     pub(crate) lost: bool,
     /// Whether a power loss could bring an older index back: its files stay.
     unsafe_index: bool,
+    /// Whether a power loss could take the directory itself away, or bring back another one of this name.
+    unsafe_name: bool,
 }
 
 impl SparseStore {
@@ -70,6 +72,7 @@ impl SparseStore {
             lost: false,
             // Who wrote it may have been killed before the names were synced.
             unsafe_index: durability == Durability::Sync,
+            unsafe_name: durability == Durability::Sync,
         })
     }
 
@@ -84,19 +87,25 @@ impl SparseStore {
     /// Takes a chunk and returns its index entry.
     pub(crate) fn put(&mut self, chunk: &Bytes) -> Result<u64, FrameError> {
         let mut id = self.lowest;
-        while self.used.contains(&id) || self.staged.contains_key(&id) || self.doomed.contains(&id) {
-            id = id.checked_add(1).ok_or_else(|| FrameError::argument("chunks", "no file number is free"))?;
-        }
-        let path = self.dir.join(chunk_name(id));
-        let created = match self.fs.create_new(&path) {
-            // Left by a commit that did not happen, or not removed after one that did.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.save_index().map_err(FrameError::io(self.name()))?;
-                self.fs.remove_file(&path).and_then(|()| self.fs.create_new(&path))
+        let (path, file) = loop {
+            while self.used.contains(&id) || self.staged.contains_key(&id) || self.doomed.contains(&id) {
+                id = next(id)?;
             }
-            created => created,
+            let path = self.dir.join(chunk_name(id));
+            match self.fs.create_new(&path) {
+                // Without a lock it may belong to another writer.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.lock.is_none() => {
+                    id = next(id)?;
+                }
+                // Left by a commit that did not happen, or not removed after one that did.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.save_index().map_err(FrameError::io(self.name()))?;
+                    let again = self.fs.remove_file(&path).and_then(|()| self.fs.create_new(&path));
+                    break (path.clone(), staging::io(&path, again)?);
+                }
+                created => break (path.clone(), staging::io(&path, created)?),
+            }
         };
-        let file = staging::io(&path, created)?;
         if let Err(error) = file.write_all_at(0, chunk) {
             let _ = self.fs.remove_file(&path);
             return Err(FrameError::io(path.display().to_string())(error));
@@ -181,6 +190,10 @@ impl SparseStore {
             staging::io(temporary, file.sync())?;
             staging::io(&self.dir, self.sync_dir())?;
             self.unsafe_index = false;
+            if self.unsafe_name {
+                staging::io(&self.dir, self.fs.sync_dir(&staging::parent(&self.dir)))?;
+                self.unsafe_name = false;
+            }
         }
         if let Some(lock) = &self.lock {
             self.written += lock.count_change()?;
@@ -295,6 +308,10 @@ impl SparseStore {
         self.rollback();
         self.remove_doomed(true);
     }
+}
+
+fn next(id: u32) -> Result<u32, FrameError> {
+    id.checked_add(1).ok_or_else(|| FrameError::argument("chunks", "no file number is free"))
 }
 
 /// The files that the entries name.

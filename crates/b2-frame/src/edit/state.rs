@@ -39,8 +39,8 @@ pub(crate) enum Sizes {
 }
 
 impl State {
-    /// The state of an opened frame; `header` is all of its header.
-    pub(crate) fn of(schunk: &SuperChunk, header: Bytes) -> Result<Self, FrameError> {
+    /// The state of an opened frame.
+    pub(crate) fn of(schunk: &SuperChunk) -> Result<Self, FrameError> {
         let limit = schunk.dparams().limits.max_metadata;
         let entries = schunk.index().to_entries(limit)?;
         let nchunks = entries.len();
@@ -64,7 +64,8 @@ impl State {
             None => nchunks > 0 && schunk.header().general_flags() & 0x80 != 0,
         };
         Ok(Self {
-            header,
+            // Not a part of whatever was read at once.
+            header: Bytes::copy_from_slice(&schunk.opened().header_bytes),
             vlmetalayers: Arc::new(
                 schunk
                     .vlmetalayers()
@@ -170,6 +171,10 @@ impl State {
         }
         self.nbytes -= old as u64;
         Arc::make_mut(&mut self.entries).remove(nchunk);
+        if self.is_individual() && self.entries.is_empty() {
+            // The next first chunk decides anew, as it does after opening.
+            self.sizes = Sizes::Open;
+        }
     }
 
     /// Chunk `n` of the new order is chunk `order[n]` of the old one; must be a permutation.
@@ -204,14 +209,14 @@ impl State {
             flags = flags & 0x30 | version | u8::from(individual) << 6 | u8::from(self.vl_blocks) << 7;
         }
         patch::put(&mut header, patch::FLAGS, &[flags]);
-        let chunksize: Option<usize> = match self.sizes {
-            Sizes::Open => None,
-            Sizes::Equal { chunksize, .. } => Some(chunksize),
-            Sizes::Individual(_) => Some(0),
+        let stored = header.get(patch::CHUNKSIZE..).and_then(|bytes| bytes.first_chunk());
+        let chunksize = match self.sizes {
+            // -1 or 0, as it was.
+            Sizes::Open => stored.map_or(0, |bytes| i32::from_be_bytes(*bytes)).min(0),
+            Sizes::Equal { chunksize, .. } => chunksize as i32,
+            Sizes::Individual(_) => 0,
         };
-        if let Some(chunksize) = chunksize {
-            patch::put(&mut header, patch::CHUNKSIZE, &(chunksize as i32).to_be_bytes());
-        }
+        patch::put(&mut header, patch::CHUNKSIZE, &chunksize.to_be_bytes());
         patch::put(&mut header, patch::NBYTES, &self.nbytes.to_be_bytes());
         patch::put(&mut header, patch::CBYTES, &cbytes.to_be_bytes());
         patch::put(&mut header, patch::FRAME_LEN, &frame_len.to_be_bytes());
@@ -230,6 +235,7 @@ impl State {
         let vlmetalayers = VlMetalayers::from_entries(self.vlmetalayers.to_vec(), dparams);
         Ok(Opened {
             header: FrameHeader::parse(header)?,
+            header_bytes: header.clone(),
             metalayers: Metalayers::parse(header)?,
             index: Index::from_entries(self.entries.clone()),
             trailer: Trailer { version: 1, vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] },

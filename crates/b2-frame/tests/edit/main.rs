@@ -3,12 +3,22 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod behind;
+mod cost;
+mod locks;
+mod meta;
 mod model;
+mod operations;
+mod reading;
+mod snapshots;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use b2_chunk::CParams;
-use b2_frame::{Durability, FrameEditor, FrameParams, FrameWriter, OpenOptions, Storage, SuperChunk};
+use b2_frame::{
+    Committed, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, OpenOptions, Storage,
+    SuperChunk,
+};
 use bytes::Bytes;
 use tempfile::TempDir;
 
@@ -71,6 +81,14 @@ impl Home {
             Self::Disk(..) => SuperChunk::open(self.path()).unwrap(),
         }
     }
+
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut FrameEditor)) -> Committed {
+        let mut editor = self.edit();
+        change(&mut editor);
+        let committed = editor.commit().unwrap();
+        self.close(editor);
+        committed
+    }
 }
 
 pub(crate) fn options() -> OpenOptions {
@@ -81,6 +99,21 @@ pub(crate) fn params(cparams: &CParams) -> FrameParams {
     FrameParams::from_cparams(cparams)
 }
 
+/// A contiguous frame of `raw` in a file.
+pub(crate) fn file(dir: &Path, raw: &[u8], chunksize: usize) -> PathBuf {
+    let path = dir.join("frame");
+    std::fs::write(&path, common::frame(raw, chunksize, &common::cparams(4))).unwrap();
+    path
+}
+
 pub(crate) fn chunks(schunk: &SuperChunk) -> Vec<Vec<u8>> {
     (0..schunk.nchunks()).map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect()
+}
+
+pub(crate) fn is_argument<T: std::fmt::Debug>(result: Result<T, FrameError>) {
+    assert!(matches!(result, Err(FrameError::Argument { .. })), "{result:?}");
+}
+
+pub(crate) fn out_of_range<T: std::fmt::Debug>(result: Result<T, FrameError>) {
+    assert!(matches!(result, Err(FrameError::OutOfRange { .. })), "{result:?}");
 }

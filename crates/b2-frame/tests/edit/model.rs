@@ -157,6 +157,9 @@ fn apply(op: &Op, editor: &mut FrameEditor, model: &mut Model, committed: &mut M
         Op::Delete(at) if n > 0 => {
             editor.delete(at % n).unwrap();
             model.chunks.remove(at % n);
+            if model.individual && model.chunks.is_empty() {
+                (model.individual, model.full) = (false, None);
+            }
         }
         Op::Reorder(seed) if n > 0 => {
             let mut order: Vec<usize> = (0..n).collect();
