@@ -4,10 +4,12 @@
 //! - `set`: changing items
 //! - `shape`: growing and shrinking, which never shows old values
 //! - `splice`: inserting and removing along an axis
+//! - `pending`: appending in small pieces
 //! - `chunks`: how chunks are put into the frame
 //! - `shared`: changing items from many threads
 
 mod chunks;
+mod pending;
 mod set;
 mod shape;
 mod shared;
@@ -19,6 +21,7 @@ use b2_chunk::CParams;
 use b2_frame::{Committed, FrameEditor};
 use bytes::Bytes;
 
+use self::pending::Pending;
 pub use self::shared::SharedEditor;
 use crate::meta::{METALAYER, OLD_METALAYER};
 use crate::{ArrayOptions, Dtype, Geometry, NdArray, NdError};
@@ -29,8 +32,7 @@ use crate::{ArrayOptions, Dtype, Geometry, NdArray, NdError};
 /// power loss at any moment the array is exactly the old or exactly the new one, shape and items together, for
 /// this crate and for C-Blosc2. Dropping the editor forgets what was not committed.
 ///
-/// An operation that fails half way, because items cannot be read or written, leaves the editor unusable but
-/// for [`rollback`](Self::rollback). Arguments are checked before anything changes.
+/// An operation that fails changes nothing; what was staged before stays.
 ///
 /// ```
 /// use b2nd::{ArrayBuilder, Fill, NdArray, SliceDim};
@@ -64,9 +66,11 @@ pub struct ArrayEditor {
     cparams: Option<CParams>,
     /// Whether the header has the size of the array's blocks, which C-Blosc2 needs for special entries.
     tells_blocks: bool,
+    /// What was appended and is not in chunks yet.
+    pending: Pending,
     /// The staged array, once it was looked at.
     current: Option<NdArray>,
-    /// Whether an operation failed half way.
+    /// Whether a rollback failed.
     broken: bool,
 }
 
@@ -139,6 +143,7 @@ impl ArrayEditor {
             cparams: array.cparams().ok(),
             tells_blocks: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
             frame,
+            pending: Pending::default(),
             current: Some(array),
             broken: false,
         })
@@ -173,7 +178,7 @@ impl ArrayEditor {
     /// not be used after a [`rollback`](Self::rollback).
     ///
     /// # Errors
-    /// When something buffered cannot be written, or an operation failed half way.
+    /// When something buffered cannot be written.
     pub fn snapshot(&mut self) -> Result<NdArray, NdError> {
         self.usable()?;
         Ok(self.now()?.clone())
@@ -210,10 +215,10 @@ impl ArrayEditor {
     /// Makes all changes visible at once.
     ///
     /// # Errors
-    /// As [`FrameEditor::commit`]: the array is as it was, and so are the staged changes. When an operation
-    /// failed half way.
+    /// As [`FrameEditor::commit`]: the array is as it was, and so are the staged changes.
     pub fn commit(&mut self) -> Result<Committed, NdError> {
         self.usable()?;
+        self.flush()?;
         // A snapshot may keep a buffer from being changed in place.
         self.current = None;
         Ok(self.frame.commit()?)
@@ -225,6 +230,7 @@ impl ArrayEditor {
     /// When the committed array cannot be looked at; the editor is of no use then.
     pub fn rollback(&mut self) -> Result<(), NdError> {
         self.current = None;
+        self.forget_pending();
         self.broken = true;
         self.frame.rollback();
         let array = NdArray::from_super_chunk(self.frame.snapshot()?)?;
@@ -254,9 +260,10 @@ impl ArrayEditor {
     /// Commits, and gives the space back that nothing refers to.
     ///
     /// # Errors
-    /// As [`FrameEditor::compact`], and when an operation failed half way.
+    /// As [`FrameEditor::compact`].
     pub fn compact(&mut self) -> Result<Committed, NdError> {
         self.usable()?;
+        self.flush()?;
         self.current = None;
         Ok(self.frame.compact()?)
     }
@@ -275,9 +282,14 @@ impl ArrayEditor {
         self.frame.into_bytes()
     }
 
-    /// The frame that holds the array. What is changed there must leave an array.
-    pub fn into_frame(self) -> FrameEditor {
-        self.frame
+    /// The frame that holds the array, with all changes. What is changed there must leave an array.
+    ///
+    /// # Errors
+    /// When something buffered cannot be written.
+    pub fn into_frame(mut self) -> Result<FrameEditor, NdError> {
+        self.usable()?;
+        self.flush()?;
+        Ok(self.frame)
     }
 
     fn usable(&self) -> Result<(), NdError> {
@@ -289,6 +301,7 @@ impl ArrayEditor {
 
     /// The staged array.
     fn now(&mut self) -> Result<&NdArray, NdError> {
+        self.flush()?;
         let array = match self.current.take() {
             Some(array) => array,
             None => NdArray::from_super_chunk(self.frame.snapshot()?)?,
@@ -304,13 +317,18 @@ impl ArrayEditor {
         }
     }
 
-    /// Runs a change; if it fails half way the editor is of no use until a rollback.
+    /// Runs a change; if it fails, all is as it was before.
     fn guarded<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, NdError>) -> Result<T, NdError> {
         self.usable()?;
+        let (before, geometry) = (self.frame.savepoint()?, self.geometry.clone());
+        // Should it panic.
         self.broken = true;
         let result = change(self);
         self.current = None;
-        self.broken = result.is_err();
+        self.broken = result.is_err() && !self.frame.restore(&before);
+        if result.is_err() {
+            self.geometry = geometry;
+        }
         result
     }
 }

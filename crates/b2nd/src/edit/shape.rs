@@ -33,6 +33,8 @@ impl ArrayEditor {
         if new == self.geometry {
             return self.usable();
         }
+        self.usable()?;
+        self.flush()?;
         self.guarded(|editor| {
             editor.clear_edges(&new)?;
             editor.change_grid(&new)?;

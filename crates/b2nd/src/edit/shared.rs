@@ -44,7 +44,7 @@ impl ArrayEditor {
     /// Lets many threads change items at once. The shape cannot change meanwhile.
     ///
     /// # Errors
-    /// When an operation failed half way, or the frame's header names a codec or filter that is not at hand.
+    /// When the frame's header names a codec or filter that is not at hand.
     pub fn share(&mut self) -> Result<SharedEditor<'_>, NdError> {
         self.usable()?;
         let (array, cparams) = (self.now()?.clone(), self.cparams()?);

@@ -13,18 +13,6 @@ use crate::view::read_moves;
 use crate::{Geometry, NdArray, NdError};
 
 impl ArrayEditor {
-    /// Appends items along an axis: `len` of them, and as many in the other dimensions as the array has.
-    ///
-    /// The source is one of an array with that shape. Where it starts at a chunk's edge, chunks that
-    /// it has in compressed form ([`RegionSource::chunk`]) are taken as they are.
-    ///
-    /// # Errors
-    /// When there is no such axis, the new shape is beyond the format's limits, or reading or writing fails.
-    pub fn append(&mut self, axis: usize, len: u64, source: &mut dyn RegionSource) -> Result<(), NdError> {
-        let at = self.length(axis)?;
-        self.splice(axis, at..at, len, source)
-    }
-
     /// Inserts items along an axis, before position `at`; see [`append`](Self::append). Chunks that only move
     /// are not touched; where the shift is no multiple of a chunk's length, all behind `at` are made anew, in
     /// bounded memory.
@@ -60,6 +48,19 @@ impl ArrayEditor {
         len: u64,
         source: &mut dyn RegionSource,
     ) -> Result<(), NdError> {
+        self.usable()?;
+        self.flush()?;
+        self.splice_stored(axis, range, len, source)
+    }
+
+    /// The same, with no rows waiting.
+    pub(super) fn splice_stored(
+        &mut self,
+        axis: usize,
+        range: Range<u64>,
+        len: u64,
+        source: &mut dyn RegionSource,
+    ) -> Result<(), NdError> {
         let length = self.length(axis)?;
         if range.start > range.end || range.end > length {
             let what = format!("positions {}..{} are not inside length {length}", range.start, range.end);
@@ -85,7 +86,7 @@ impl ArrayEditor {
         })
     }
 
-    fn length(&self, axis: usize) -> Result<u64, NdError> {
+    pub(super) fn length(&self, axis: usize) -> Result<u64, NdError> {
         self.shape().get(axis).copied().ok_or_else(|| NdError::Slice {
             dim: axis,
             what: format!("the array has {} dimensions", self.shape().len()),

@@ -1,7 +1,7 @@
 //! A plain model of arrays: items as numbers in C order, every operation by walking.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use b2nd::{Select, SliceDim};
+use b2nd::{NdArray, RegionSource, Select, SliceDim};
 
 /// An array of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,5 +216,28 @@ impl Dice {
             dim += 1;
         }
         selection
+    }
+}
+
+#[track_caller]
+pub(crate) fn check(array: &NdArray, model: &Model) {
+    assert_eq!(array.shape(), model.shape.iter().map(|&n| n as u64).collect::<Vec<_>>());
+    assert_eq!(array.all().to_vec::<u32>().unwrap(), model.items);
+}
+
+/// Zeros for so many reads, then errors.
+pub(crate) struct Failing(pub(crate) usize);
+
+impl RegionSource for Failing {
+    fn read_region(
+        &mut self,
+        _: &b2nd::Geometry,
+        _: &[u64],
+        _: &[u64],
+        dst: &mut [u8],
+    ) -> std::io::Result<()> {
+        dst.fill(0);
+        self.0 = self.0.checked_sub(1).ok_or_else(|| std::io::Error::other("no more"))?;
+        Ok(())
     }
 }
