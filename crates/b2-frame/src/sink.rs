@@ -13,6 +13,9 @@ use crate::storage::{Links, WriteAt};
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
 
+/// Magic, header length and the marker behind it.
+const FIRST: usize = 16;
+
 pub(crate) enum Sink {
     Memory(Vec<u8>),
     File(FileSink),
@@ -144,11 +147,16 @@ impl FileSink {
     fn finish(mut self, header: &[u8], tail: &[u8]) -> Result<(), FrameError> {
         self.write(tail)?;
         self.flush()?;
+        let mut start = header;
         if self.staged.is_none() {
-            // Nothing gives the frame a name at the end: it is one as soon as it has a header.
+            // Nothing gives the frame a name at the end: it is one as soon as it has the first bytes of the
+            // header. However their write is torn, there is no frame without the last of them.
+            let (first, rest) = header.split_at(FIRST.min(header.len()));
+            self.write_at(first.len() as u64, rest)?;
             self.sync()?;
+            start = first;
         }
-        self.write_at(0, header)?;
+        self.write_at(0, start)?;
         self.sync()?;
         self.staged.map_or(Ok(()), Staged::commit)
     }

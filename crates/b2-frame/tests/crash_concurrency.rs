@@ -121,7 +121,7 @@ fn change(editor: &mut FrameEditor, seeds: &mut Vec<u64>, rng: &mut Rng) {
 #[test]
 fn readers_without_locks_see_whole_commits() {
     const READERS: u64 = 8;
-    const COMMITS: usize = 400;
+    let commits = std::env::var("B2KIT_CRASH_COMMITS").map_or(400, |text| text.parse().unwrap());
     for storage in BOTH {
         let dir = tempfile::tempdir().unwrap();
         let path = create(dir.path(), storage);
@@ -154,7 +154,7 @@ fn readers_without_locks_see_whole_commits() {
             let mut rng = Rng::new(5);
             let mut seeds = Vec::new();
             let mut editor = options().edit(&path).unwrap();
-            for commit in 0..COMMITS {
+            for commit in 0..commits {
                 change(&mut editor, &mut seeds, &mut rng);
                 if commit % 50 == 49 {
                     editor.compact().unwrap();
@@ -162,7 +162,7 @@ fn readers_without_locks_see_whole_commits() {
             }
         });
         println!(
-            "crash: {READERS} readers beside {COMMITS} commits, {storage:?}: {} whole reads, {} overtaken by a \
+            "crash: {READERS} readers beside {commits} commits, {storage:?}: {} whole reads, {} overtaken by a \
              later commit",
             reads.into_inner(),
             stale.into_inner()

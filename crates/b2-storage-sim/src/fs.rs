@@ -47,6 +47,14 @@ impl SimFs {
         Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
 
+    /// The system after a process was killed: it goes on with what the process saw after `at` calls, synced or
+    /// not. The log goes on too.
+    pub fn resume(log: &Log, at: usize) -> Self {
+        let (start, image, ops) = (log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec());
+        let inner = Inner { start, image, ops, ..Inner::default() };
+        Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
+    }
+
     /// Puts a file there, with the directories above it, before the test begins: nothing is noted.
     pub fn write(&self, path: &Path, contents: &[u8]) {
         let mut inner = self.inner();

@@ -58,16 +58,17 @@ impl Log {
         self.random_losses(&pending, &mut rng, each)
     }
 
-    /// As [`Log::power_losses`], but random ones only.
+    /// As [`Log::power_losses`], but random ones only, after at least `from` calls.
     ///
     /// # Errors
     /// The first of `each`.
     pub fn some_power_losses<E>(
         &self,
         seed: u64,
+        from: usize,
         each: impl FnMut(State) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let pending: Vec<Pending> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
+        let pending: Vec<Pending> = (from..=self.ops().len()).map(|at| self.pending(at)).collect();
         self.random_losses(&pending, &mut Rng::new(seed), each)
     }
 

@@ -100,7 +100,7 @@ impl SuperChunk {
     /// [`SuperChunk::open_at`]. What is in the file stays as it is; if that is a frame, it can no longer be
     /// changed without [`force`](crate::OpenOptions::force). The appended frame is for reading only.
     ///
-    /// The header is written last, so that after a crash there is a whole frame or none at that offset. Of the
+    /// The start of the header is written last, so that after a crash there is a whole frame or none at that offset. Of the
     /// options, durability and file system count.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl Scenario<'_> {
                 }
                 failures += 1;
                 let mut left = CRASHES;
-                let crashes = fs.log().some_power_losses(after, |state| {
+                let crashes = fs.log().some_power_losses(after, 0, |state| {
                     left -= 1;
                     self.check(&state, &frames)
                         .map(drop)
@@ -130,7 +130,7 @@ pub fn survives_retries(name: &str, start: &dyn Fn(&SimFs), change: Change<'_>) 
                 let frames = [&old, &new];
                 for log in [Some(fs.log()), fs.log().given_up()].into_iter().flatten() {
                     let mut left = CRASHES;
-                    let crashes = log.some_power_losses(after, |state| {
+                    let crashes = log.some_power_losses(after, 0, |state| {
                         left -= 1;
                         let found = read(&SimFs::from_image(&state.image));
                         match found {

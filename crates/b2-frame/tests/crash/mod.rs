@@ -14,7 +14,7 @@ use b2_frame::{FrameError, INDEX_NAME, SuperChunk};
 use b2_storage_sim::{Image, Plan, SimFs, State, every_crash};
 use contents::Contents;
 use dump::Dump;
-use reopen::{crash_again, reopen};
+use reopen::{crash_again, lose_power_after_kills, reopen};
 
 /// Where the frame under test is.
 pub const PATH: &str = "/data/frame";
@@ -132,6 +132,8 @@ impl Scenario<'_> {
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let later = lose_power_after_kills(&log, &recording.frames);
+        again += later.unwrap_or_else(|error| panic!("{}: after a kill: {error}", self.name));
         println!(
             "crash: {:44} {:6} killed {:6} power losses ({} tried), {old} old, {again} crashed again; {} bytes \
              written, {} syncs, {} commits",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use b2_chunk::Chunk;
 use b2_frame::{FrameEditor, FrameError, SuperChunk};
-use b2_storage_sim::{SimFs, State};
+use b2_storage_sim::{Log, SimFs, State};
 
 use super::contents::Contents;
 use super::{PATH, Recording, header, read};
@@ -87,9 +87,49 @@ pub fn crash_again(state: &State, contents: &Contents) -> Result<usize, String> 
     let log = fs.log();
     log.between_calls().try_for_each(|second| check(&second))?;
     let mut left = 60;
-    log.some_power_losses(state.at as u64, |second| {
+    log.some_power_losses(state.at as u64, 0, |second| {
         left -= 1;
         check(&second).map(|()| left > 0)
     })?;
+    Ok(count)
+}
+
+/// A kill between any two calls, another process that changes the frame, then a power loss: what was promised before
+/// the kill and what the other one commits must be there. How many states.
+pub fn lose_power_after_kills(log: &Log, frames: &[Option<Contents>]) -> Result<usize, String> {
+    const LAST: u64 = 1000;
+    let mut count = 0;
+    for killed in log.between_calls() {
+        let fs = SimFs::resume(log, killed.at);
+        let Some(contents) = read(&fs)? else { continue };
+        let change = || -> Result<(), FrameError> {
+            let mut editor = edit(&fs)?;
+            let (_, chunk) = next_chunk(&editor, &contents);
+            editor.insert(0, chunk)?;
+            editor.commit().map(drop)
+        };
+        change().map_err(|error| format!("cannot be changed after the kill: {error}"))?;
+        fs.mark(LAST);
+        let last = read(&fs)?;
+        let log = fs.log();
+        let mut left = 40;
+        log.some_power_losses(killed.at as u64, killed.at, |state| {
+            left -= 1;
+            count += 1;
+            let found = read(&SimFs::from_image(&state.image));
+            let fine = match &found {
+                Ok(found) if state.mark == LAST => *found == last,
+                Ok(found) => {
+                    let first = state.mark as usize;
+                    *found == last || frames[first..frames.len().min(first + 2)].contains(found)
+                }
+                Err(_) => false,
+            };
+            match fine {
+                true => Ok(left > 0),
+                false => Err(format!("{found:?}: {}, {}\n{}", killed.how, state.how, log.describe())),
+            }
+        })?;
+    }
     Ok(count)
 }
