@@ -16,7 +16,7 @@ use crate::{python, root};
 /// meets an error at each call; processes are killed; many write and read at once. C-Blosc2 judges a sample.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Lose power in 10,000 ways for each operation.
+    /// Lose power in 10,000 ways for each operation, kill 2,000 processes, read beside 8,000 commits.
     #[arg(long)]
     long: bool,
     /// Power losses for each operation.
@@ -52,6 +52,8 @@ const TESTS: &[&str] = &[
     "--test",
     "crash_edit",
     "--test",
+    "crash_other",
+    "--test",
     "crash_kill9",
     "--test",
     "crash_concurrency",
@@ -69,6 +71,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let peer = if args.no_peer { None } else { Some(python::environment(python::PEER)?) };
     let mut command = sh::cargo(TESTS);
     command.env("B2KIT_CRASH_STATES", states.to_string()).env("B2KIT_CRASH_SEED", args.seed.to_string());
+    if args.long {
+        command.env("B2KIT_CRASH_KILLS", "1000").env("B2KIT_CRASH_COMMITS", "4000");
+    }
     if peer.is_some() {
         dump_states(&mut command, JUDGED)?;
     }
@@ -152,8 +157,9 @@ fn six_writers(python: &Path, storage: Storage, appends: u32) -> Result<Counts> 
         let mut command = python::script(python, "append_locked.py");
         command.arg(&path).args([writer.to_string(), appends.to_string()]).spawn()
     };
-    let children: Vec<Child> =
-        (0..6).map(|writer| if writer < 3 { ours(writer) } else { theirs(writer) }).collect::<Result<_, _>>()?;
+    let children: Vec<Child> = (0..6)
+        .map(|writer| if writer < 3 { ours(writer) } else { theirs(writer) })
+        .collect::<Result<_, _>>()?;
     for (writer, mut child) in children.into_iter().enumerate() {
         let status = child.wait()?;
         ensure!(status.success(), "writer {writer} ended with {status}");
