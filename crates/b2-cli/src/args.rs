@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Append(cmd::append::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
+    /// Write what is readable of a damaged frame into a new one
+    Salvage(cmd::salvage::Args),
     /// Print a script that completes b2kit command lines in a shell
     Completions(cmd::completions::Args),
 }

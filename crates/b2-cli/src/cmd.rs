@@ -7,4 +7,5 @@ pub(crate) mod copy;
 pub(crate) mod diff;
 pub(crate) mod info;
 pub(crate) mod pack;
+pub(crate) mod salvage;
 pub(crate) mod verify;

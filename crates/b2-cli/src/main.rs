@@ -45,6 +45,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Copy(args) => cmd::copy::run(args, global),
         Command::Append(args) => cmd::append::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
+        Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Completions(args) => cmd::completions::run(args),
     }
 }
