@@ -184,21 +184,16 @@ fn same_chunk(
         return None;
     }
     let (along, out) = part.dims();
-    let whole = |(along, &length): (&Along, &u64)| match along {
-        Along::Steps(p) => p.len == length && (p.step == 1 || length <= 1),
-        Along::List(_) => false,
-    };
-    if !along.iter().zip(array.shape()).all(whole) {
-        return None;
-    }
     let mut coords = Vec::with_capacity(own.ndim());
     for (k, dim) in out.iter().enumerate() {
         match *dim {
             OutDim::Of(of) => {
-                let at = if k == axis { from } else { start[k] };
+                let Along::Steps(p) = along[of] else { return None };
+                let at = p.start + if k == axis { from } else { start[k] };
                 let c = u64::from(g.chunkshape()[k]);
                 // In the order of the array, cut alike, and not a piece of a chunk.
                 let alike = of == coords.len()
+                    && (p.step == 1 || p.len == 1)
                     && (own.chunkshape()[of], own.blockshape()[of]) == (g.chunkshape()[k], g.blockshape()[k])
                     && at.is_multiple_of(c)
                     && len[k] == c.min(array.shape()[of] - at);

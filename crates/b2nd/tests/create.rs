@@ -141,6 +141,16 @@ fn aligned_chunks_are_copied_as_they_are() {
     let mut joined = Concat::new([c.all(), a.all()], 0).unwrap();
     let array = memory(&joined.builder(), &mut joined);
     assert_eq!(array.all().to_vec::<u32>().unwrap(), [&items[3][..], &items[0]].concat());
+    // Pieces of arrays that begin and end at the edges of chunks are copied, too.
+    let columns = [(..).into(), SliceDim::range(20..)];
+    let piece = b.slice([SliceDim::range(10..20), columns[1]]).unwrap();
+    let mut joined = Concat::new([piece.clone(), a.slice(columns).unwrap()], 0).unwrap();
+    let array = memory(&joined.builder(), &mut joined);
+    let wanted = [piece.to_vec::<u32>().unwrap(), a.slice(columns).unwrap().to_vec().unwrap()].concat();
+    assert_eq!(array.all().to_vec::<u32>().unwrap(), wanted);
+    for (source, from, to) in [(&b, 4, 0), (&b, 5, 1), (&a, 1, 2), (&a, 2, 3), (&a, 4, 4), (&a, 5, 5)] {
+        assert_eq!(chunk_bytes(source, from), chunk_bytes(&array, to), "chunk {to}");
+    }
     // Stacked, chunks keep their bytes too.
     let mut stacked = Concat::stack([a.all(), zeros.all()], 1).unwrap();
     let array = memory(&stacked.builder(), &mut stacked);
@@ -251,6 +261,27 @@ proptest! {
         let array = memory(&joined.builder(), &mut joined);
         prop_assert_eq!(array.shape(), u64s(&wanted.shape));
         prop_assert_eq!(array.all().to_vec::<u32>().unwrap(), &wanted.items[..]);
+        // Pieces, some of them cut where chunks are.
+        let piece = |dice: &mut Dice| -> Vec<SliceDim> {
+            let dim = |(&n, &c): (&usize, &usize)| {
+                let start = dice.below(n / c + 1) * c;
+                let end = if dice.below(2) == 0 { n } else { start + dice.below(3) * c };
+                SliceDim::range(start as i64..end as i64)
+            };
+            wanted.shape.iter().zip(&chunks).map(dim).collect()
+        };
+        let mut selection = piece(dice);
+        let first = array.slice(&selection).unwrap();
+        selection[axis] = piece(dice)[axis];
+        let second = array.slice(&selection).unwrap();
+        let mut joined = Concat::new([first.clone(), second.clone()], axis).unwrap();
+        let pieces = memory(&joined.builder(), &mut joined);
+        let at = first.shape()[axis] as i64;
+        for (range, part) in [(SliceDim::range(..at), first), (SliceDim::range(at..), second)] {
+            let mut all = vec![SliceDim::ALL; shape.len()];
+            all[axis] = range;
+            prop_assert_eq!(pieces.slice(all).unwrap().read().unwrap(), part.read().unwrap());
+        }
 
         let n = 1 + dice.below(3);
         let new = dice.below(shape.len() + 1);

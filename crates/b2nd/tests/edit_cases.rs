@@ -284,3 +284,14 @@ fn later_items_win_where_positions_repeat() {
     assert_eq!(array.slice([3]).unwrap().read().unwrap(), [12, 0, 10, 0]);
     assert_eq!(array.slice([1]).unwrap().read().unwrap(), [8, 0, 6, 0]);
 }
+
+#[test]
+fn arrays_go_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<NdArray>();
+    shared::<b2nd::Slice<'static>>();
+    shared::<b2nd::Points<'static>>();
+    shared::<b2nd::SharedEditor<'static>>();
+    sent::<ArrayEditor>();
+}
