@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one
     Salvage(cmd::salvage::Args),
+    /// List the keys of a store
+    Ls(cmd::ls::Args),
     /// Print a script that completes b2kit command lines in a shell
     Completions(cmd::completions::Args),
 }
@@ -151,4 +153,7 @@ pub(crate) struct Source {
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
+    /// Take this member of a store
+    #[arg(long, value_name = "K")]
+    pub(crate) key: Option<String>,
 }

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod copy;
 pub(crate) mod diff;
 pub(crate) mod info;
+pub(crate) mod ls;
 pub(crate) mod pack;
 pub(crate) mod salvage;
 pub(crate) mod verify;

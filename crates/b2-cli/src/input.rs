@@ -9,10 +9,12 @@ use b2kit::frame::INDEX_NAME;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
+use crate::args::Source;
 use crate::plugins::{dparams, plugins};
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
+use crate::store::Store;
 
 /// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
@@ -33,7 +35,10 @@ impl Input {
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
-            ensure!(path.join(INDEX_NAME).exists(), "a directory without {INDEX_NAME}: not a sparse frame");
+            ensure!(
+                path.join(INDEX_NAME).exists(),
+                "a directory without {INDEX_NAME}: not a sparse frame (if it is a store, --key picks a member)"
+            );
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
@@ -46,6 +51,7 @@ impl Input {
         if start.starts_with(&b2kit::frame::MAGIC) {
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open_at(path, offset)?);
         }
+        ensure!(!start.starts_with(b"PK\x03\x04"), "a zip archive (if it is a store, --key picks a member)");
         // Nothing marks a chunk: it is what is left.
         let header = ChunkHeader::parse(&start).context("no frame, and not a chunk either")?;
         let have = len - offset;
@@ -60,7 +66,16 @@ impl Input {
         Ok(Self::Chunk(Chunk::parse(start.into())?))
     }
 
-    fn from_frame(frame: SuperChunk) -> Result<Self> {
+    /// Opens what the command line names: a file, or a member of a store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_source(source: &Source) -> Result<Self> {
+        let Some(key) = &source.key else { return Self::open(&source.file, source.offset) };
+        Store::open(&source.file, source.offset)?.context("--key: not a store")?.member(key)
+    }
+
+    pub(crate) fn from_frame(frame: SuperChunk) -> Result<Self> {
         let metalayers = frame.metalayers();
         if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
             return Ok(Self::Array(Box::new(NdArray::from_super_chunk(frame)?)));

@@ -16,6 +16,7 @@ mod plugins;
 mod progress;
 mod pump;
 mod slice;
+mod store;
 mod table;
 mod values;
 
@@ -46,6 +47,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Append(args) => cmd::append::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
+        Command::Ls(args) => cmd::ls::run(args),
         Command::Completions(args) => cmd::completions::run(args),
     }
 }
