@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Copy(cmd::copy::Args),
     /// Add data at the end
     Append(cmd::append::Args),
+    /// Overwrite items
+    Set(cmd::set::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one

@@ -1,5 +1,6 @@
 //! Opening frames for changing, and telling what was done: what all commands share that change a file in place.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -55,6 +56,8 @@ impl Target {
     /// Without the name of the file: callers add it.
     pub(crate) fn frame(&self, many_vlmetalayers: bool) -> Result<FrameEditor> {
         let path = &self.file;
+        let there = fs::metadata(path)?;
+        ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
         match sniff(path)? {
             Kind::ContiguousFrame => {}
             Kind::SparseFrame => {
@@ -82,6 +85,17 @@ impl Target {
             return Ok(Editor::Array(Box::new(ArrayEditor::new(frame)?)));
         }
         Ok(Editor::SuperChunk(Box::new(frame)))
+    }
+
+    /// Opens an array for changing.
+    ///
+    /// # Errors
+    /// As [`frame`](Self::frame), and for super-chunks.
+    pub(crate) fn array(&self) -> Result<Box<ArrayEditor>> {
+        match self.open()? {
+            Editor::Array(array) => Ok(array),
+            Editor::SuperChunk(_) => bail!("this is a super-chunk: only arrays have dimensions"),
+        }
     }
 
     /// Tells on standard error what was done, unless `--quiet` is given.

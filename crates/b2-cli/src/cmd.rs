@@ -9,4 +9,5 @@ pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod pack;
 pub(crate) mod salvage;
+pub(crate) mod set;
 pub(crate) mod verify;

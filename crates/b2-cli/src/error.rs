@@ -45,6 +45,11 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         if out.ends_with(&text) {
             continue;
         }
+        // Or begin with the name of the file that was added to them.
+        let repeated = text.strip_prefix(&out).is_some_and(|rest| rest.starts_with(": "));
+        if repeated {
+            out.clear();
+        }
         if !out.is_empty() {
             out.push_str(": ");
         }
@@ -63,5 +68,6 @@ mod tests {
     fn one_line_joins_causes_once() {
         let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
         assert_eq!(one_line(&error), "x.b2nd line 2: trailer: offset 3");
+        assert_eq!(one_line(&anyhow!("x: no room").context("x")), "x: no room");
     }
 }

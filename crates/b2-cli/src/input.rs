@@ -263,7 +263,8 @@ fn bytes_of(axes: &[Axis], itemsize: u64) -> u64 {
     axes.iter().fold(itemsize, |total, axis| total.saturating_mul(axis.len))
 }
 
-fn slice_dim(axis: &Axis) -> Result<SliceDim> {
+/// The same selection, as arrays take it.
+pub(crate) fn slice_dim(axis: &Axis) -> Result<SliceDim> {
     Ok(SliceDim::Range {
         start: Some(i64::try_from(axis.start)?),
         stop: Some(i64::try_from(axis.stop())?),

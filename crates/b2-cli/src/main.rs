@@ -45,6 +45,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Pack(args) => cmd::pack::run(args, global),
         Command::Copy(args) => cmd::copy::run(args, global),
         Command::Append(args) => cmd::append::run(args, global),
+        Command::Set(args) => cmd::set::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Ls(args) => cmd::ls::run(args),

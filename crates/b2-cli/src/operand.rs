@@ -79,6 +79,34 @@ impl Operand {
         Ok(())
     }
 
+    /// Fails when the input has not this shape: that of the `.npy` file, or the bytes it takes.
+    ///
+    /// # Errors
+    /// That one.
+    pub(crate) fn check_shape(&self, shape: &[u64], itemsize: usize) -> Result<()> {
+        match &self.npy {
+            Some(header) => ensure!(
+                header.shape == shape,
+                "{}: the shape is {}, expected {}",
+                self.name,
+                dims(&header.shape),
+                dims(shape)
+            ),
+            None => {
+                let need = npy::nbytes(shape, itemsize as u64);
+                ensure!(
+                    need == Some(self.len),
+                    "{}: {} bytes, expected {} for shape {}",
+                    self.name,
+                    self.len,
+                    need.map_or("more than there can be".into(), |need| need.to_string()),
+                    dims(shape)
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// The length along `axis` of a part that goes into an array of `shape` there.
     ///
     /// # Errors
