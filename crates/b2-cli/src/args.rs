@@ -67,6 +67,12 @@ pub(crate) enum Command {
     Append(cmd::append::Args),
     /// Overwrite items
     Set(cmd::set::Args),
+    /// Change the shape of an array
+    Resize(cmd::resize::Args),
+    /// Insert data along a dimension of an array
+    Insert(cmd::insert::Args),
+    /// Delete positions along a dimension of an array
+    Delete(cmd::delete::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one
