@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Insert(cmd::insert::Args),
     /// Delete positions along a dimension of an array
     Delete(cmd::delete::Args),
+    /// Append, insert, update or delete whole chunks of a super-chunk
+    Chunk(cmd::chunk::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one
