@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Delete(cmd::delete::Args),
     /// Append, insert, update or delete whole chunks of a super-chunk
     Chunk(cmd::chunk::Args),
+    /// Set, get or delete a metalayer of variable size
+    Vlmeta(cmd::vlmeta::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one

@@ -15,3 +15,4 @@ pub(crate) mod resize;
 pub(crate) mod salvage;
 pub(crate) mod set;
 pub(crate) mod verify;
+pub(crate) mod vlmeta;

@@ -50,6 +50,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Insert(args) => cmd::insert::run(args, global),
         Command::Delete(args) => cmd::delete::run(args, global),
         Command::Chunk(args) => cmd::chunk::run(args, global),
+        Command::Vlmeta(args) => cmd::vlmeta::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Ls(args) => cmd::ls::run(args),
