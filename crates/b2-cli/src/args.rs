@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Chunk(cmd::chunk::Args),
     /// Set, get or delete a metalayer of variable size
     Vlmeta(cmd::vlmeta::Args),
+    /// Give the space of holes back
+    Compact(cmd::compact::Args),
     /// Tell whether two files hold the same data, and where they differ first
     Diff(cmd::diff::Args),
     /// Write what is readable of a damaged frame into a new one

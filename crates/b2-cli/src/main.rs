@@ -51,6 +51,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Delete(args) => cmd::delete::run(args, global),
         Command::Chunk(args) => cmd::chunk::run(args, global),
         Command::Vlmeta(args) => cmd::vlmeta::run(args, global),
+        Command::Compact(args) => cmd::compact::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Ls(args) => cmd::ls::run(args),

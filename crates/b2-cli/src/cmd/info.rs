@@ -117,6 +117,8 @@ struct Facts {
     nbytes: u64,
     cbytes: u64,
     special: Special,
+    /// Bytes in holes (frames).
+    dead: Option<u64>,
 }
 
 /// How many chunks have special values.
@@ -163,7 +165,8 @@ impl Facts {
             Some(frame) => (frame.cbytes(), Special::of_frame(frame)?),
             None => (0, Special::default()),
         };
-        let mut facts = Self { nbytes: input.nbytes(), cbytes, special };
+        let dead = input.frame().map(SuperChunk::dead_bytes).transpose()?;
+        let mut facts = Self { nbytes: input.nbytes(), cbytes, special, dead };
         if let Input::Chunk(chunk) = input {
             facts.cbytes = chunk.cbytes() as u64;
             if let Some(kind) = chunk.header().special() {
@@ -213,6 +216,7 @@ impl Facts {
         put("use_dict", use_dict.into());
         let Special { zero, nan, value, uninit } = self.special;
         put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
+        put("dead", self.dead.into());
         put("shape", array.map(NdArray::shape).into_json());
         put("chunks", array.map(NdArray::chunkshape).into_json());
         put("blocks", array.map(NdArray::blockshape).into_json());
@@ -285,6 +289,9 @@ impl Facts {
         let kinds: Vec<String> =
             kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
         table.row("special chunks", if kinds.is_empty() { "none".into() } else { kinds.join(", ") });
+        if let Some(dead) = self.dead {
+            table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
+        }
         table
     }
 }
