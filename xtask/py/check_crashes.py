@@ -4,7 +4,8 @@
 
 DIR holds manifests (*.jsonl), one state a line: {"path", "operation", "header", "digests"}. `header` is "whole"
 when the frame header is one that was written, "repaired" when it was torn and this project has opened the frame
-for writing since. C must find one of the frames with these digests, and be able to go on appending to it.
+for writing since. C must find one of the frames with these digests, and be able to go on appending to it, or
+grow it if it is an array.
 """
 
 import argparse
@@ -44,14 +45,11 @@ def digest(schunk):
     return h.hexdigest()
 
 
-def open_frame(path, mode):
-    opened = blosc2.open(path, mode=mode)
-    return getattr(opened, "schunk", opened)
-
-
 def judge(path, digests):
     """None, or what is wrong."""
-    found = digest(open_frame(path, "r"))
+    # The array owns its super-chunk and must live as long.
+    opened = blosc2.open(path, mode="r")
+    found = digest(getattr(opened, "schunk", opened))
     if found not in digests:
         return f"holds {found}, expected one of {digests}"
     return None
@@ -59,7 +57,10 @@ def judge(path, digests):
 
 def append(path):
     """Whether C could be asked to append; an exception when it went wrong."""
-    schunk = open_frame(path, "a")
+    opened = blosc2.open(path, mode="a")
+    if hasattr(opened, "shape"):
+        return grow(opened, path)
+    schunk = opened
     size = schunk.chunksize
     # C refuses to append to chunks of individual sizes, and behind a short chunk.
     if size == 0 or schunk.nbytes % size:
@@ -68,9 +69,21 @@ def append(path):
     more = bytes(i * 7 % 251 for i in range(size))
     schunk.append_data(more)
     del schunk
-    after = plain(open_frame(path, "r"))
+    after = plain(blosc2.open(path, mode="r"))
     if after != before + more:
         raise ValueError("after appending, the data are wrong")
+    return True
+
+
+def grow(array, path):
+    if 0 in array.shape:
+        return False
+    before = array[...]
+    array.resize((array.shape[0] + 1, *array.shape[1:]))
+    del array
+    after = blosc2.open(path, mode="r")[...]
+    if after[:-1].tobytes() != before.tobytes():
+        raise ValueError("after growing, the items are wrong")
     return True
 
 

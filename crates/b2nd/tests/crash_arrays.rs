@@ -15,7 +15,7 @@ use crash::{PATH, Progress, Scenario};
 mod common {
     /// Bytes that compress somewhat, different for each seed.
     pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
-        (0..len as u64).map(|i| (i * (seed + 3) >> 4) as u8).collect()
+        (0..len as u64).map(|i| ((i * (seed + 3)) >> 4) as u8).collect()
     }
 }
 
@@ -30,6 +30,8 @@ fn noise(items: usize, seed: u64) -> Vec<u8> {
 fn frame_error(error: NdError) -> FrameError {
     match error {
         NdError::Frame(error) => error,
+        // What is appended goes through a buffer of the editor's first.
+        NdError::Source(source) => FrameError::Io { name: "array".into(), source },
         other => panic!("{other:?}"),
     }
 }
@@ -39,8 +41,7 @@ type Change<'a> = &'a dyn Fn(&mut ArrayEditor) -> Result<(), NdError>;
 fn check_on(name: &str, builder: &dyn Fn() -> ArrayBuilder, changes: &[Change<'_>]) {
     for sparse in [false, true] {
         let start = |fs: &SimFs| {
-            let builder =
-                builder().write_options(FrameWriter::options().file_system(Arc::new(fs.clone())));
+            let builder = builder().write_options(FrameWriter::options().file_system(Arc::new(fs.clone())));
             let items: usize = builder.geometry().unwrap().shape().iter().product::<u64>() as usize;
             let data = noise(items, 1);
             match sparse {
@@ -85,19 +86,24 @@ fn resize() {
 
 #[test]
 fn append_and_set() {
-    check_on("append, set, append", &plane, &[&|e| {
-        e.append(0, 5, &mut &noise(150, 3)[..])?;
-        e.set_slice([41..44, 0..30], &noise(90, 4))?;
-        e.append(1, 3, &mut &noise(135, 5)[..])
-    }]);
+    check_on(
+        "append, set, append",
+        &plane,
+        &[&|e| {
+            e.append(0, 5, &mut &noise(150, 3)[..])?;
+            e.set_slice([41..44, 0..30], &noise(90, 4))?;
+            e.append(1, 3, &mut &noise(135, 5)[..])
+        }],
+    );
 }
 
 #[test]
 fn insert_and_delete() {
-    check_on("insert, delete", &plane, &[
-        &|e| e.insert(0, 7, 4, &mut &noise(120, 6)[..]),
-        &|e| e.delete(1, 3..20),
-    ]);
+    check_on(
+        "insert, delete",
+        &plane,
+        &[&|e| e.insert(0, 7, 4, &mut &noise(120, 6)[..]), &|e| e.delete(1, 3..20)],
+    );
 }
 
 #[test]
@@ -112,7 +118,8 @@ fn many_dimensions() {
         let shape = [[1; 14].as_slice(), &[20, 30]].concat();
         let chunks = [[1; 14].as_slice(), &[16, 16]].concat();
         let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).build().unwrap();
-        let builder = ArrayBuilder::of::<u32>(shape).chunkshape(chunks.clone()).blockshape(chunks).cparams(cparams);
+        let builder =
+            ArrayBuilder::of::<u32>(shape).chunkshape(chunks.clone()).blockshape(chunks).cparams(cparams);
         (0..12).fold(builder, |builder, i| builder.metalayer(format!("layer{i}"), noise(40, i)))
     };
     let grown = [[1; 14].as_slice(), &[33, 30]].concat();
