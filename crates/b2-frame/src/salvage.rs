@@ -21,7 +21,7 @@ use crate::trailer::Trailer;
 use crate::{FrameError, FrameParams, FrameWriter, OpenOptions, Storage, Structure, WriteOptions};
 
 use find::{
-    in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed, sizes,
+    first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed, sizes,
     trailer_in_place,
 };
 use head::Head;
@@ -242,7 +242,8 @@ impl<'a> Wreck<'a> {
         let mut index_condition = Condition::Intact;
         let mut found = Scan::default();
         if index.is_none() || trailer.is_none() {
-            found = scan::scan(&damaged.main, start.min(damaged.main.len()), &damaged.dparams)?;
+            let from = head.as_ref().map_or(0, |head| head.end);
+            found = scan::scan(&damaged.main, from, &damaged.dparams)?;
             if trailer.is_none()
                 && let Some((_, there)) = found.trailer.take()
             {
@@ -263,6 +264,11 @@ impl<'a> Wreck<'a> {
                 found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
                 index = Some((there, base));
             }
+        }
+        if let Some((index, base)) = &index
+            && index_condition == Condition::Intact
+        {
+            found.chunks = first_chunks(&damaged, index, *base);
         }
         let (typesize, chunksize) = sizes(head.as_ref(), &found.chunks);
         let nbytes =
@@ -335,10 +341,10 @@ impl<'a> Wreck<'a> {
         }
         let chunk = self.damaged.chunk(place).map_err(|error| error.to_string())?;
         intact(&chunk, &self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
-        // The last one may be shorter where nothing tells how long it was.
-        let is_last = nchunk + 1 == self.len() && self.nbytes.is_none();
+        // The size of the last one counts, not what the header says about all.
+        let is_last = nchunk + 1 == self.len() && chunk.nbytes() <= self.chunksize;
         match self.expected(nchunk) {
-            Some(nbytes) if chunk.nbytes() != nbytes && !(is_last && chunk.nbytes() < nbytes) => {
+            Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
                 Err(format!("has {} bytes uncompressed instead of {nbytes}", chunk.nbytes()))
             }
             _ => Ok(Piece::Stored(chunk)),

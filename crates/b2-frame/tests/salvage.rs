@@ -144,6 +144,28 @@ fn any_part_of_the_header_may_be_damaged() {
             assert_eq!(report.nlost, 0, "{start}..{end} {sparse} {report:?}");
             assert!(plain == case.plain, "{start}..{end} {sparse} {report:?}");
             assert_eq!(layers(&frame).1.as_deref(), LAYERS.1, "{start}..{end} {sparse}");
+            if end < 87 {
+                has_layers(&frame);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_byte_of_the_header_may_be_wrong() {
+    for sparse in [false, true] {
+        let case = Case::new(sparse);
+        let file = if sparse { "chunks.b2frame" } else { "" };
+        for at in 0..87 {
+            for flip in [0x01, 0x40, 0xFF] {
+                case.damage(file, |bytes| bytes[at] ^= flip);
+                let (report, frame, plain) = case.salvage();
+                assert_eq!(report.nlost, 0, "{at} {flip} {sparse} {report:?}");
+                assert!(plain == case.plain, "{at} {flip} {sparse} {report:?}");
+                assert_eq!(frame.typesize(), 4, "{at} {flip} {sparse}");
+                has_layers(&frame);
+                case.damage(file, |bytes| bytes[at] ^= flip);
+            }
         }
     }
 }

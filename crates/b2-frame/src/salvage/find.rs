@@ -63,6 +63,21 @@ pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> 
     chunks * 2 >= stored.len()
 }
 
+/// A few of the chunks in the index, by their headers, to compare the frame's header with.
+pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<Found> {
+    let places = (0..index.len()).filter_map(|nchunk| match index.entry(nchunk) {
+        Ok(Entry::Stored(offset)) if damaged.dir.is_some() => Some(offset),
+        Ok(Entry::Stored(offset)) => base.checked_add(offset),
+        _ => None,
+    });
+    let chunks = places.take(16).filter_map(|offset| {
+        let (header, ..) = damaged.chunk_header(offset).ok()?;
+        let (cbytes, nbytes, typesize) = (header.cbytes() as u64, header.nbytes(), header.typesize());
+        Some(Found { offset, cbytes, nbytes, typesize })
+    });
+    chunks.collect()
+}
+
 fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<Index> {
     let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;
     let header = ChunkHeader::parse(&head).ok()?;
@@ -140,11 +155,18 @@ pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
     let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
         let typesize = if *typesize > 255 { 1 } else { *typesize };
-        let fits =
-            |chunk: &Found| chunk.typesize == typesize && (*chunksize == 0 || chunk.nbytes == *chunksize);
+        let fits = |chunk: &Found| {
+            chunk.typesize == typesize
+                && (*chunksize == 0
+                    || chunk.nbytes == *chunksize
+                    || chunks.len() == 1 && chunk.nbytes < *chunksize)
+        };
         chunks.is_empty() || chunks.iter().any(fits)
     };
-    if let Some(told) = told.filter(fits) {
+    // Individual sizes are told twice: by a chunk size of 0 and by a flag.
+    let individual = head.is_some_and(|head| head.header.general_flags() & 0x40 != 0);
+    let is_told = |(_, chunksize): &(usize, usize)| *chunksize > 0 || individual || chunks.is_empty();
+    if let Some(told) = told.filter(|told| is_told(told) && fits(told)) {
         return told;
     }
     let Some((last, others)) = chunks.split_last() else { return (1, 0) };

@@ -24,7 +24,7 @@ const MARKERS: [(usize, u8); 12] = [
     (0x57, 0x93),
 ];
 /// Of those and the magic bytes so many must be right for the other fields to be believed.
-const ENOUGH: usize = 16;
+const ENOUGH: usize = 7;
 
 /// A header, its gaps filled.
 pub(super) struct Head {
@@ -32,6 +32,8 @@ pub(super) struct Head {
     pub(super) condition: Condition,
     pub(super) metalayers: Metalayers,
     pub(super) metalayers_condition: Condition,
+    /// No chunk is before this byte, whatever the header says about its length.
+    pub(super) end: u64,
 }
 
 /// Reads the header as far as it is to be believed.
@@ -46,15 +48,35 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
         },
     };
     let len = (header.header_len() as u64).min(file.len()).min(dparams.limits.max_metadata);
-    let bytes = file.read(&Extent::at_most(FrameFile::Main, 0..len))?;
-    let metalayers = parse_metalayers(&bytes);
+    let read = |len: u64| file.read(&Extent::at_most(FrameFile::Main, 0..len));
+    let mut header = header;
+    let bytes = read(len)?;
+    let mut metalayers = Metalayers::parse(&bytes).ok();
+    let mut end = metalayers.as_ref().map_or(FIXED_HEADER_LEN, |there| end_of(there, &bytes));
+    if metalayers.is_none() || condition != Condition::Intact {
+        // The length may be what is wrong: the metalayers tell where they end.
+        let bytes = read(WINDOW.min(dparams.limits.max_metadata))?;
+        if let Ok(there) = Metalayers::parse(&bytes) {
+            end = end_of(&there, &bytes);
+            header.header_len = end as u32;
+            metalayers = Some(there);
+        }
+    }
     let metalayers_condition = if metalayers.is_some() { Condition::Intact } else { Condition::Lost };
     let metalayers = metalayers.unwrap_or_default();
-    Ok(Some(Head { header, condition, metalayers, metalayers_condition }))
+    let end = end.min(header.header_len()) as u64;
+    Ok(Some(Head { header, condition, metalayers, metalayers_condition, end }))
 }
 
-fn parse_metalayers(header: &Bytes) -> Option<Metalayers> {
-    Metalayers::parse(header).ok()
+/// Where metalayers are looked for if nothing tells how long they are, in bytes.
+const WINDOW: u64 = 1 << 20;
+
+/// The end of the header that `bytes` start with. Values are slices of `bytes`.
+fn end_of(metalayers: &Metalayers, bytes: &Bytes) -> usize {
+    let ends = metalayers
+        .iter()
+        .map(|(_, value)| (value.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize) + value.len());
+    ends.max().unwrap_or(MIN_HEADER_LEN)
 }
 
 /// Puts the fixed bytes right, and numbers that cannot be to what they can be.
