@@ -269,7 +269,7 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
 
 fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
     let delta = header.filters.iter().any(|slot| slot.id == FilterId::DELTA);
-    flags::EXTENDED | u8::from(delta) * flags::DELTA | cparams.codec().format().0 << 5
+    flags::EXTENDED | (u8::from(delta) * flags::DELTA) | (cparams.codec().format().0 << 5)
 }
 
 /// Bytes that delta handles at once (docs/format/codecs-and-filters.md, delta).
