@@ -90,7 +90,7 @@ const CHILD: &str = "B2ND_TEST_LARGE_CHILD";
 #[test]
 fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     if let Some(path) = std::env::var_os(CHILD) {
-        check(&NdArray::open(path).unwrap().slice(&selection()).unwrap().read().unwrap());
+        check(&NdArray::open(path).unwrap().slice(selection()).unwrap().read().unwrap());
         #[cfg(target_os = "linux")]
         {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -120,7 +120,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     let metadata = layout.header.end + (layout.trailer.end - layout.index.start);
     assert!(bytes.load(Ordering::Relaxed) <= metadata + SLACK, "opening reads more than the metadata");
     let array = NdArray::from_super_chunk(frame).unwrap();
-    let slice = array.slice(&selection()).unwrap();
+    let slice = array.slice(selection()).unwrap();
     assert!(slice.nitems() * 100 >= array.geometry().nitems() * 99 / 100);
     check(&slice.read().unwrap());
     let read = bytes.load(Ordering::Relaxed);
