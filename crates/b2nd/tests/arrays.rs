@@ -121,7 +121,7 @@ fn sixteen_dimensions() {
     let array = NdArray::from_bytes(frame).unwrap();
     assert!(array.all().read().unwrap() == raw);
     let selection = [SliceDim::Index(1); 15];
-    assert_eq!(array.slice(&selection).unwrap().read().unwrap(), raw[raw.len() - 4..]);
+    assert_eq!(array.slice(selection).unwrap().read().unwrap(), raw[raw.len() - 4..]);
     assert!(matches!(
         ArrayBuilder::new([1u64; 17], Dtype::parse("<u2").unwrap()).to_memory(&mut &[0, 0][..]),
         Err(NdError::Geometry { .. })
@@ -188,7 +188,7 @@ fn many_threads_read_one_array() {
                 for i in 0..50 {
                     let (row, col) = ((i * 37 + t * 11) % 150, (i * 13 + t * 7) % 150);
                     let selection = [SliceDim::range(row..row + 30), SliceDim::range(col..col + 41)];
-                    let got = array.slice(&selection).unwrap().read().unwrap();
+                    let got = array.slice(selection).unwrap().read().unwrap();
                     assert!(got == expected(raw, &[200, 200], 4, &selection));
                 }
             });
@@ -218,7 +218,7 @@ fn cells_need_the_shape_of_blocks_and_get_it() {
     let array = NdArray::from_bytes(builder.to_memory(&mut &raw[..]).unwrap()).unwrap();
     assert!(array.all().read().unwrap() == raw);
     let selection = [SliceDim::range(3..17), SliceDim::Index(11)];
-    assert!(array.slice(&selection).unwrap().read().unwrap() == expected(&raw, &[40, 30], 4, &selection));
+    assert!(array.slice(selection).unwrap().read().unwrap() == expected(&raw, &[40, 30], 4, &selection));
 }
 
 #[test]
