@@ -8,8 +8,8 @@ use b2kit::chunk::MAX_CHUNK_NBYTES;
 use b2kit::frame::WriteOptions;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{
-    ArrayBuilder, CParams, CParamsBuilder, Chunk, CodecId, Dtype, FilterId, FrameParams, FrameWriter,
-    Geometry, RegionSource,
+    ArrayBuilder, CParams, CParamsBuilder, Chunk, CodecId, Dtype, FrameParams, FrameWriter, Geometry,
+    RegionSource,
 };
 use rayon::prelude::*;
 
@@ -85,14 +85,7 @@ impl Encoding {
         if let Some(blocksize) = self.blocksize {
             builder = builder.blocksize(usize::try_from(blocksize)?);
         }
-        let cparams = builder.build()?;
-        let has_filters = cparams.filters().iter().any(|slot| slot.id != FilterId::NONE);
-        ensure!(
-            !(is_zfp(cparams.codec()) && has_filters),
-            "--codec {}: it takes floats as they are; use --filters none",
-            cparams.codec()
-        );
-        Ok(cparams)
+        Ok(builder.build()?)
     }
 
     /// The dtype that was given.
