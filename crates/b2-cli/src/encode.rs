@@ -51,15 +51,21 @@ impl Encoding {
         self.cparams_over(plugins::cparams(typesize), true)
     }
 
-    /// The parameters that were given, over those of an existing file.
+    /// The parameters that were given, over those of an existing file with the codec `old`.
     ///
     /// # Errors
     /// As [`cparams`](Self::cparams).
-    pub(crate) fn cparams_like(&self, base: CParamsBuilder) -> Result<CParams> {
-        self.cparams_over(base, false)
+    pub(crate) fn cparams_like(&self, base: CParamsBuilder, old: Option<CodecId>) -> Result<CParams> {
+        let Some(codec) = self.codec.filter(|codec| Some(*codec) != old) else {
+            return self.cparams_over(base, false);
+        };
+        // What belonged to the old codec, and what the new one cannot have, does not stay.
+        let base = base.codec_meta(0);
+        let base = if has_dictionaries(codec) { base } else { base.use_dict(false) };
+        self.cparams_over(base, true)
     }
 
-    fn cparams_over(&self, base: CParamsBuilder, default_filters: bool) -> Result<CParams> {
+    fn cparams_over(&self, base: CParamsBuilder, new_codec: bool) -> Result<CParams> {
         let mut builder = base;
         if let Some(codec) = self.codec {
             builder = builder.codec(codec);
@@ -69,8 +75,8 @@ impl Encoding {
         }
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
-            // The default is for codecs of bytes.
-            None if default_filters && self.codec.is_some_and(is_zfp) => builder = builder.filters([]),
+            // The default, or what the file had, is for codecs of bytes.
+            None if new_codec && self.codec.is_some_and(is_zfp) => builder = builder.filters([]),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {
@@ -165,6 +171,10 @@ impl Encoding {
 /// The filters of bytes would turn the floats that zfp takes into others, and it is lossy.
 fn is_zfp(codec: CodecId) -> bool {
     matches!(codec, CodecId::ZFP_FIXED_ACCURACY | CodecId::ZFP_FIXED_PRECISION | CodecId::ZFP_FIXED_RATE)
+}
+
+fn has_dictionaries(codec: CodecId) -> bool {
+    matches!(codec, CodecId::ZSTD | CodecId::LZ4 | CodecId::LZ4HC)
 }
 
 fn lengths(option: &str, dims: &Dims) -> Result<Vec<u32>> {
