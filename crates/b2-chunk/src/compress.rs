@@ -55,6 +55,17 @@ impl Chunk {
             false => 1,
         };
 
+        // Blocks this small cannot pay for their table entries, and lists of them take much more memory than
+        // the data: each costs a start and at least one stream length.
+        if 8 * header.nblocks() >= src.len() {
+            if !cparams.use_dict() && src.iter().all(|byte| *byte == 0) {
+                header.special = Some(SpecialKind::Zeros);
+                return Ok(Self::from_parts(header, &[]));
+            }
+            header.flags |= flags::MEMCPYED;
+            return Ok(Self::from_parts(header, src));
+        }
+
         let block0 = reference_block(src, cparams, &header)?;
         let dict =
             if cparams.use_dict() { train(src, cparams, &header, block0.as_deref(), split)? } else { None };
