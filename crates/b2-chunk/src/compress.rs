@@ -256,9 +256,10 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
     let mut filters = cparams.filters();
     for slot in &mut filters {
         // With 0 a bare chunk could not be decoded: the stream count would be in the container only.
-        if let (FilterId::BYTEDELTA, 0, Ok(itemsize)) = (slot.id, slot.meta, u8::try_from(cparams.typesize()))
+        // Above 127 python-blosc2 could not open the file.
+        if let (FilterId::BYTEDELTA, 0, Ok(itemsize)) = (slot.id, slot.meta, i8::try_from(cparams.typesize()))
         {
-            slot.meta = itemsize;
+            slot.meta = itemsize.cast_unsigned();
         }
     }
     Ok(ChunkHeader {

@@ -261,3 +261,15 @@ fn parts_of_chunks_without_streams_ignore_the_blocks() {
         }
     }
 }
+
+#[test]
+fn bytedelta_gets_its_parameter_where_python_can_read_it() {
+    let raw = data(4, 50_000, 1);
+    for (typesize, meta) in [(4, 4), (127, 127), (128, 0), (255, 0)] {
+        let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
+        let cparams = CParams::builder(typesize).filters(filters).build().unwrap();
+        let chunk = Chunk::compress(&raw, &cparams).unwrap();
+        assert_eq!(chunk.header().filters()[5].meta, meta);
+        assert!(chunk.decompress_with(&knowing(&cparams)).unwrap() == raw);
+    }
+}
