@@ -11,7 +11,8 @@ fn chunks(c: &mut Criterion) {
     for (name, data) in [("field_f32", field_f32(1 << 20)), ("counter_i32", counter_i32(1 << 20))] {
         for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD] {
             for filter in [FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE] {
-                let cparams = CParams::builder(4).codec(codec).filters([filter]).build().expect("valid parameters");
+                let cparams =
+                    CParams::builder(4).codec(codec).filters([filter]).build().expect("valid parameters");
                 let chunk = Chunk::compress(&data, &cparams).expect("compressible");
                 let mut out = vec![0; data.len()];
                 chunk.decompress_into(&mut out, &dparams).expect("its own output");
@@ -23,7 +24,8 @@ fn chunks(c: &mut Criterion) {
                 group.bench_function("decompress", |b| {
                     b.iter(|| black_box(&chunk).decompress_into(&mut out, &dparams))
                 });
-                group.bench_function("one item", |b| b.iter(|| black_box(&chunk).get_items(123_456..123_457)));
+                group
+                    .bench_function("one item", |b| b.iter(|| black_box(&chunk).get_items(123_456..123_457)));
                 group.finish();
             }
         }

@@ -11,9 +11,15 @@ fn kernels(c: &mut Criterion) {
     for typesize in [2, 3, 4, 8, 12, 16] {
         let mut group = c.benchmark_group(format!("typesize {typesize}"));
         group.throughput(Throughput::Bytes(src.len() as u64));
-        group.bench_function("shuffle", |b| b.iter(|| b2_filters::shuffle(typesize, black_box(&src), &mut dst)));
-        group.bench_function("unshuffle", |b| b.iter(|| b2_filters::unshuffle(typesize, black_box(&src), &mut dst)));
-        group.bench_function("bitshuffle", |b| b.iter(|| b2_filters::bitshuffle(typesize, black_box(&src), &mut dst)));
+        group.bench_function("shuffle", |b| {
+            b.iter(|| b2_filters::shuffle(typesize, black_box(&src), &mut dst))
+        });
+        group.bench_function("unshuffle", |b| {
+            b.iter(|| b2_filters::unshuffle(typesize, black_box(&src), &mut dst))
+        });
+        group.bench_function("bitshuffle", |b| {
+            b.iter(|| b2_filters::bitshuffle(typesize, black_box(&src), &mut dst))
+        });
         group.bench_function("bitunshuffle", |b| {
             b.iter(|| b2_filters::bitunshuffle(typesize, black_box(&src), &mut dst))
         });

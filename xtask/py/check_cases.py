@@ -109,7 +109,7 @@ def item_slices(c, schunk, typesize):
 
 
 def is_block_long(schunk, start, stop):
-    """Whether the slice takes as many bytes of a chunk as a block has, from the middle of a block.
+    """Whether the slice takes as many bytes of a chunk as one of its blocks has, from the middle of a block.
 
     C-Blosc2 3.3.5 returns wrong data for those, of its own chunks as well.
     """
@@ -117,8 +117,9 @@ def is_block_long(schunk, start, stop):
     for nchunk in range(start // size, -(-stop // size)):
         first = max(start - nchunk * size, 0)
         last = min(stop - nchunk * size, size)
-        blocksize = blosc2.get_cbuffer_sizes(schunk.get_chunk(nchunk))[2]
-        if last - first == blocksize and first % blocksize:
+        nbytes, _, blocksize = blosc2.get_cbuffer_sizes(schunk.get_chunk(nchunk))
+        # The last block may be short.
+        if last - first in (blocksize, nbytes % blocksize) and first % blocksize:
             return True
     return False
 

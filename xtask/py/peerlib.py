@@ -139,7 +139,8 @@ def refuse_unreadable(chunks):
     bytes as plain data and then stores a run."""
     for chunk in chunks:
         nbytes, cbytes, _ = blosc2.get_cbuffer_sizes(chunk)
-        if chunk[2] & 2 and cbytes != nbytes + 32:
+        # The size gives it away, or else the start of the only block, in a place where no table should be.
+        if chunk[2] & 2 and (cbytes != nbytes + 32 or nbytes < 32 and chunk[32:36] == b"\x24\0\0\0"):
             raise Unreadable("a tiny chunk with a dictionary")
 
 

@@ -6,6 +6,7 @@ use crate::{sh, test};
 
 /// Run all checks: formatting, lints, documentation, a build without any C compiler, and then `test`.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     test: test::Args,

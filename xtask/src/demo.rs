@@ -34,7 +34,7 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
 
     // January, north at the top.
     let array = NdArray::open(&packed)?;
-    let january = array.slice(&[SliceDim::Index(0), SliceDim::ALL.step_by(-1)])?;
+    let january = array.slice([SliceDim::Index(0), SliceDim::ALL.step_by(-1)])?;
     let (height, width) = (january.shape()[0] as usize, january.shape()[1] as usize);
     let pixels: Vec<[u8; 3]> = january.to_vec::<f32>()?.into_iter().map(colour).collect();
     if std::io::stdout().is_terminal() {

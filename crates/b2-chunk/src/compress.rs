@@ -55,6 +55,17 @@ impl Chunk {
             false => 1,
         };
 
+        // Blocks this small cannot pay for their table entries, and lists of them take much more memory than
+        // the data: each costs a start and at least one stream length.
+        if 8 * header.nblocks() >= src.len() {
+            if !cparams.use_dict() && src.iter().all(|byte| *byte == 0) {
+                header.special = Some(SpecialKind::Zeros);
+                return Ok(Self::from_parts(header, &[]));
+            }
+            header.flags |= flags::MEMCPYED;
+            return Ok(Self::from_parts(header, src));
+        }
+
         let block0 = reference_block(src, cparams, &header)?;
         let dict =
             if cparams.use_dict() { train(src, cparams, &header, block0.as_deref(), split)? } else { None };
@@ -245,9 +256,10 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
     let mut filters = cparams.filters();
     for slot in &mut filters {
         // With 0 a bare chunk could not be decoded: the stream count would be in the container only.
-        if let (FilterId::BYTEDELTA, 0, Ok(itemsize)) = (slot.id, slot.meta, u8::try_from(cparams.typesize()))
+        // Above 127 python-blosc2 could not open the file.
+        if let (FilterId::BYTEDELTA, 0, Ok(itemsize)) = (slot.id, slot.meta, i8::try_from(cparams.typesize()))
         {
-            slot.meta = itemsize;
+            slot.meta = itemsize.cast_unsigned();
         }
     }
     Ok(ChunkHeader {
@@ -269,7 +281,7 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
 
 fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
     let delta = header.filters.iter().any(|slot| slot.id == FilterId::DELTA);
-    flags::EXTENDED | u8::from(delta) * flags::DELTA | cparams.codec().format().0 << 5
+    flags::EXTENDED | (u8::from(delta) * flags::DELTA) | (cparams.codec().format().0 << 5)
 }
 
 /// Bytes that delta handles at once (docs/format/codecs-and-filters.md, delta).

@@ -3,8 +3,13 @@
 use std::ops::Range;
 
 use crate::chunk::zeroed;
+use crate::lazy::Body;
 use crate::parallel::for_each;
+use crate::pipeline::fill;
 use crate::{ChunkError, DParams, LazyChunk};
+
+/// Stored blocks below this many bytes are copied together: sharing them out costs more than copying.
+const SMALL_BLOCK: usize = 4096;
 
 pub(crate) fn decompress(
     lazy: &LazyChunk,
@@ -28,6 +33,11 @@ pub(crate) fn decompress(
     if lazy.block_extent(0).is_empty() {
         // A fill, whatever its number of blocks.
         return lazy.decoder(dparams)?.decode(0, &[], None, dst);
+    }
+    if matches!(lazy.body, Body::Stored) && lazy.blocksize() < SMALL_BLOCK {
+        let payload = lazy.block_extent(0).start;
+        dst.copy_from_slice(&chunk[payload..payload + dst.len()]);
+        return Ok(());
     }
     let blocksize = lazy.blocksize();
     if lazy.needs_block0() {
@@ -62,6 +72,19 @@ pub(crate) fn get_bytes(
 ) -> Result<(), ChunkError> {
     if range.is_empty() {
         return Ok(());
+    }
+    match &lazy.body {
+        // Without streams the blocks do not matter, and there may be one for each byte.
+        Body::Fill { value } => {
+            fill(out, value, range.start);
+            return Ok(());
+        }
+        Body::Stored => {
+            let payload = lazy.block_extent(0).start;
+            out.copy_from_slice(&chunk[payload + range.start..payload + range.end]);
+            return Ok(());
+        }
+        Body::Blocks { .. } | Body::VlBlocks { .. } => {}
     }
     let mut decoder = lazy.decoder(dparams)?;
     let nblocks = lazy.blocks_of(range.clone());

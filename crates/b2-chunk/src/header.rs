@@ -249,7 +249,8 @@ impl ChunkHeader {
         out[0x16] = self.udcodec;
         out[0x17] = self.codec_meta;
         out[0x1E] = self.flags2;
-        out[0x1F] = u8::from(self.dict) * blosc2_flags::DICT | self.special.map_or(0, SpecialKind::code) << 4;
+        out[0x1F] =
+            (u8::from(self.dict) * blosc2_flags::DICT) | (self.special.map_or(0, SpecialKind::code) << 4);
         out
     }
 

@@ -224,3 +224,52 @@ fn delta_is_left_out_where_c_would_lose_the_tail() {
     let chunk = Chunk::compress(&raw[..40_000], &cparams).unwrap();
     assert_eq!(chunk.header().filters()[5], FilterSlot::DELTA);
 }
+
+#[test]
+fn blocks_that_cannot_pay_for_their_table_entries_are_stored() {
+    let raw = data(1, 5003, 1);
+    for (blocksize, stored) in [(1, true), (8, true), (10, false), (64, false)] {
+        let cparams = CParams::builder(1).filters([]).blocksize(blocksize).build().unwrap();
+        let chunk = Chunk::compress(&raw, &cparams).unwrap();
+        assert_eq!(chunk.cbytes() == raw.len() + 32, stored, "{blocksize}");
+        assert_eq!(chunk.header().blocksize(), blocksize);
+        assert_eq!(chunk.decompress().unwrap(), raw);
+        assert_eq!(chunk.get_bytes(17..4999, &DParams::default()).unwrap(), raw[17..4999]);
+        let zeros = Chunk::compress(&[0; 5003], &cparams).unwrap();
+        assert_eq!(zeros.header().special(), Some(b2_chunk::SpecialKind::Zeros));
+    }
+}
+
+#[test]
+fn parts_of_chunks_without_streams_ignore_the_blocks() {
+    let width = 7;
+    let value: Vec<u8> = (1..=width as u8).collect();
+    let raw = value.repeat(500);
+    let special = b2_chunk::SpecialKind::Value;
+    let mut chunks = vec![Chunk::special(special, &value, raw.len(), 7, 35).unwrap()];
+    let mut bytes = chunks[0].as_bytes().to_vec();
+    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    chunks.push(Chunk::parse(bytes.into()).unwrap());
+    for blocksize in [1, 70, 5000] {
+        let cparams = CParams::builder(1).clevel(0).blocksize(blocksize).build().unwrap();
+        chunks.push(Chunk::compress(&raw, &cparams).unwrap());
+    }
+    for chunk in chunks {
+        assert_eq!(chunk.decompress().unwrap(), raw);
+        for range in [0..0, 0..1, 3..8, 34..36, 100..2999, 3499..3500, 0..3500, 3500..3500] {
+            assert_eq!(chunk.get_bytes(range.clone(), &DParams::default()).unwrap(), raw[range]);
+        }
+    }
+}
+
+#[test]
+fn bytedelta_gets_its_parameter_where_python_can_read_it() {
+    let raw = data(4, 50_000, 1);
+    for (typesize, meta) in [(4, 4), (127, 127), (128, 0), (255, 0)] {
+        let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
+        let cparams = CParams::builder(typesize).filters(filters).build().unwrap();
+        let chunk = Chunk::compress(&raw, &cparams).unwrap();
+        assert_eq!(chunk.header().filters()[5].meta, meta);
+        assert!(chunk.decompress_with(&knowing(&cparams)).unwrap() == raw);
+    }
+}

@@ -8,8 +8,8 @@ use b2kit::chunk::MAX_CHUNK_NBYTES;
 use b2kit::frame::WriteOptions;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{
-    ArrayBuilder, CParams, CParamsBuilder, Chunk, CodecId, Dtype, FilterId, FrameParams, FrameWriter,
-    Geometry, RegionSource,
+    ArrayBuilder, CParams, CParamsBuilder, Chunk, CodecId, Dtype, FrameParams, FrameWriter, Geometry,
+    RegionSource,
 };
 use rayon::prelude::*;
 
@@ -51,15 +51,21 @@ impl Encoding {
         self.cparams_over(plugins::cparams(typesize), true)
     }
 
-    /// The parameters that were given, over those of an existing file.
+    /// The parameters that were given, over those of an existing file with the codec `old`.
     ///
     /// # Errors
     /// As [`cparams`](Self::cparams).
-    pub(crate) fn cparams_like(&self, base: CParamsBuilder) -> Result<CParams> {
-        self.cparams_over(base, false)
+    pub(crate) fn cparams_like(&self, base: CParamsBuilder, old: Option<CodecId>) -> Result<CParams> {
+        let Some(codec) = self.codec.filter(|codec| Some(*codec) != old) else {
+            return self.cparams_over(base, false);
+        };
+        // What belonged to the old codec, and what the new one cannot have, does not stay.
+        let base = base.codec_meta(0);
+        let base = if has_dictionaries(codec) { base } else { base.use_dict(false) };
+        self.cparams_over(base, true)
     }
 
-    fn cparams_over(&self, base: CParamsBuilder, default_filters: bool) -> Result<CParams> {
+    fn cparams_over(&self, base: CParamsBuilder, new_codec: bool) -> Result<CParams> {
         let mut builder = base;
         if let Some(codec) = self.codec {
             builder = builder.codec(codec);
@@ -69,8 +75,8 @@ impl Encoding {
         }
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
-            // The default is for codecs of bytes.
-            None if default_filters && self.codec.is_some_and(is_zfp) => builder = builder.filters([]),
+            // The default, or what the file had, is for codecs of bytes.
+            None if new_codec && self.codec.is_some_and(is_zfp) => builder = builder.filters([]),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {
@@ -85,14 +91,7 @@ impl Encoding {
         if let Some(blocksize) = self.blocksize {
             builder = builder.blocksize(usize::try_from(blocksize)?);
         }
-        let cparams = builder.build()?;
-        let has_filters = cparams.filters().iter().any(|slot| slot.id != FilterId::NONE);
-        ensure!(
-            !(is_zfp(cparams.codec()) && has_filters),
-            "--codec {}: it takes floats as they are; use --filters none",
-            cparams.codec()
-        );
-        Ok(cparams)
+        Ok(builder.build()?)
     }
 
     /// The dtype that was given.
@@ -172,6 +171,10 @@ impl Encoding {
 /// The filters of bytes would turn the floats that zfp takes into others, and it is lossy.
 fn is_zfp(codec: CodecId) -> bool {
     matches!(codec, CodecId::ZFP_FIXED_ACCURACY | CodecId::ZFP_FIXED_PRECISION | CodecId::ZFP_FIXED_RATE)
+}
+
+fn has_dictionaries(codec: CodecId) -> bool {
+    matches!(codec, CodecId::ZSTD | CodecId::LZ4 | CodecId::LZ4HC)
 }
 
 fn lengths(option: &str, dims: &Dims) -> Result<Vec<u32>> {

@@ -165,7 +165,10 @@ impl Pieces {
             this.grid = grids.chain([1]).find(|grid| unit_bytes(*grid) <= size.max).unwrap_or(1);
             // Rows that are too big even one by one are cut along the next axis.
             if unit_bytes(this.grid) <= size.max || k + 1 == axes.len() {
-                this.units = (size.target / unit_bytes(this.grid).max(1)).max(1);
+                // Pieces smaller than a block decode it again for each: then as large as may be.
+                let within_block = blocks.get(k).is_some_and(|block| this.grid < *block);
+                let aim = if within_block { size.max } else { size.target };
+                this.units = (aim / unit_bytes(this.grid).max(1)).max(1);
                 break;
             }
         }
@@ -326,6 +329,10 @@ mod tests {
         assert_eq!(Pieces::new(&none, &[5, 0], &[5, 0], 8, PieceSize::default()).count(), 0);
         let huge = resolve(&[], &[u64::MAX >> 1, 3]).unwrap();
         let mut pieces = Pieces::new(&huge, &[1 << 31, 3], &[1 << 20, 3], 255, PieceSize::default());
-        assert_eq!(pieces.next().unwrap()[0], Axis::whole((32 << 20) / 765));
+        assert_eq!(
+            pieces.next().unwrap()[0],
+            Axis::whole((256 << 20) / 765),
+            "blocks are too big: as much as may be"
+        );
     }
 }

@@ -36,8 +36,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn parse_codec(name: &str) -> Result<CodecId, String> {
-    CodecId::from_name(name)
-        .ok_or_else(|| format!("no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, or codec:ID"))
+    CodecId::from_name(name).ok_or_else(|| {
+        format!(
+            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, or codec:ID"
+        )
+    })
 }
 
 /// A filter pipeline in order of application.

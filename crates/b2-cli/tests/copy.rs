@@ -137,6 +137,34 @@ fn recompressed_and_recut() {
 }
 
 #[test]
+fn another_codec_leaves_behind_what_it_cannot_have() {
+    let folder = Folder::new();
+    let floats: Vec<u8> = (0..4096u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let source = npy("<f4", false, "(64, 64)", &floats);
+    folder.pack("dict", &source, &["--codec", "zstd", "--dict", "--blocks", "8,64"]);
+    folder.ok(&["copy", "dict", "b", "--codec", "zlib"]);
+    let info = folder.info(&["b"]);
+    assert_eq!((&info["codec"], &info["use_dict"]), (&json!("zlib"), &json!(false)));
+    assert_eq!(info["filters"], json!([{"name": "shuffle", "meta": 0}]));
+    assert_eq!(folder.ok(&["cat", "b"]), floats);
+    folder.ok(&["copy", "dict", "c", "--codec", "lz4"]);
+    assert_eq!(folder.info(&["c"])["use_dict"], json!(true));
+    // What was asked for is not left out.
+    folder.fails(1, &["copy", "dict", "d", "--codec", "zlib", "--dict"]);
+
+    folder.ok(&["copy", "c", "zfp", "--codec", "zfp_prec", "--codec-meta", "57"]);
+    let info = folder.info(&["zfp"]);
+    assert_eq!((&info["codec"], &info["codec_meta"]), (&json!("zfp_prec"), &json!(57)));
+    assert_eq!((&info["filters"], &info["use_dict"]), (&json!([]), &json!(false)));
+    folder.ok(&["copy", "zfp", "e", "--codec", "lz4"]);
+    assert_eq!(folder.info(&["e"])["codec_meta"], json!(0));
+    assert_eq!(folder.ok(&["cat", "e"]), folder.ok(&["cat", "zfp"]));
+    // The same codec keeps what it had.
+    folder.ok(&["copy", "zfp", "f", "--codec", "zfp_prec", "--chunks", "32,32"]);
+    assert_eq!(folder.info(&["f"])["codec_meta"], json!(57));
+}
+
+#[test]
 fn into_and_out_of_arrays() {
     let folder = Folder::new();
     let raw = counting(600);

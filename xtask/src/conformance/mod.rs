@@ -112,6 +112,9 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     }
     if counts.failed > 0 {
         println!("the failed cases, with their files, are in {}", session.failures.display());
+        println!(
+            "one of them again: cargo xtask conformance --seed {seed} --only WAY --first NUMBER --cases 1"
+        );
         fs::write(session.failures.join("report.txt"), session.report.failures.join("\n"))?;
     }
     Ok(counts)

@@ -273,25 +273,29 @@ impl Job<'_> {
 
     /// How the copy is compressed: as the original, but for what was given.
     fn cparams(&self) -> Result<CParams> {
-        let base = match self.input {
+        let (base, codec) = match self.input {
             Input::Chunk(chunk) => {
                 let header = chunk.header();
                 let builder = plugins::cparams(header.typesize()).filters(header.filters());
                 let blocksize = if header.is_vl() { 0 } else { header.blocksize() };
                 let builder = builder.codec_meta(header.codec_meta()).blocksize(blocksize);
-                match header.codec() {
+                let builder = match header.codec() {
                     Some(codec) => builder.codec(codec),
                     None => builder,
-                }
+                };
+                (builder, header.codec())
             }
-            Input::SuperChunk(frame) => like_header(frame, frame.typesize()),
-            Input::Array(array) => like_header(array.super_chunk(), array.itemsize()),
+            Input::SuperChunk(frame) => (like_header(frame, frame.typesize()), Some(frame.header().codec())),
+            Input::Array(array) => {
+                let frame = array.super_chunk();
+                (like_header(frame, array.itemsize()), Some(frame.header().codec()))
+            }
         };
         let base = match self.encoding.typesize {
             Some(typesize) => base.typesize(typesize as usize),
             None => base,
         };
-        self.encoding.cparams_like(base)
+        self.encoding.cparams_like(base, codec)
     }
 
     /// The metalayers of the original, and those that were given.
