@@ -11,7 +11,7 @@ use crate::header::{
 };
 use crate::parallel::for_each;
 use crate::pipeline::BlockEncoder;
-use crate::{CParams, Chunk, ChunkError, ChunkHeader};
+use crate::{BlockInfo, CParams, Chunk, ChunkError, ChunkHeader};
 
 impl Chunk {
     /// Compresses `src`. Blocks are compressed in parallel on the current rayon pool (feature `rayon`); the
@@ -26,6 +26,13 @@ impl Chunk {
     /// # Errors
     /// When `src` is above 2^31 - 33 bytes, or codec or filter cannot work with these parameters.
     pub fn compress(src: &[u8], cparams: &CParams) -> Result<Self, ChunkError> {
+        match prefiltered(src, cparams)? {
+            Some(src) => Self::compress_plain(&src, cparams),
+            None => Self::compress_plain(src, cparams),
+        }
+    }
+
+    fn compress_plain(src: &[u8], cparams: &CParams) -> Result<Self, ChunkError> {
         let mut header = new_header(src.len(), cparams)?;
         if src.is_empty() {
             header.flags |= flags::MEMCPYED;
@@ -277,6 +284,24 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
         dict: false,
         instrumented: false,
     })
+}
+
+/// What the prefilter makes of the input; `None` without one.
+fn prefiltered(src: &[u8], cparams: &CParams) -> Result<Option<Vec<u8>>, ChunkError> {
+    let (Some(prefilter), false) = (&cparams.prefilter.0, src.is_empty()) else { return Ok(None) };
+    let header = new_header(src.len(), cparams)?;
+    let (blocksize, typesize) = (header.blocksize(), header.typesize());
+    let mut made = crate::chunk::zeroed(src.len())?;
+    for_each(
+        src.chunks(blocksize).zip(made.chunks_mut(blocksize)).enumerate(),
+        src.len() as u64,
+        || Ok::<(), ChunkError>(()),
+        |(), (nblock, (src, dst))| {
+            prefilter(&BlockInfo { nblock, offset: nblock * blocksize, typesize }, src, dst);
+            Ok(())
+        },
+    )?;
+    Ok(Some(made))
 }
 
 fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {

@@ -30,20 +30,30 @@ pub(crate) fn decompress(
         }
         return Ok(());
     }
-    if lazy.block_extent(0).is_empty() {
+    let hooked = dparams.has_postfilter();
+    if lazy.block_extent(0).is_empty() && !hooked {
         // A fill, whatever its number of blocks.
         return lazy.decoder(dparams)?.decode(0, &[], None, dst);
     }
-    if matches!(lazy.body, Body::Stored) && lazy.blocksize() < SMALL_BLOCK {
+    if matches!(lazy.body, Body::Stored) && lazy.blocksize() < SMALL_BLOCK && !hooked {
         let payload = lazy.block_extent(0).start;
         dst.copy_from_slice(&chunk[payload..payload + dst.len()]);
         return Ok(());
     }
     let blocksize = lazy.blocksize();
     if lazy.needs_block0() {
-        let (block0, rest) = dst.split_at_mut(blocksize);
-        lazy.decoder(dparams)?.decode(0, &chunk[lazy.block_extent(0)], None, block0)?;
-        let block0 = &*block0;
+        let (first, rest) = dst.split_at_mut(blocksize);
+        let stored = &chunk[lazy.block_extent(0)];
+        let mut decoder = lazy.decoder(dparams)?;
+        decoder.decode_reference(0, stored, None, first)?;
+        let reference;
+        let block0 = if hooked {
+            reference = first.to_vec();
+            decoder.decode(0, stored, None, first)?;
+            &reference
+        } else {
+            &*first
+        };
         let work = chunk.len().max(rest.len()) as u64;
         return for_each(
             rest.chunks_mut(blocksize).zip(1..),
@@ -74,6 +84,7 @@ pub(crate) fn get_bytes(
         return Ok(());
     }
     match &lazy.body {
+        _ if dparams.has_postfilter() => {}
         // Without streams the blocks do not matter, and there may be one for each byte.
         Body::Fill { value } => {
             fill(out, value, range.start);
@@ -90,7 +101,7 @@ pub(crate) fn get_bytes(
     let nblocks = lazy.blocks_of(range.clone());
     let block0 = if lazy.needs_block0() && nblocks.end > 1 {
         let mut block0 = zeroed(lazy.block_range(0).len())?;
-        decoder.decode(0, &chunk[lazy.block_extent(0)], None, &mut block0)?;
+        decoder.decode_reference(0, &chunk[lazy.block_extent(0)], None, &mut block0)?;
         Some(block0)
     } else {
         None

@@ -194,7 +194,7 @@ impl LazyChunk {
         for nblock in 0..self.nblocks {
             let dst = &mut block[..self.block_range(nblock).len()];
             let reference = (nblock > 0 && self.needs_block0()).then_some(&block0[..]);
-            if decoder.decode(nblock, &chunk[self.block_extent(nblock)], reference, dst).is_err() {
+            if decoder.decode_reference(nblock, &chunk[self.block_extent(nblock)], reference, dst).is_err() {
                 return false;
             }
             if nblock == 0 && self.needs_block0() {

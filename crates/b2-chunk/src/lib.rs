@@ -7,6 +7,7 @@ mod compress;
 mod decompress;
 mod error;
 mod header;
+mod hooks;
 mod lazy;
 mod limits;
 pub mod parallel;
@@ -20,6 +21,7 @@ pub use header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,
     SpecialKind,
 };
+pub use hooks::BlockInfo;
 pub use lazy::{LazyChunk, LazyHead};
 pub use limits::Limits;
 pub use params::{CParams, CParamsBuilder, Container, DParams, SplitMode};

@@ -4,6 +4,7 @@ use b2_codecs::CodecId;
 use b2_filters::{FilterId, FilterSlot};
 
 use crate::header::MAX_BLOCKSIZE;
+use crate::hooks::{BlockInfo, Hook};
 use crate::{ChunkError, Limits, Plugins};
 
 /// When full blocks are split into one stream per byte of the item.
@@ -58,6 +59,7 @@ pub struct CParams {
     use_dict: bool,
     blockshape: Arc<[u32]>,
     plugins: Plugins,
+    pub(crate) prefilter: Hook,
 }
 
 impl CParams {
@@ -78,6 +80,7 @@ impl CParams {
                 use_dict: false,
                 blockshape: Arc::default(),
                 plugins,
+                prefilter: Hook::default(),
             },
             too_many_filters: None,
         }
@@ -200,6 +203,27 @@ impl CParamsBuilder {
         self
     }
 
+    /// Sets a function that makes each block's bytes from the input's, before filters and codec: to compute data
+    /// on the way into a chunk, say. Data that is read back and compressed again passes it again. Chunks with
+    /// variable-length blocks are made without it.
+    ///
+    /// ```
+    /// use b2_chunk::{CParams, Chunk};
+    /// let doubled = CParams::builder(1).prefilter(|_, src, dst| {
+    ///     dst.iter_mut().zip(src).for_each(|(d, s)| *d = s.wrapping_mul(2));
+    /// });
+    /// let chunk = Chunk::compress(&[21; 1000], &doubled.build()?)?;
+    /// assert_eq!(chunk.decompress()?, [42; 1000]);
+    /// # Ok::<(), b2_chunk::ChunkError>(())
+    /// ```
+    pub fn prefilter(
+        mut self,
+        prefilter: impl Fn(&BlockInfo, &[u8], &mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        self.params.prefilter = Hook::new(prefilter);
+        self
+    }
+
     /// Checks the parameters.
     ///
     /// # Errors
@@ -263,6 +287,7 @@ pub struct DParams {
     pub limits: Limits,
     /// What the chunk's container knows about it.
     pub container: Container,
+    pub(crate) postfilter: Hook,
 }
 
 impl DParams {
@@ -277,6 +302,28 @@ impl DParams {
     /// Sets what the container knows.
     pub fn with_container(self, container: Container) -> Self {
         Self { container, ..self }
+    }
+    /// Sets a function that every block passes after codec and filters, in whole and partial reads alike. Its
+    /// result is what the reader gets; the stored bytes stay.
+    ///
+    /// ```
+    /// use b2_chunk::{CParams, Chunk, DParams};
+    /// let chunk = Chunk::compress(&[7; 1000], &CParams::builder(1).build()?)?;
+    /// let negated = DParams::default().with_postfilter(|_, src, dst| {
+    ///     dst.iter_mut().zip(src).for_each(|(d, s)| *d = !s);
+    /// });
+    /// assert_eq!(chunk.get_bytes(10..12, &negated)?, [!7, !7]);
+    /// # Ok::<(), b2_chunk::ChunkError>(())
+    /// ```
+    pub fn with_postfilter(
+        self,
+        postfilter: impl Fn(&BlockInfo, &[u8], &mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        Self { postfilter: Hook::new(postfilter), ..self }
+    }
+    /// Whether there is a postfilter.
+    pub fn has_postfilter(&self) -> bool {
+        self.postfilter.0.is_some()
     }
 }
 

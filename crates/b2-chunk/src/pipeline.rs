@@ -6,8 +6,9 @@ use std::sync::Arc;
 use b2_codecs::{CodecContext, Decoder, Encoded, Encoder};
 use b2_filters::{Filter, FilterContext, FilterId, FilterSlot};
 
+use crate::chunk::zeroed;
 use crate::lazy::{Body, vl_block_nbytes};
-use crate::{CParams, ChunkError, ChunkHeader, DParams, LazyChunk, Plugins};
+use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, DParams, LazyChunk, Plugins};
 
 /// A filter that really does something, with its parameter.
 type Active = (Arc<dyn Filter>, u8);
@@ -63,6 +64,27 @@ impl<'a> BlockDecoder<'a> {
     /// When the stored bytes are malformed, do not decode to exactly `dst`, or need a codec that is not
     /// registered.
     pub fn decode(
+        &mut self,
+        nblock: usize,
+        stored: &[u8],
+        block0: Option<&[u8]>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        let Some(postfilter) = &self.dparams.postfilter.0 else {
+            return self.decode_reference(nblock, stored, block0, dst);
+        };
+        let mut plain = zeroed(dst.len())?;
+        self.decode_reference(nblock, stored, block0, &mut plain)?;
+        let (offset, typesize) = (self.chunk.block_range(nblock).start, self.chunk.header.typesize());
+        postfilter(&BlockInfo { nblock, offset, typesize }, &plain, dst);
+        Ok(())
+    }
+
+    /// As [`decode`](Self::decode), but without the postfilter: block 0 as the other blocks refer to it.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_reference(
         &mut self,
         nblock: usize,
         stored: &[u8],

@@ -366,7 +366,7 @@ impl StoredBlocks {
         };
         let decode = || {
             let mut block = vec![0; self.lazy.block_range(0).len()];
-            self.lazy.decoder(dparams)?.decode(0, stored, None, &mut block)?;
+            self.lazy.decoder(dparams)?.decode_reference(0, stored, None, &mut block)?;
             Ok(block)
         };
         decode().map(Some).map_err(FrameError::chunk(self.structure.clone()))
@@ -382,7 +382,7 @@ impl StoredBlocks {
         let block0 = self.block0(dparams)?;
         let mut decoder = self.lazy.decoder(dparams).map_err(chunk_error())?;
         for (nblock, stored) in self.iter() {
-            if let (0, Some(block0)) = (nblock, &block0) {
+            if let (0, Some(block0), false) = (nblock, &block0, dparams.has_postfilter()) {
                 each(0, block0);
                 continue;
             }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub use b2_chunk::{
-    self as chunk, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId, Container,
-    DParams, FilterId, FilterSlot, LazyChunk, LazyHead, Limits, Plugins, SpecialKind, SplitMode,
+    self as chunk, BlockInfo, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId,
+    Container, DParams, FilterId, FilterSlot, LazyChunk, LazyHead, Limits, Plugins, SpecialKind, SplitMode,
 };
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
