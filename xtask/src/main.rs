@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod ci;
 mod conformance;
+mod crash;
 mod demo;
 mod digest;
 mod fixtures;
@@ -29,6 +30,7 @@ enum Task {
     Ci(ci::Args),
     Fixtures(fixtures::Args),
     Conformance(conformance::Args),
+    Crash(crash::Args),
     Demo(demo::Args),
 }
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
             0 => Ok(()),
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
+        Task::Crash(args) => crash::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),

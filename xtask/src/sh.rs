@@ -68,6 +68,12 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
 }
 
 impl Counts {
+    /// Takes in other counts.
+    pub(crate) fn add_counts(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
     /// Takes in a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
     fn add(&mut self, line: &str) {
         if !line.trim_start().starts_with("test result:") {

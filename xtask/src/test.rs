@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::sh::{self, Counts};
-use crate::{conformance, fixtures, python};
+use crate::{conformance, crash, fixtures, python};
 
 /// Run all tests: unit, integration and documentation tests, with the default features, all features and the
 /// pure-Rust codecs, the hashes of the fixtures, and conformance with C-Blosc2.
@@ -36,11 +36,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut tests = Counts::default();
     let mut count = |command| -> Result<()> {
         let counts = sh::run_tests(command)?;
-        tests.passed += counts.passed;
-        tests.failed += counts.failed;
+        tests.add_counts(counts);
         Ok(())
     };
-    count(sh::cargo(&["test", "--workspace", "--no-fail-fast"]))?;
+    let mut workspace = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    if !args.no_peer {
+        crash::dump_few(&mut workspace)?;
+    }
+    count(workspace)?;
     count(sh::cargo(&[
         "test",
         "--no-fail-fast",
@@ -57,21 +60,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     pure.extend(LIBRARIES);
     count(sh::cargo_without_c(&pure))?;
 
-    let conformance = if args.no_peer {
+    let peer = if args.no_peer {
         None
     } else {
         fixtures::check()?;
+        let crashes = crash::judge_few()?;
         println!();
-        Some(conformance::run(&conformance::Args::new(args.cases, args.seed))?)
+        Some((conformance::run(&conformance::Args::new(args.cases, args.seed))?, crashes))
     };
 
     println!("\ntests: {} passed, {} failed", tests.passed, tests.failed);
     let mut total = tests;
-    match conformance {
-        Some(cases) => {
+    match peer {
+        Some((cases, crashes)) => {
             println!("conformance: {} passed, {} failed", cases.passed, cases.failed);
+            println!(
+                "crash states and appends that C-Blosc2 judged or made: {} passed, {} failed",
+                crashes.passed, crashes.failed
+            );
             total.passed += cases.passed;
             total.failed += cases.failed;
+            total.add_counts(crashes);
         }
         None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
     }

@@ -31,7 +31,7 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// No progress bar
+    /// No progress bar, and no word about what was changed
     #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
     /// Tell what is done and how long it took, on standard error
@@ -63,6 +63,28 @@ pub(crate) enum Command {
     Pack(cmd::pack::Args),
     /// Write the same data and metalayers into a new file, compressed or cut differently
     Copy(cmd::copy::Args),
+    /// Add data at the end
+    Append(cmd::append::Args),
+    /// Overwrite items
+    Set(cmd::set::Args),
+    /// Change the shape of an array
+    Resize(cmd::resize::Args),
+    /// Insert data along a dimension of an array
+    Insert(cmd::insert::Args),
+    /// Delete positions along a dimension of an array
+    Delete(cmd::delete::Args),
+    /// Append, insert, update or delete whole chunks of a super-chunk
+    Chunk(cmd::chunk::Args),
+    /// Set, get or delete a metalayer of variable size
+    Vlmeta(cmd::vlmeta::Args),
+    /// Give the space of holes back
+    Compact(cmd::compact::Args),
+    /// Tell whether two files hold the same data, and where they differ first
+    Diff(cmd::diff::Args),
+    /// Write what is readable of a damaged frame into a new one
+    Salvage(cmd::salvage::Args),
+    /// List the keys of a store
+    Ls(cmd::ls::Args),
     /// Print a script that completes b2kit command lines in a shell
     Completions(cmd::completions::Args),
 }
@@ -145,4 +167,7 @@ pub(crate) struct Source {
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
+    /// Take this member of a store
+    #[arg(long, value_name = "K")]
+    pub(crate) key: Option<String>,
 }

@@ -1,8 +1,19 @@
 //! The commands, one file per verb.
 
+pub(crate) mod append;
 pub(crate) mod cat;
+pub(crate) mod chunk;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod copy;
+pub(crate) mod delete;
+pub(crate) mod diff;
 pub(crate) mod info;
+pub(crate) mod insert;
+pub(crate) mod ls;
 pub(crate) mod pack;
+pub(crate) mod resize;
+pub(crate) mod salvage;
+pub(crate) mod set;
 pub(crate) mod verify;
+pub(crate) mod vlmeta;

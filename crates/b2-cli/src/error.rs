@@ -18,6 +18,11 @@ pub(crate) struct ClosedPipe;
 #[error("failed")]
 pub(crate) struct Told;
 
+/// A failure of a command whose exit code 1 is an answer: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", one_line(.0))]
+pub(crate) struct Trouble(pub(crate) anyhow::Error);
+
 /// Tells the outcome of a command on standard error and as an exit code.
 pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
@@ -28,7 +33,7 @@ pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
         // Nobody may be listening there either.
         let _ = writeln!(io::stderr(), "b2kit: {}", one_line(&error));
     }
-    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+    ExitCode::from(if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 })
 }
 
 /// The error and its causes in one line, without control characters.
@@ -39,6 +44,11 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         // Some errors already end with the text of their cause.
         if out.ends_with(&text) {
             continue;
+        }
+        // Or begin with the name of the file that was added to them.
+        let repeated = text.strip_prefix(&out).is_some_and(|rest| rest.starts_with(": "));
+        if repeated {
+            out.clear();
         }
         if !out.is_empty() {
             out.push_str(": ");
@@ -58,5 +68,6 @@ mod tests {
     fn one_line_joins_causes_once() {
         let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
         assert_eq!(one_line(&error), "x.b2nd line 2: trailer: offset 3");
+        assert_eq!(one_line(&anyhow!("x: no room").context("x")), "x: no room");
     }
 }

@@ -9,10 +9,12 @@ use b2kit::frame::INDEX_NAME;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
+use crate::args::Source;
 use crate::plugins::{dparams, plugins};
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
+use crate::store::Store;
 
 /// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
@@ -33,7 +35,10 @@ impl Input {
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
-            ensure!(path.join(INDEX_NAME).exists(), "a directory without {INDEX_NAME}: not a sparse frame");
+            ensure!(
+                path.join(INDEX_NAME).exists(),
+                "a directory without {INDEX_NAME}: not a sparse frame (if it is a store, --key picks a member)"
+            );
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
@@ -46,6 +51,7 @@ impl Input {
         if start.starts_with(&b2kit::frame::MAGIC) {
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open_at(path, offset)?);
         }
+        ensure!(!start.starts_with(b"PK\x03\x04"), "a zip archive (if it is a store, --key picks a member)");
         // Nothing marks a chunk: it is what is left.
         let header = ChunkHeader::parse(&start).context("no frame, and not a chunk either")?;
         let have = len - offset;
@@ -60,7 +66,16 @@ impl Input {
         Ok(Self::Chunk(Chunk::parse(start.into())?))
     }
 
-    fn from_frame(frame: SuperChunk) -> Result<Self> {
+    /// Opens what the command line names: a file, or a member of a store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_source(source: &Source) -> Result<Self> {
+        let Some(key) = &source.key else { return Self::open(&source.file, source.offset) };
+        Store::open(&source.file, source.offset)?.context("--key: not a store")?.member(key)
+    }
+
+    pub(crate) fn from_frame(frame: SuperChunk) -> Result<Self> {
         let metalayers = frame.metalayers();
         if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
             return Ok(Self::Array(Box::new(NdArray::from_super_chunk(frame)?)));
@@ -182,8 +197,12 @@ impl<'a> Selection<'a> {
         write: impl FnMut(&[u8]) -> Result<()>,
         progress: &mut Progress,
     ) -> Result<()> {
-        let pieces = Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default());
-        pump(pieces, |piece, buffer| self.read(&piece, buffer), write, progress)
+        pump(self.pieces(), |piece, buffer| self.read(&piece, buffer), write, progress)
+    }
+
+    /// Parts of bounded size that follow each other in C order.
+    pub(crate) fn pieces(&self) -> Pieces {
+        Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default())
     }
 
     /// Bytes that each item costs while it is read.
@@ -201,7 +220,11 @@ impl<'a> Selection<'a> {
         axis.step.saturating_mul(self.itemsize) <= FAR
     }
 
-    fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
+    /// Decodes one of the [`pieces`](Self::pieces), those of another selection of the same shape included.
+    ///
+    /// # Errors
+    /// When it does not decode.
+    pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         resize(buffer, usize::try_from(bytes_of(axes, self.itemsize))?)?;
         match (self.input, axes) {
             (Input::Array(array), _) => {
@@ -240,7 +263,8 @@ fn bytes_of(axes: &[Axis], itemsize: u64) -> u64 {
     axes.iter().fold(itemsize, |total, axis| total.saturating_mul(axis.len))
 }
 
-fn slice_dim(axis: &Axis) -> Result<SliceDim> {
+/// The same selection, as arrays take it.
+pub(crate) fn slice_dim(axis: &Axis) -> Result<SliceDim> {
     Ok(SliceDim::Range {
         start: Some(i64::try_from(axis.start)?),
         stop: Some(i64::try_from(axis.stop())?),

@@ -20,9 +20,13 @@ const SPECIAL: [&str; 5] = ["$bin", "$float", "$map", "$ext", "$raw"];
 
 /// The JSON form of the contents of a metalayer.
 pub(crate) fn from_msgpack(bytes: &[u8]) -> Json {
-    let value = if is_one_value(bytes) { rmpv::decode::read_value(&mut &*bytes).ok() } else { None };
-    let json = value.as_ref().and_then(to_json);
+    let json = read_value(bytes).as_ref().and_then(to_json);
     json.unwrap_or_else(|| json!({ "$raw": base64::encode(bytes) }))
+}
+
+/// The value that these bytes are, if they are exactly one.
+pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
+    if is_one_value(bytes) { rmpv::decode::read_value(&mut &*bytes).ok() } else { None }
 }
 
 /// The bytes of a metalayer for a JSON text.

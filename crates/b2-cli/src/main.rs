@@ -3,17 +3,20 @@
 
 mod args;
 mod base64;
+mod change;
 mod cmd;
 mod encode;
 mod error;
 mod input;
 mod json;
 mod npy;
+mod operand;
 mod output;
 mod plugins;
 mod progress;
 mod pump;
 mod slice;
+mod store;
 mod table;
 mod values;
 
@@ -41,6 +44,17 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Verify(args) => cmd::verify::run(args, global),
         Command::Pack(args) => cmd::pack::run(args, global),
         Command::Copy(args) => cmd::copy::run(args, global),
+        Command::Append(args) => cmd::append::run(args, global),
+        Command::Set(args) => cmd::set::run(args, global),
+        Command::Resize(args) => cmd::resize::run(args, global),
+        Command::Insert(args) => cmd::insert::run(args, global),
+        Command::Delete(args) => cmd::delete::run(args, global),
+        Command::Chunk(args) => cmd::chunk::run(args, global),
+        Command::Vlmeta(args) => cmd::vlmeta::run(args, global),
+        Command::Compact(args) => cmd::compact::run(args, global),
+        Command::Diff(args) => cmd::diff::run(args, global),
+        Command::Salvage(args) => cmd::salvage::run(args, global),
+        Command::Ls(args) => cmd::ls::run(args),
         Command::Completions(args) => cmd::completions::run(args),
     }
 }

@@ -17,11 +17,19 @@ pub(crate) enum Part {
 /// # Errors
 /// When the text does not follow the form.
 pub(crate) fn parse(spec: &str) -> Result<Vec<Part>> {
-    spec.split(',').map(|part| parse_part(part, spec)).collect()
+    parse_named("--slice", spec)
 }
 
-fn parse_part(part: &str, spec: &str) -> Result<Part> {
-    let bad = || anyhow::anyhow!("--slice={spec}: '{part}' is neither an index nor start:stop:step");
+/// As [`parse`], for an option of another name.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_named(option: &str, spec: &str) -> Result<Vec<Part>> {
+    spec.split(',').map(|part| parse_part(part, option, spec)).collect()
+}
+
+fn parse_part(part: &str, option: &str, spec: &str) -> Result<Part> {
+    let bad = || anyhow::anyhow!("{option}={spec}: '{part}' is neither an index nor start:stop:step");
     let fields: Vec<&str> = part.split(':').collect();
     let bound = |text: &str| -> Result<Option<i64>> {
         match text {
@@ -34,7 +42,7 @@ fn parse_part(part: &str, spec: &str) -> Result<Part> {
         [start, stop] => Ok(Part::Range { start: bound(start)?, stop: bound(stop)?, step: 1 }),
         [start, stop, step] => {
             let step = bound(step)?.unwrap_or(1);
-            ensure!(step >= 1, "--slice={spec}: the step of '{part}' must be at least 1");
+            ensure!(step >= 1, "{option}={spec}: the step of '{part}' must be at least 1");
             Ok(Part::Range { start: bound(start)?, stop: bound(stop)?, step: step.unsigned_abs() })
         }
         _ => Err(bad()),
@@ -65,7 +73,7 @@ impl Axis {
     }
 
     /// Items `from..to` of this selection.
-    fn part(self, from: u64, to: u64) -> Self {
+    pub(crate) fn part(self, from: u64, to: u64) -> Self {
         Self { start: self.start + from * self.step, len: to - from, ..self }
     }
 

@@ -52,7 +52,7 @@ fn an_array() {
         "kind": "ndarray", "storage": "contiguous", "nbytes": 572, "cbytes": cbytes,
         "ratio": 572.0 / cbytes as f64, "typesize": 4, "nchunks": 9, "chunksize": 6 * 6 * 4, "blocksize": null,
         "codec": "lz4", "codec_meta": 0, "clevel": 7, "filters": [{"name": "bitshuffle", "meta": 0}],
-        "splitmode": "never", "use_dict": false, "special": special(&[]),
+        "splitmode": "never", "use_dict": false, "special": special(&[]), "dead": 0,
         "shape": [13, 11], "chunks": [5, 4], "blocks": [2, 3], "dtype": "<i4",
         "metalayers": {"b2nd": [0, 2, [13, 11], [5, 4], [2, 3], 0, "<i4"], "fixed": {"a": [1, 2.5]}},
         "vlmetalayers": {"note": "text"},
@@ -88,7 +88,7 @@ fn a_super_chunk_contiguous_and_sparse() {
             "ratio": 14000.0 / cbytes as f64, "typesize": 4, "nchunks": 4, "chunksize": 4000, "blocksize": null,
             "codec": "zstd", "codec_meta": 0, "clevel": 5,
             "filters": [{"name": "trunc_prec", "meta": 253}, {"name": "shuffle", "meta": 0}],
-            "splitmode": "auto", "use_dict": true, "special": special(&[("zero", 1)]),
+            "splitmode": "auto", "use_dict": true, "special": special(&[("zero", 1)]), "dead": 0,
             "shape": null, "chunks": null, "blocks": null, "dtype": null,
             "metalayers": {}, "vlmetalayers": {},
         });
@@ -122,7 +122,7 @@ fn a_bare_chunk() {
         "kind": "chunk", "storage": null, "nbytes": 4000, "cbytes": cbytes, "ratio": 4000.0 / cbytes as f64,
         "typesize": 4, "nchunks": null, "chunksize": null, "blocksize": 1024, "codec": "lz4", "codec_meta": null,
         "clevel": null, "filters": [{"name": "delta", "meta": 0}, {"name": "shuffle", "meta": 0}],
-        "splitmode": null, "use_dict": false, "special": special(&[]),
+        "splitmode": null, "use_dict": false, "special": special(&[]), "dead": null,
         "shape": null, "chunks": null, "blocks": null, "dtype": null,
         "metalayers": null, "vlmetalayers": null,
     });
@@ -231,6 +231,7 @@ fn the_table_says_what_matters() {
         ("codec", "zstd, level 5, split auto"),
         ("filters", "delta, shuffle"),
         ("special chunks", "1 zero"),
+        ("dead space", "none"),
     ] {
         assert!(
             text.lines().any(|l| l.trim_start().starts_with(name) && l.ends_with(value)),

@@ -20,6 +20,14 @@ impl FileSystem for Disk {
         stat(path, links).map(|metadata| kind_of(&metadata))
     }
 
+    #[cfg(unix)]
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = stat(path, links)?;
+        regular(&metadata)?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         open(path, links, OpenOptions::new().read(true)).map(|file| Arc::new(file) as _)
     }
@@ -190,6 +198,12 @@ impl ReadAt for DiskFile {
         use std::os::unix::fs::MetadataExt;
         let metadata = self.file.metadata()?;
         Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
+    #[cfg(unix)]
+    fn hard_links(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map(|metadata| metadata.nlink())
     }
 }
 

@@ -121,6 +121,40 @@ pub enum FrameError {
         /// A file in it.
         stranger: PathBuf,
     },
+    /// Another process, or another handle, has changed the frame.
+    #[error("{name}: the frame has been changed since it was opened")]
+    Changed {
+        /// The file or directory.
+        name: String,
+    },
+    /// There are bytes behind the frame that a change would overwrite.
+    #[error(
+        "{name}: {len} bytes from byte {offset} on are not part of the frame, a change would destroy them"
+    )]
+    ForeignBytes {
+        /// The file.
+        name: String,
+        /// Where the frame ends, in bytes.
+        offset: u64,
+        /// How many bytes are behind.
+        len: u64,
+    },
+    /// The file has several names; replacing it would leave the others with the old content.
+    #[error("{name}: has {links} names, replacing it would part them")]
+    HardLinks {
+        /// The file.
+        name: String,
+        /// How many names it has.
+        links: u64,
+    },
+    /// The change is made and visible, but may not survive a power loss: the storage failed at the last step.
+    #[error("{name}: changed, but may not survive a power loss: {source}")]
+    NotSynced {
+        /// The file, or the directory that holds it.
+        name: String,
+        /// What the storage answered.
+        source: io::Error,
+    },
     /// An earlier call on this writer failed; what it would write is incomplete.
     #[error("an earlier write to this frame failed")]
     Abandoned,

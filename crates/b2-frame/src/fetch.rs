@@ -186,6 +186,8 @@ pub(crate) enum Wanted {
     Blocks(Vec<usize>),
     /// Those that hold these plain bytes of the chunk.
     Bytes(Range<usize>),
+    /// Those that hold items of `len` bytes which start at these plain bytes, ascending.
+    Items { starts: Vec<usize>, len: usize },
 }
 
 /// Reads the head of a chunk and then the wanted blocks only (and block 0 where the delta filter needs it).
@@ -235,6 +237,19 @@ impl BlocksPlan {
                     return Err(out_of_range("bytes", range.clone(), nbytes));
                 }
                 lazy.blocks_of(range.clone()).collect()
+            }
+            Wanted::Items { starts, len } => {
+                let mut numbers: Vec<usize> = Vec::new();
+                for start in starts {
+                    let range = *start..start.saturating_add(*len);
+                    let nbytes = lazy.header().nbytes();
+                    if range.end > nbytes {
+                        return Err(out_of_range("bytes", range, nbytes));
+                    }
+                    let known = numbers.last().map_or(0, |last| last + 1);
+                    numbers.extend(lazy.blocks_of(range).filter(|nblock| *nblock >= known));
+                }
+                numbers
             }
         };
         if lazy.needs_block0() && !numbers.is_empty() {

@@ -304,3 +304,25 @@ pub(crate) const FRAME_LEN_OFFSET: u64 = offset::FRAME_LEN;
 pub(crate) const NBYTES_OFFSET: u64 = offset::NBYTES;
 /// Offset of `cbytes`.
 pub(crate) const CBYTES_OFFSET: u64 = offset::CBYTES;
+
+/// Fields that a commit changes in a stored header.
+pub(crate) mod patch {
+    use super::offset;
+
+    pub(crate) const FRAME_LEN: usize = offset::FRAME_LEN as usize;
+    pub(crate) const FLAGS: usize = 25;
+    pub(crate) const STORAGE: usize = offset::FRAME_TYPE as usize;
+    pub(crate) const NBYTES: usize = offset::NBYTES as usize;
+    pub(crate) const CBYTES: usize = offset::CBYTES as usize;
+    pub(crate) const CHUNKSIZE: usize = offset::CHUNKSIZE as usize;
+    pub(crate) const HAS_VLMETALAYERS: usize = 68;
+    /// Nothing before this byte ever changes: magic and the marker of `header_len`.
+    pub(crate) const START: usize = offset::HEADER_LEN as usize;
+
+    /// Puts `bytes` into a header that was parsed, so that they fit.
+    pub(crate) fn put(header: &mut [u8], at: usize, bytes: &[u8]) {
+        if let Some(field) = header.get_mut(at..at + bytes.len()) {
+            field.copy_from_slice(bytes);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! chunk: an offset behind the header (contiguous), the number of a file (sparse), or a special value.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind, SplitMode};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ pub struct Index {
 enum Table {
     /// First position and raw entry of each run.
     Runs(Vec<(usize, i64)>),
-    All(Vec<i64>),
+    All(Arc<Vec<i64>>),
 }
 
 impl Default for Table {
@@ -117,6 +117,26 @@ impl Index {
             }
         }
         Ok(Self { table: builder.table, len, sorted: OnceLock::new() })
+    }
+
+    /// An index with these entries.
+    pub(crate) fn from_entries(entries: Arc<Vec<i64>>) -> Self {
+        Self { len: entries.len(), table: Table::All(entries), sorted: OnceLock::new() }
+    }
+
+    /// All entries, if they take at most `limit` bytes.
+    pub(crate) fn to_entries(&self, limit: u64) -> Result<Arc<Vec<i64>>, FrameError> {
+        match &self.table {
+            Table::All(entries) => Ok(entries.clone()),
+            Table::Runs(runs) => {
+                within("index, in bytes", self.len as u64 * 8, limit)?;
+                let mut entries = Vec::with_capacity(self.len);
+                for (i, (_, raw)) in runs.iter().enumerate() {
+                    entries.resize(runs.get(i + 1).map_or(self.len, |(start, _)| *start), *raw);
+                }
+                Ok(Arc::new(entries))
+            }
+        }
     }
 
     /// How many chunks there are.
@@ -243,7 +263,7 @@ impl Builder {
                     self.unroll()?;
                 }
             }
-            Table::All(entries) => entries.push(entry),
+            Table::All(entries) => Arc::make_mut(entries).push(entry),
         }
         self.len += 1;
         Ok(())
@@ -258,7 +278,7 @@ impl Builder {
             let end = runs.get(i + 1).map_or(self.len + 1, |(start, _)| *start);
             entries.resize(end, *raw);
         }
-        self.table = Table::All(entries);
+        self.table = Table::All(Arc::new(entries));
         Ok(())
     }
 }

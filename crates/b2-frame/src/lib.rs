@@ -2,12 +2,17 @@
 #![forbid(unsafe_code)]
 
 mod contiguous;
+mod copy;
 mod disk;
+mod edit;
 mod error;
 mod fetch;
 mod fit;
+mod gather;
 mod header;
 mod index;
+mod infos;
+mod lock;
 mod metalayers;
 mod open;
 mod options;
@@ -16,6 +21,8 @@ mod places;
 mod plan;
 mod pool;
 mod read;
+mod redo;
+mod salvage;
 mod sink;
 mod sizes;
 mod sparse;
@@ -26,15 +33,18 @@ mod trailer;
 mod writer;
 
 pub use disk::Disk;
+pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};
 pub use fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
 pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
 pub use index::{Entry, Index, MAX_NCHUNKS};
+pub use infos::{ChunkInfo, ChunkInfos};
 pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
 pub use open::{Layout, OpenPlan, Opened};
 pub use options::{Kind, OpenOptions, sniff};
 pub use params::FrameParams;
 pub use plan::{Extent, FrameFile, FrameFiles, OpenFile, Plan, Step, drive};
+pub use salvage::{Condition, LostChunks, Salvaged, salvage};
 pub use sparse::INDEX_NAME;
 pub use staging::Durability;
 pub use storage::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};

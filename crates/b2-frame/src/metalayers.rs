@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::Range;
 
 use b2_chunk::{Chunk, Container, DParams};
 use b2_msgpack::{Reader, Writer};
@@ -79,6 +80,13 @@ impl Metalayers {
     pub(crate) fn parse(header: &Bytes) -> Result<Self, FrameError> {
         let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
         section.parse(crate::header::FIXED_HEADER_LEN, MAX_METALAYERS).map(Self)
+    }
+
+    /// Where in the header the value of that name is, in bytes; `header` must be the one they were read from.
+    pub(crate) fn place(&self, header: &Bytes, name: &[u8]) -> Option<Range<usize>> {
+        let value = self.0.get(name)?;
+        let start = (value.as_ptr() as usize).checked_sub(header.as_ptr() as usize)?;
+        (start + value.len() <= header.len()).then_some(start..start + value.len())
     }
 
     /// Metalayers to be written: at most 16, with distinct names of 1 to 31 bytes.
@@ -153,6 +161,11 @@ impl VlMetalayers {
     /// Names and values, still compressed, in the order of the file.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &Bytes)> {
         self.entries.0.iter().map(|(name, value)| (&name[..], value))
+    }
+
+    /// Vlmetalayers with these names and compressed values.
+    pub(crate) fn from_entries(entries: Vec<(Bytes, Bytes)>, dparams: &DParams) -> Self {
+        Self { entries: Entries(entries), dparams: dparams.clone().with_container(Container::default()) }
     }
 
     /// Reads the vlmetalayers of a trailer; `trailer` is all of it and starts at `base` of the frame.

@@ -28,6 +28,8 @@ const TAIL: u64 = 64 * 1024;
 pub struct Opened {
     /// The header.
     pub header: FrameHeader,
+    /// The header as stored, with its metalayers.
+    pub header_bytes: Bytes,
     /// The metalayers, from the header.
     pub metalayers: Metalayers,
     /// Where the chunks are.
@@ -242,7 +244,7 @@ impl OpenPlan {
             Storage::Sparse => data_start..data_start,
         };
         let layout = Layout { header: 0..data_start, data, index, trailer };
-        Ok(Opened { header, metalayers, index: decoded, trailer: trailer_parsed, layout })
+        Ok(Opened { header, header_bytes, metalayers, index: decoded, trailer: trailer_parsed, layout })
     }
 }
 

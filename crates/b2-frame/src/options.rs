@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_chunk::{DParams, Limits, Plugins};
@@ -6,9 +6,12 @@ use bytes::Bytes;
 
 use crate::contiguous::Contiguous;
 use crate::header::{MAGIC, Storage};
+use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS};
 use crate::open::OpenPlan;
 use crate::plan::{Extent, FrameFile, FrameFiles, OpenFile, drive};
-use crate::sparse::{Sparse, open_file};
+use crate::redo::{Redo, Repaired};
+use crate::sparse::{INDEX_NAME, Sparse, open_file};
+use crate::staging::Durability;
 use crate::storage::{FileKind, FileSystem, Links};
 use crate::{Disk, FrameError, SuperChunk};
 
@@ -25,13 +28,24 @@ use crate::{Disk, FrameError, SuperChunk};
 /// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    dparams: DParams,
-    fs: Arc<dyn FileSystem>,
+    pub(crate) dparams: DParams,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) durability: Durability,
+    pub(crate) lock: bool,
+    pub(crate) max_vlmetalayers: usize,
+    pub(crate) force: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { dparams: DParams::default(), fs: Arc::new(Disk) }
+        Self {
+            dparams: DParams::default(),
+            fs: Arc::new(Disk),
+            durability: Durability::Sync,
+            lock: true,
+            max_vlmetalayers: MAX_METALAYERS,
+            force: false,
+        }
     }
 }
 
@@ -54,6 +68,33 @@ impl OpenOptions {
         self
     }
 
+    /// For changing: whether commits must survive a power loss (the default).
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// For changing: whether to hold the lock beside the frame (the default), which keeps other writers away,
+    /// those of C-Blosc2 too if locking is switched on there. Reading needs no lock.
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.lock = lock;
+        self
+    }
+
+    /// For changing: whether there may be more than 16 vlmetalayers. C-Blosc2 opens such a frame, but destroys
+    /// it when it changes it.
+    pub fn many_vlmetalayers(mut self, many: bool) -> Self {
+        self.max_vlmetalayers = if many { MAX_VLMETALAYERS } else { MAX_METALAYERS };
+        self
+    }
+
+    /// For changing: whether bytes behind the frame that are not part of it may be destroyed, and a file that
+    /// has several names may be replaced under one of them.
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
     /// Opens the file of a contiguous frame or the directory of a sparse one.
     ///
     /// # Errors
@@ -62,10 +103,11 @@ impl OpenOptions {
         let path = path.as_ref();
         match kind(&*self.fs, path)? {
             FileKind::File => self.open_at(path, 0),
-            FileKind::Directory => {
+            FileKind::Directory => self.open_steadily(path, 0, || {
                 let files = Sparse::open(self.fs.clone(), path.to_owned())?;
-                self.open_files(Arc::new(files), Storage::Sparse, false)
-            }
+                let index = files.open(FrameFile::Main)?;
+                Ok((self.open_files(Arc::new(files), Storage::Sparse, false), index))
+            }),
             FileKind::Link | FileKind::Other => {
                 Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
             }
@@ -77,8 +119,68 @@ impl OpenOptions {
     /// # Errors
     /// As [`SuperChunk::open`].
     pub fn open_at(&self, path: impl AsRef<Path>, offset: u64) -> Result<SuperChunk, FrameError> {
-        let file = open_file(&*self.fs, path.as_ref(), Links::Follow, offset)?;
-        self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, false)
+        let path = path.as_ref();
+        self.open_steadily(path, offset, || {
+            let file = open_file(&*self.fs, path, Links::Follow, offset)?;
+            Ok((self.open_contiguous(file.clone(), offset), file))
+        })
+    }
+
+    fn open_contiguous(&self, file: OpenFile, offset: u64) -> Result<SuperChunk, FrameError> {
+        let open = |file: OpenFile| self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, false);
+        let result = open(file.clone());
+        let suspect = match &result {
+            Ok(schunk) => schunk.header().frame_len() < file.len(),
+            Err(_) => true,
+        };
+        if suspect && offset == 0 {
+            // A commit may have been cut short while it wrote the header.
+            let limit = self.dparams.limits.max_metadata;
+            let redo = Redo::pending(&**file.storage(), limit).map_err(FrameError::io(file.name()))?;
+            if let Some(redo) = redo {
+                let repaired = Repaired { file: file.storage().clone(), redo };
+                return open(OpenFile::new(Arc::new(repaired), file.name(), 0)?);
+            }
+        }
+        result
+    }
+
+    /// Opens until nobody has changed the header meanwhile: without a lock, header, index and trailer could
+    /// otherwise be of different states.
+    fn open_steadily(
+        &self,
+        path: &Path,
+        offset: u64,
+        open: impl Fn() -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+    ) -> Result<SuperChunk, FrameError> {
+        const TRIES: u32 = 100;
+        let mut failed_at = None;
+        for _ in 0..TRIES {
+            let (result, file) = open()?;
+            match result {
+                Ok(mut schunk) => {
+                    let header = schunk.layout().header.clone();
+                    // Through the same files, so that a repaired header is compared with itself.
+                    let again =
+                        schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
+                    let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
+                    if same {
+                        let source = Source { options: self.clone(), path: path.to_owned(), offset };
+                        schunk.source = Some(Arc::new(source));
+                        return Ok(schunk);
+                    }
+                }
+                Err(error) => {
+                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
+                    if page.is_none() || failed_at == page {
+                        return Err(error);
+                    }
+                    failed_at = page;
+                }
+            }
+            std::thread::yield_now();
+        }
+        Err(FrameError::Changed { name: path.display().to_string() })
     }
 
     /// Opens a contiguous frame in memory.
@@ -104,6 +206,47 @@ impl OpenOptions {
         let plan = OpenPlan::new(len, storage, &self.dparams);
         let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
         Ok(SuperChunk::new(opened, files, self.dparams.clone()))
+    }
+}
+
+/// Compared after a failure, in bytes: a header that has changed may explain it.
+const PAGE: u64 = 4096;
+
+/// Where a super-chunk was opened.
+#[derive(Debug)]
+pub(crate) struct Source {
+    options: OpenOptions,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Source {
+    pub(crate) fn new(options: &OpenOptions, path: &Path) -> Self {
+        Self { options: options.clone(), path: path.to_owned(), offset: 0 }
+    }
+
+    /// The newest state, if it is another one than that of `schunk`.
+    pub(crate) fn newer_than(&self, schunk: &SuperChunk) -> Result<Option<SuperChunk>, FrameError> {
+        let OpenOptions { fs, .. } = &self.options;
+        let ours = schunk.files.open(FrameFile::Main)?.storage().identity();
+        let main = match schunk.storage() {
+            Storage::Contiguous => self.path.clone(),
+            Storage::Sparse => self.path.join(INDEX_NAME),
+        };
+        // Any failure is told by opening.
+        if let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, fs.identity(&main, Links::Follow))
+            && ours == theirs
+            && let Ok(file) = open_file(&**fs, &main, Links::Follow, self.offset)
+            && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
+            && file.read(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
+        {
+            return Ok(None);
+        }
+        let newest = match schunk.storage() {
+            Storage::Contiguous => self.options.open_at(&self.path, self.offset)?,
+            Storage::Sparse => self.options.open(&self.path)?,
+        };
+        Ok(Some(newest))
     }
 }
 

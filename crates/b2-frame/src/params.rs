@@ -1,6 +1,7 @@
-use b2_chunk::{CParams, CodecId, FilterSlot, Plugins, SplitMode};
+use b2_chunk::{CParams, CodecId, DParams, FilterSlot, MAX_BLOCKSIZE, Plugins, SplitMode};
 
 use crate::header::FrameHeader;
+use crate::{FrameError, Structure};
 
 /// What a new frame's header says: item size, chunk size, metalayers, and the defaults for compressing chunks
 /// that are added later.
@@ -27,6 +28,28 @@ pub struct FrameParams {
     pub(crate) chunksize: Option<usize>,
     pub(crate) metalayers: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) plugins: Plugins,
+}
+
+impl FrameHeader {
+    /// How the header says that new chunks are to be compressed. `dparams` tells plugins and the shape of a
+    /// block.
+    ///
+    /// # Errors
+    /// When it names a codec or filter that is not there, or values that do not fit each other.
+    pub fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
+        let cparams = CParams::builder(self.typesize())
+            .codec(self.codec())
+            .codec_meta(self.codec_meta())
+            // More fits the header, but is no level.
+            .clevel(self.clevel().min(9))
+            .filters(self.filters())
+            .splitmode(self.splitmode())
+            .use_dict(self.use_dict())
+            .blocksize(self.blocksize().min(MAX_BLOCKSIZE))
+            .blockshape(dparams.container.blockshape.clone())
+            .plugins(dparams.plugins.clone());
+        cparams.build().map_err(FrameError::chunk(Structure::Header))
+    }
 }
 
 impl FrameParams {

@@ -102,6 +102,11 @@ impl OpenFile {
         self.len
     }
 
+    /// What it is read from, whatever the offset of the frame in it.
+    pub(crate) fn storage(&self) -> &Arc<dyn ReadAt> {
+        &self.file
+    }
+
     /// The file's name, for errors.
     pub fn name(&self) -> &str {
         &self.name

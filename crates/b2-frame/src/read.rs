@@ -129,19 +129,7 @@ impl SuperChunk {
     fn read_piece(&self, piece: Piece<'_>) -> Result<(), FrameError> {
         let Piece { nchunk, range, nbytes, dst } = piece;
         match self.entry(nchunk)? {
-            Entry::Special(SpecialKind::NaN) => {
-                let mut pattern = self.nan_pattern(nchunk)?.to_vec();
-                let skip = range.start % pattern.len();
-                pattern.rotate_left(skip);
-                for item in dst.chunks_mut(pattern.len()) {
-                    item.copy_from_slice(pattern.get(..item.len()).unwrap_or_default());
-                }
-                Ok(())
-            }
-            Entry::Special(_) => {
-                dst.fill(0);
-                Ok(())
-            }
+            Entry::Special(kind) => self.fill_special(nchunk, kind, range.start, dst),
             Entry::Stored(_) if range.len() as u64 == nbytes => {
                 let (first, others) = dst.split_at_mut(range.len());
                 self.decompress_chunk_into(nchunk, first)?;
@@ -156,6 +144,27 @@ impl SuperChunk {
                 drive(plan, &*self.files)?.decode_range(range, dst, &self.dparams)
             }
         }
+    }
+
+    /// The plain bytes of a special chunk from byte `start` of it on; repeats as long as `dst` is.
+    pub(crate) fn fill_special(
+        &self,
+        nchunk: usize,
+        kind: SpecialKind,
+        start: usize,
+        dst: &mut [u8],
+    ) -> Result<(), FrameError> {
+        if kind != SpecialKind::NaN {
+            dst.fill(0);
+            return Ok(());
+        }
+        let mut pattern = self.nan_pattern(nchunk)?.to_vec();
+        let skip = start % pattern.len();
+        pattern.rotate_left(skip);
+        for item in dst.chunks_mut(pattern.len()) {
+            item.copy_from_slice(pattern.get(..item.len()).unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// The bytes of a NaN item.

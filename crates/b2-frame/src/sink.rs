@@ -13,6 +13,9 @@ use crate::storage::{Links, WriteAt};
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
 
+/// Magic, header length and the marker behind it.
+const FIRST: usize = 16;
+
 pub(crate) enum Sink {
     Memory(Vec<u8>),
     File(FileSink),
@@ -68,30 +71,40 @@ impl Sink {
                 }
                 Ok(buf.into())
             }
-            Self::File(mut file) => {
-                file.write(tail)?;
-                file.flush()?;
-                file.write_at(0, header)?;
-                file.sync()?;
-                file.staged.commit()?;
-                Ok(Bytes::new())
-            }
+            Self::File(file) => file.finish(header, tail).map(|()| Bytes::new()),
             Self::Directory(dir) => dir.finish(header, tail),
         }
     }
 }
 
-/// A staged file, written from front to end.
+/// A frame in a file, written from front to end: a staged file, or the end of one that is there.
 pub(crate) struct FileSink {
-    staged: Staged,
+    staged: Option<Staged>,
     file: Arc<dyn WriteAt>,
+    name: String,
+    durability: Durability,
+    /// Where the frame starts in the file.
+    base: u64,
     written: u64,
     buf: Vec<u8>,
 }
 
 impl FileSink {
     pub(crate) fn new(staged: Staged, file: Arc<dyn WriteAt>, header_len: usize) -> Self {
-        Self { staged, file, written: 0, buf: vec![0; header_len] }
+        let (name, durability) = (staged.temporary().display().to_string(), staged.durability());
+        let buf = vec![0; header_len];
+        Self { staged: Some(staged), file, name, durability, base: 0, written: 0, buf }
+    }
+
+    /// From byte `base` of a file on.
+    pub(crate) fn behind(
+        file: Arc<dyn WriteAt>,
+        name: String,
+        durability: Durability,
+        base: u64,
+        header_len: usize,
+    ) -> Self {
+        Self { staged: None, file, name, durability, base, written: 0, buf: vec![0; header_len] }
     }
 
     fn len(&self) -> u64 {
@@ -121,18 +134,31 @@ impl FileSink {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), FrameError> {
-        self.file.write_all_at(offset, data).map_err(FrameError::io(self.name()))
+        self.file.write_all_at(self.base + offset, data).map_err(FrameError::io(&*self.name))
     }
 
     fn sync(&self) -> Result<(), FrameError> {
-        match self.staged.durability() {
-            Durability::Sync => self.file.sync().map_err(FrameError::io(self.name())),
+        match self.durability {
+            Durability::Sync => self.file.sync().map_err(FrameError::io(&*self.name)),
             Durability::None => Ok(()),
         }
     }
 
-    fn name(&self) -> String {
-        self.staged.temporary().display().to_string()
+    fn finish(mut self, header: &[u8], tail: &[u8]) -> Result<(), FrameError> {
+        self.write(tail)?;
+        self.flush()?;
+        let mut start = header;
+        if self.staged.is_none() {
+            // Nothing gives the frame a name at the end: it is one as soon as it has the first bytes of the
+            // header. However their write is torn, there is no frame without the last of them.
+            let (first, rest) = header.split_at(FIRST.min(header.len()));
+            self.write_at(first.len() as u64, rest)?;
+            self.sync()?;
+            start = first;
+        }
+        self.write_at(0, start)?;
+        self.sync()?;
+        self.staged.map_or(Ok(()), Staged::commit)
     }
 }
 

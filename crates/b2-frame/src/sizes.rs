@@ -31,6 +31,19 @@ struct Run {
 pub(crate) struct ChunkSizes(Vec<Run>);
 
 impl ChunkSizes {
+    /// From the size of each chunk.
+    pub(crate) fn of(sizes: &[u32]) -> Self {
+        let mut start = 0;
+        let place = |(nchunk, nbytes): (usize, &u32)| {
+            let run = Run { nchunk, start, nbytes: u64::from(*nbytes) };
+            start += run.nbytes;
+            run
+        };
+        let mut runs: Vec<Run> = sizes.iter().enumerate().map(place).collect();
+        runs.push(Run { nchunk: sizes.len(), start, nbytes: 0 });
+        Self(runs)
+    }
+
     /// The chunk that holds byte `at`, its bytes, and where the last of the chunks from here on ends that have
     /// the same entry. `at` must be inside the data.
     pub(crate) fn chunk_at(&self, at: u64) -> Option<(usize, Range<u64>, u64)> {

@@ -120,7 +120,8 @@ impl Staged {
         self.litter = old;
         if self.options.durability == Durability::Sync {
             let parent = parent(&path);
-            io(&parent, fs.sync_dir(&parent))?;
+            let not_synced = |source| FrameError::NotSynced { name: parent.display().to_string(), source };
+            fs.sync_dir(&parent).map_err(not_synced)?;
         }
         Ok(())
     }
@@ -183,15 +184,21 @@ fn remove_members(fs: &dyn FileSystem, dir: &Path) -> io::Result<()> {
     fs.remove_dir(dir)
 }
 
-fn parent(path: &Path) -> PathBuf {
+/// The directory that the name is in.
+pub(crate) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     }
 }
 
+/// Whether a name is one of those that [`temporary`] gives.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with(".b2kit-") && name.ends_with(".tmp")
+}
+
 /// Makes something with a name of its own in the directory of `path`.
-fn temporary<T>(
+pub(crate) fn temporary<T>(
     path: &Path,
     make: &mut dyn FnMut(&Path) -> io::Result<T>,
 ) -> Result<(PathBuf, T), FrameError> {
@@ -211,6 +218,6 @@ fn temporary<T>(
     }
 }
 
-fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
+pub(crate) fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
     result.map_err(FrameError::io(path.display().to_string()))
 }

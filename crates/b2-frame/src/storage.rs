@@ -53,6 +53,15 @@ pub trait ReadAt: Send + Sync {
     fn identity(&self) -> io::Result<Option<FileId>> {
         Ok(None)
     }
+
+    /// How many names the file has, where files have names. Renaming another file over one of them leaves the
+    /// others with the old content.
+    ///
+    /// # Errors
+    /// What the storage answers.
+    fn hard_links(&self) -> io::Result<u64> {
+        Ok(1)
+    }
 }
 
 /// Positioned writing. Through `&self`, as one handle may serve readers while it is written.
@@ -129,6 +138,14 @@ pub trait FileSystem: Debug + Send + Sync {
     /// # Errors
     /// What the file system answers, [`io::ErrorKind::NotFound`] above all.
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind>;
+
+    /// Which regular file `path` names now, where files have an identity.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`].
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        self.open(path, links)?.identity()
+    }
 
     /// Opens a regular file for reading. Never blocks on anything else: that is refused.
     ///

@@ -10,6 +10,7 @@ use crate::header::{FrameHeader, Storage};
 use crate::index::{Entry, Index};
 use crate::metalayers::{Metalayers, VlMetalayers};
 use crate::open::{Layout, Opened};
+use crate::options::Source;
 use crate::plan::{FrameFiles, drive};
 use crate::sizes::ChunkSizes;
 use crate::trailer::Trailer;
@@ -47,6 +48,8 @@ pub struct SuperChunk {
     pub(crate) dparams: DParams,
     /// For chunks of individual sizes; read when first needed.
     pub(crate) sizes: Arc<OnceLock<ChunkSizes>>,
+    /// Where it was opened, to look there again.
+    pub(crate) source: Option<Arc<Source>>,
 }
 
 impl SuperChunk {
@@ -75,6 +78,23 @@ impl SuperChunk {
         Self::options().open_bytes(frame)
     }
 
+    /// Goes over to the newest committed state, and tells whether there was one. Until then a super-chunk shows
+    /// the state it was opened in: for ever if it is contiguous, and of a sparse frame as long as nobody
+    /// changes it ([`FrameError::Changed`] then asks to refresh). Frames in memory never change.
+    ///
+    /// Block shape or item size that were set with [`set_container`](Self::set_container) stay set.
+    ///
+    /// # Errors
+    /// As opening; this one stays as it was then.
+    pub fn refresh(&mut self) -> Result<bool, FrameError> {
+        let Some(source) = self.source.clone() else { return Ok(false) };
+        let Some(newest) = source.newer_than(self)? else { return Ok(false) };
+        let container = std::mem::take(&mut self.dparams.container);
+        *self = newest;
+        self.dparams.container = container;
+        Ok(true)
+    }
+
     /// Options for opening: plugins, limits, file system.
     pub fn options() -> OpenOptions {
         OpenOptions::default()
@@ -88,7 +108,7 @@ impl SuperChunk {
             blockshape: Arc::default(),
         };
         let dparams = dparams.with_container(container);
-        Self { opened: Arc::new(opened), files, dparams, sizes: Arc::default() }
+        Self { opened: Arc::new(opened), files, dparams, sizes: Arc::default(), source: None }
     }
 
     /// The frame header.

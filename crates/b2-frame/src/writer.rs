@@ -1,9 +1,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Chunk, CodecId, Container, DParams, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
+use b2_chunk::{Chunk, Container, DParams, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
 use bytes::Bytes;
 
+use crate::edit::compress_value;
 use crate::fit::Fit;
 use crate::header::{FrameHeader, Storage};
 use crate::index::{self, Entry, MAX_NCHUNKS};
@@ -120,6 +121,21 @@ impl WriteOptions {
     pub fn many_vlmetalayers(mut self, many: bool) -> Self {
         self.max_vlmetalayers = if many { MAX_VLMETALAYERS } else { MAX_METALAYERS };
         self
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How to open what was written so.
+    pub(crate) fn to_open(&self, params: &FrameParams) -> crate::OpenOptions {
+        crate::OpenOptions {
+            dparams: DParams::default().with_plugins(params.plugins.clone()),
+            fs: self.target.fs.clone(),
+            durability: self.target.durability,
+            max_vlmetalayers: self.max_vlmetalayers,
+            ..crate::OpenOptions::default()
+        }
     }
 
     /// Starts a contiguous frame in a file.
@@ -310,10 +326,7 @@ impl FrameWriter {
     /// [`WriteOptions::many_vlmetalayers`]).
     pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
         let name = name.as_ref();
-        let cparams = CParams::builder(1).plugins(self.fit.dparams.plugins.clone()).build();
-        // A build without any compressor can still store.
-        let cparams = cparams.or_else(|_| CParams::builder(1).codec(CodecId::BLOSCLZ).clevel(0).build());
-        let chunk = cparams.and_then(|cparams| Chunk::compress(value, &cparams));
+        let chunk = compress_value(value, &self.fit.dparams.plugins);
         let chunk = chunk.map_err(FrameError::chunk(Structure::VlMetalayer(show(name))))?;
         self.set_vlmetalayer_chunk(name, chunk)
     }
@@ -342,7 +355,8 @@ impl FrameWriter {
     ///
     /// # Errors
     /// When something cannot be written, the target must not be replaced, an earlier call failed, or there
-    /// are chunks but all of them are empty (a frame cannot tell them from none).
+    /// are chunks but all of them are empty (a frame cannot tell them from none). [`FrameError::NotSynced`] alone
+    /// says that the frame is there.
     pub fn finish(mut self) -> Result<Written, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);

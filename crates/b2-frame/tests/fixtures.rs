@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use b2_chunk::Plugins;
+use b2_chunk::{Chunk, Plugins};
 use b2_frame::{Durability, FrameParams, FrameWriter, Storage, SuperChunk};
 use common::*;
 use sha2::{Digest, Sha256};
@@ -27,8 +27,8 @@ fn hash(data: &[u8]) -> String {
     Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-#[test]
-fn all_frames_are_read_and_copied() {
+/// Calls `check` with name, path, super-chunk and manifest entry of each frame that this build decodes.
+fn each_frame(mut check: impl FnMut(&str, &Path, SuperChunk, &HashMap<&str, &str>)) {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
     let manifest = fs::read_to_string(testdata.join("MANIFEST.toml")).unwrap();
     let mut seen = 0;
@@ -38,8 +38,8 @@ fn all_frames_are_read_and_copied() {
         }
         let (name, path) = (fixture["path"], testdata.join(fixture["path"]));
         let schunk = match fixture.get("offset") {
-            Some(offset) => SuperChunk::open_at(path, offset.parse().unwrap()),
-            None => SuperChunk::open(path),
+            Some(offset) => SuperChunk::open_at(&path, offset.parse().unwrap()),
+            None => SuperChunk::open(&path),
         };
         let schunk = schunk.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(schunk.nbytes().to_string(), fixture["nbytes"], "{name}");
@@ -50,6 +50,15 @@ fn all_frames_are_read_and_copied() {
             // Not in this build.
             continue;
         }
+        check(name, &path, schunk, &fixture);
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} frames");
+}
+
+#[test]
+fn all_frames_are_read_and_copied() {
+    each_frame(|name, _, schunk, fixture| {
         let raw = whole(&schunk);
         assert_eq!(hash(&raw), fixture["data_sha256"], "{name}");
         assert_eq!(schunk.read_bytes(0..schunk.nbytes()).unwrap(), raw, "{name}");
@@ -91,7 +100,63 @@ fn all_frames_are_read_and_copied() {
             };
             assert_eq!(header(&copy), header(&schunk));
         }
-        seen += 1;
-    }
-    assert!(seen >= 20, "{seen} frames");
+    });
+}
+
+#[test]
+fn all_frames_can_be_changed() {
+    each_frame(|name, path, schunk, fixture| {
+        if fixture.contains_key("offset") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("copy");
+        if path.is_dir() {
+            fs::create_dir(&copy).unwrap();
+            for entry in fs::read_dir(path).unwrap() {
+                let entry = entry.unwrap();
+                fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+            }
+        } else {
+            fs::copy(path, &copy).unwrap();
+        }
+        let mut chunks: Vec<Vec<u8>> =
+            (0..schunk.nchunks()).map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect();
+        let vl = !chunks.is_empty() && schunk.chunk(0).unwrap().header().is_vl();
+        let cparams = cparams(schunk.typesize());
+        let nbytes = chunks.first().map_or(schunk.typesize() * 50, Vec::len);
+        let raw = data(nbytes, 77);
+        let new = || match vl {
+            true => Chunk::compress_vl(&[&raw], &cparams).unwrap(),
+            false => compress(&raw, &cparams),
+        };
+        let options = SuperChunk::options().durability(Durability::None);
+        // One of them has 16 already.
+        let mut editor = options.many_vlmetalayers(true).edit(&copy).unwrap();
+        editor.insert(0, new()).unwrap();
+        chunks.insert(0, raw.clone());
+        editor.set_vlmetalayer("added", b"value").unwrap();
+        editor.commit().unwrap();
+        if chunks.len() > 1 {
+            editor.update(1, new()).unwrap();
+            chunks[1] = raw.clone();
+            editor.delete(0).unwrap();
+            chunks.remove(0);
+            editor.commit().unwrap();
+        }
+        for compacted in [false, true] {
+            let changed = SuperChunk::open(&copy).unwrap();
+            let found: Vec<Vec<u8>> =
+                (0..changed.nchunks()).map(|nchunk| changed.decompress_chunk(nchunk).unwrap()).collect();
+            assert!(found == chunks, "{name}");
+            assert_eq!(changed.metalayers(), schunk.metalayers(), "{name}");
+            assert_eq!(changed.vlmetalayers().len(), schunk.vlmetalayers().len() + 1, "{name}");
+            assert_eq!(changed.vlmetalayers().get("added").unwrap().unwrap(), b"value");
+            if compacted {
+                assert_eq!(changed.dead_bytes().unwrap(), 0, "{name}");
+            } else {
+                editor.compact().unwrap();
+            }
+        }
+    });
 }

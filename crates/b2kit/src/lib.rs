@@ -8,12 +8,12 @@ pub use b2_chunk::{
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
 pub use b2_frame::{
-    self as frame, Entry, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions,
-    Storage, SuperChunk, VlMetalayers,
+    self as frame, Entry, FrameEditor, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers,
+    OpenOptions, Storage, SuperChunk, VlMetalayers,
 };
 pub use b2nd::{
-    self as nd, ArrayBuilder, ArrayOptions, Dtype, Element, Geometry, NdArray, NdError, RegionSource, Slice,
-    SliceDim,
+    self as nd, ArrayBuilder, ArrayEditor, ArrayOptions, Concat, Dtype, Element, Fill, Geometry, NdArray,
+    NdError, Points, RegionSource, Select, SharedEditor, Slice, SliceDim,
 };
 
 #[cfg(feature = "ndarray")]

@@ -1,19 +1,16 @@
 //! Opening arrays and reading from them.
 
-use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-use b2_chunk::{Container, Limits, Plugins, parallel};
+use b2_chunk::{CParams, Container, Limits, Plugins, parallel};
 use b2_frame::{FrameError, OpenOptions, SuperChunk};
 use bytes::Bytes;
 
-use crate::geometry::{copy_box, for_each_position, strides};
 use crate::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
-use crate::slice::{Positions, SliceDim, resolve};
-use crate::{Dtype, Geometry, NdError};
+use crate::{Dtype, Geometry, NdError, Select, Slice};
 
-/// An N-dimensional array in a frame, open for reading. Any number of threads may read at once.
+/// An N-dimensional array in a frame, open for reading. Any number of threads may read at once. Cloning is
+/// cheap.
 ///
 /// Opening reads header, index and trailer, never the data; reading a part decodes only the blocks it
 /// touches.
@@ -31,7 +28,7 @@ use crate::{Dtype, Geometry, NdError};
 /// assert_eq!(part.to_vec::<u32>()?, [45, 46, 47, 48, 49, 50, 51, 52, 53, 54]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NdArray {
     frame: SuperChunk,
     meta: ArrayMeta,
@@ -135,6 +132,24 @@ impl NdArray {
     pub fn nbytes(&self) -> u64 {
         self.geometry.nbytes()
     }
+    /// How chunks of this array are compressed by default, as the frame header tells it.
+    ///
+    /// # Errors
+    /// When the header names a codec or filter that is not at hand, or contradicts itself.
+    pub fn cparams(&self) -> Result<CParams, NdError> {
+        let header = self.frame.header();
+        let builder = CParams::builder(self.itemsize())
+            .codec(header.codec())
+            .codec_meta(header.codec_meta())
+            .clevel(header.clevel().min(9))
+            .filters(header.filters())
+            .splitmode(header.splitmode())
+            .use_dict(header.use_dict())
+            .blocksize(self.geometry.block_nbytes())
+            .blockshape(self.blockshape())
+            .plugins(self.frame.dparams().plugins.clone());
+        Ok(builder.build()?)
+    }
     /// The frame that holds the array, with metalayers and vlmetalayers.
     pub fn super_chunk(&self) -> &SuperChunk {
         &self.frame
@@ -146,7 +161,8 @@ impl NdArray {
 
     /// Selects a part; nothing is read yet. Missing trailing dimensions are taken whole.
     ///
-    /// Takes ranges, indices, or [`SliceDim`]s where they are mixed or have steps:
+    /// Takes ranges, indices, lists, [`SliceDim`](crate::SliceDim)s where there are steps, or [`Select`]s where
+    /// all of these are mixed with masks, new axes or an ellipsis:
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, Dtype, NdArray, SliceDim};
@@ -155,26 +171,33 @@ impl NdArray {
     /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
     /// assert_eq!(array.slice([-1])?.shape(), [9]);
     /// assert_eq!(array.slice([SliceDim::Index(3), SliceDim::range(1..).step_by(2)])?.shape(), [4]);
+    /// assert_eq!(array.slice([vec![5, 0, 5], vec![-1]])?.shape(), [3, 1]);
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
     ///
     /// # Errors
-    /// When there are too many dimensions, an index is out of range, or a step is 0.
-    pub fn slice<D: Clone + Into<SliceDim>>(&self, selection: impl AsRef<[D]>) -> Result<Slice<'_>, NdError> {
-        let selection: Vec<SliceDim> = selection.as_ref().iter().cloned().map(Into::into).collect();
-        let positions = resolve(&selection, self.shape())?;
-        // Below the array's own size, which was checked.
-        let nitems = positions.iter().map(|p| p.len).fold(1u64, u64::saturating_mul);
-        Ok(Slice { array: self, positions, nitems })
+    /// When there are too many dimensions, an index is out of range, a step is 0, a mask has the wrong length,
+    /// or the result would have more than 2^63 bytes.
+    pub fn slice<D: Clone + Into<Select>>(&self, selection: impl AsRef<[D]>) -> Result<Slice<'_>, NdError> {
+        self.all().slice(selection)
+    }
+
+    /// Selects every combination of the positions listed for each dimension: `oindex` in Zarr, `numpy.ix_` in
+    /// NumPy. Lists may be in any order and repeat positions; negative ones count from the end.
+    ///
+    /// # Errors
+    /// As [`slice`](Self::slice).
+    pub fn oindex(&self, lists: &[Vec<i64>]) -> Result<Slice<'_>, NdError> {
+        self.slice(lists)
     }
 
     /// Selects everything.
     pub fn all(&self) -> Slice<'_> {
-        self.slice([SliceDim::ALL; 0]).expect("the whole array is a valid selection")
+        Slice::whole(self)
     }
 
     /// Decodes the given array blocks of a chunk and hands each to `visit`, in any order.
-    fn visit_blocks(
+    pub(crate) fn visit_blocks(
         &self,
         nchunk: usize,
         nblocks: &[usize],
@@ -212,7 +235,7 @@ impl NdArray {
         Ok(())
     }
 
-    fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
+    pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
         if nbytes != self.geometry.chunk_nbytes() {
             let need = self.geometry.chunk_nbytes();
             return Err(NdError::geometry(format!(
@@ -226,8 +249,8 @@ impl NdArray {
 /// Options for opening an array.
 #[derive(Clone, Debug, Default)]
 pub struct ArrayOptions {
-    options: OpenOptions,
-    offset: u64,
+    pub(crate) options: OpenOptions,
+    pub(crate) offset: u64,
 }
 
 impl ArrayOptions {
@@ -239,6 +262,11 @@ impl ArrayOptions {
     /// What the file may cost.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.options = self.options.limits(limits);
+        self
+    }
+    /// All options of the frame: how it is changed, and its file system, too.
+    pub fn frame_options(mut self, options: OpenOptions) -> Self {
+        self.options = options;
         self
     }
     /// The frame starts at this byte of the file.
@@ -296,179 +324,4 @@ fn dtype(meta: &ArrayMeta, itemsize: usize) -> Dtype {
         return dtype;
     }
     Dtype::opaque(text, itemsize)
-}
-
-/// A checked selection of an array; reading is what costs.
-#[derive(Clone, Debug)]
-pub struct Slice<'a> {
-    array: &'a NdArray,
-    positions: Vec<Positions>,
-    nitems: u64,
-}
-
-impl Slice<'_> {
-    /// Shape of the result: dimensions selected by an index are gone.
-    pub fn shape(&self) -> Vec<u64> {
-        self.positions.iter().filter(|p| !p.dropped).map(|p| p.len).collect()
-    }
-
-    /// Number of items.
-    pub fn nitems(&self) -> u64 {
-        self.nitems
-    }
-
-    /// Size of the result in bytes.
-    pub fn nbytes(&self) -> u64 {
-        self.nitems * self.array.itemsize() as u64
-    }
-
-    /// Reads the items, as stored, in C order.
-    ///
-    /// # Errors
-    /// When reading or decoding fails, or there is not enough memory.
-    pub fn read(&self) -> Result<Vec<u8>, NdError> {
-        let too_large = || NdError::TooLarge { asked: self.nbytes() };
-        let len = usize::try_from(self.nbytes()).map_err(|_| too_large())?;
-        let mut out = Vec::new();
-        out.try_reserve_exact(len).map_err(|_| too_large())?;
-        out.resize(len, 0);
-        self.read_into(&mut out)?;
-        Ok(out)
-    }
-
-    /// Reads the items into `dst`, which must have exactly [`nbytes`](Self::nbytes) bytes. Chunks are
-    /// decoded in parallel on the current rayon pool (feature `rayon`).
-    ///
-    /// # Errors
-    /// As [`read`](Self::read). The content of `dst` is unspecified then.
-    pub fn read_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
-        if dst.len() as u64 != self.nbytes() {
-            return Err(NdError::BufferLength { have: dst.len(), need: self.nbytes() as usize });
-        }
-        if self.nitems == 0 {
-            return Ok(());
-        }
-        let dst_strides = strides(self.positions.iter().map(|p| p.len as usize), self.array.itemsize());
-        let chunks = self.chunks();
-        let dst = Mutex::new(dst);
-        // Chunks in parallel; a single one, or few, in parallel by blocks.
-        parallel::for_each(
-            chunks.iter(),
-            self.nbytes(),
-            || Ok(()),
-            |(), part| self.read_chunk(part, &dst, &dst_strides),
-        )
-    }
-
-    /// The chunks that hold selected items.
-    fn chunks(&self) -> Vec<ChunkPart> {
-        let geometry = &self.array.geometry;
-        // Along each dimension: which chunks, and which of the selected positions each holds.
-        let along: Vec<Vec<(u64, Range<u64>)>> = self
-            .positions
-            .iter()
-            .zip(geometry.chunkshape())
-            .map(|(p, &c)| {
-                let (c, bounds) = (u64::from(c), p.bounds());
-                (bounds.start / c..bounds.end.div_ceil(c))
-                    .map(|g| (g, p.within(g * c, (g + 1) * c)))
-                    .filter(|(_, within)| !within.is_empty())
-                    .collect()
-            })
-            .collect();
-        let ranges: Vec<Range<u64>> = along.iter().map(|chunks| 0..chunks.len() as u64).collect();
-        let mut parts = Vec::new();
-        let done: Result<(), std::convert::Infallible> = for_each_position(&ranges, |at| {
-            let chosen = at.iter().zip(&along).map(|(&i, chunks)| &chunks[i as usize]);
-            let (coords, within): (Vec<u64>, Vec<Range<u64>>) = chosen.cloned().unzip();
-            let nchunk = coords.iter().zip(geometry.grid()).fold(0, |n, (&g, &len)| n * len + g);
-            parts.push(ChunkPart { nchunk: nchunk as usize, coords, within });
-            Ok(())
-        });
-        let Ok(()) = done;
-        parts
-    }
-
-    fn read_chunk(
-        &self,
-        part: &ChunkPart,
-        dst: &Mutex<&mut [u8]>,
-        dst_strides: &[isize],
-    ) -> Result<(), NdError> {
-        let geometry = &self.array.geometry;
-        let nd = geometry.ndim();
-        // Along each dimension: which blocks of the chunk, and which positions each holds.
-        let along: Vec<Vec<(u64, Range<u64>)>> = (0..nd)
-            .map(|dim| {
-                let (p, b) = (&self.positions[dim], u64::from(geometry.blockshape()[dim]));
-                let start = part.coords[dim] * u64::from(geometry.chunkshape()[dim]);
-                let limit = &part.within[dim];
-                (0..u64::from(geometry.blocks()[dim]))
-                    .map(|j| {
-                        let within = p.within(start + j * b, start + (j + 1) * b);
-                        (j, within.start.max(limit.start)..within.end.min(limit.end))
-                    })
-                    .filter(|(_, within)| !within.is_empty())
-                    .collect()
-            })
-            .collect();
-        let ranges: Vec<Range<u64>> = along.iter().map(|blocks| 0..blocks.len() as u64).collect();
-        let mut nblocks = Vec::new();
-        let done: Result<(), std::convert::Infallible> = for_each_position(&ranges, |at| {
-            let chosen = at.iter().zip(&along).map(|(&i, blocks)| blocks[i as usize].0);
-            let nblock = chosen.zip(geometry.blocks()).fold(0, |n, (j, &len)| n * u64::from(len) + j);
-            nblocks.push(nblock as usize);
-            Ok(())
-        });
-        let Ok(()) = done;
-
-        let itemsize = geometry.itemsize();
-        let block_strides = strides(geometry.blockshape().iter().map(|&b| b as usize), itemsize);
-        let src_strides: Vec<isize> = block_strides
-            .iter()
-            .zip(&self.positions)
-            .map(|(&s, p)| s.wrapping_mul(p.step as isize))
-            .collect();
-        self.array.visit_blocks(part.nchunk, &nblocks, &|nblock, block| {
-            let mut rest = nblock as u64;
-            let (mut counts, mut src_offset, mut dst_offset) = (vec![0; nd], 0isize, 0isize);
-            for dim in (0..nd).rev() {
-                let len = u64::from(geometry.blocks()[dim]);
-                let j = rest % len;
-                rest /= len;
-                // The block was chosen, so it is there.
-                let Some((_, within)) = along[dim].iter().find(|(chosen, _)| *chosen == j) else { return };
-                let b = u64::from(geometry.blockshape()[dim]);
-                let block_start = part.coords[dim] * u64::from(geometry.chunkshape()[dim]) + j * b;
-                let first = self.positions[dim].position(within.start) - block_start;
-                counts[dim] = (within.end - within.start) as usize;
-                src_offset += first as isize * block_strides[dim];
-                dst_offset += within.start as isize * dst_strides[dim];
-            }
-            let mut dst = dst.lock().unwrap_or_else(PoisonError::into_inner);
-            copy_box(
-                &counts,
-                itemsize,
-                (block, src_offset as usize, &src_strides),
-                (&mut dst[..], dst_offset as usize, dst_strides),
-            );
-        })
-    }
-
-    /// Reads the items as Rust values, in C order.
-    ///
-    /// # Errors
-    /// [`NdError::Element`] when the array has another dtype, else as [`read`](Self::read).
-    pub fn to_vec<T: crate::Element>(&self) -> Result<Vec<T>, NdError> {
-        let big_endian = crate::element::byte_order::<T>(&self.array.dtype)?;
-        let mut bytes = self.read()?;
-        Ok(crate::element::decode(&mut bytes, self.array.itemsize(), big_endian))
-    }
-}
-
-/// A chunk and the selected positions it holds, along each dimension.
-struct ChunkPart {
-    nchunk: usize,
-    coords: Vec<u64>,
-    within: Vec<Range<u64>>,
 }

@@ -13,6 +13,8 @@ pub trait Element: Copy + Send + Sync + 'static {
     const NAME: &'static str;
     /// Bytes of one machine number in an item: what byte order applies to.
     const WORD: usize;
+    /// Bytes of an item.
+    const ITEMSIZE: usize;
 
     /// The value of a little-endian item; `bytes` has the dtype's item size.
     fn read_le(bytes: &[u8]) -> Self;
@@ -26,6 +28,7 @@ macro_rules! numbers {
             const DTYPE: &'static str = $dtype;
             const NAME: &'static str = stringify!($type);
             const WORD: usize = size_of::<Self>();
+            const ITEMSIZE: usize = size_of::<Self>();
             #[inline]
             fn read_le(bytes: &[u8]) -> Self {
                 bytes.first_chunk().map_or_else(Self::default, |b| Self::from_le_bytes(*b))
@@ -45,6 +48,7 @@ impl Element for bool {
     const DTYPE: &'static str = "|b1";
     const NAME: &'static str = "bool";
     const WORD: usize = 1;
+    const ITEMSIZE: usize = 1;
     #[inline]
     fn read_le(bytes: &[u8]) -> Self {
         bytes.first().is_some_and(|&b| b != 0)
@@ -60,6 +64,7 @@ impl Element for half::f16 {
     const DTYPE: &'static str = "<f2";
     const NAME: &'static str = "f16";
     const WORD: usize = 2;
+    const ITEMSIZE: usize = 2;
     #[inline]
     fn read_le(bytes: &[u8]) -> Self {
         Self::from_bits(u16::read_le(bytes))
@@ -77,6 +82,7 @@ macro_rules! complex {
             const DTYPE: &'static str = $dtype;
             const NAME: &'static str = concat!("Complex<", stringify!($part), ">");
             const WORD: usize = size_of::<$part>();
+            const ITEMSIZE: usize = 2 * size_of::<$part>();
             #[inline]
             fn read_le(bytes: &[u8]) -> Self {
                 let (re, im) = bytes.split_at(size_of::<$part>().min(bytes.len()));
@@ -120,7 +126,6 @@ pub(crate) fn decode<T: Element>(bytes: &mut [u8], itemsize: usize, big_endian: 
 }
 
 /// Bytes of items, little-endian.
-#[cfg(feature = "ndarray")]
 pub(crate) fn encode<T: Element>(items: impl Iterator<Item = T>, itemsize: usize, dst: &mut [u8]) {
     for (item, out) in items.zip(dst.chunks_exact_mut(itemsize)) {
         item.write_le(out);
@@ -139,7 +144,7 @@ mod tests {
         assert_eq!(T::read_le(le), value);
         let mut be: Vec<u8> = le.chunks(T::WORD).flat_map(|w| w.iter().rev().copied()).collect();
         assert_eq!(decode::<T>(&mut be, le.len(), true), [value]);
-        assert_eq!(Dtype::parse(T::DTYPE).unwrap().itemsize(), le.len());
+        assert_eq!((Dtype::parse(T::DTYPE).unwrap().itemsize(), T::ITEMSIZE), (le.len(), le.len()));
     }
 
     #[test]

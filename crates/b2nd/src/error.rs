@@ -56,6 +56,14 @@ pub enum NdError {
         /// The Rust type.
         asked: &'static str,
     },
+    /// Items have no such field.
+    #[error("items of dtype {dtype} have no field {name:?}")]
+    Field {
+        /// Their dtype.
+        dtype: String,
+        /// The field asked for.
+        name: String,
+    },
     /// A buffer has the wrong length.
     #[error("the buffer has {have} bytes, {need} are needed")]
     BufferLength {

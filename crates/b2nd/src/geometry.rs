@@ -179,6 +179,16 @@ fn bounded(product: u64, factor: u64, limit: u64, what: &str) -> Result<u64, NdE
         .ok_or_else(|| NdError::geometry(format!("a {what} is larger than {limit} bytes")))
 }
 
+/// Number of items of a shape: 0 as soon as one length is 0, `u64::MAX` where it is too large.
+pub(crate) fn product(lengths: impl IntoIterator<Item = u64>) -> u64 {
+    let (mut n, mut empty) = (1u64, false);
+    for length in lengths {
+        empty |= length == 0;
+        n = n.saturating_mul(length.max(1));
+    }
+    if empty { 0 } else { n }
+}
+
 /// Coordinates of position `n` in C order.
 pub(crate) fn coords(mut n: u64, shape: &[u64]) -> Vec<u64> {
     let mut coords = vec![0; shape.len()];

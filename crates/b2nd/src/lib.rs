@@ -2,26 +2,42 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod concat;
 #[cfg(feature = "ndarray")]
 mod convert;
+mod create;
 mod defaults;
 mod dtype;
+mod edit;
 mod element;
 mod error;
 mod geometry;
 pub mod literal;
 mod meta;
+mod moves;
+mod points;
+mod produce;
+mod select;
 mod slice;
+mod source;
+mod view;
 mod write;
 
-pub use array::{ArrayOptions, NdArray, Slice};
+pub use array::{ArrayOptions, NdArray};
+pub use concat::Concat;
 #[cfg(feature = "ndarray")]
 pub use convert::FromNdarray;
+pub use create::{Arange, ByIndex, ByPosition, Fill, FromFn, Items, Linspace, Number};
 pub use defaults::{default_blockshape, default_chunkshape};
 pub use dtype::{Dtype, DtypeKind, Field};
+pub use edit::{ArrayEditor, SharedEditor};
 pub use element::Element;
 pub use error::NdError;
 pub use geometry::Geometry;
 pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+pub use points::Points;
+pub use select::Select;
 pub use slice::SliceDim;
-pub use write::{ArrayBuilder, RegionSource};
+pub use source::{ChunkContent, RegionSource};
+pub use view::Slice;
+pub use write::ArrayBuilder;

@@ -1,60 +1,17 @@
 //! Writing whole arrays.
 
-use std::io;
+use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{CParams, Chunk};
+use b2_chunk::CParams;
 use b2_frame::{FrameParams, FrameWriter, WriteOptions};
 use bytes::Bytes;
 
-use crate::geometry::{copy_box, for_each_position, strides};
-use crate::meta::{ArrayMeta, METALAYER};
-use crate::{Dtype, Geometry, NdError, default_blockshape, default_chunkshape};
-
-/// Where the items of a new array come from.
-///
-/// Implemented for byte slices that hold all items in C order; a file reader can implement it to write
-/// arrays larger than memory.
-pub trait RegionSource {
-    /// Reads the box of items that starts at `start` and has `shape`, in C order, into all of `dst`.
-    ///
-    /// Boxes are asked for in the order of the chunks and cover each item once.
-    ///
-    /// # Errors
-    /// When the items cannot be read.
-    fn read_region(
-        &mut self,
-        geometry: &Geometry,
-        start: &[u64],
-        shape: &[u64],
-        dst: &mut [u8],
-    ) -> io::Result<()>;
-}
-
-impl RegionSource for &[u8] {
-    fn read_region(
-        &mut self,
-        geometry: &Geometry,
-        start: &[u64],
-        shape: &[u64],
-        dst: &mut [u8],
-    ) -> io::Result<()> {
-        if self.len() as u64 != geometry.nbytes() {
-            let what = format!("{} bytes, the array has {}", self.len(), geometry.nbytes());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        let itemsize = geometry.itemsize();
-        let src_strides = strides(geometry.shape().iter().map(|&n| n as usize), itemsize);
-        let dst_strides = strides(shape.iter().map(|&n| n as usize), itemsize);
-        let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
-        let offset: isize = start.iter().zip(&src_strides).map(|(&at, &stride)| at as isize * stride).sum();
-        copy_box(&counts, itemsize, (self, offset as usize, &src_strides), (dst, 0, &dst_strides));
-        Ok(())
-    }
-}
-
-/// Bytes of items read at once, as far as a single chunk is not larger.
-const BATCH: usize = 64 << 20;
+use crate::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::produce::{Job, Produced};
+use crate::{
+    Dtype, Element, Geometry, NdArray, NdError, RegionSource, default_blockshape, default_chunkshape,
+};
 
 /// Describes a new array and writes it.
 ///
@@ -78,6 +35,8 @@ pub struct ArrayBuilder {
     dtype: Dtype,
     chunkshape: Option<Vec<u32>>,
     blockshape: Option<Vec<u32>>,
+    /// Whether the block shape goes with the chunk shape of another array.
+    inherited: bool,
     cparams: Option<CParams>,
     metalayers: Vec<(Vec<u8>, Vec<u8>)>,
     vlmetalayers: Vec<(Vec<u8>, Vec<u8>)>,
@@ -92,20 +51,80 @@ impl ArrayBuilder {
             dtype,
             chunkshape: None,
             blockshape: None,
+            inherited: false,
             cparams: None,
             metalayers: Vec::new(),
             vlmetalayers: Vec::new(),
             options: FrameWriter::options(),
         }
     }
+
+    /// A new array of `shape` with items of type `T`.
+    pub fn of<T: Element>(shape: impl Into<Vec<u64>>) -> Self {
+        let itemsize = T::ITEMSIZE;
+        let dtype = Dtype::parse(T::DTYPE).unwrap_or_else(|_| Dtype::opaque(T::DTYPE, itemsize));
+        Self::new(shape, dtype)
+    }
+
+    /// A new array with shape, dtype, chunks, blocks and compression of another. Metalayers are not taken
+    /// over (see [`layers_of`](Self::layers_of)).
+    ///
+    /// With the other array as source it is copied in bounded memory, here into other chunks:
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, NdArray};
+    /// # let items: Vec<u8> = (0..60).collect();
+    /// # let frame = ArrayBuilder::of::<u8>([6, 10]).chunkshape([1, 10]).to_memory(&mut &items[..])?;
+    /// # let array = NdArray::from_bytes(frame)?;
+    /// let copy = ArrayBuilder::like(&array).chunkshape([6, 2]).layers_of(&array)?.to_memory(&mut &array)?;
+    /// assert_eq!(NdArray::from_bytes(copy)?.all().read()?, array.all().read()?);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    pub fn like(array: &NdArray) -> Self {
+        let mut builder = Self::new(array.shape(), array.dtype().clone())
+            .chunkshape(array.chunkshape())
+            .blockshape(array.blockshape());
+        builder.inherited = true;
+        // A codec that this build does not have is replaced by the default one.
+        builder.cparams = array.cparams().ok();
+        builder
+    }
+
+    /// Takes over the metalayers and vlmetalayers of another array, but for the array's own.
+    ///
+    /// # Errors
+    /// When a vlmetalayer cannot be decompressed.
+    pub fn layers_of(mut self, array: &NdArray) -> Result<Self, NdError> {
+        let frame = array.super_chunk();
+        let own = |name: &[u8]| name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes();
+        for (name, value) in frame.metalayers().iter().filter(|(name, _)| !own(name)) {
+            self = self.metalayer(name, value);
+        }
+        for (name, _) in frame.vlmetalayers().iter() {
+            if let Some(value) = frame.vlmetalayers().get(name)? {
+                self = self.vlmetalayer(name, value);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Sets the shape, in items.
+    pub fn shape(mut self, shape: impl Into<Vec<u64>>) -> Self {
+        self.shape = shape.into();
+        self
+    }
     /// Sets the length of a chunk along each dimension, in items.
     pub fn chunkshape(mut self, chunkshape: impl Into<Vec<u32>>) -> Self {
         self.chunkshape = Some(chunkshape.into());
+        if std::mem::take(&mut self.inherited) {
+            self.blockshape = None;
+        }
         self
     }
     /// Sets the length of a block along each dimension, in items.
     pub fn blockshape(mut self, blockshape: impl Into<Vec<u32>>) -> Self {
         self.blockshape = Some(blockshape.into());
+        self.inherited = false;
         self
     }
     /// Sets how chunks are compressed. Item size, block size and block shape come from the array.
@@ -209,10 +228,10 @@ impl ArrayBuilder {
             dtype_format: 0,
             dtype: Some(self.dtype.as_str().as_bytes().to_vec()),
         };
-        let chunksize = if geometry.nitems() == 0 { 0 } else { geometry.chunk_nbytes() };
         // The array's metalayer comes first, as C writes it.
-        let mut params =
-            FrameParams::from_cparams(&cparams).chunksize(chunksize).metalayer(METALAYER, meta.to_bytes());
+        let mut params = FrameParams::from_cparams(&cparams)
+            .chunksize(geometry.chunk_nbytes())
+            .metalayer(METALAYER, meta.to_bytes());
         for (name, value) in &self.metalayers {
             params = params.metalayer(name, value);
         }
@@ -230,87 +249,15 @@ impl ArrayBuilder {
         for (name, value) in &self.vlmetalayers {
             writer.set_vlmetalayer(name, value)?;
         }
-        if geometry.nchunks() > 0 {
-            write_chunks(&geometry, &cparams, source, &mut writer)?;
-        }
+        let grid: Vec<Range<u64>> = geometry.grid().iter().map(|&n| 0..n).collect();
+        let job = Job { geometry: &geometry, cparams: &cparams, grid: &grid, skip: &|_| false };
+        job.run(source, |_, produced| {
+            match produced {
+                Produced::Special(kind) => writer.append_special(kind, geometry.chunk_nbytes())?,
+                Produced::Chunk(chunk) => writer.append(chunk)?,
+            }
+            Ok(())
+        })?;
         Ok(writer.finish()?.into_bytes())
     }
-}
-
-/// Reads boxes of several chunks, compresses their chunks in parallel and appends them in order.
-fn write_chunks(
-    geometry: &Geometry,
-    cparams: &CParams,
-    source: &mut dyn RegionSource,
-    writer: &mut FrameWriter,
-) -> Result<(), NdError> {
-    // Chunks that follow each other along `axis` are neighbours in the file too: behind it the grid is 1.
-    let axis = geometry.grid().iter().rposition(|&n| n > 1);
-    let row = axis.map_or(1, |axis| geometry.grid()[axis]);
-    let batch = ((BATCH / geometry.chunk_nbytes().max(1)).max(1) as u64).min(row);
-    let mut region = Vec::new();
-    let mut nchunk = 0;
-    while nchunk < geometry.nchunks() {
-        let first = geometry.chunk_coords(nchunk);
-        let count = axis.map_or(1, |axis| batch.min(row - first[axis]));
-        let (start, mut shape) = geometry.chunk_box(&first);
-        if let Some(axis) = axis {
-            let c = u64::from(geometry.chunkshape()[axis]);
-            shape[axis] = (count * c).min(geometry.shape()[axis] - start[axis]);
-        }
-        let nbytes = shape.iter().product::<u64>() as usize * geometry.itemsize();
-        region.resize(nbytes, 0);
-        source.read_region(geometry, &start, &shape, &mut region).map_err(NdError::Source)?;
-        let compress = |k: u64| {
-            let offset = axis.map_or(0, |axis| k * u64::from(geometry.chunkshape()[axis]));
-            let mut at = vec![0; shape.len()];
-            let mut part = shape.clone();
-            if let Some(axis) = axis {
-                at[axis] = offset;
-                part[axis] = (shape[axis] - offset).min(geometry.chunkshape()[axis].into());
-            }
-            let chunk = to_blocks(geometry, &region, &shape, &at, &part);
-            Chunk::compress(&chunk, cparams)
-        };
-        for chunk in in_parallel(count, compress) {
-            writer.append(chunk?)?;
-        }
-        nchunk += count;
-    }
-    Ok(())
-}
-
-/// Results of `work` for `0..count`, in order.
-fn in_parallel<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    #[cfg(feature = "rayon")]
-    if count > 1 && rayon::current_num_threads() > 1 {
-        use rayon::prelude::*;
-        // A batch is a few dozen chunks.
-        return (0..count as usize).into_par_iter().with_max_len(1).map(|k| work(k as u64)).collect();
-    }
-    (0..count).map(work).collect()
-}
-
-/// A chunk as it is stored, block after block, padded with zeros: the items `at..at + part` of a region.
-fn to_blocks(geometry: &Geometry, region: &[u8], region_shape: &[u64], at: &[u64], part: &[u64]) -> Vec<u8> {
-    let itemsize = geometry.itemsize();
-    let src_strides = strides(region_shape.iter().map(|&n| n as usize), itemsize);
-    let dst_strides = strides(geometry.blockshape().iter().map(|&n| n as usize), itemsize);
-    let mut chunk = vec![0; geometry.chunk_nbytes()];
-    let mut blocks = chunk.chunks_exact_mut(geometry.block_nbytes());
-    let ranges: Vec<_> = geometry.blocks().iter().map(|&n| 0..u64::from(n)).collect();
-    let mut counts = vec![0; at.len()];
-    let done: Result<(), std::convert::Infallible> = for_each_position(&ranges, |block| {
-        let Some(dst) = blocks.next() else { return Ok(()) };
-        let mut offset = 0;
-        for (dim, &j) in block.iter().enumerate() {
-            let b = u64::from(geometry.blockshape()[dim]);
-            counts[dim] = part[dim].saturating_sub(j * b).min(b) as usize;
-            offset += (at[dim] + j * b) as isize * src_strides[dim];
-        }
-        copy_box(&counts, itemsize, (region, offset as usize, &src_strides), (dst, 0, &dst_strides));
-        Ok(())
-    });
-    let Ok(()) = done;
-    chunk
 }

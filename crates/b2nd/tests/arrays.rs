@@ -264,7 +264,7 @@ fn ndarray_goes_in_and_out() {
         assert_eq!(stored.dtype().as_str(), "<f8");
         assert_eq!(stored.all().to_ndarray::<f64>().unwrap(), source.clone().into_dyn());
         let selection = [SliceDim::range(2..9), SliceDim::Index(5), SliceDim::ALL.step_by(-3)];
-        let got = stored.slice(&selection).unwrap().to_ndarray::<f64>().unwrap();
+        let got = stored.slice(selection).unwrap().to_ndarray::<f64>().unwrap();
         assert_eq!(got, source.slice(s![2..9, 5, ..;-3]).into_dyn());
     }
 }

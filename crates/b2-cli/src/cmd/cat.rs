@@ -17,6 +17,7 @@ Examples:
   b2kit cat data.b2nd --npy -o data.npy
   b2kit cat data.b2nd --npy --slice=0:24,100:200,-1 -o window.npy
   b2kit cat log.b2frame --chunk 3 | xxd | head
+  b2kit cat store.b2z --key /group/array
 
 A slice has one part per dimension, each an index or start:stop:step as in
 NumPy. Super-chunks and chunks have one dimension, their items.";
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
-    let input = Input::open(&args.source.file, args.source.offset).with_context(named)?;
+    let input = Input::open_source(&args.source).with_context(named)?;
     if let Some(nchunk) = args.chunk {
         let chunk = decode_chunk(&input, nchunk).with_context(named)?;
         let mut output = Output::create(args.output.as_deref(), args.force)?;

@@ -2,15 +2,16 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use b2kit::{ChunkHeader, Entry, FilterId, FilterSlot, NdArray, SpecialKind, Storage, SuperChunk};
 use serde_json::{Map, Value, json};
 
 use crate::args::Source;
 use crate::input::Input;
-use crate::output::Output;
+use crate::output::{Output, print};
+use crate::store::{self, Store};
 use crate::table::{Table, dims, printable, ratio, short_size, size};
-use crate::{json, values};
+use crate::{error, json, values};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +19,9 @@ Examples:
   b2kit info data.b2nd --meta          with metalayers
   b2kit info data.b2nd --chunks        with a list of the chunks
   b2kit info data.b2nd --json | jq .shape
-  b2kit info store.b2z --offset 1234   a frame inside another file";
+  b2kit info store.b2z --tree          the members of a store
+  b2kit info store.b2z --key /a        one of them
+  b2kit info data.bin --offset 1234    a frame inside another file";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,6 +34,9 @@ pub(crate) struct Args {
     /// Add metalayers and vlmetalayers
     #[arg(long)]
     meta: bool,
+    /// Show the members of a store as a tree
+    #[arg(long, conflicts_with_all = ["json", "key", "chunks"])]
+    tree: bool,
     /// List the chunks: size, ratio, special kind
     #[arg(long)]
     chunks: bool,
@@ -38,7 +44,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let named = || args.source.file.display().to_string();
-    let input = Input::open(&args.source.file, args.source.offset).with_context(named)?;
+    if args.source.key.is_none()
+        && let Some(store) = Store::open(&args.source.file, args.source.offset).with_context(named)?
+    {
+        return run_store(args, &store);
+    }
+    if args.tree {
+        return Err(anyhow!("--tree: not a store").context(named()));
+    }
+    let input = Input::open_source(&args.source).with_context(named)?;
     let facts = Facts::gather(&input).with_context(named)?;
     let mut output = Output::create(None, false)?;
     let frame = input.frame().filter(|_| args.chunks);
@@ -62,11 +76,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     output.finish()
 }
 
+/// Tells about a store: its keys, or its members as a tree.
+fn run_store(args: &Args, store: &Store) -> Result<()> {
+    let name = printable(&args.source.file.display().to_string());
+    let keys: Vec<&str> = store.keys().collect();
+    if args.json {
+        let object = json!({"kind": "store", "keys": keys});
+        return print(&format!("{}\n", serde_json::to_string_pretty(&object)?));
+    }
+    let mut text = format!("{name}\n");
+    if args.tree {
+        text.push_str(&store::tree(keys.into_iter(), |key| match store.member(key) {
+            Ok(input) => describe(&input),
+            Err(error) => printable(&error::one_line(&error)),
+        }));
+    } else {
+        let mut table = Table::default();
+        table.row("kind", "store");
+        table.row("members", keys.len().to_string());
+        text.push_str(&table.render(2));
+        keys.iter().for_each(|key| text.push_str(&format!("    {}\n", printable(key))));
+    }
+    print(&text)
+}
+
+/// A member in a few words.
+fn describe(input: &Input) -> String {
+    let compressed = || one_line(input);
+    match input {
+        Input::Array(array) => {
+            let dtype = stored_dtype(array).unwrap_or_default();
+            format!("array ({}) {}, {}", dims(array.shape()), printable(&dtype), compressed())
+        }
+        _ => format!("{}, {}", kind(input), compressed()),
+    }
+}
+
 /// What is told about any kind of file.
 struct Facts {
     nbytes: u64,
     cbytes: u64,
     special: Special,
+    /// Bytes in holes (frames).
+    dead: Option<u64>,
 }
 
 /// How many chunks have special values.
@@ -113,7 +165,8 @@ impl Facts {
             Some(frame) => (frame.cbytes(), Special::of_frame(frame)?),
             None => (0, Special::default()),
         };
-        let mut facts = Self { nbytes: input.nbytes(), cbytes, special };
+        let dead = input.frame().map(SuperChunk::dead_bytes).transpose()?;
+        let mut facts = Self { nbytes: input.nbytes(), cbytes, special, dead };
         if let Input::Chunk(chunk) = input {
             facts.cbytes = chunk.cbytes() as u64;
             if let Some(kind) = chunk.header().special() {
@@ -163,6 +216,7 @@ impl Facts {
         put("use_dict", use_dict.into());
         let Special { zero, nan, value, uninit } = self.special;
         put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
+        put("dead", self.dead.into());
         put("shape", array.map(NdArray::shape).into_json());
         put("chunks", array.map(NdArray::chunkshape).into_json());
         put("blocks", array.map(NdArray::blockshape).into_json());
@@ -235,6 +289,9 @@ impl Facts {
         let kinds: Vec<String> =
             kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
         table.row("special chunks", if kinds.is_empty() { "none".into() } else { kinds.join(", ") });
+        if let Some(dead) = self.dead {
+            table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
+        }
         table
     }
 }

@@ -1,8 +1,7 @@
 //! `b2kit pack`
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -13,8 +12,9 @@ use crate::encode::{
     Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
 use crate::error::Usage;
-use crate::npy::{self, NpyHeader, RawSource, source::ByteSource};
-use crate::output::{check_folder, spool_beside};
+use crate::npy::{RawSource, source::ByteSource};
+use crate::operand::Operand;
+use crate::output::check_folder;
 use crate::progress::Progress;
 use crate::values::Format;
 
@@ -53,30 +53,26 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let dtype = encoding.dtype()?;
     check_folder(&args.output)?;
     let named = || args.input.display().to_string();
-    let (mut file, len) = open(&args.input, &args.output).with_context(named)?;
-    let data = Data::recognise(&mut file, len).with_context(named)?;
+    let Operand { file, len, npy, .. } = Operand::open(&args.input, &args.output)?;
     let target =
         Target { path: &args.output, format: encoding.format.unwrap_or(Format::Cframe), overwrite: true };
     let mut layers = Layers::default();
     layers.add(encoding)?;
-    let array = match (&data, dtype, &encoding.shape) {
-        (Data::Npy(_), Some(_), _) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
-        (Data::Npy(header), ..) => Some(Array {
+    let array = match (&npy, dtype, &encoding.shape) {
+        (Some(_), Some(_), _) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
+        (Some(header), ..) => Some(Array {
             dtype: header.dtype.clone(),
             shape: header.shape.clone(),
             offset: header.data_offset,
             fortran_order: header.fortran_order,
         }),
-        (Data::Raw, Some(dtype), Some(shape)) => {
+        (None, Some(dtype), Some(shape)) => {
             check_shape(&shape.0, &dtype, len).with_context(named)?;
             Some(Array { dtype, shape: shape.0.clone(), offset: 0, fortran_order: false })
         }
         _ => None,
     };
-    let nbytes = match &data {
-        Data::Npy(header) => header.nbytes,
-        Data::Raw => len,
-    };
+    let nbytes = npy.as_ref().map_or(len, |header| header.nbytes);
     let progress = Progress::new(named(), nbytes, global.quiet);
     let job = Job { name: named(), file, nbytes, encoding, target, progress };
     match array {
@@ -84,52 +80,6 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => job.pack_bytes(&layers)?,
     }
     tell(global, &args.input, &args.output, start)
-}
-
-/// Opens the input and finds its length. What is no regular file is first copied to a temporary one beside
-/// the output.
-fn open(path: &Path, output: &Path) -> Result<(File, u64)> {
-    let mut stream: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let there = fs::metadata(path)?;
-        ensure!(!there.is_dir(), "is a directory");
-        let file = File::open(path)?;
-        if there.is_file() {
-            return Ok((file, there.len()));
-        }
-        Box::new(file)
-    };
-    let mut spool = spool_beside(output)?;
-    let len = io::copy(&mut stream, &mut spool)?;
-    Ok((spool, len))
-}
-
-/// What the input is.
-enum Data {
-    Npy(NpyHeader),
-    Raw,
-}
-
-impl Data {
-    fn recognise(file: &mut File, len: u64) -> Result<Self> {
-        file.rewind()?;
-        let mut magic = Vec::new();
-        file.take(npy::MAGIC.len() as u64).read_to_end(&mut magic)?;
-        if magic != npy::MAGIC {
-            return Ok(Self::Raw);
-        }
-        file.rewind()?;
-        let header = NpyHeader::read(file)?;
-        let have = len.saturating_sub(header.data_offset);
-        ensure!(
-            header.nbytes <= have,
-            "items: {} bytes expected at offset {}, the file ends after {have}",
-            header.nbytes,
-            header.data_offset
-        );
-        Ok(Self::Npy(header))
-    }
 }
 
 struct Array {

@@ -63,6 +63,31 @@ impl Folder {
         String::from_utf8(self.ok(args)).unwrap()
     }
 
+    /// Runs a command that changes a file; must succeed and print nothing. Gives what it tells people.
+    #[track_caller]
+    pub(crate) fn change(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        stderr
+    }
+
+    /// Copies a file of `testdata/`, or a folder with files there, under the name.
+    pub(crate) fn fixture<'a>(&self, name: &'a str, from: &str) -> &'a str {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(from);
+        if from.is_dir() {
+            fs::create_dir(self.path(name)).unwrap();
+            for entry in fs::read_dir(from).unwrap() {
+                let entry = entry.unwrap();
+                fs::copy(entry.path(), self.path(name).join(entry.file_name())).unwrap();
+            }
+        } else {
+            fs::copy(from, self.path(name)).unwrap();
+        }
+        name
+    }
+
     /// Runs; must end with this code and nothing on standard output. Gives the message.
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);

@@ -1,0 +1,157 @@
+//! Opening frames for changing, and telling what was done: what all commands share that change a file in place.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::{Committed, Durability, INDEX_NAME, Kind, sniff};
+use b2kit::nd::{METALAYER, OLD_METALAYER};
+use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
+
+use crate::args::Global;
+use crate::npy;
+use crate::operand::{Items, Operand};
+use crate::plugins::plugins;
+use crate::table::{printable, short_size};
+
+/// Which file is changed, and how carefully.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Target {
+    /// A frame, or the directory of a sparse frame; changed in place, in one step
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) care: Care,
+}
+
+/// How carefully a file is changed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Care {
+    /// Do not wait until the disk has everything: a power loss may damage the file
+    #[arg(long)]
+    no_sync: bool,
+    /// Do not lock the file against other writers
+    #[arg(long)]
+    no_lock: bool,
+    /// Go on where that destroys bytes behind the frame, or parts one name of the file from its others
+    #[arg(long)]
+    force: bool,
+}
+
+/// An array or a super-chunk, open for changing. Nothing changes before the commit.
+pub(crate) enum Editor {
+    Array(Box<ArrayEditor>),
+    SuperChunk(Box<FrameEditor>),
+}
+
+impl Target {
+    pub(crate) fn named(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// Opens the file for changing, whatever the frame holds.
+    ///
+    /// # Errors
+    /// Without the name of the file: callers add it.
+    pub(crate) fn frame(&self, many_vlmetalayers: bool) -> Result<FrameEditor> {
+        let path = &self.file;
+        let there = fs::metadata(path)?;
+        ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
+        match sniff(path)? {
+            Kind::ContiguousFrame => {}
+            Kind::SparseFrame => {
+                ensure!(
+                    path.join(INDEX_NAME).exists(),
+                    "a directory without {INDEX_NAME}: not a sparse frame"
+                );
+            }
+            _ => bail!("no frame: only frames can be changed"),
+        }
+        let care = self.care;
+        let durability = if care.no_sync { Durability::None } else { Durability::Sync };
+        let options = SuperChunk::options().plugins(plugins()).durability(durability).lock(!care.no_lock);
+        Ok(options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path)?)
+    }
+
+    /// Opens the file for changing.
+    ///
+    /// # Errors
+    /// As [`frame`](Self::frame).
+    pub(crate) fn open(&self) -> Result<Editor> {
+        let frame = self.frame(false)?;
+        let metalayers = frame.metalayers()?;
+        if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
+            return Ok(Editor::Array(Box::new(ArrayEditor::new(frame)?)));
+        }
+        Ok(Editor::SuperChunk(Box::new(frame)))
+    }
+
+    /// Opens an array for changing.
+    ///
+    /// # Errors
+    /// As [`frame`](Self::frame), and for super-chunks.
+    pub(crate) fn array(&self) -> Result<Box<ArrayEditor>> {
+        match self.open()? {
+            Editor::Array(array) => Ok(array),
+            Editor::SuperChunk(_) => bail!("this is a super-chunk: only arrays have dimensions"),
+        }
+    }
+
+    /// Tells on standard error what was done, unless `--quiet` is given.
+    pub(crate) fn tell(&self, global: Global, what: &str, committed: Committed) {
+        if global.quiet {
+            return;
+        }
+        let written = match committed.bytes_written {
+            0 => "nothing written".into(),
+            n => format!("{} written", short_size(n)),
+        };
+        // Nobody may be listening there.
+        let _ = writeln!(io::stderr(), "{}: {what}; {written}", printable(&self.named()));
+    }
+}
+
+/// Which of `len` dimensions is meant; negative ones count from the end.
+///
+/// # Errors
+/// When there is no such dimension.
+pub(crate) fn axis(given: i64, ndim: usize) -> Result<usize> {
+    let counted = if given < 0 { given.checked_add_unsigned(ndim as u64) } else { Some(given) };
+    counted
+        .and_then(|axis| usize::try_from(axis).ok())
+        .filter(|axis| *axis < ndim)
+        .with_context(|| format!("--axis {given}: the array has {}", count(ndim as u64, "dimension")))
+}
+
+/// `1 item`, `2 items`.
+pub(crate) fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The items of an input that go into an array along `axis`, and their shape.
+///
+/// # Errors
+/// When dtype or shape do not fit the array.
+pub(crate) fn part(
+    array: &mut ArrayEditor,
+    input: Operand,
+    axis: usize,
+    global: Global,
+) -> Result<(Items, Vec<u64>)> {
+    let itemsize = array.geometry().itemsize();
+    check_dtype(array, &input)?;
+    let mut shape = array.shape().to_vec();
+    shape[axis] = input.length_along(axis, &shape, itemsize)?;
+    Ok((input.into_items(&shape, itemsize, global.quiet)?, shape))
+}
+
+/// Fails when the input is an `.npy` file whose items are no items of the array.
+///
+/// # Errors
+/// That one.
+pub(crate) fn check_dtype(array: &mut ArrayEditor, input: &Operand) -> Result<()> {
+    let array = array.snapshot()?;
+    let dtype = array.meta().dtype.is_some().then(|| npy::shown_dtype(&array));
+    input.check_dtype(dtype.as_ref(), array.itemsize())
+}

@@ -1,0 +1,88 @@
+//! `b2kit append`
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::frame::Committed;
+use b2kit::{ArrayEditor, FrameEditor};
+
+use crate::args::Global;
+use crate::change::{self, Editor, Target, count};
+use crate::encode::{BATCH, buffer};
+use crate::operand::Operand;
+use crate::table::{dims, short_size};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit append log.b2nd rows.npy             more rows
+  b2kit append log.b2nd columns.npy --axis 1
+  b2kit append log.b2frame more.bin
+  sensor | b2kit append -q log.b2frame -
+
+All of IN is there afterwards, or nothing.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// An .npy file, or raw bytes in C order (-: standard input)
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// Grow along this dimension; negative ones count from the end (arrays)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    axis: Option<i64>,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let named = || args.target.named();
+    // First: it may take long to come, and nobody has to wait for the lock meanwhile.
+    let input = Operand::open(&args.input, &args.target.file)?;
+    let (what, committed) = match args.target.open().with_context(named)? {
+        Editor::Array(mut array) => append_items(&mut array, args, input, global),
+        Editor::SuperChunk(mut frame) => append_bytes(&mut frame, args, input, global),
+    }
+    .with_context(named)?;
+    args.target.tell(global, &what, committed);
+    Ok(())
+}
+
+fn append_items(
+    array: &mut ArrayEditor,
+    args: &Args,
+    input: Operand,
+    global: Global,
+) -> Result<(String, Committed)> {
+    let axis = change::axis(args.axis.unwrap_or(0), array.shape().len())?;
+    let (mut items, shape) = change::part(array, input, axis, global)?;
+    array.append(axis, shape[axis], &mut items)?;
+    drop(items);
+    let committed = array.commit()?;
+    let grown = count(shape[axis], "position");
+    Ok((format!("{grown} appended to dimension {axis}, shape {} now", dims(array.shape())), committed))
+}
+
+fn append_bytes(
+    frame: &mut FrameEditor,
+    args: &Args,
+    input: Operand,
+    global: Global,
+) -> Result<(String, Committed)> {
+    ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
+    input.check_itemsize(frame.typesize())?;
+    let nbytes = input.nbytes();
+    let mut bytes = input.into_bytes(&args.target.file, global.quiet)?;
+    let mut batch = buffer(usize::try_from(BATCH.min(nbytes))?)?;
+    let mut done = 0;
+    while done < nbytes {
+        let part = &mut batch[..usize::try_from(BATCH.min(nbytes - done))?];
+        bytes.read(&[done], &[part.len() as u64], part)?;
+        frame.append_bytes(part)?;
+        done += part.len() as u64;
+    }
+    drop(bytes);
+    let committed = frame.commit()?;
+    let (grown, total) = (short_size(nbytes), short_size(committed.nbytes));
+    let chunks = count(committed.nchunks as u64, "chunk");
+    Ok((format!("{grown} appended, {total} in {chunks} now"), committed))
+}

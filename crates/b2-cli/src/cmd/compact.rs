@@ -1,0 +1,63 @@
+//! `b2kit compact`
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use b2kit::FrameEditor;
+use b2kit::frame::Committed;
+
+use crate::args::Global;
+use crate::change::Target;
+use crate::table::short_size;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit compact data.b2nd
+  b2kit info data.b2nd --json | jq .dead    what that would give back
+
+A file whose chunks, index or vlmetalayers were changed has holes, since nothing
+is overwritten. Chunks are copied as they are. There must be room for a second
+file of the size that is left.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let named = || args.target.named();
+    let mut frame = args.target.frame(false).with_context(named)?;
+    let (what, committed) = compact(&mut frame, &args.target.file).with_context(named)?;
+    args.target.tell(global, &what, committed);
+    Ok(())
+}
+
+fn compact(frame: &mut FrameEditor, path: &Path) -> Result<(String, Committed)> {
+    if frame.dead_bytes()? == 0 {
+        return Ok(("no holes".into(), frame.commit()?));
+    }
+    let before = size_on_disk(path)?;
+    let committed = frame.compact()?;
+    let after = size_on_disk(path)?;
+    let saved = short_size(before.saturating_sub(after));
+    Ok((format!("{saved} given back, {} now", short_size(after)), committed))
+}
+
+/// The size of what `path` names, in bytes: of the file, or of all files of a sparse frame.
+///
+/// # Errors
+/// When it cannot be read.
+fn size_on_disk(path: &Path) -> Result<u64> {
+    let there = fs::metadata(path)?;
+    if !there.is_dir() {
+        return Ok(there.len());
+    }
+    let mut total = 0;
+    for entry in fs::read_dir(path)? {
+        total += entry?.metadata()?.len();
+    }
+    Ok(total)
+}

@@ -1,0 +1,58 @@
+//! `b2kit delete`
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::ArrayEditor;
+use b2kit::frame::Committed;
+
+use crate::args::Global;
+use crate::change::{self, Target, count};
+use crate::slice::{self, Part};
+use crate::table::dims;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit delete data.b2nd --range 10:20           rows 10 to 19
+  b2kit delete data.b2nd --axis 1 --range=-3:    the last three columns
+  b2kit delete data.b2nd --range 0               the first row
+
+Chunks that only move are not compressed anew. Their old space is a hole
+afterwards: see b2kit compact.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The dimension that shrinks; negative ones count from the end
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    axis: i64,
+    /// The positions that go, as in a slice: one position, or start:stop
+    #[arg(long, value_name = "A:B", allow_hyphen_values = true)]
+    range: String,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let range = match slice::parse_named("--range", &args.range)?[..] {
+        [part @ (Part::Index(_) | Part::Range { step: 1, .. })] => part,
+        _ => bail!("--range={}: expected one position, or start:stop", args.range),
+    };
+    let named = || args.target.named();
+    let mut array = args.target.array().with_context(named)?;
+    let (what, committed) = delete(&mut array, args, range).with_context(named)?;
+    args.target.tell(global, &what, committed);
+    Ok(())
+}
+
+fn delete(array: &mut ArrayEditor, args: &Args, range: Part) -> Result<(String, Committed)> {
+    let axis = change::axis(args.axis, array.shape().len())?;
+    let length = array.shape()[axis];
+    let gone = match slice::resolve(&[range], &[length]) {
+        Ok(axes) => axes.into_iter().next().context("no positions")?,
+        Err(_) => bail!("--range={}: dimension {axis} has {}", args.range, count(length, "position")),
+    };
+    ensure!(gone.step == 1, "--range={}: the step must be 1", args.range);
+    array.delete(axis, gone.start..gone.start + gone.len)?;
+    let committed = array.commit()?;
+    let shrunk = count(gone.len, "position");
+    Ok((format!("{shrunk} of dimension {axis} deleted, shape {} now", dims(array.shape())), committed))
+}

@@ -1,0 +1,66 @@
+//! `b2kit insert`
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use b2kit::ArrayEditor;
+use b2kit::frame::Committed;
+
+use crate::args::Global;
+use crate::change::{self, Target, count};
+use crate::operand::Operand;
+use crate::table::dims;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit insert data.b2nd rows.npy --at 10             before row 10
+  b2kit insert data.b2nd columns.npy --axis 1 --at -1 before the last column
+
+The other dimensions of IN must be those of the array. Chunks that only move
+are not compressed anew.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// An .npy file, or raw bytes in C order (-: standard input)
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The dimension that grows; negative ones count from the end
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    axis: i64,
+    /// Before which position; negative ones count from the end
+    #[arg(long, value_name = "I", allow_negative_numbers = true)]
+    at: i64,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let named = || args.target.named();
+    let input = Operand::open(&args.input, &args.target.file)?;
+    let mut array = args.target.array().with_context(named)?;
+    let (what, committed) = insert(&mut array, args, input, global).with_context(named)?;
+    args.target.tell(global, &what, committed);
+    Ok(())
+}
+
+fn insert(
+    array: &mut ArrayEditor,
+    args: &Args,
+    input: Operand,
+    global: Global,
+) -> Result<(String, Committed)> {
+    let axis = change::axis(args.axis, array.shape().len())?;
+    let length = array.shape()[axis];
+    let at = match i128::from(args.at) + if args.at < 0 { i128::from(length) } else { 0 } {
+        at if (0..=i128::from(length)).contains(&at) => u64::try_from(at)?,
+        _ => bail!("--at {}: dimension {axis} has {}", args.at, count(length, "position")),
+    };
+    let (mut items, shape) = change::part(array, input, axis, global)?;
+    array.insert(axis, at, shape[axis], &mut items)?;
+    drop(items);
+    let committed = array.commit()?;
+    let grown = count(shape[axis], "position");
+    let what = format!("{grown} inserted at {at} of dimension {axis}, shape {} now", dims(array.shape()));
+    Ok((what, committed))
+}

@@ -1,0 +1,38 @@
+//! `b2kit ls`
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::output::Output;
+use crate::store::Store;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit ls store.b2z
+  b2kit cat store.b2z --key /group/array --npy -o array.npy
+
+Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
+(.b2d directories and .b2z archives).";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A store
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let named = || args.file.display().to_string();
+    let store =
+        Store::open(&args.file, 0).and_then(|store| store.context("not a store")).with_context(named)?;
+    let mut output = Output::create(None, false)?;
+    let mut lines = String::new();
+    for key in store.keys() {
+        lines.push_str(&crate::table::printable(key));
+        lines.push('\n');
+    }
+    output.send(lines.as_bytes())?;
+    output.finish()
+}

@@ -1,0 +1,319 @@
+//! Stores of python-blosc2: several frames under keys, in one frame (`.b2e`), in a directory (`.b2d`) or in a zip
+//! archive (`.b2z`), told apart by content.
+//!
+//! Keys only choose among what was listed; none is ever made a path, so none leads out of the store.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::{FrameFile, FrameFiles, INDEX_NAME, OpenFile, ReadAt};
+use b2kit::{FrameError, Storage, SuperChunk};
+use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
+use rmpv::Value;
+
+use crate::input::Input;
+use crate::plugins::plugins;
+
+/// The frame with small members, in directories and archives.
+const EMBEDDED: &str = "embed.b2e";
+/// Metalayers of frames that hold others.
+const MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
+/// The vlmetalayer that tells where they are.
+const MAP: &str = "estore_metadata";
+/// Endings of members' names in directories and archives; not part of the key.
+const SUFFIXES: [&str; 4] = [".b2nd", ".b2f", ".b2b", ".b2e"];
+/// Members that hold attributes of a group, which python does not list.
+const HIDDEN: &str = "__vlmeta__";
+/// Deepest nesting of directories.
+const MAX_DEPTH: usize = 64;
+/// Most members of a directory or archive.
+const MAX_MEMBERS: usize = 1 << 20;
+
+/// Where a member is.
+#[derive(Clone, Debug)]
+enum Place {
+    /// A file, or the directory of a sparse frame.
+    Path(PathBuf),
+    /// It starts at this byte of the archive.
+    Offset(u64),
+    /// Stored in the archive in a form that cannot be read in place.
+    Packed(CompressionMethod),
+    /// These plain bytes of the frame with small members.
+    Embedded { offset: u64, len: u64 },
+}
+
+/// An open store: the keys and where their members are.
+pub(crate) struct Store {
+    path: PathBuf,
+    members: BTreeMap<String, Place>,
+    embedded: Option<SuperChunk>,
+}
+
+impl Store {
+    /// Opens the store at byte `offset` of `path`; `None` if there is something else.
+    ///
+    /// # Errors
+    /// When it is a store, but damaged, or cannot be read.
+    pub(crate) fn open(path: &Path, offset: u64) -> Result<Option<Self>> {
+        let mut store = Self { path: path.to_owned(), members: BTreeMap::new(), embedded: None };
+        let there = fs::metadata(path)?;
+        if there.is_dir() {
+            if path.join(INDEX_NAME).exists() || !has_member(path) {
+                return Ok(None);
+            }
+            store.list_directory(path, "", 0)?;
+        } else if there.is_file() {
+            let start = start_of(path, offset)?;
+            if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
+                store.list_archive(path)?;
+            } else if start == b2kit::frame::MAGIC[..start.len()] && start.len() == 4 {
+                let frame = SuperChunk::options().plugins(plugins()).open_at(path, offset)?;
+                if !is_store(&frame) {
+                    return Ok(None);
+                }
+                store.list_embedded(frame)?;
+            } else {
+                return Ok(None);
+            }
+        } else {
+            return Ok(None);
+        }
+        match store.members.remove("/embed") {
+            Some(Place::Path(path)) => {
+                store.list_embedded(SuperChunk::options().plugins(plugins()).open(path)?)?
+            }
+            Some(Place::Offset(offset)) => {
+                store.list_embedded(SuperChunk::options().plugins(plugins()).open_at(path, offset)?)?;
+            }
+            Some(Place::Packed(method)) => bail!("{EMBEDDED}: {}", packed(method)),
+            Some(embedded) => drop(store.members.insert("/embed".into(), embedded)),
+            None => {}
+        }
+        Ok(Some(store))
+    }
+
+    /// The keys in order, without those that python keeps for attributes.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str).filter(|key| !key.ends_with(HIDDEN))
+    }
+
+    /// Opens a member. The slash in front may be left out.
+    ///
+    /// # Errors
+    /// When there is none of that key, or it cannot be opened.
+    pub(crate) fn member(&self, key: &str) -> Result<Input> {
+        let place = self.members.get(key).or_else(|| self.members.get(&format!("/{key}")));
+        let options = SuperChunk::options().plugins(plugins());
+        let opened = || -> Result<Input> {
+            match place.context("there is no such key; `b2kit ls` lists them")? {
+                Place::Path(path) => Input::open(path, 0),
+                Place::Offset(offset) => Input::open(&self.path, *offset),
+                Place::Packed(method) => bail!("{}", packed(*method)),
+                Place::Embedded { offset, len } => {
+                    let frame = self.embedded.clone().context("no frame for it")?;
+                    let part = Part { frame, offset: *offset, len: *len };
+                    let file = OpenFile::new(Arc::new(part), key, 0)?;
+                    Input::from_frame(options.open_files(
+                        Arc::new(Whole(file)),
+                        Storage::Contiguous,
+                        false,
+                    )?)
+                }
+            }
+        };
+        opened().with_context(|| format!("key {key}"))
+    }
+
+    fn insert(&mut self, key: String, place: Place) -> Result<()> {
+        ensure!(self.members.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
+        self.members.insert(key, place);
+        Ok(())
+    }
+
+    fn list_directory(&mut self, dir: &Path, prefix: &str, depth: usize) -> Result<()> {
+        ensure!(depth <= MAX_DEPTH, "directories are nested more than {MAX_DEPTH} deep");
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            // Of the entry itself: a link is neither.
+            let kind = entry.file_type()?;
+            let path = entry.path();
+            match key_of(&name) {
+                Some(key) if kind.is_file() || kind.is_dir() && path.join(INDEX_NAME).exists() => {
+                    self.insert(format!("{prefix}/{key}"), Place::Path(path))?;
+                }
+                _ if kind.is_dir() => self.list_directory(&path, &format!("{prefix}/{name}"), depth + 1)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn list_archive(&mut self, path: &Path) -> Result<()> {
+        let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
+        let archive = ZipArchive::from_file(File::open(path)?, &mut buffer).context("zip archive")?;
+        let mut found = Vec::new();
+        let mut entries = archive.entries(&mut buffer);
+        while let Some(entry) = entries.next_entry().context("zip archive")? {
+            let name = entry.file_path();
+            let Ok(name) = std::str::from_utf8(name.as_bytes()) else { continue };
+            let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
+            if let Some(key) = key_of(last) {
+                check_name(name)?;
+                let folder = if folder.is_empty() { String::new() } else { format!("/{folder}") };
+                ensure!(found.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
+                found.push((format!("{folder}/{key}"), entry.compression_method(), entry.wayfinder()));
+            }
+        }
+        for (key, method, wayfinder) in found {
+            let place = if method == CompressionMethod::STORE {
+                // Told by the member's own header: its length need not be that in the directory.
+                let entry =
+                    archive.get_entry(wayfinder).with_context(|| format!("zip archive, member {key}"))?;
+                Place::Offset(entry.compressed_data_range().0)
+            } else {
+                Place::Packed(method)
+            };
+            self.insert(key, place)?;
+        }
+        Ok(())
+    }
+
+    fn list_embedded(&mut self, frame: SuperChunk) -> Result<()> {
+        let map = frame.vlmetalayers().get(MAP)?.unwrap_or_default();
+        let map = crate::json::read_value(&map).with_context(|| format!("{MAP} is not msgpack"))?;
+        let entries = get(&map, "embed_map").and_then(Value::as_map);
+        for (key, value) in entries.map(Vec::as_slice).unwrap_or_default() {
+            let number = |name| get(value, name).and_then(Value::as_u64);
+            let (Some(key), Some(offset), Some(len)) = (key.as_str(), number("offset"), number("length"))
+            else {
+                bail!("{MAP}: an entry is malformed");
+            };
+            let inside = offset.checked_add(len).is_some_and(|end| end <= frame.nbytes());
+            ensure!(inside, "{MAP}: key {key}: bytes {offset} + {len} are outside the frame");
+            self.insert(key.to_owned(), Place::Embedded { offset, len })?;
+        }
+        self.embedded = Some(frame);
+        Ok(())
+    }
+}
+
+fn packed(method: CompressionMethod) -> String {
+    format!("compressed in the archive ({method}), must be stored; unpack the archive and use the directory")
+}
+
+fn get<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+    map.as_map()?.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
+}
+
+/// Whether the frame holds others.
+pub(crate) fn is_store(frame: &SuperChunk) -> bool {
+    MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some())
+        && frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes())
+}
+
+/// Whether something in the directory, or in one of its directories, has the name of a member.
+fn has_member(dir: &Path) -> bool {
+    let names = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_member = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(key_of).is_some();
+    names(dir).any(|entry| {
+        is_member(&entry)
+            || entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && names(&entry.path()).any(|e| is_member(&e))
+    })
+}
+
+/// The last part of the key for a file of this name.
+fn key_of(name: &str) -> Option<&str> {
+    SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|key| !key.is_empty())
+}
+
+/// Refuses names that would lead out of a directory.
+fn check_name(name: &str) -> Result<()> {
+    let bad = name.contains(['\\', '\0']) || name.split('/').any(|part| matches!(part, "" | "." | ".."));
+    ensure!(!bad, "zip archive: the member name {name:?} is no path inside the archive");
+    Ok(())
+}
+
+fn start_of(path: &Path, offset: u64) -> Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// Some of the plain bytes of a frame, decoded as they are read.
+struct Part {
+    frame: SuperChunk,
+    offset: u64,
+    len: u64,
+}
+
+impl ReadAt for Part {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // The whole part was inside the frame.
+        self.frame.read_bytes_into(self.offset + offset, buf).map_err(io::Error::other)
+    }
+}
+
+/// A contiguous frame in one such part.
+struct Whole(OpenFile);
+
+impl FrameFiles for Whole {
+    fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
+        match file {
+            FrameFile::Main => Ok(self.0.clone()),
+            FrameFile::Chunk(_) => Err(FrameError::NotAFrame),
+        }
+    }
+}
+
+/// The keys as a tree, one line each; `describe` tells about a member.
+pub(crate) fn tree<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    mut describe: impl FnMut(&str) -> String,
+) -> String {
+    #[derive(Default)]
+    struct Node<'a> {
+        key: Option<&'a str>,
+        inner: BTreeMap<&'a str, Node<'a>>,
+    }
+    let mut root = Node::default();
+    for key in keys {
+        let mut node = &mut root;
+        for part in key.split('/').filter(|part| !part.is_empty()) {
+            node = node.inner.entry(part).or_default();
+        }
+        node.key = Some(key);
+    }
+    let mut out = String::new();
+    // Depth first, without recursion: keys may be nested as deep as they like.
+    let mut stack: Vec<(String, &str, &Node<'_>, bool)> = Vec::new();
+    for (i, (name, node)) in root.inner.iter().rev().enumerate() {
+        stack.push((String::new(), name, node, i == 0));
+    }
+    while let Some((indent, name, node, last)) = stack.pop() {
+        let told = node.key.map(&mut describe).unwrap_or_default();
+        let line = format!("{indent}{} {name}  {told}", if last { "└──" } else { "├──" });
+        out.push_str(line.trim_end());
+        out.push('\n');
+        let indent = format!("{indent}{}", if last { "    " } else { "│   " });
+        for (i, (name, node)) in node.inner.iter().rev().enumerate() {
+            stack.push((indent.clone(), name, node, i == 0));
+        }
+    }
+    out
+}

@@ -1,0 +1,199 @@
+//! Where trailer, index and chunks are: at their places, or among what was found.
+
+use std::collections::HashSet;
+
+use b2_chunk::{ChunkHeader, Container};
+
+use super::head::Head;
+use super::scan::Found;
+use super::{Condition, Damaged, intact};
+use crate::FrameError;
+use crate::index::{Entry, Index};
+use crate::plan::{Extent, FrameFile};
+use crate::trailer::Trailer;
+
+/// The trailer, if it is where the header says.
+pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Trailer> {
+    let end = head.header.frame_len();
+    let main = FrameFile::Main;
+    if head.condition != Condition::Intact || end > damaged.main.len() {
+        return None;
+    }
+    let tail = damaged.main.read(&Extent::exactly(main, end.checked_sub(25)?..end)).ok()?;
+    let len = Trailer::len(&tail, end).ok()? as u64;
+    if len > damaged.dparams.limits.max_metadata {
+        return None;
+    }
+    let bytes = damaged.main.read(&Extent::exactly(main, end - len..end)).ok()?;
+    Trailer::parse(&bytes, end - len, &damaged.dparams).ok()
+}
+
+/// The index, if it is where the header says.
+pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Index> {
+    let header = &head.header;
+    if head.condition != Condition::Intact {
+        return None;
+    }
+    if header.nbytes() == 0 {
+        return Some(Index::default());
+    }
+    let start = header.header_len() as u64;
+    let at = if damaged.dir.is_none() { start.checked_add(header.cbytes())? } else { start };
+    let nchunks = match header.chunksize() as u64 {
+        0 => None,
+        chunksize => Some(header.nbytes().div_ceil(chunksize)),
+    };
+    read_index(damaged, at, nchunks)
+}
+
+/// Whether a chunk starts at most of the places in the index, and no two at the same.
+pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> bool {
+    let (mut stored, mut chunks) = (HashSet::new(), 0);
+    for nchunk in 0..index.len() {
+        match index.entry(nchunk) {
+            Ok(Entry::Special(_)) => {}
+            Ok(Entry::Stored(offset)) if stored.insert(offset) => {
+                let base = if damaged.dir.is_some() { 0 } else { base };
+                let place = base.checked_add(offset);
+                chunks += usize::from(place.is_some_and(|place| damaged.chunk_header(place).is_ok()));
+            }
+            _ => return false,
+        }
+    }
+    chunks * 2 >= stored.len()
+}
+
+fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<Index> {
+    let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;
+    let header = ChunkHeader::parse(&head).ok()?;
+    let end = at + header.cbytes() as u64;
+    if header.cbytes() as u64 > damaged.dparams.limits.max_metadata {
+        return None;
+    }
+    let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, at..end)).ok()?;
+    let plain = damaged.dparams.clone().with_container(Container::default());
+    Index::decode(bytes, nchunks, &plain).ok()
+}
+
+/// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets.
+pub(super) fn intact_chunk_files(damaged: &Damaged<'_>) -> Result<Vec<Found>, FrameError> {
+    let mut found = Vec::new();
+    for id in damaged.chunk_files()? {
+        let Ok(chunk) = damaged.chunk(id.into()) else { continue };
+        if intact(&chunk, &damaged.dparams, &mut 0).is_ok() {
+            let typesize = chunk.header().typesize();
+            found.push(Found { offset: id.into(), cbytes: 1, nbytes: chunk.nbytes(), typesize });
+        }
+    }
+    Ok(found)
+}
+
+/// The last of the candidates that can only be an index: most of its entries are places of intact chunks. Also
+/// the byte they count from. `starts`: where the first chunk may be.
+pub(super) fn index_among(
+    damaged: &Damaged<'_>,
+    candidates: &[Found],
+    offsets: &HashSet<u64>,
+    starts: [u64; 2],
+) -> Option<(Index, u64)> {
+    let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
+    // The last one is it as a rule; others would be data that looks the same.
+    for candidate in maybe.take(16) {
+        let Some(index) = read_index(damaged, candidate.offset, None) else { continue };
+        let entries = (0..index.len()).map(|nchunk| index.entry(nchunk));
+        let mut stored = HashSet::new();
+        let plausible = entries.into_iter().all(|entry| match entry {
+            Ok(Entry::Stored(offset)) => stored.insert(offset),
+            Ok(Entry::Special(_)) => true,
+            Err(_) => false,
+        });
+        let Some(least) = stored.iter().min().filter(|_| plausible) else { continue };
+        let [start, first] = starts;
+        let bases = match damaged.dir {
+            Some(_) => [0, 0],
+            None => [start, first.saturating_sub(*least)],
+        };
+        for base in bases {
+            let places = stored.iter().map(|offset| base.saturating_add(*offset));
+            let hits = places.clone().filter(|place| offsets.contains(place)).count();
+            let before = damaged.dir.is_some() || places.clone().all(|place| place < candidate.offset);
+            // Others may be damaged.
+            if before && hits * 2 > stored.len() {
+                return Some((index, base));
+            }
+        }
+    }
+    None
+}
+
+pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
+    let Some(offset) = place.checked_sub(base) else { return false };
+    // The smallest offset that is not below this one.
+    match offset.checked_sub(1) {
+        Some(before) => index.next_offset(before) == Some(offset),
+        None => (0..index.len()).any(|nchunk| matches!(index.entry(nchunk), Ok(Entry::Stored(0)))),
+    }
+}
+
+/// Item and chunk size: the header's if any chunk has them, else what all chunks but the last have in common.
+pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
+    let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
+    let fits = |(typesize, chunksize): &(usize, usize)| {
+        let typesize = if *typesize > 255 { 1 } else { *typesize };
+        let fits =
+            |chunk: &Found| chunk.typesize == typesize && (*chunksize == 0 || chunk.nbytes == *chunksize);
+        chunks.is_empty() || chunks.iter().any(fits)
+    };
+    if let Some(told) = told.filter(fits) {
+        return told;
+    }
+    let Some((last, others)) = chunks.split_last() else { return (1, 0) };
+    let chunksize = others.first().map_or(last.nbytes, |chunk| chunk.nbytes);
+    let equal = others.iter().all(|chunk| chunk.nbytes == chunksize) && last.nbytes <= chunksize;
+    let typesize = match told {
+        Some((typesize, _)) if typesize > 255 && last.typesize == 1 => typesize,
+        _ => last.typesize,
+    };
+    (typesize, if equal { chunksize } else { 0 })
+}
+
+/// The chunks that belong to the frame, with gaps where some may be missing; and whether there were too many.
+pub(super) fn in_order(
+    chunks: &[Found],
+    start: u64,
+    typesize: usize,
+    chunksize: usize,
+    nchunks: Option<u64>,
+) -> (Vec<Option<u64>>, bool) {
+    let in_chunk = if typesize > 255 { 1 } else { typesize };
+    let fits: Vec<&Found> = chunks
+        .iter()
+        .filter(|chunk| chunk.typesize == in_chunk && (chunksize == 0 || chunk.nbytes <= chunksize))
+        .collect();
+    // A chunk that is shorter than the others is the last one.
+    let whole = fits.iter().filter(|chunk| chunksize == 0 || chunk.nbytes == chunksize);
+    let mut places: Vec<&Found> = whole.copied().collect();
+    let short = fits.iter().rev().find(|chunk| chunksize > 0 && chunk.nbytes < chunksize);
+    places.extend(short.filter(|chunk| places.last().is_none_or(|last| last.offset < chunk.offset)));
+    let Some(nchunks) = nchunks.and_then(|n| usize::try_from(n).ok()) else {
+        return (places.iter().map(|chunk| Some(chunk.offset)).collect(), places.len() < chunks.len());
+    };
+    let mut missing = nchunks.saturating_sub(places.len());
+    let mut out = Vec::new();
+    let mut end = start;
+    for chunk in &places {
+        // Bytes that belong to no chunk were one.
+        if chunk.offset > end && missing > 0 {
+            out.push(None);
+            missing -= 1;
+        }
+        out.push(Some(chunk.offset));
+        end = chunk.end();
+    }
+    let is_short = places.last().is_some_and(|last| last.nbytes < chunksize);
+    let at = out.len() - usize::from(is_short && !out.is_empty());
+    out.splice(at..at, std::iter::repeat_n(None, missing));
+    let surplus = out.len() > nchunks;
+    out.truncate(nchunks);
+    (out, surplus)
+}

@@ -1,0 +1,137 @@
+//! Looking for chunks and trailers byte by byte, without header or index.
+
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN};
+use bytes::Bytes;
+
+use super::intact;
+use crate::FrameError;
+use crate::plan::{Extent, FrameFile, OpenFile};
+use crate::trailer::Trailer;
+
+/// Bytes looked at at once.
+const WINDOW: u64 = 1 << 20;
+/// A trailer: `94 01 93 CD u16 DE u16 ... DC u16 ... CE u32 D8 u8 16 bytes`.
+const TRAILER_START: [u8; 4] = [0x94, 0x01, 0x93, 0xCD];
+/// Bytes from `CE` to the end of a trailer.
+const TRAILER_END_LEN: usize = 23;
+/// Bytes of a trailer without vlmetalayers up to `CE`.
+const EMPTY_TRAILER_LEN: usize = 12;
+
+/// An intact chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// First byte, from the start of the file.
+    pub(super) offset: u64,
+    pub(super) cbytes: u64,
+    pub(super) nbytes: usize,
+    pub(super) typesize: usize,
+}
+
+impl Found {
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.cbytes
+    }
+}
+
+/// What was found, in the order of the file.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) chunks: Vec<Found>,
+    /// The last trailer and its first byte.
+    pub(super) trailer: Option<(u64, Trailer)>,
+}
+
+/// Looks at all bytes from `from` on. What is inside a chunk or trailer is not looked at again.
+pub(super) fn scan(file: &OpenFile, from: u64, dparams: &DParams) -> Result<Scan, FrameError> {
+    let mut found = Scan::default();
+    // Bytes may look like chunk upon chunk; what that costs stays in proportion to the file.
+    let mut budget = file.len().saturating_mul(64).saturating_add(1 << 30);
+    let mut at = from;
+    while at < file.len() {
+        let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        let ends_file = at + window.len() as u64 == file.len();
+        // What starts in the last bytes of the window is seen whole in the next one.
+        let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
+        let mut next = at + starts as u64;
+        for i in 0..starts {
+            let rest = window.get(i..).unwrap_or_default();
+            let offset = at + i as u64;
+            if let Some(chunk) = chunk_at(file, offset, rest, dparams, &mut budget)? {
+                next = chunk.end();
+                found.chunks.push(chunk);
+                break;
+            }
+            if let Some((trailer, len)) = trailer_at(file, offset, rest, dparams)? {
+                next = offset + len;
+                found.trailer = Some((offset, trailer));
+                break;
+            }
+            if budget == 0 {
+                // Far too much looks like a chunk and is none: what was found so far has to do.
+                return Ok(found);
+            }
+        }
+        at = next;
+    }
+    Ok(found)
+}
+
+/// The intact chunk that starts with `rest`, which is at `offset` of the file.
+fn chunk_at(
+    file: &OpenFile,
+    offset: u64,
+    rest: &[u8],
+    dparams: &DParams,
+    budget: &mut u64,
+) -> Result<Option<Found>, FrameError> {
+    // Frames hold chunks with extended headers only; the first test sorts nearly all bytes out.
+    let [3..=6, _, flags, ..] = rest else { return Ok(None) };
+    if flags & 5 != 5 {
+        return Ok(None);
+    }
+    let Ok(header) = ChunkHeader::parse(rest) else { return Ok(None) };
+    let (cbytes, nbytes) = (header.cbytes() as u64, header.nbytes());
+    if nbytes == 0 || cbytes > file.len() - offset {
+        return Ok(None);
+    }
+    let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + cbytes))?;
+    *budget = budget.saturating_sub(cbytes);
+    let Ok(chunk) = Chunk::parse(bytes) else { return Ok(None) };
+    let mut decoded = 0;
+    let ok = intact(&chunk, dparams, &mut decoded).is_ok();
+    if !ok {
+        *budget = budget.saturating_sub(decoded);
+        return Ok(None);
+    }
+    Ok(Some(Found { offset, cbytes, nbytes, typesize: header.typesize() }))
+}
+
+/// The trailer that starts with `rest`, and its length.
+fn trailer_at(
+    file: &OpenFile,
+    offset: u64,
+    rest: &[u8],
+    dparams: &DParams,
+) -> Result<Option<(Trailer, u64)>, FrameError> {
+    if !rest.starts_with(&TRAILER_START) {
+        return Ok(None);
+    }
+    let most = dparams.limits.max_metadata.min(file.len() - offset);
+    let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + most))?;
+    Ok(parse_trailer(&bytes, offset, dparams).map(|(trailer, len)| (trailer, len as u64)))
+}
+
+fn parse_trailer(bytes: &Bytes, base: u64, dparams: &DParams) -> Option<(Trailer, usize)> {
+    let vlmetalayers = crate::VlMetalayers::parse(bytes, base, dparams).ok()?;
+    let ends = vlmetalayers.iter().map(|(_, value)| {
+        // Values are slices of `bytes`.
+        (value.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize).saturating_add(value.len())
+    });
+    let end = ends.max().unwrap_or(EMPTY_TRAILER_LEN);
+    let len = end.checked_add(TRAILER_END_LEN)?;
+    let trailer =
+        Trailer::parse(&bytes.get(..len).map(|whole| bytes.slice_ref(whole))?, base, dparams).ok()?;
+    let stored = bytes.get(end + 1..end + 5)?;
+    let says = u32::from_be_bytes(stored.try_into().ok()?);
+    (bytes.get(end) == Some(&0xCE) && says as usize == len).then_some((trailer, len))
+}

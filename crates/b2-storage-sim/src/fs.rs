@@ -1,0 +1,418 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use b2_frame::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+use bytes::Bytes;
+
+use crate::fault::{Call, Fault, Trouble};
+use crate::image::{Image, NodeId, ROOT};
+use crate::log::{Log, Op};
+
+/// A file system in memory that notes what is done to it. Clones share it.
+#[derive(Clone, Default)]
+pub struct SimFs(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<Inner>,
+    unlocked: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    start: Image,
+    image: Image,
+    ops: Vec<Op>,
+    calls: BTreeMap<Call, u64>,
+    fault: Option<Fault>,
+    hit: Option<String>,
+    locks: BTreeMap<NodeId, BTreeMap<u64, LockMode>>,
+    handles: u64,
+}
+
+impl SimFs {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that holds what a disk held; nobody has anything open or locked.
+    pub fn from_image(image: &Image) -> Self {
+        let inner = Inner { start: image.clone(), image: image.clone(), ..Inner::default() };
+        Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
+    }
+
+    /// The system after a process was killed: it goes on with what the process saw after `at` calls, synced or
+    /// not. The log goes on too.
+    pub fn resume(log: &Log, at: usize) -> Self {
+        let (start, image, ops) = (log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec());
+        let inner = Inner { start, image, ops, ..Inner::default() };
+        Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
+    }
+
+    /// Puts a file there, with the directories above it, before the test begins: nothing is noted.
+    pub fn write(&self, path: &Path, contents: &[u8]) {
+        let mut inner = self.inner();
+        let image = &mut inner.image;
+        let mut dir = PathBuf::new();
+        for part in path.parent().into_iter().flat_map(Path::components) {
+            dir.push(part);
+            if image.lookup(&dir).is_err() {
+                let op = create(image, &dir, true).expect("a directory can be made");
+                image.apply(&op);
+            }
+        }
+        if image.lookup(path).is_err() {
+            let op = create(image, path, false).expect("a file can be made");
+            image.apply(&op);
+        }
+        let node = image.lookup(path).expect("it was made");
+        image.apply(&Op::SetLen { node, len: 0 });
+        image.apply(&Op::Write { node, offset: 0, data: Bytes::copy_from_slice(contents) });
+    }
+
+    /// Declares all that is there safe, and begins a new log.
+    pub fn restart(&self) {
+        let mut inner = self.inner();
+        inner.start = inner.image.clone();
+        inner.ops.clear();
+        inner.calls.clear();
+    }
+
+    /// Notes that the program under test has promised something.
+    pub fn mark(&self, mark: u64) {
+        self.inner().ops.push(Op::Mark(mark));
+    }
+
+    /// What was done since the last restart.
+    pub fn log(&self) -> Log {
+        let inner = self.inner();
+        Log::new(&inner.start, &inner.ops)
+    }
+
+    /// What the process sees.
+    pub fn image(&self) -> Image {
+        self.inner().image.clone()
+    }
+
+    /// How often each kind of call was made since the last restart.
+    pub fn calls(&self) -> BTreeMap<Call, u64> {
+        self.inner().calls.clone()
+    }
+
+    /// Lets a call fail, or none any more.
+    pub fn fail(&self, fault: Option<Fault>) {
+        let mut inner = self.inner();
+        inner.fault = fault;
+        inner.hit = None;
+    }
+
+    /// The first call that was made to fail since [`SimFs::fail`].
+    pub fn failed(&self) -> Option<String> {
+        self.inner().hit.clone()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A panic of one thread of a test shall be the one that is seen.
+        self.0.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn call(&self, call: Call, path: &Path) -> io::Result<MutexGuard<'_, Inner>> {
+        let mut inner = self.inner();
+        inner.call(call, || path.display().to_string())?;
+        Ok(inner)
+    }
+
+    fn handle(&self, inner: &mut Inner, node: NodeId) -> Arc<SimFile> {
+        inner.handles += 1;
+        Arc::new(SimFile { fs: self.clone(), node, handle: inner.handles })
+    }
+
+    fn open_node(&self, call: Call, path: &Path) -> io::Result<Arc<SimFile>> {
+        let mut inner = self.call(call, path)?;
+        let node = inner.image.lookup(path)?;
+        if inner.image.is_directory(node) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(self.handle(&mut inner, node))
+    }
+}
+
+impl Inner {
+    fn call(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<()> {
+        match self.trouble(call, what) {
+            Some(trouble) => Err(trouble.error()),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a call, and tells whether it is to fail.
+    fn trouble(&mut self, call: Call, what: impl FnOnce() -> String) -> Option<Trouble> {
+        *self.calls.entry(call).or_default() += 1;
+        let fault = self.fault.as_mut().filter(|fault| fault.calls.contain(call))?;
+        if fault.after > 0 {
+            fault.after -= 1;
+            return None;
+        }
+        let trouble = fault.trouble;
+        if !fault.lasting {
+            self.fault = None;
+        }
+        self.hit.get_or_insert_with(|| format!("{call:?} {}", what()));
+        Some(trouble)
+    }
+
+    fn run(&mut self, op: Op) {
+        self.image.apply(&op);
+        self.ops.push(op);
+    }
+}
+
+fn create(image: &Image, path: &Path, directory: bool) -> io::Result<Op> {
+    let (dir, name) = image.place(path)?;
+    if image.names(dir)?.contains_key(name) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let (name, node) = (name.to_owned(), image.free_id());
+    Ok(if directory { Op::CreateDirectory { dir, name, node } } else { Op::CreateFile { dir, name, node } })
+}
+
+impl FileSystem for SimFs {
+    fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
+        let inner = self.call(Call::Kind, path)?;
+        let node = inner.image.lookup(path)?;
+        Ok(if inner.image.is_directory(node) { FileKind::Directory } else { FileKind::File })
+    }
+
+    fn identity(&self, path: &Path, _: Links) -> io::Result<Option<FileId>> {
+        let inner = self.call(Call::Identity, path)?;
+        let inode = inner.image.lookup(path)?;
+        inner.image.file(inode)?;
+        Ok(Some(FileId { device: 1, inode }))
+    }
+
+    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
+        Ok(self.open_node(Call::Open, path)?)
+    }
+
+    fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
+        Ok(self.open_node(Call::OpenWrite, path)?)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        let mut inner = self.call(Call::Create, path)?;
+        let op = create(&inner.image, path, false)?;
+        inner.run(op);
+        let node = inner.image.lookup(path)?;
+        Ok(self.handle(&mut inner, node))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::CreateDirectory, path)?;
+        let op = create(&inner.image, path, true)?;
+        inner.run(op);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::Rename, from)?;
+        let node = inner.image.lookup(from)?;
+        let ((from_dir, from), (to_dir, to)) = (inner.image.place(from)?, inner.image.place(to)?);
+        if let Some(there) = inner.image.names(to_dir)?.get(to).copied() {
+            match (inner.image.is_directory(node), inner.image.is_directory(there)) {
+                _ if node == there => return Ok(()),
+                (true, false) => return Err(io::ErrorKind::NotADirectory.into()),
+                (false, true) => return Err(io::ErrorKind::IsADirectory.into()),
+                (true, true) if !inner.image.names(there)?.is_empty() => {
+                    return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                }
+                _ => {}
+            }
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        inner.run(Op::Rename { from_dir, from, to_dir, to, node });
+        Ok(())
+    }
+
+    /// As a hard link and the removal of the old name, which a crash can part.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::Rename, from)?;
+        let node = inner.image.lookup(from)?;
+        let ((from_dir, from), (dir, to)) = (inner.image.place(from)?, inner.image.place(to)?);
+        if inner.image.names(dir)?.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        if inner.image.is_directory(node) {
+            inner.run(Op::Rename { from_dir, from, to_dir: dir, to, node });
+        } else {
+            inner.run(Op::Link { dir, name: to, node });
+            inner.run(Op::Remove { dir: from_dir, name: from });
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::Remove, path)?;
+        let node = inner.image.lookup(path)?;
+        if inner.image.is_directory(node) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let (dir, name) = inner.image.place(path)?;
+        let name = name.to_owned();
+        inner.run(Op::Remove { dir, name });
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::Remove, path)?;
+        let node = inner.image.lookup(path)?;
+        if !inner.image.names(node)?.is_empty() || node == ROOT {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        let (dir, name) = inner.image.place(path)?;
+        let name = name.to_owned();
+        inner.run(Op::Remove { dir, name });
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let inner = self.call(Call::List, dir)?;
+        inner.image.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut inner = self.call(Call::SyncDirectory, dir)?;
+        let dir = inner.image.lookup(dir)?;
+        inner.image.names(dir)?;
+        inner.run(Op::SyncDirectory { dir });
+        Ok(())
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let inner = self.call(Call::Resolve, path)?;
+        inner.image.lookup(path)?;
+        Ok(path.to_owned())
+    }
+
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let inner = self.call(Call::CopyAttributes, to)?;
+        inner.image.lookup(from)?;
+        inner.image.lookup(to)?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SimFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimFs").field("calls", &self.inner().ops.len()).finish_non_exhaustive()
+    }
+}
+
+/// An open file. It stays the same file when its name goes to another.
+struct SimFile {
+    fs: SimFs,
+    node: NodeId,
+    handle: u64,
+}
+
+impl SimFile {
+    fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Inner>> {
+        let mut inner = self.fs.inner();
+        inner.call(call, || format!("file {}", self.node))?;
+        Ok(inner)
+    }
+}
+
+impl ReadAt for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        let inner = self.call(Call::Len)?;
+        Ok(inner.image.file(self.node)?.len() as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let inner = self.call(Call::Read)?;
+        let rest = usize::try_from(offset).ok().and_then(|at| inner.image.file(self.node).ok()?.get(at..));
+        let part = rest.and_then(|rest| rest.get(..buf.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        drop(self.call(Call::Identity)?);
+        Ok(Some(FileId { device: 1, inode: self.node }))
+    }
+
+    fn hard_links(&self) -> io::Result<u64> {
+        let inner = self.call(Call::Identity)?;
+        Ok(inner.image.links(self.node))
+    }
+}
+
+impl WriteAt for SimFile {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut inner = self.fs.inner();
+        let what = || format!("file {} at {offset}, {} bytes", self.node, data.len());
+        let trouble = inner.trouble(Call::Write, what);
+        let written = match trouble {
+            None => data,
+            Some(Trouble::Short) => &data[..data.len() / 2],
+            Some(_) => &[],
+        };
+        if !written.is_empty() {
+            inner.run(Op::Write { node: self.node, offset, data: Bytes::copy_from_slice(written) });
+        }
+        trouble.map_or(Ok(()), |trouble| Err(trouble.error()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut inner = self.call(Call::SetLen)?;
+        inner.run(Op::SetLen { node: self.node, len });
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut inner = self.fs.inner();
+        let node = self.node;
+        let failed = inner.call(Call::Sync, || format!("file {node}"));
+        inner.run(if failed.is_ok() { Op::Sync { node } } else { Op::SyncFailed { node } });
+        failed
+    }
+
+    fn lock(&self, mode: LockMode) -> io::Result<()> {
+        // Long enough for any test, short enough to see that one waits for itself.
+        const DEADLOCK: Duration = Duration::from_secs(120);
+        let mut inner = self.call(Call::Lock)?;
+        let blocked = |inner: &Inner| {
+            let holders = inner.locks.get(&self.node);
+            holders.into_iter().flatten().any(|(handle, held)| {
+                *handle != self.handle && (mode == LockMode::Exclusive || *held == LockMode::Exclusive)
+            })
+        };
+        while blocked(&inner) {
+            let waited = self.fs.0.unlocked.wait_timeout(inner, DEADLOCK);
+            let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            assert!(!timeout.timed_out(), "a lock was waited for too long: a deadlock?");
+            inner = guard;
+        }
+        inner.locks.entry(self.node).or_default().insert(self.handle, mode);
+        inner.run(Op::Lock { node: self.node, mode });
+        Ok(())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut inner = self.fs.inner();
+        if let Some(holders) = inner.locks.get_mut(&self.node) {
+            holders.remove(&self.handle);
+            drop(inner);
+            self.fs.0.unlocked.notify_all();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use crate::log::Op;
+
+/// The number of a file or directory, as an inode has one.
+pub(crate) type NodeId = u64;
+pub(crate) const ROOT: NodeId = 1;
+
+/// What a disk holds: files and directories. Copies share what is equal.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Also those without a name: a process may still have them open.
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    File(Arc<Vec<u8>>),
+    Directory(Arc<Names>),
+}
+
+pub(crate) type Names = BTreeMap<OsString, NodeId>;
+
+impl Default for Image {
+    fn default() -> Self {
+        Self { nodes: BTreeMap::from([(ROOT, Node::Directory(Arc::default()))]) }
+    }
+}
+
+impl Image {
+    /// The contents of the file at `path`.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn read(&self, path: &Path) -> io::Result<&[u8]> {
+        self.file(self.lookup(path)?)
+    }
+
+    /// The names in the directory at `path`, sorted.
+    ///
+    /// # Errors
+    /// When there is no such directory.
+    pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        Ok(self.names(self.lookup(path)?)?.keys().cloned().collect())
+    }
+
+    /// All files that have a name, with their contents.
+    pub fn files(&self) -> Vec<(PathBuf, &[u8])> {
+        let mut found = Vec::new();
+        let mut todo = vec![(PathBuf::from("/"), ROOT)];
+        while let Some((path, id)) = todo.pop() {
+            match self.nodes.get(&id) {
+                Some(Node::File(bytes)) => found.push((path, &bytes[..])),
+                Some(Node::Directory(names)) => {
+                    todo.extend(names.iter().rev().map(|(name, id)| (path.join(name), *id)));
+                }
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// Writes all files and directories below a directory of the real file system.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn dump(&self, target: &Path) -> io::Result<()> {
+        for (path, bytes) in self.files() {
+            let path = target.join(path.strip_prefix("/").unwrap_or(&path));
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            std::fs::write(path, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// A number that tells images apart by names and contents.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash_node(ROOT, &mut hasher);
+        hasher.finish()
+    }
+
+    fn hash_node(&self, id: NodeId, hasher: &mut DefaultHasher) {
+        match self.nodes.get(&id) {
+            Some(Node::File(bytes)) => (0u8, bytes).hash(hasher),
+            Some(Node::Directory(names)) => {
+                (1u8, names.len()).hash(hasher);
+                for (name, id) in names.iter() {
+                    name.hash(hasher);
+                    self.hash_node(*id, hasher);
+                }
+            }
+            None => 2u8.hash(hasher),
+        }
+    }
+
+    pub(crate) fn lookup(&self, path: &Path) -> io::Result<NodeId> {
+        let mut id = ROOT;
+        for part in path.components() {
+            match part {
+                Component::RootDir | Component::CurDir => {}
+                Component::Normal(name) => {
+                    id = *self.names(id)?.get(name).ok_or(io::ErrorKind::NotFound)?;
+                }
+                Component::ParentDir | Component::Prefix(_) => {
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, "`..` in a simulated path"));
+                }
+            }
+        }
+        Ok(id)
+    }
+
+    /// The directory that a path is in, and its name there.
+    pub(crate) fn place<'a>(&self, path: &'a Path) -> io::Result<(NodeId, &'a OsStr)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let dir = self.lookup(path.parent().unwrap_or(Path::new("")))?;
+        self.names(dir)?;
+        Ok((dir, name))
+    }
+
+    pub(crate) fn is_directory(&self, id: NodeId) -> bool {
+        matches!(self.nodes.get(&id), Some(Node::Directory(_)))
+    }
+
+    pub(crate) fn names(&self, id: NodeId) -> io::Result<&Names> {
+        match self.nodes.get(&id) {
+            Some(Node::Directory(names)) => Ok(names),
+            Some(Node::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(crate) fn file(&self, id: NodeId) -> io::Result<&[u8]> {
+        match self.nodes.get(&id) {
+            Some(Node::File(bytes)) => Ok(bytes),
+            Some(Node::Directory(_)) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// How many names a file has.
+    pub(crate) fn links(&self, id: NodeId) -> u64 {
+        let all = self.nodes.values().filter_map(|node| match node {
+            Node::Directory(names) => Some(names.values().filter(|of| **of == id).count() as u64),
+            Node::File(_) => None,
+        });
+        all.sum()
+    }
+
+    pub(crate) fn nodes(&self) -> &BTreeMap<NodeId, Node> {
+        &self.nodes
+    }
+
+    pub(crate) fn set(&mut self, id: NodeId, node: Node) {
+        self.nodes.insert(id, node);
+    }
+
+    pub(crate) fn free_id(&self) -> NodeId {
+        self.nodes.keys().next_back().map_or(ROOT, |last| last + 1)
+    }
+
+    /// Does what the log says was done. The calls were checked when they were made.
+    pub(crate) fn apply(&mut self, op: &Op) {
+        match op {
+            Op::CreateFile { node, .. } => self.set(*node, Node::File(Arc::default())),
+            Op::CreateDirectory { node, .. } => self.set(*node, Node::Directory(Arc::default())),
+            Op::Write { node, offset, data } => self.edit(*node, |bytes| {
+                let start = *offset as usize;
+                let end = start + data.len();
+                if bytes.len() < end {
+                    bytes.resize(end, 0);
+                }
+                bytes[start..end].copy_from_slice(data);
+            }),
+            Op::SetLen { node, len } => self.edit(*node, |bytes| bytes.resize(*len as usize, 0)),
+            _ => {}
+        }
+        for (dir, change) in op.names() {
+            if let Some(Node::Directory(names)) = self.nodes.get_mut(&dir) {
+                change.apply(Arc::make_mut(names));
+            }
+        }
+    }
+
+    fn edit(&mut self, id: NodeId, edit: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(Node::File(bytes)) = self.nodes.get_mut(&id) {
+            edit(Arc::make_mut(bytes));
+        }
+    }
+}

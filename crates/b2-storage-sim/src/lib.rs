@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod campaign;
+mod fault;
+mod fs;
+mod image;
+mod kill;
+mod log;
+mod power;
+mod rng;
+
+pub use campaign::{Counts, Plan, every_crash};
+pub use fault::{Call, Calls, Fault, Trouble};
+pub use fs::SimFs;
+pub use image::Image;
+pub use log::{Log, Op, State};
+pub use rng::Rng;

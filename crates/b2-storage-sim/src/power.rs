@@ -1,0 +1,315 @@
+//! A power loss: what was not synced is there or not, in parts and in any order.
+//!
+//! A file is taken to consist of 512-byte sectors, each of which holds what it held at some time since the file was
+//! synced, and a length that is one of those it had since. A directory has some of the changes to its names
+//! since it was synced. Nothing ties files and directories together. Real disks and file systems do less harm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::image::{Image, Names, Node, NodeId};
+use crate::log::{Log, Op, State};
+use crate::rng::Rng;
+
+const SECTOR: usize = 512;
+
+/// What was not safe after some number of calls.
+struct Pending {
+    at: usize,
+    /// For each file with unsynced changes: after how many calls its contents changed, the safe ones first.
+    files: BTreeMap<NodeId, Vec<usize>>,
+    /// For each directory with unsynced changes: how many calls are safe, and which calls changed it since.
+    directories: BTreeMap<NodeId, (usize, Vec<usize>)>,
+}
+
+/// What became of a file's unsynced changes.
+enum Contents {
+    /// As after that many calls.
+    At(usize),
+    /// Each sector, and the length, as after any number of the calls in the list.
+    Mixed(Vec<usize>),
+    /// As after so many calls, but for one sector of the next list entry: (before, after, sector).
+    OneSector(usize, usize, usize),
+}
+
+/// A file's contents, given when they changed.
+type ContentsOf<'a> = dyn FnMut(NodeId, &[usize]) -> Arc<Vec<u8>> + 'a;
+
+impl Log {
+    /// Hands states that a power loss can leave to `each` until that answers `false`: first the systematic
+    /// ones, then random ones without end.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn power_losses<E>(
+        &self,
+        seed: u64,
+        mut each: impl FnMut(State) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut rng = Rng::new(seed ^ 0x5EED);
+        let pending: Vec<Pending> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
+        for pending in &pending {
+            for state in self.systematic(pending) {
+                if !each(state)? {
+                    return Ok(());
+                }
+            }
+        }
+        self.random_losses(&pending, &mut rng, each)
+    }
+
+    /// As [`Log::power_losses`], but random ones only, after at least `from` calls.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn some_power_losses<E>(
+        &self,
+        seed: u64,
+        from: usize,
+        each: impl FnMut(State) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let pending: Vec<Pending> = (from..=self.ops().len()).map(|at| self.pending(at)).collect();
+        self.random_losses(&pending, &mut Rng::new(seed), each)
+    }
+
+    fn random_losses<E>(
+        &self,
+        pending: &[Pending],
+        rng: &mut Rng,
+        mut each: impl FnMut(State) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        // The more there is to lose, the more often.
+        let tickets: Vec<&Pending> =
+            pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
+        if tickets.is_empty() {
+            return Ok(());
+        }
+        while each(self.random(tickets[rng.below(tickets.len())], rng))? {}
+        Ok(())
+    }
+
+    fn chances(&self, pending: &Pending) -> usize {
+        let sectors: usize =
+            pending.files.iter().map(|(node, times)| 1 + self.sectors(*node, times).len()).sum();
+        sectors.min(60) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
+    }
+
+    fn pending(&self, at: usize) -> Pending {
+        let mut files: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        let mut directories: BTreeMap<NodeId, (usize, Vec<usize>)> = BTreeMap::new();
+        let mut safe: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for (i, op) in self.ops()[..at].iter().enumerate() {
+            match op {
+                Op::CreateFile { node, .. } | Op::CreateDirectory { node, .. } => {
+                    safe.insert(*node, i + 1);
+                }
+                Op::Sync { node } | Op::SyncDirectory { dir: node } => {
+                    safe.insert(*node, i + 1);
+                    files.remove(node);
+                    directories.remove(node);
+                }
+                _ => {}
+            }
+            let safe_at = |node: &NodeId| safe.get(node).copied().unwrap_or(0);
+            if let Some(node) = op.contents() {
+                files.entry(node).or_insert_with(|| vec![safe_at(&node)]).push(i + 1);
+            }
+            for (dir, _) in op.names() {
+                directories.entry(dir).or_insert_with(|| (safe_at(&dir), Vec::new())).1.push(i);
+            }
+        }
+        Pending { at, files, directories }
+    }
+
+    /// All lost, all kept, one thing lost, one thing kept, one sector of a file's last change lost or kept.
+    fn systematic(&self, pending: &Pending) -> Vec<State> {
+        let mut states = Vec::new();
+        let at = pending.at;
+        for kept in [false, true] {
+            let mut push = |file: Option<(NodeId, Contents)>, change: Option<usize>, how: String| {
+                let (of, contents) = file.unzip();
+                let contents = contents.unwrap_or(Contents::At(0));
+                let image = self.compose(
+                    pending,
+                    &mut |node, times| match (Some(node) == of, kept) {
+                        (true, _) => self.content(node, times, &contents, None),
+                        (false, true) => self.whole(node, at),
+                        (false, false) => self.whole(node, times[0]),
+                    },
+                    &mut |i| (change == Some(i)) != kept,
+                );
+                states.push(self.state(at, image, how));
+            };
+            let all = if kept { "all kept" } else { "all lost" };
+            push(None, None, format!("power lost after {at} calls, {all}"));
+            for (dir, (_, changes)) in &pending.directories {
+                for i in changes {
+                    push(None, Some(*i), format!("power lost after {at} calls, {all} but call {i} on {dir}"));
+                }
+            }
+            for (node, times) in &pending.files {
+                for time in times {
+                    let how = format!("power lost after {at} calls, {all} but file {node} as after {time}");
+                    push(Some((*node, Contents::At(*time))), None, how);
+                }
+                let [.., before, after] = times[..] else { continue };
+                for sector in self.sectors(*node, &[before, after]).into_iter().take(24) {
+                    for (base, other) in [(before, after), (after, before)] {
+                        let how = format!(
+                            "power lost after {at} calls, {all} but file {node} as after {base} and sector \
+                             {sector} as after {other}"
+                        );
+                        push(Some((*node, Contents::OneSector(base, other, sector))), None, how);
+                    }
+                }
+            }
+        }
+        states
+    }
+
+    fn random(&self, pending: &Pending, rng: &mut Rng) -> State {
+        let Pending { at, .. } = *pending;
+        let how = match rng.below(4) {
+            0 => "in order",
+            1 => "names in order, contents by sector",
+            2 => "names and contents by sector",
+            _ => "names and contents by sector, with garbage",
+        };
+        let (in_order, garbage) = (how == "in order", how.ends_with("garbage"));
+        let names_in_order = how.starts_with("in order") || how.starts_with("names in order");
+        // One cut through everything, or one for each directory.
+        let cut = rng.below(at + 1);
+        let same_cut = rng.chance(50);
+        let keep = [10, 50, 90][rng.below(3)];
+        let chosen: BTreeMap<usize, bool> = {
+            let mut chosen = BTreeMap::new();
+            for (_, changes) in pending.directories.values() {
+                let cut = if same_cut { cut } else { rng.below(at + 1) };
+                for i in changes {
+                    chosen.insert(*i, if names_in_order { *i < cut } else { rng.chance(keep) });
+                }
+            }
+            chosen
+        };
+        let image = self.compose(
+            pending,
+            &mut |node, times| {
+                if in_order {
+                    let cut = if same_cut { cut } else { rng.below(at + 1) };
+                    let time = times.iter().rev().find(|time| **time <= cut).unwrap_or(&times[0]);
+                    return self.content(node, times, &Contents::At(*time), None);
+                }
+                // Sometimes only the latest matter, or the outcome would rarely be near to whole.
+                let mut among = times.to_vec();
+                match rng.below(4) {
+                    0 => drop(among.drain(..times.len() - 2)),
+                    1 => among.truncate(2),
+                    _ => {}
+                }
+                if rng.chance(keep / 2) {
+                    // Weighted towards one end.
+                    let end = if rng.chance(50) { among[0] } else { among[among.len() - 1] };
+                    among.extend(std::iter::repeat_n(end, among.len() * 3));
+                }
+                self.content(node, times, &Contents::Mixed(among), Some((rng, garbage)))
+            },
+            &mut |i| chosen.get(&i).copied().unwrap_or(true),
+        );
+        self.state(at, image, format!("power lost after {at} calls, {how}"))
+    }
+
+    fn compose(
+        &self,
+        pending: &Pending,
+        file: &mut ContentsOf<'_>,
+        kept: &mut dyn FnMut(usize) -> bool,
+    ) -> Image {
+        let mut image = self.image(pending.at).clone();
+        for (node, times) in &pending.files {
+            image.set(*node, Node::File(file(*node, times)));
+        }
+        for (dir, (safe, changes)) in &pending.directories {
+            let mut names = match self.image(*safe).nodes().get(dir) {
+                Some(Node::Directory(names)) => Names::clone(names),
+                _ => Names::new(),
+            };
+            for i in changes.iter().filter(|i| kept(**i)) {
+                for (of, change) in self.ops()[*i].names() {
+                    if of == *dir {
+                        change.apply(&mut names);
+                    }
+                }
+            }
+            image.set(*dir, Node::Directory(Arc::new(names)));
+        }
+        image
+    }
+
+    fn whole(&self, node: NodeId, time: usize) -> Arc<Vec<u8>> {
+        match self.image(time).nodes().get(&node) {
+            Some(Node::File(bytes)) => bytes.clone(),
+            _ => Arc::default(),
+        }
+    }
+
+    /// The sectors in which a file differs between some times.
+    fn sectors(&self, node: NodeId, times: &[usize]) -> Vec<usize> {
+        let versions: Vec<_> = times.iter().map(|time| self.whole(node, *time)).collect();
+        let len = versions.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
+        (0..len.div_ceil(SECTOR))
+            .filter(|s| versions.windows(2).any(|pair| sector(&pair[0], *s) != sector(&pair[1], *s)))
+            .collect()
+    }
+
+    fn content(
+        &self,
+        node: NodeId,
+        times: &[usize],
+        contents: &Contents,
+        random: Option<(&mut Rng, bool)>,
+    ) -> Arc<Vec<u8>> {
+        match contents {
+            Contents::At(time) => self.whole(node, *time),
+            Contents::OneSector(base, other, s) => {
+                let (base, other) = (self.whole(node, *base), self.whole(node, *other));
+                let mut bytes = base.to_vec();
+                // The other one's sector counts whether or not the length does.
+                let len = bytes.len().max((s + 1) * SECTOR).min(bytes.len().max(other.len()));
+                bytes.resize(len, 0);
+                put(&mut bytes, *s, &sector(&other, *s));
+                Arc::new(bytes)
+            }
+            Contents::Mixed(among) => {
+                let Some((rng, garbage)) = random else { return self.whole(node, times[0]) };
+                let pick = |rng: &mut Rng| self.whole(node, among[rng.below(among.len())]);
+                let safe = self.whole(node, times[0]);
+                let mut bytes = pick(rng).to_vec();
+                for s in self.sectors(node, among) {
+                    if garbage && s * SECTOR >= safe.len() && rng.chance(10) {
+                        put(&mut bytes, s, &rng.bytes(SECTOR));
+                    } else {
+                        let from = pick(rng);
+                        put(&mut bytes, s, &sector(&from, s));
+                    }
+                }
+                Arc::new(bytes)
+            }
+        }
+    }
+}
+
+/// A sector of a file, with zeros behind its end.
+fn sector(bytes: &[u8], s: usize) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    let part = bytes.get(s * SECTOR..).unwrap_or_default();
+    let n = part.len().min(SECTOR);
+    sector[..n].copy_from_slice(&part[..n]);
+    sector
+}
+
+/// Overwrites a sector as far as the file has it.
+fn put(bytes: &mut [u8], s: usize, sector: &[u8]) {
+    let part = bytes.get_mut(s * SECTOR..).unwrap_or_default();
+    let n = part.len().min(SECTOR);
+    part[..n].copy_from_slice(&sector[..n]);
+}

@@ -1,0 +1,128 @@
+//! Where the items of a new array come from.
+
+use std::io;
+
+use b2_chunk::{Chunk, SpecialKind};
+
+use crate::geometry::{copy_box, strides};
+use crate::{Geometry, NdArray, Slice};
+
+/// Where the items of a new array come from.
+///
+/// Implemented for byte slices that hold all items in C order, for arrays and views of them (which copies,
+/// and cuts into other chunks, in bounded memory), for constants ([`Fill`](crate::Fill)), closures
+/// ([`ByIndex`](crate::ByIndex), [`ByPosition`](crate::ByPosition), [`FromFn`](crate::FromFn)) and iterators
+/// ([`Items`](crate::Items)). A file reader can implement it to write arrays larger than memory.
+pub trait RegionSource {
+    /// Reads the box of items that starts at `start` and has `shape`, in C order, into all of `dst`.
+    ///
+    /// `geometry` is that of the new array. Boxes are asked for in the order of the chunks and cover each item
+    /// once, but for chunks that [`chunk`](Self::chunk) has answered.
+    ///
+    /// # Errors
+    /// When the items cannot be read.
+    fn read_region(
+        &mut self,
+        geometry: &Geometry,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+    ) -> io::Result<()>;
+
+    /// What makes up chunk `nchunk` of the new array, where items need not be compressed for it.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    fn chunk(&mut self, _geometry: &Geometry, _nchunk: u64) -> io::Result<ChunkContent> {
+        Ok(ChunkContent::Items)
+    }
+}
+
+/// What a chunk of a new array is made of.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ChunkContent {
+    /// Items, to be read and compressed.
+    Items,
+    /// Zeros, NaNs or uninitialised items: only the frame's index tells.
+    Special(SpecialKind),
+    /// A chunk that is compressed already, cut into blocks as the new array is.
+    Chunk(Chunk),
+}
+
+/// All items in C order.
+impl RegionSource for &[u8] {
+    fn read_region(
+        &mut self,
+        geometry: &Geometry,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+    ) -> io::Result<()> {
+        if self.len() as u64 != geometry.nbytes() {
+            return invalid(format!("{} bytes, the array has {}", self.len(), geometry.nbytes()));
+        }
+        copy_region(self, geometry.shape(), start, shape, geometry.itemsize(), dst);
+        Ok(())
+    }
+}
+
+/// Items are decoded and compressed anew; [`Concat`](crate::Concat) copies chunks as they are.
+impl RegionSource for Slice<'_> {
+    fn read_region(
+        &mut self,
+        geometry: &Geometry,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+    ) -> io::Result<()> {
+        if self.shape() != geometry.shape() || self.dtype().itemsize() != geometry.itemsize() {
+            let itemsize = self.dtype().itemsize();
+            return invalid(format!("the source has shape {:?} and items of {itemsize} bytes", self.shape()));
+        }
+        let nd = self.own_shape().len();
+        let (inner_start, inner_shape) = (&start[nd..], &shape[nd..]);
+        let view = self.boxed(&start[..nd], &shape[..nd]).map_err(io::Error::other)?;
+        if *inner_shape == geometry.shape()[nd..] {
+            return view.read_into(dst).map_err(io::Error::other);
+        }
+        // A part of a field's sub-array: whole ones are read first.
+        let whole = view.read().map_err(io::Error::other)?;
+        let from = [&vec![0; nd], inner_start].concat();
+        copy_region(&whole, &view.shape(), &from, shape, geometry.itemsize(), dst);
+        Ok(())
+    }
+}
+
+/// As its [`all`](NdArray::all).
+impl RegionSource for &NdArray {
+    fn read_region(
+        &mut self,
+        geometry: &Geometry,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+    ) -> io::Result<()> {
+        self.all().read_region(geometry, start, shape, dst)
+    }
+}
+
+/// Copies a box out of a buffer with all items of `whole` in C order.
+pub(crate) fn copy_region(
+    src: &[u8],
+    whole: &[u64],
+    start: &[u64],
+    shape: &[u64],
+    itemsize: usize,
+    dst: &mut [u8],
+) {
+    let src_strides = strides(whole.iter().map(|&n| n as usize), itemsize);
+    let dst_strides = strides(shape.iter().map(|&n| n as usize), itemsize);
+    let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+    let offset: isize = start.iter().zip(&src_strides).map(|(&at, &stride)| at as isize * stride).sum();
+    copy_box(&counts, itemsize, (src, offset as usize, &src_strides), (dst, 0, &dst_strides));
+}
+
+pub(crate) fn invalid<T>(what: String) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
