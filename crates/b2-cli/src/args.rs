@@ -85,6 +85,10 @@ pub(crate) enum Command {
     Salvage(cmd::salvage::Args),
     /// List the keys of a store
     Ls(cmd::ls::Args),
+    /// Print the entries of an object list, one line of JSON each
+    Items(cmd::items::Args),
+    /// Run commands from standard input, one JSON array of arguments per line
+    Batch(cmd::batch::Args),
     /// Print a script that completes b2kit command lines in a shell
     Completions(cmd::completions::Args),
 }

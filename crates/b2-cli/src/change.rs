@@ -29,13 +29,13 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Care {
     /// Do not wait until the disk has everything: a power loss may damage the file
-    #[arg(long)]
+    #[arg(long, help_heading = "Care")]
     no_sync: bool,
     /// Do not lock the file against other writers
-    #[arg(long)]
+    #[arg(long, help_heading = "Care")]
     no_lock: bool,
     /// Go on where that destroys bytes behind the frame, or parts one name of the file from its others
-    #[arg(long)]
+    #[arg(long, help_heading = "Care")]
     force: bool,
 }
 

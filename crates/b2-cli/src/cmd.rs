@@ -1,6 +1,7 @@
 //! The commands, one file per verb.
 
 pub(crate) mod append;
+pub(crate) mod batch;
 pub(crate) mod cat;
 pub(crate) mod chunk;
 pub(crate) mod compact;
@@ -10,6 +11,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod info;
 pub(crate) mod insert;
+pub(crate) mod items;
 pub(crate) mod ls;
 pub(crate) mod pack;
 pub(crate) mod resize;

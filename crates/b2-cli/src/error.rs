@@ -25,15 +25,24 @@ pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
 /// Tells the outcome of a command on standard error and as an exit code.
 pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
-    if error.is::<ClosedPipe>() {
-        return ExitCode::SUCCESS;
-    }
-    if !error.is::<Told>() {
+    let (code, message) = outcome(&result);
+    if let Some(message) = message {
         // Nobody may be listening there either.
-        let _ = writeln!(io::stderr(), "b2kit: {}", one_line(&error));
+        let _ = writeln!(io::stderr(), "b2kit: {message}");
     }
-    ExitCode::from(if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 })
+    ExitCode::from(code)
+}
+
+/// The exit code and, unless it was told already, what went wrong.
+pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
+    match result {
+        Ok(()) => (0, None),
+        Err(error) if error.is::<ClosedPipe>() => (0, None),
+        Err(error) => {
+            let code = if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 };
+            (code, (!error.is::<Told>()).then(|| one_line(error)))
+        }
+    }
 }
 
 /// The error and its causes in one line, without control characters.

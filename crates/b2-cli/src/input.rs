@@ -14,7 +14,7 @@ use crate::plugins::{dparams, plugins};
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
@@ -35,10 +35,10 @@ impl Input {
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
-            ensure!(
-                path.join(INDEX_NAME).exists(),
-                "a directory without {INDEX_NAME}: not a sparse frame (if it is a store, --key picks a member)"
-            );
+            if !path.join(INDEX_NAME).exists() {
+                ensure!(!store::has_member(path), "a store; --key picks a member, `b2kit ls` lists them");
+                bail!("a directory without {INDEX_NAME}: not a sparse frame");
+            }
             return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");

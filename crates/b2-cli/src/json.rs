@@ -24,6 +24,21 @@ pub(crate) fn from_msgpack(bytes: &[u8]) -> Json {
     json.unwrap_or_else(|| json!({ "$raw": base64::encode(bytes) }))
 }
 
+/// The bytes of each item, if these are exactly one array.
+pub(crate) fn array_items(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    if !is_one_value(bytes) || !matches!(bytes.first()?, 0x90..=0x9f | 0xdc | 0xdd) {
+        return None;
+    }
+    let mut rest = bytes;
+    let len = skip_head(&mut rest)?;
+    // All of it is known to be there.
+    Some((0..len).map_while(move |_| {
+        let start = rest;
+        skip_value(&mut rest)?;
+        start.get(..start.len() - rest.len())
+    }))
+}
+
 /// The value that these bytes are, if they are exactly one.
 pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
     if is_one_value(bytes) { rmpv::decode::read_value(&mut &*bytes).ok() } else { None }
@@ -48,15 +63,17 @@ pub(crate) fn to_msgpack(text: &str) -> Result<Vec<u8>> {
 /// Also refuses the reserved marker, which the decoder takes for nil.
 fn is_one_value(bytes: &[u8]) -> bool {
     let mut rest = bytes;
+    skip_value(&mut rest).is_some() && rest.is_empty()
+}
+
+/// Skips a value with all that is inside; `None` if it is cut short.
+fn skip_value(rest: &mut &[u8]) -> Option<()> {
     let mut pending = 1u64;
     while pending > 0 {
-        match skip_head(&mut rest) {
-            Some(inner) => pending += inner,
-            None => return false,
-        }
+        pending += skip_head(rest)?;
         pending -= 1;
     }
-    rest.is_empty()
+    Some(())
 }
 
 /// Skips a marker, its length and its payload. Returns how many values follow as its content.

@@ -3,6 +3,7 @@
 
 mod args;
 mod base64;
+mod capture;
 mod change;
 mod cmd;
 mod encode;
@@ -55,6 +56,8 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Ls(args) => cmd::ls::run(args),
+        Command::Items(args) => cmd::items::run(args),
+        Command::Batch(_) => cmd::batch::run(),
         Command::Completions(args) => cmd::completions::run(args),
     }
 }

@@ -215,6 +215,7 @@ impl RegionSource for Items {
 /// Opens the input and finds its length.
 fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
     let mut stream: Box<dyn Read> = if path == Path::new("-") {
+        crate::capture::check_stdin()?;
         Box::new(io::stdin().lock())
     } else {
         let there = fs::metadata(path)?;

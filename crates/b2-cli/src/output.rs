@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::NamedTempFile;
 
+use crate::capture;
 use crate::error::ClosedPipe;
 
 /// A sink for bytes. Nothing appears under the name of an output file before [`Output::finish`].
 pub(crate) enum Output {
     Stdout(Stdout),
+    /// Standard output of a command in a batch.
+    Captured,
     File {
         temp: NamedTempFile,
         path: PathBuf,
@@ -30,7 +33,9 @@ impl Output {
     /// # Errors
     /// When something of that name is there and `force` is not given; when the folder cannot be written.
     pub(crate) fn create(path: Option<&Path>, force: bool) -> Result<Self> {
-        let Some(path) = path else { return Ok(Self::Stdout(io::stdout())) };
+        let Some(path) = path else {
+            return Ok(if capture::is_active() { Self::Captured } else { Self::Stdout(io::stdout()) });
+        };
         refuse_existing(path, force)?;
         let opened = || -> Result<Self> {
             let path = resolve_link(path)?;
@@ -67,7 +72,7 @@ impl Output {
     pub(crate) fn is_terminal(&self) -> bool {
         match self {
             Self::Stdout(stdout) => stdout.is_terminal(),
-            Self::File { .. } => false,
+            Self::Captured | Self::File { .. } => false,
             Self::Device { file, .. } => file.is_terminal(),
         }
     }
@@ -79,7 +84,7 @@ impl Output {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush_now()?;
         match self {
-            Self::Stdout(_) | Self::Device { .. } => Ok(()),
+            Self::Stdout(_) | Self::Captured | Self::Device { .. } => Ok(()),
             Self::File { temp, path, force: true } => {
                 temp.persist(&path).map(drop).map_err(|e| e.error).with_context(|| path.display().to_string())
             }
@@ -96,7 +101,7 @@ impl Output {
         match (result, self) {
             (Ok(value), _) => Ok(value),
             (Err(e), Self::Stdout(_)) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
-            (Err(e), Self::Stdout(_)) => Err(e).context("standard output"),
+            (Err(e), Self::Stdout(_) | Self::Captured) => Err(e).context("standard output"),
             (Err(e), Self::File { path, .. } | Self::Device { path, .. }) => {
                 Err(e).with_context(|| path.display().to_string())
             }
@@ -108,6 +113,7 @@ impl Write for Output {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Self::Stdout(stdout) => stdout.write(buf),
+            Self::Captured => capture::write(buf),
             Self::File { temp, .. } => temp.write(buf),
             Self::Device { file, .. } => file.write(buf),
         }
@@ -116,6 +122,7 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Stdout(stdout) => stdout.flush(),
+            Self::Captured => Ok(()),
             Self::File { temp, .. } => temp.flush(),
             Self::Device { file, .. } => file.flush(),
         }

@@ -217,7 +217,7 @@ pub(crate) fn is_store(frame: &SuperChunk) -> bool {
 }
 
 /// Whether something in the directory, or in one of its directories, has the name of a member.
-fn has_member(dir: &Path) -> bool {
+pub(crate) fn has_member(dir: &Path) -> bool {
     let names = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
     let is_member = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(key_of).is_some();
     names(dir).any(|entry| {

@@ -137,7 +137,8 @@ fn compare_data(sides: &[Side<'_>; 2], global: Global) -> Result<Option<String>>
             selections[k].read(&piece, buffer).with_context(|| sides[k].named())
         };
         let (first, second) = rayon::join(|| read(0, &mut a), || read(1, &mut b));
-        (first?, second?);
+        first?;
+        second?;
         if a != b {
             let equal = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
             return Ok(Some(describe(&sides[0].input, start, equal, [&a, &b])));

@@ -44,7 +44,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(list) = &args.files_from {
         let named = || list.display().to_string();
         let names: Box<dyn BufRead> = match list.to_str() {
-            Some("-") => Box::new(io::stdin().lock()),
+            Some("-") => {
+                crate::capture::check_stdin().with_context(named)?;
+                Box::new(io::stdin().lock())
+            }
             _ => Box::new(BufReader::new(File::open(list).with_context(named)?)),
         };
         for name in names.split(b'\n') {

@@ -34,8 +34,10 @@ enum Action {
     Set {
         #[command(flatten)]
         target: Target,
+        /// Its name, 1 to 31 bytes
         #[arg(value_name = "NAME")]
         name: String,
+        /// Its value
         #[arg(value_name = "JSON", allow_hyphen_values = true)]
         json: String,
         /// Allow more than 16 of them: C-Blosc2 reads such a file, but destroys it when it changes it
@@ -47,6 +49,7 @@ enum Action {
         /// A frame, or the directory of a sparse frame
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Its name, 1 to 31 bytes
         #[arg(value_name = "NAME")]
         name: String,
     },
@@ -54,6 +57,7 @@ enum Action {
     Del {
         #[command(flatten)]
         target: Target,
+        /// Its name, 1 to 31 bytes
         #[arg(value_name = "NAME")]
         name: String,
     },

@@ -1,0 +1,96 @@
+//! `b2kit items`
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::SuperChunk;
+
+use crate::args::Source;
+use crate::input::Input;
+use crate::json;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit items objects.b2f
+  b2kit items store.b2z --key /log | jq -c .name
+
+Object lists are those of python-blosc2: ObjectArray (metalayer vlarray), of
+which each entry is printed, and BatchArray (metalayer batcharray), of which
+each item of each batch is.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Largest chunk that is decoded, in bytes: its values take many times as much memory.
+const MAX_NBYTES: u64 = 64 << 20;
+
+/// Bytes of lines that are written at once.
+const AT_ONCE: usize = 64 << 10;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let named = || args.source.file.display().to_string();
+    let input = Input::open_source(&args.source).with_context(named)?;
+    let frame = input.frame().context("no object list: a bare chunk").with_context(named)?;
+    let kind = Kind::of(frame).with_context(named)?;
+    let mut output = Output::create(None, false)?;
+    for nchunk in 0..frame.nchunks() {
+        // The name is added to errors of reading only.
+        let (mut sent, mut lines) = (Ok(()), String::new());
+        let told = kind.tell(frame, nchunk, |item| {
+            lines.push_str(&format!("{}\n", json::from_msgpack(item)));
+            if lines.len() > AT_ONCE {
+                sent = output.send(lines.as_bytes());
+                lines.clear();
+            }
+            sent.is_ok()
+        });
+        sent?;
+        output.send(lines.as_bytes())?;
+        told.with_context(|| format!("chunk {nchunk}")).with_context(named)?;
+    }
+    output.finish()
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A chunk is an entry.
+    Entries,
+    /// A chunk is a batch, and each of its blocks an array of items.
+    Batches,
+}
+
+impl Kind {
+    fn of(frame: &SuperChunk) -> Result<Self> {
+        let named = [("vlarray", Self::Entries), ("batcharray", Self::Batches)];
+        let found = named.iter().find_map(|(name, kind)| Some((frame.metalayers().get(name)?, *kind)));
+        let (layer, kind) = found.context("no object list: neither metalayer vlarray nor batcharray")?;
+        let value = json::from_msgpack(layer);
+        match value.get("serializer").and_then(serde_json::Value::as_str) {
+            None | Some("msgpack") => Ok(kind),
+            Some(other) => bail!("its items are {other:?}, only msgpack is supported"),
+        }
+    }
+
+    /// Passes the items of a chunk on, as msgpack, until `each` says no.
+    fn tell(self, frame: &SuperChunk, nchunk: usize, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let nbytes = frame.chunk_nbytes(nchunk)?;
+        ensure!(nbytes <= MAX_NBYTES, "{nbytes} bytes are above the limit of {MAX_NBYTES}");
+        match self {
+            Self::Entries => {
+                each(&frame.decompress_chunk(nchunk)?);
+            }
+            Self::Batches => {
+                for block in frame.chunk_blocks(nchunk)? {
+                    let mut items = json::array_items(&block).context("a block is no msgpack array")?;
+                    if !items.all(&mut each) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
