@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod digest;
 mod fixtures;
+mod pingpong;
 mod python;
 mod rng;
 mod root;
@@ -31,6 +32,7 @@ enum Task {
     Fixtures(fixtures::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
+    Pingpong(pingpong::Args),
     Demo(demo::Args),
 }
 
@@ -42,6 +44,10 @@ fn main() -> ExitCode {
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
         Task::Crash(args) => crash::run(&args),
+        Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| match counts.failed {
+            0 => Ok(()),
+            n => Err(anyhow::anyhow!("{n} sequences with a difference")),
+        }),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),

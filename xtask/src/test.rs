@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::sh::{self, Counts};
-use crate::{conformance, crash, fixtures, python};
+use crate::{conformance, crash, fixtures, pingpong, python};
 
 /// Run all tests: unit, integration and documentation tests, with the default features, all features and the
 /// pure-Rust codecs, the hashes of the fixtures, and conformance with C-Blosc2.
@@ -66,18 +66,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         fixtures::check()?;
         let crashes = crash::judge_few()?;
         println!();
-        Some((conformance::run(&conformance::Args::new(args.cases, args.seed))?, crashes))
+        let turns = pingpong::run(&pingpong::Args::new(args.seed))?;
+        println!();
+        Some((conformance::run(&conformance::Args::new(args.cases, args.seed))?, crashes, turns))
     };
 
     println!("\ntests: {} passed, {} failed", tests.passed, tests.failed);
     let mut total = tests;
     match peer {
-        Some((cases, crashes)) => {
+        Some((cases, crashes, turns)) => {
             println!("conformance: {} passed, {} failed", cases.passed, cases.failed);
             println!(
                 "crash states and appends that C-Blosc2 judged or made: {} passed, {} failed",
                 crashes.passed, crashes.failed
             );
+            println!("sequences by turns with C-Blosc2: {} passed, {} failed", turns.passed, turns.failed);
+            total.add_counts(turns);
             total.passed += cases.passed;
             total.failed += cases.failed;
             total.add_counts(crashes);
