@@ -51,6 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "-p",
         "b2-codecs",
         "-p",
+        "b2-frame",
+        "-p",
         "b2nd",
         "-p",
         "b2kit",

@@ -119,6 +119,21 @@ fn kind_of(metadata: &fs::Metadata) -> FileKind {
     }
 }
 
+#[cfg(feature = "mmap")]
+impl Disk {
+    /// Opens a regular file for reading.
+    pub(crate) fn open_file(&self, path: &Path, links: Links) -> io::Result<DiskFile> {
+        open(path, links, OpenOptions::new().read(true))
+    }
+}
+
+#[cfg(feature = "mmap")]
+impl DiskFile {
+    pub(crate) fn as_file(&self) -> &File {
+        &self.file
+    }
+}
+
 fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<DiskFile> {
     // Looked at before it is opened, as opening a device may already do something.
     regular(&stat(path, links)?)?;
@@ -142,7 +157,7 @@ fn regular(metadata: &fs::Metadata) -> io::Result<()> {
 }
 
 /// An open regular file.
-struct DiskFile {
+pub(crate) struct DiskFile {
     file: File,
     /// Without positioned calls every call moves the one cursor.
     #[cfg(not(any(unix, windows)))]

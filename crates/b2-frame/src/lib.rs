@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+// All of the crate but `mmap`, which is off by default.
+#![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
+#![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
 mod contiguous;
 mod copy;
@@ -14,6 +16,8 @@ mod index;
 mod infos;
 mod lock;
 mod metalayers;
+#[cfg(feature = "mmap")]
+mod mmap;
 mod open;
 mod options;
 mod params;
@@ -40,6 +44,8 @@ pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
 pub use index::{Entry, Index, MAX_NCHUNKS};
 pub use infos::{ChunkInfo, ChunkInfos};
 pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
+#[cfg(feature = "mmap")]
+pub use mmap::Mapped;
 pub use open::{Layout, OpenPlan, Opened};
 pub use options::{Kind, OpenOptions, sniff};
 pub use params::FrameParams;
