@@ -1,3 +1,4 @@
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -170,6 +171,9 @@ impl OpenOptions {
                         return Ok(schunk);
                     }
                 }
+                // Lengths are compared before anything is read: the end has moved since, as a writer cut off its
+                // redo record.
+                Err(FrameError::Io { source, .. }) if source.kind() == ErrorKind::UnexpectedEof => {}
                 Err(error) => {
                     let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
                     if page.is_none() || failed_at == page {
