@@ -157,6 +157,26 @@ pub trait Decoder: Send {
     /// # Errors
     /// When `src` is malformed, or decodes to fewer or more bytes than `dst` holds.
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
+
+    /// Fills `dst` with the first bytes of a stream that decodes to `len` bytes, `dst.len()` or more.
+    ///
+    /// What the stream has to say behind these bytes may be looked at or not. So a damaged stream may be an
+    /// error here or give the bytes in front of the damage; it never gives others, nor bytes beyond its end.
+    ///
+    /// The default decodes all `len` bytes into memory of its own, so `len` must not come unchecked from a
+    /// file. Codecs that can stop early do so, and need no memory for the rest.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), as far as the stream is looked at.
+    fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        if dst.len() >= len {
+            return self.decode(src, dst);
+        }
+        let mut all = vec![0; len];
+        self.decode(src, &mut all)?;
+        dst.copy_from_slice(&all[..dst.len()]);
+        Ok(())
+    }
 }
 
 /// What [`Encoder::encode`] achieved.

@@ -12,7 +12,21 @@ const MATCH_PIECE: usize = 16;
 /// Matches at least this long are left to `memset` and `memmove`.
 const LONG_MATCH: usize = 128;
 
+/// Decodes one stream into all of `dst`.
 pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+    decode_tokens::<false>(src, dst)
+}
+
+/// Decodes one stream as far as `dst` goes.
+pub(super) fn decode_start(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    decode_tokens::<true>(src, dst)
+}
+
+/// `START`: whether the stream may go on behind the end of `dst`.
+fn decode_tokens<const START: bool>(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
     // The first token is a literal run whatever its high bits say; encoders set a marker there.
     let mut control = first & 0x1f;
@@ -20,7 +34,10 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     let mut op = 0;
     loop {
         if control < 32 {
-            let len = usize::from(control) + 1;
+            let mut len = usize::from(control) + 1;
+            if START {
+                len = len.min(dst.len() - op);
+            }
             copy_literals(src, ip, dst, op, len)?;
             ip += len;
             op += len;
@@ -28,7 +45,10 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
                 break;
             }
         } else {
-            let (distance, len, next) = read_match(src, ip - 1)?;
+            let (distance, mut len, next) = read_match(src, ip - 1)?;
+            if START {
+                len = len.min(dst.len() - op);
+            }
             // Streams end with literals: C drops a match in last place, so its length would not come out.
             if next == src.len() {
                 return Err(malformed(ip - 1, "stream ends with a match"));
@@ -42,6 +62,9 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
             copy_match(dst, op, distance, len);
             ip = next;
             op += len;
+        }
+        if START && op == dst.len() {
+            break;
         }
         control = src[ip];
         ip += 1;

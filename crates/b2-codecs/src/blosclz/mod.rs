@@ -67,6 +67,13 @@ impl Decoder for BloscLzDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         decode::decode(src, dst)
     }
+
+    fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        if dst.len() >= len {
+            return self.decode(src, dst);
+        }
+        decode::decode_start(src, dst)
+    }
 }
 
 #[cold]

@@ -23,14 +23,28 @@ use crate::{CodecError, CodecId};
 /// Decodes one block into all of `dst`. Matches may reach back into `dict`, which acts as if it stood right
 /// before `dst`.
 pub(super) fn decode(codec: CodecId, src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), CodecError> {
-    decode_sequences(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+    decode_sequences::<false>(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
 }
 
-fn decode_sequences(src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), Fault> {
+/// Decodes one block as far as `dst` goes.
+pub(super) fn decode_start(
+    codec: CodecId,
+    src: &[u8],
+    dst: &mut [u8],
+    dict: &[u8],
+) -> Result<(), CodecError> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    decode_sequences::<true>(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+}
+
+/// `START`: whether the block may go on behind the end of `dst`.
+fn decode_sequences<const START: bool>(src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), Fault> {
     let mut at = At { ip: 0, op: 0 };
     loop {
         at = fast_sequences(src, dst, at);
-        match one_sequence(src, dst, dict, at)? {
+        match one_sequence::<START>(src, dst, dict, at)? {
             Some(next) => at = next,
             None => return Ok(()),
         }
@@ -219,8 +233,14 @@ fn copy_periods(window: &mut [u8], distance: usize, len: usize) {
     }
 }
 
-/// Decodes exactly one sequence. `None`: it was the last one, and the block is complete.
-fn one_sequence(src: &[u8], dst: &mut [u8], dict: &[u8], at: At) -> Result<Option<At>, Fault> {
+/// Decodes exactly one sequence. `None`: it was the last one, and the block is complete; with `START` also: `dst`
+/// is.
+fn one_sequence<const START: bool>(
+    src: &[u8],
+    dst: &mut [u8],
+    dict: &[u8],
+    at: At,
+) -> Result<Option<At>, Fault> {
     let truncated = || Fault::Malformed { offset: src.len(), what: "input ends inside a sequence" };
     let At { ip, op } = at;
     let (&token, mut rest) = src.get(ip..).and_then(<[u8]>::split_first).ok_or_else(truncated)?;
@@ -229,14 +249,20 @@ fn one_sequence(src: &[u8], dst: &mut [u8], dict: &[u8], at: At) -> Result<Optio
     if nliterals == 15 {
         (nliterals, rest) = read_length(rest).ok_or_else(truncated)?;
     }
+    let room = &mut dst[op..];
+    if START {
+        nliterals = nliterals.min(room.len());
+    }
     let (literals, after) = rest.split_at_checked(nliterals).ok_or_else(truncated)?;
     rest = after;
-    let room = &mut dst[op..];
     if nliterals > room.len() {
         return Err(Fault::WrongLength { got: op.saturating_add(nliterals) });
     }
     room[..nliterals].copy_from_slice(literals);
     let op = op + nliterals;
+    if START && op == dst.len() {
+        return Ok(None);
+    }
     if rest.is_empty() {
         return if op == dst.len() { Ok(None) } else { Err(Fault::WrongLength { got: op }) };
     }
@@ -255,12 +281,19 @@ fn one_sequence(src: &[u8], dst: &mut [u8], dict: &[u8], at: At) -> Result<Optio
     if len == 15 {
         (len, rest) = read_length(rest).ok_or_else(truncated)?;
     }
-    let len = len.saturating_add(MIN_MATCH);
+    let mut len = len.saturating_add(MIN_MATCH);
+    if START {
+        len = len.min(dst.len() - op);
+    }
     if len > dst.len() - op {
         return Err(Fault::WrongLength { got: op.saturating_add(len) });
     }
     copy_match_exactly(dst, dict, op, distance, len);
-    Ok(Some(At { ip: src.len() - rest.len(), op: op + len }))
+    let op = op + len;
+    if START && op == dst.len() {
+        return Ok(None);
+    }
+    Ok(Some(At { ip: src.len() - rest.len(), op }))
 }
 
 /// Copies a match that fits `dst` and reaches back no further than the start of `dict`.

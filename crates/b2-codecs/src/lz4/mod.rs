@@ -179,4 +179,11 @@ impl Decoder for BlockDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         decode::decode(self.codec, src, dst, &self.dict)
     }
+
+    fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        if dst.len() >= len {
+            return self.decode(src, dst);
+        }
+        decode::decode_start(self.codec, src, dst, &self.dict)
+    }
 }
