@@ -49,7 +49,8 @@ impl<'a> BlockDecoder<'a> {
             && !chunk.header.is_instrumented()
         {
             filters = active_filters(&dparams.plugins, &chunk.header.filters(), chunk.header.typesize())?;
-            filters.retain(|(filter, _)| !filter.backward_is_copy());
+            let cx = FilterContext::new(chunk.header.typesize());
+            filters.retain(|(filter, meta)| !filter.backward_is_copy(&cx, *meta));
             filters.reverse();
         }
         Ok(Self { chunk, dparams, filters, codec: None, scratch: SCRATCH.take() })

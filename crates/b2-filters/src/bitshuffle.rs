@@ -9,7 +9,10 @@
 #[cfg(test)]
 pub(crate) mod scalar;
 
+use std::ops::Range;
+
 use crate::kernels::{self, Kernels, Tile, tiles};
+use crate::part::{Part, check_part, check_planes};
 use crate::shuffle::columns;
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
@@ -53,6 +56,61 @@ impl Filter for BitShuffle {
             return Ok(());
         }
         bitunshuffle_with(kernels::best(), cx.typesize, src, dst, cx.streaming);
+        Ok(())
+    }
+    fn planes(&self, cx: &FilterContext<'_>, _meta: u8, nbytes: usize) -> Option<usize> {
+        // Items beyond the last group of 8 would not be in the planes.
+        let group = cx.typesize.checked_mul(8).filter(|&group| group > 0)?;
+        nbytes.is_multiple_of(group).then_some(cx.typesize)
+    }
+    fn plane_prefix(&self, cx: &FilterContext<'_>, _meta: u8, nbytes: usize, range: Range<usize>) -> usize {
+        let group = cx.typesize.saturating_mul(8).max(1);
+        if range.is_empty() { 0 } else { 7 * (nbytes / group) + range.end.min(nbytes).div_ceil(group) }
+    }
+    fn backward_planes(
+        &self,
+        cx: &FilterContext<'_>,
+        _meta: u8,
+        planes: &[&[u8]],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        check_planes(FilterId::BITSHUFFLE, cx.typesize, planes, &range, dst)?;
+        if !planes[0].len().is_multiple_of(8) {
+            return Err(FilterError::Part {
+                filter: FilterId::BITSHUFFLE,
+                what: "planes hold whole groups of 8 items",
+            });
+        }
+        bitunshuffle_part(kernels::best(), cx.typesize, |j| planes[j], range, dst, cx.streaming);
+        Ok(())
+    }
+    fn backward_part(
+        &self,
+        cx: &FilterContext<'_>,
+        _meta: u8,
+        src: &[u8],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let typesize = cx.typesize;
+        check(typesize, &[], &[])?;
+        check_part(FilterId::BITSHUFFLE, src.len(), &range, dst)?;
+        if is_plain(cx, src.len()) {
+            dst.copy_from_slice(&src[range]);
+            return Ok(());
+        }
+        let q = (src.len() / typesize) & !7;
+        let part = Part::split(q * typesize, src, range, dst);
+        part.tail_dst.copy_from_slice(part.tail);
+        bitunshuffle_part(
+            kernels::best(),
+            typesize,
+            |j| &part.whole[j * q..][..q],
+            part.range,
+            part.dst,
+            cx.streaming,
+        );
         Ok(())
     }
 }
@@ -127,11 +185,78 @@ pub(crate) fn bitunshuffle_with(
     streaming: bool,
 ) {
     let q = (src.len() / typesize) & !7;
-    let (rows, tail) = src.split_at(q * typesize);
+    let (planes, tail) = src.split_at(q * typesize);
     let (items, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
+    scatter(kernels, typesize, q, |j, r| &planes[(8 * j + r) * (q / 8)..][..q / 8], items, streaming);
+}
+
+/// The bytes `range` of all items, from planes of 8 rows each, of which only the bits of those items (and of those
+/// in the same group of 8) are looked at.
+pub(crate) fn bitunshuffle_part<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    plane: impl Fn(usize) -> &'a [u8],
+    range: Range<usize>,
+    dst: &mut [u8],
+    streaming: bool,
+) {
+    if range.is_empty() {
+        return;
+    }
+    let group = 8 * typesize;
+    let first = range.start.div_ceil(group);
+    let last = (range.end / group).max(first);
+    let (head, rest) = dst.split_at_mut((first * group).min(range.end) - range.start);
+    let (items, tail) = rest.split_at_mut(((last - first) * group).min(rest.len()));
+    let row = |j: usize, r: usize| {
+        let plane = plane(j);
+        &plane[r * (plane.len() / 8)..][..plane.len() / 8]
+    };
+    few(typesize, row, range.start, head);
+    scatter(kernels, typesize, 8 * (last - first), |j, r| &row(j, r)[first..last], items, streaming);
+    few(typesize, row, last * group, tail);
+}
+
+/// The bytes from `start` on, all in one group of 8 items.
+fn few<'a>(typesize: usize, row: impl Fn(usize, usize) -> &'a [u8], start: usize, dst: &mut [u8]) {
+    if dst.is_empty() {
+        return;
+    }
+    let group = start / (8 * typesize);
+    for j in 0..typesize {
+        let bits = u64::from_le_bytes(std::array::from_fn(|r| row(j, r)[group]));
+        for (i, byte) in transpose(bits).to_le_bytes().into_iter().enumerate() {
+            let at = (8 * group + i) * typesize + j;
+            if let Some(out) = at.checked_sub(start).and_then(|at| dst.get_mut(at)) {
+                *out = byte;
+            }
+        }
+    }
+}
+
+/// Bit `c` of byte `r` becomes bit `r` of byte `c`.
+fn transpose(mut x: u64) -> u64 {
+    for (shift, low) in [(7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0)]
+    {
+        let t = (x ^ (x >> shift)) & low;
+        x ^= t ^ (t << shift);
+    }
+    x
+}
+
+/// `n` items, a multiple of 8, from rows of `n / 8` bytes: row `r` of plane `j`.
+fn scatter<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    n: usize,
+    row: impl Fn(usize, usize) -> &'a [u8],
+    items: &mut [u8],
+    streaming: bool,
+) {
     if typesize == 1 {
-        kernels.scatter_bits(rows, Tile { streaming, ..Tile::dense(q / 8, 8, q / 8) }, items);
+        let rows: [&[u8]; 8] = std::array::from_fn(|r| row(0, r));
+        kernels.scatter_bits(&rows, Tile { streaming, ..Tile::dense(n / 8, 8, n / 8) }, items);
         if streaming {
             kernels.fence();
         }
@@ -144,18 +269,23 @@ pub(crate) fn bitunshuffle_with(
     // front of the planes for the next tile, since a line that is written in two parts costs more than it saves.
     let streaming = streaming && typesize <= 16;
     let mut next = 0;
-    for (i, n) in tiles(q, step, LEAST) {
+    for (i, m) in tiles(n, step, LEAST) {
         let held = i.saturating_sub(next);
         for j in columns(typesize) {
             for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
-                let bits = Tile::dense(n / 8, 8, q / 8);
-                kernels.scatter_bits(&rows[(j + k) * q + i / 8..], bits, &mut plane[held..held + n]);
+                let bits = Tile::dense(m / 8, 8, m / 8);
+                let rows: [&[u8]; 8] = std::array::from_fn(|r| &row(j + k, r)[i / 8..][..m / 8]);
+                kernels.scatter_bits(&rows, bits, &mut plane[held..held + m]);
             }
             let start = i - held;
             let keep =
-                if streaming && i + n < q { beyond_line(items, (i + n) * typesize) / typesize } else { 0 };
-            let tile = Tile { n: held + n - keep, cols, pitch: typesize, stride: step + GAP, streaming };
-            kernels.scatter(&scratch, tile, &mut items[start * typesize + j..]);
+                if streaming && i + m < n { beyond_line(items, (i + m) * typesize) / typesize } else { 0 };
+            let tile = Tile { n: held + m - keep, cols, pitch: typesize, stride: step + GAP, streaming };
+            let mut planes: [&[u8]; 16] = [&[]; 16];
+            for (plane, bytes) in planes.iter_mut().zip(scratch.chunks_exact(step + GAP)).take(cols) {
+                *plane = bytes;
+            }
+            kernels.scatter(&planes, tile, &mut items[start * typesize + j..]);
             next = start + tile.n;
             for plane in scratch.chunks_exact_mut(step + GAP).take(if keep > 0 { cols } else { 0 }) {
                 plane.copy_within(tile.n..tile.n + keep, 0);

@@ -40,6 +40,14 @@ pub enum FilterError {
         /// Destination length in bytes.
         dst: usize,
     },
+    /// Planes or the range of bytes asked do not fit each other or the block.
+    #[error("{filter}: {what}")]
+    Part {
+        /// The filter.
+        filter: FilterId,
+        /// The rule that is broken.
+        what: &'static str,
+    },
     /// The filter can be undone but not applied: nobody should write it any more.
     #[error("{filter} is only read, never written")]
     ReadOnly {

@@ -15,6 +15,7 @@ mod tests;
 mod vector;
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 /// A transpose: `n` items of `cols` bytes on one side, `cols` planes of `n` bytes on the other.
 ///
@@ -27,7 +28,7 @@ pub(crate) struct Tile {
     pub(crate) cols: usize,
     /// Distance between items, in bytes.
     pub(crate) pitch: usize,
-    /// Distance between planes, in bytes; at least `n`.
+    /// Distance between planes, in bytes; at least `n`. Where planes are slices of their own it does not count.
     pub(crate) stride: usize,
     /// Whether stores to the item side may go past the caches. The caller ends with [`Kernels::fence`].
     // Only x86-64 has kernels that can.
@@ -57,23 +58,30 @@ pub(crate) trait Kernels: Debug + Sync {
     /// Items to planes.
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Planes to items.
-    fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]);
+    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
     /// Ends a series of streaming tiles: their bytes become visible before anything that follows.
     fn fence(&self) {}
     /// Transposes the bits of each item, then gathers.
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Scatters, then transposes the bits of each item.
-    fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]);
+    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
 }
 
-/// The kernels to use on this CPU. Cheap: the CPU was asked once, the answer is cached by the standard library.
+/// The kernels to use: the best this CPU has, or those that the environment variable [`VARIABLE`] names. Chosen once.
 pub(crate) fn best() -> &'static dyn Kernels {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = avx512::Avx512::detect().or_else(avx2::Avx2::detect) {
-        return kernels;
-    }
-    &generic::Generic
+    static BEST: LazyLock<&'static dyn Kernels> =
+        LazyLock::new(|| choose(std::env::var(VARIABLE).ok().as_deref(), &available()));
+    *BEST
 }
+
+/// The kernels named, if this CPU can run them, else the best.
+fn choose(name: Option<&str>, available: &[&'static dyn Kernels]) -> &'static dyn Kernels {
+    let named = available.iter().find(|kernels| Some(kernels.name()) == name);
+    named.or(available.first()).copied().unwrap_or(&generic::Generic)
+}
+
+/// Environment variable that names the kernels to use.
+const VARIABLE: &str = "B2KIT_SIMD";
 
 /// The last items of a block with zeros after them, for loads that reach beyond the end.
 #[cfg(target_arch = "x86_64")]
@@ -92,7 +100,6 @@ pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item =
 }
 
 /// All kernels this CPU can run, best first. The last one runs everywhere.
-#[cfg(test)]
 pub(crate) fn available() -> Vec<&'static dyn Kernels> {
     #[cfg(target_arch = "x86_64")]
     let vector = [avx512::Avx512::detect(), avx2::Avx2::detect()];

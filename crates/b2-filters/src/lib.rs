@@ -10,6 +10,7 @@ mod int_trunc;
 mod kernels;
 mod ndcell;
 mod ndmean;
+mod part;
 mod shuffle;
 mod trunc_prec;
 
@@ -25,6 +26,7 @@ pub use shuffle::{Shuffle, shuffle, unshuffle};
 pub use trunc_prec::TruncPrec;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One of each filter of this crate, in order of id.
@@ -42,9 +44,23 @@ pub fn builtin() -> Vec<Arc<dyn Filter>> {
     ]
 }
 
-/// Name of the instruction set that byte and bit shuffle use on this CPU: `avx512`, `avx2` or `generic`.
+/// Name of the instruction set in use: the best that this CPU has kernels for, see [`available_kernels`].
+///
+/// The environment variable `B2KIT_SIMD`, read once, forces another: one of the names below. A name that is unknown or
+/// not available here is ignored. The bytes are the same whatever the choice.
+///
+/// | name | what the CPU has |
+/// | --- | --- |
+/// | `avx512` | x86-64 with AVX-512 F, BW, VBMI and GFNI |
+/// | `avx2` | x86-64 with AVX2 |
+/// | `generic` | anything |
 pub fn kernels() -> &'static str {
     kernels::best().name()
+}
+
+/// Names of all instruction sets that this CPU has kernels for, best first; `generic` is always the last.
+pub fn available_kernels() -> Vec<&'static str> {
+    kernels::available().into_iter().map(kernels::Kernels::name).collect()
 }
 
 /// What a filter may know about the block it is applied to.
@@ -131,9 +147,62 @@ pub trait Filter: Debug + Send + Sync {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<(), FilterError>;
-    /// Whether undoing the filter is a plain copy (trunc_prec, int_trunc), so that callers may skip it.
-    fn backward_is_copy(&self) -> bool {
+    /// Whether applying the filter is a plain copy (shuffle of single bytes), so that callers may skip it.
+    fn forward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
+        let _ = (cx, meta);
         false
+    }
+    /// Whether undoing the filter is a plain copy (trunc_prec, int_trunc), so that callers may skip it.
+    fn backward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
+        let _ = (cx, meta);
+        false
+    }
+    /// Of how many planes of equal length a filtered block of `nbytes` consists, if the filter has a
+    /// [`backward_planes`](Self::backward_planes) for them.
+    fn planes(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize) -> Option<usize> {
+        let _ = (cx, meta, nbytes);
+        None
+    }
+    /// How many bytes from the start of each plane `backward_planes` looks at when asked for the bytes `range` of
+    /// the plain block: a caller need not decode more. Only for blocks that have [`planes`](Self::planes).
+    fn plane_prefix(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize, range: Range<usize>) -> usize {
+        let _ = range;
+        self.planes(cx, meta, nbytes).map_or(nbytes, |count| nbytes / count.max(1))
+    }
+    /// As [`backward_part`](Self::backward_part), from the planes of the filtered block, each wherever it lies. They
+    /// are given in full length, but what is in them after [`plane_prefix`](Self::plane_prefix) does not matter.
+    ///
+    /// # Errors
+    /// When there are no [`planes`](Self::planes), or they, `range` and `dst` do not fit each other.
+    fn backward_planes(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        planes: &[&[u8]],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let _ = (cx, meta, planes, range, dst);
+        Err(FilterError::Part { filter: self.id(), what: "the filter does not work on planes" })
+    }
+    /// The bytes `range` of what [`backward`](Self::backward) makes of the whole filtered block `src`. `dst` is as
+    /// long as `range`. Filters that do not bring their own undo the whole block.
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward), and when `range` is not inside the block.
+    fn backward_part(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        part::check_part(self.id(), src.len(), &range, dst)?;
+        let mut block = vec![0; src.len()];
+        self.backward(cx, meta, src, &mut block)?;
+        dst.copy_from_slice(&block[range]);
+        Ok(())
     }
 }
 

@@ -9,7 +9,10 @@
 #[cfg(test)]
 pub(crate) mod scalar;
 
+use std::ops::Range;
+
 use crate::kernels::{self, Kernels, Tile, tiles};
+use crate::part::{Part, check_part, check_planes};
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
 /// The byte shuffle filter, id 1. A parameter byte other than 0 takes the place of the item size.
@@ -41,6 +44,57 @@ impl Filter for Shuffle {
     ) -> Result<(), FilterError> {
         check(size(cx, meta), src, dst)?;
         unshuffle_with(kernels::best(), size(cx, meta), src, dst, cx.streaming);
+        Ok(())
+    }
+    fn forward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
+        size(cx, meta) == 1
+    }
+    fn backward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
+        size(cx, meta) == 1
+    }
+    fn planes(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize) -> Option<usize> {
+        let typesize = size(cx, meta);
+        (typesize > 0 && nbytes.is_multiple_of(typesize)).then_some(typesize)
+    }
+    fn plane_prefix(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize, range: Range<usize>) -> usize {
+        let typesize = size(cx, meta).max(1);
+        range.end.min(nbytes).div_ceil(typesize)
+    }
+    fn backward_planes(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        planes: &[&[u8]],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let typesize = size(cx, meta);
+        check_planes(FilterId::SHUFFLE, typesize, planes, &range, dst)?;
+        unshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
+        Ok(())
+    }
+    fn backward_part(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let typesize = size(cx, meta);
+        check(typesize, &[], &[])?;
+        check_part(FilterId::SHUFFLE, src.len(), &range, dst)?;
+        let q = src.len() / typesize;
+        let part = Part::split(q * typesize, src, range, dst);
+        part.tail_dst.copy_from_slice(part.tail);
+        unshuffle_part(
+            kernels::best(),
+            typesize,
+            |j| &part.whole[j * q..][..q],
+            part.range,
+            part.dst,
+            cx.streaming,
+        );
         Ok(())
     }
 }
@@ -110,23 +164,66 @@ pub(crate) fn unshuffle_with(
     streaming: bool,
 ) {
     let q = src.len() / typesize;
-    if typesize == 1 || q < 2 {
-        return dst.copy_from_slice(src);
-    }
     let (planes, tail) = src.split_at(q * typesize);
     let (items, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
+    scatter(kernels, typesize, q, |j| &planes[j * q..][..q], items, streaming);
+}
+
+/// The bytes `range` of all items, from planes of which only the bytes of those items are looked at.
+pub(crate) fn unshuffle_part<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    plane: impl Fn(usize) -> &'a [u8],
+    range: Range<usize>,
+    dst: &mut [u8],
+    streaming: bool,
+) {
+    let first = range.start.div_ceil(typesize);
+    let last = (range.end / typesize).max(first);
+    let (head, rest) = dst.split_at_mut((first * typesize).min(range.end) - range.start);
+    let (items, tail) = rest.split_at_mut(((last - first) * typesize).min(rest.len()));
+    let byte = |at: usize| plane(at % typesize)[at / typesize];
+    for (at, out) in (range.start..).zip(head) {
+        *out = byte(at);
+    }
+    scatter(kernels, typesize, last - first, |j| &plane(j)[first..last], items, streaming);
+    for (at, out) in (last * typesize..).zip(tail) {
+        *out = byte(at);
+    }
+}
+
+/// `n` items from planes of `n` bytes.
+fn scatter<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    n: usize,
+    plane: impl Fn(usize) -> &'a [u8],
+    items: &mut [u8],
+    streaming: bool,
+) {
+    if n == 0 {
+        return;
+    }
+    if typesize == 1 {
+        return items.copy_from_slice(plane(0));
+    }
     if typesize <= 16 {
-        kernels.scatter(planes, Tile { streaming, ..Tile::dense(q, typesize, q) }, items);
+        let mut planes: [&[u8]; 16] = [&[]; 16];
+        for (j, slot) in planes.iter_mut().enumerate().take(typesize) {
+            *slot = plane(j);
+        }
+        kernels.scatter(&planes, Tile { streaming, ..Tile::dense(n, typesize, n) }, items);
         if streaming {
             kernels.fence();
         }
         return;
     }
-    for (i, n) in tiles(q, step(typesize), LEAST) {
+    for (i, m) in tiles(n, step(typesize), LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols: 16, pitch: typesize, stride: q, streaming: false };
-            kernels.scatter(&planes[j * q + i..], tile, &mut items[i * typesize + j..]);
+            let tile = Tile { n: m, cols: 16, pitch: typesize, stride: n, streaming: false };
+            let planes: [&[u8]; 16] = std::array::from_fn(|k| &plane(j + k)[i..i + m]);
+            kernels.scatter(&planes, tile, &mut items[i * typesize + j..]);
         }
     }
 }

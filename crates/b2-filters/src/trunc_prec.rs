@@ -46,7 +46,7 @@ impl Filter for TruncPrec {
         dst.copy_from_slice(src);
         Ok(())
     }
-    fn backward_is_copy(&self) -> bool {
+    fn backward_is_copy(&self, _cx: &FilterContext<'_>, _meta: u8) -> bool {
         true
     }
 }

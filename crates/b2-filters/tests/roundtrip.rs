@@ -66,7 +66,7 @@ proptest! {
             let mut twice = vec![0x55; plain.len()];
             filter.forward(&cx, keep, &once, &mut twice).unwrap();
             prop_assert_eq!(&twice, &once);
-            prop_assert!(filter.backward_is_copy());
+            prop_assert!(filter.backward_is_copy(&cx, keep));
             filter.backward(&cx, keep, &once, &mut twice).unwrap();
             prop_assert_eq!(&twice, &once);
         }
@@ -83,6 +83,7 @@ proptest! {
         shape in prop::collection::vec(prop_oneof![0_u32..5, any::<u32>()], 0..10),
         reference in prop::option::of(prop::collection::vec(any::<u8>(), 0..300)),
         short in 0_usize..3,
+        part in prop_oneof![(0_usize..300, 0_usize..310), any::<(usize, usize)>()],
     ) {
         let cx = FilterContext::new(typesize)
             .with_itemsize(itemsize)
@@ -93,6 +94,14 @@ proptest! {
             let mut dst = vec![0; src.len() + short];
             let results = [filter.forward(&cx, meta, &src, &mut dst), filter.backward(&cx, meta, &src, &mut dst)];
             prop_assert!(short == 0 || results.iter().all(Result::is_err), "{filter:?}");
+            let range = part.0..part.1;
+            let mut dst = vec![0; range.len().min(1000) + short];
+            let part = filter.backward_part(&cx, meta, &src, range.clone(), &mut dst);
+            prop_assert!(short == 0 || part.is_err(), "{filter:?}");
+            let _ = (filter.forward_is_copy(&cx, meta), filter.backward_is_copy(&cx, meta));
+            let _ = (filter.planes(&cx, meta, src.len()), filter.plane_prefix(&cx, meta, src.len(), range.clone()));
+            let planes: Vec<&[u8]> = src.chunks(typesize.clamp(1, 300)).collect();
+            let _ = filter.backward_planes(&cx, meta, &planes, range, &mut dst);
         }
     }
 }

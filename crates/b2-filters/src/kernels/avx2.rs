@@ -33,7 +33,7 @@ impl Kernels for Avx2 {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { gather(items, tile, planes) }
     }
-    fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { scatter(planes, tile, items) }
     }
@@ -44,7 +44,7 @@ impl Kernels for Avx2 {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { gather_bits(items, tile, planes) }
     }
-    fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { scatter_bits(planes, tile, items) }
     }
@@ -66,7 +66,7 @@ pub(super) fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn scatter(planes: &[u8], tile: Tile, items: &mut [u8]) {
+pub(super) fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     match (tile.cols, tile.pitch, tile.streaming) {
         _ if tile.n < GROUP => Generic.scatter(planes, tile, items),
         (2, _, false) => scatter_by::<2, 2, false, false>(planes, tile, items),
@@ -93,7 +93,7 @@ pub(super) fn gather_bits(items: &[u8], tile: Tile, planes: &mut [u8]) {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn scatter_bits(planes: &[u8], tile: Tile, items: &mut [u8]) {
+pub(super) fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     if tile.n < GROUP {
         return Generic.scatter_bits(planes, tile, items);
     }
@@ -151,7 +151,7 @@ fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
 #[inline]
 #[target_feature(enable = "avx2")]
 fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool, const STREAM: bool>(
-    planes: &[u8],
+    planes: &[&[u8]],
     tile: Tile,
     items: &mut [u8],
 ) {
@@ -166,7 +166,7 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool, const STREAM
         let mut r = [_mm256_setzero_si256(); P];
         for (j, v) in r.iter_mut().enumerate() {
             if j < cols {
-                *v = load32(planes, j * tile.stride + i);
+                *v = load32(planes[j], i);
             }
         }
         if BITS {

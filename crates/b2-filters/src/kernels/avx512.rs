@@ -36,7 +36,7 @@ impl Kernels for Avx512 {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { gather(items, tile, planes) }
     }
-    fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scatter(planes, tile, items) }
     }
@@ -47,7 +47,7 @@ impl Kernels for Avx512 {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { gather_bits(items, tile, planes) }
     }
-    fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scatter_bits(planes, tile, items) }
     }
@@ -67,7 +67,7 @@ fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn scatter(planes: &[u8], tile: Tile, items: &mut [u8]) {
+fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     match (tile.cols, tile.pitch, tile.streaming) {
         _ if tile.n < GROUP => avx2::scatter(planes, tile, items),
         (2, _, false) => scatter_by::<2, false, false, false>(planes, tile, items),
@@ -94,7 +94,7 @@ fn gather_bits(items: &[u8], tile: Tile, planes: &mut [u8]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn scatter_bits(planes: &[u8], tile: Tile, items: &mut [u8]) {
+fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     if tile.n < GROUP {
         return avx2::scatter_bits(planes, tile, items);
     }
@@ -162,7 +162,7 @@ fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool, const STREAM: bool>(
-    planes: &[u8],
+    planes: &[&[u8]],
     tile: Tile,
     items: &mut [u8],
 ) {
@@ -176,7 +176,7 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool, const STREAM
         let mut r = [_mm512_setzero_si512(); P];
         for (j, v) in r.iter_mut().enumerate() {
             if j < cols {
-                *v = load64(planes, j * tile.stride + i);
+                *v = load64(planes[j], i);
             }
         }
         trade_lanes(&mut r);

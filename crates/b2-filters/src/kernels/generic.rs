@@ -37,7 +37,7 @@ impl Kernels for Generic {
         }
     }
 
-    fn scatter(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         let items = &mut items[..tile.items_len()];
         match tile.cols {
             2 if tile.pitch == 2 => return scatter2(planes, tile, items),
@@ -49,7 +49,7 @@ impl Kernels for Generic {
             for col in (0..tile.cols).step_by(8) {
                 let col = first_col(tile, col);
                 let rows = transpose_bytes(std::array::from_fn(|k| {
-                    if k < tile.cols { load(planes, (col + k) * tile.stride + i) } else { 0 }
+                    if k < tile.cols { load(planes[col + k], i) } else { 0 }
                 }));
                 // Items of fewer than 8 bytes spill into the next one, which is written after.
                 for (k, row) in rows.into_iter().enumerate() {
@@ -59,7 +59,7 @@ impl Kernels for Generic {
         }
         for i in done..tile.n {
             for j in 0..tile.cols {
-                items[i * tile.pitch + j] = planes[j * tile.stride + i];
+                items[i * tile.pitch + j] = planes[j][i];
             }
         }
     }
@@ -80,16 +80,16 @@ impl Kernels for Generic {
         }
     }
 
-    fn scatter_bits(&self, planes: &[u8], tile: Tile, items: &mut [u8]) {
+    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         let done = tile.n & !7;
         for i in (0..done).step_by(8) {
-            let words = transpose_bits(std::array::from_fn(|j| load(planes, j * tile.stride + i)));
+            let words = transpose_bits(std::array::from_fn(|j| load(planes[j], i)));
             for (k, word) in transpose_bytes(words).into_iter().enumerate() {
                 store(items, (i + k) * 8, word);
             }
         }
         for i in done..tile.n {
-            let words = transpose_bits(std::array::from_fn(|j| planes[j * tile.stride + i].into()));
+            let words = transpose_bits(std::array::from_fn(|j| planes[j][i].into()));
             for (j, word) in words.into_iter().enumerate() {
                 items[i * 8 + j] = word as u8;
             }
@@ -104,8 +104,8 @@ fn gather2(items: &[u8], tile: Tile, planes: &mut [u8]) {
     }
 }
 
-fn scatter2(planes: &[u8], tile: Tile, items: &mut [u8]) {
-    let (a, b) = planes.split_at(tile.stride);
+fn scatter2(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
+    let (a, b) = (&planes[0][..tile.n], &planes[1][..tile.n]);
     for ((item, a), b) in items.as_chunks_mut().0.iter_mut().zip(a).zip(b) {
         *item = [*a, *b];
     }
@@ -120,10 +120,8 @@ fn gather4(items: &[u8], tile: Tile, planes: &mut [u8]) {
     }
 }
 
-fn scatter4(planes: &[u8], tile: Tile, items: &mut [u8]) {
-    let (a, rest) = planes.split_at(tile.stride);
-    let (b, rest) = rest.split_at(tile.stride);
-    let (c, d) = rest.split_at(tile.stride);
+fn scatter4(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
+    let [a, b, c, d] = std::array::from_fn(|j| &planes[j][..tile.n]);
     for ((((item, a), b), c), d) in items.as_chunks_mut().0.iter_mut().zip(a).zip(b).zip(c).zip(d) {
         *item = [*a, *b, *c, *d];
     }

@@ -1,6 +1,6 @@
 //! Every kernel against the definitions, at all item sizes and at lengths around the edges of groups and tiles.
 
-use super::{Kernels, Tile, available, best, tiles};
+use super::{Kernels, Tile, available, best, choose, tiles};
 use crate::{bitshuffle, shuffle};
 
 type Forward = fn(usize, &[u8], &mut [u8]);
@@ -69,8 +69,8 @@ fn check(typesize: usize, nbytes: usize) {
 fn the_vector_kernels_of_this_cpu_are_under_test() {
     let names: Vec<_> = available().into_iter().map(Kernels::name).collect();
     assert!(names.contains(&"generic"));
-    assert_eq!(names.first(), Some(&best().name()));
-    assert_eq!(names.first(), Some(&crate::kernels()));
+    assert_eq!(names, crate::available_kernels());
+    assert_eq!(crate::kernels(), best().name());
     #[cfg(target_arch = "x86_64")]
     {
         assert_eq!(names.contains(&"avx2"), std::is_x86_feature_detected!("avx2"));
@@ -79,6 +79,18 @@ fn the_vector_kernels_of_this_cpu_are_under_test() {
             && std::is_x86_feature_detected!("gfni");
         assert_eq!(names.contains(&"avx512"), wide);
     }
+}
+
+#[test]
+fn a_name_forces_kernels() {
+    let available = available();
+    for &kernels in &available {
+        assert_eq!(choose(Some(kernels.name()), &available).name(), kernels.name());
+    }
+    for name in [None, Some(""), Some("AVX2"), Some("avx9")] {
+        assert_eq!(choose(name, &available).name(), available[0].name());
+    }
+    assert_eq!(choose(Some("avx2"), &available[available.len() - 1..]).name(), "generic");
 }
 
 #[test]
@@ -170,6 +182,48 @@ fn streaming_writes_the_same_bytes_wherever_the_block_lies() {
     }
 }
 
+type Plane<'a> = dyn Fn(usize) -> &'a [u8] + 'a;
+
+/// Parts of all lengths and places, from planes that lie wherever they like.
+#[test]
+fn parts_of_a_block() {
+    for typesize in [1, 2, 3, 4, 7, 8, 12, 16, 17, 24, 40, 255] {
+        for nitems in [8, 16, 72, 600, 1040] {
+            let src = noise(nitems * typesize, nitems);
+            for (name, forward, ..) in PAIRS {
+                let mut stored = vec![0; src.len()];
+                forward(typesize, &src, &mut stored);
+                let planes: Vec<Vec<u8>> = stored.chunks(nitems).map(<[u8]>::to_vec).collect();
+                let plane: &Plane<'_> = &|j| &planes[j];
+                for kernels in available() {
+                    for pick in noise(8, typesize).chunks(2) {
+                        let start = usize::from(pick[0]) * src.len() / 256;
+                        let rest = src.len() - start;
+                        for len in [0, 1, typesize, 8 * typesize, usize::from(pick[1]) * rest / 256, rest] {
+                            let range = start..start + len.min(rest);
+                            let case =
+                                format!("{} of {name}, {nitems} x {typesize}, {range:?}", kernels.name());
+                            for streaming in [false, true] {
+                                let mut dst = vec![0x55; range.len()];
+                                let part = range.clone();
+                                match name {
+                                    "shuffle" => shuffle::unshuffle_part(
+                                        kernels, typesize, plane, part, &mut dst, streaming,
+                                    ),
+                                    _ => bitshuffle::bitunshuffle_part(
+                                        kernels, typesize, plane, part, &mut dst, streaming,
+                                    ),
+                                }
+                                assert!(dst == src[range.clone()], "{case}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// The kernels themselves, with room around the tile that they must leave alone.
 #[test]
 fn nothing_outside_a_tile_is_written() {
@@ -187,6 +241,7 @@ fn nothing_outside_a_tile_is_written() {
                     assert_eq!(byte, expected, "gather, {case}, plane byte {at}");
                 }
                 let mut back = vec![0x55; n * pitch + 70];
+                let planes: Vec<&[u8]> = planes.chunks(tile.stride).collect();
                 kernels.scatter(&planes, tile, &mut back);
                 for (at, &byte) in back.iter().enumerate() {
                     let inside = at < n * pitch && at % pitch < cols;
