@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Ls(cmd::ls::Args),
     /// Print the entries of an object list, one line of JSON each
     Items(cmd::items::Args),
+    /// Measure codecs, levels and filters
+    Bench(cmd::bench::Args),
     /// Run commands from standard input, one JSON array of arguments per line
     Batch(cmd::batch::Args),
     /// Print a script that completes b2kit command lines in a shell

@@ -2,6 +2,7 @@
 
 pub(crate) mod append;
 pub(crate) mod batch;
+pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod chunk;
 pub(crate) mod compact;

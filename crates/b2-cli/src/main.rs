@@ -35,6 +35,10 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     let global = cli.global;
+    if let Command::Bench(args) = &cli.command {
+        // Measures with pools of its own.
+        return cmd::bench::run(args, global);
+    }
     if let Some(threads) = global.threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
         pool.build_global().context("--threads")?;
@@ -55,6 +59,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Compact(args) => cmd::compact::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
+        Command::Bench(args) => cmd::bench::run(args, global),
         Command::Ls(args) => cmd::ls::run(args),
         Command::Items(args) => cmd::items::run(args),
         Command::Batch(_) => cmd::batch::run(),

@@ -68,6 +68,9 @@ fn answer(line: &[u8]) -> (u8, String) {
     if matches!(cli.command, Command::Batch(_)) {
         return (2, "a batch cannot hold another one".into());
     }
+    if matches!(cli.command, Command::Bench(_)) {
+        return (2, "a batch cannot measure".into());
+    }
     if cli.global.threads.is_some() {
         return (2, "--threads: only for the batch as a whole".into());
     }
