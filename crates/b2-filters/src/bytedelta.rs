@@ -1,6 +1,7 @@
 //! Byte delta, id 35, and its historic form, id 34: differences of neighbouring bytes, modulo 256, within each
 //! byte plane of a shuffled block. What follows the last whole item is copied.
 
+use crate::kernels::{self, Scan};
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
 /// The byte delta filter, id 35, for use after byte shuffle.
@@ -102,37 +103,11 @@ fn for_each_plane(
 }
 
 fn differences(src: &[u8], dst: &mut [u8]) {
-    if let (Some(d), Some(s)) = (dst.first_mut(), src.first()) {
-        *d = *s;
-    }
-    for ((d, s), before) in dst.iter_mut().zip(src).skip(1).zip(src) {
-        *d = s.wrapping_sub(*before);
-    }
+    kernels::best().differences(Scan::Sum, src, dst);
 }
 
-/// Sums of all bytes so far, modulo 256. Eight at a time: a multiplication adds up a byte's predecessors, the even
-/// and the odd bytes apart so that the sums have room in 16 bits each.
 fn prefix_sums(src: &[u8], dst: &mut [u8]) {
-    const LOW: u64 = 0x00FF_00FF_00FF_00FF;
-    const ONES: u64 = 0x0001_0001_0001_0001;
-    let mut before = 0_u8;
-    let (words, rest) = src.as_chunks::<8>();
-    let (outs, rest_out) = dst.as_chunks_mut::<8>();
-    for (s, d) in words.iter().zip(outs) {
-        let x = u64::from_le_bytes(*s);
-        let even = (x & LOW).wrapping_mul(ONES);
-        let odd = ((x >> 8) & LOW).wrapping_mul(ONES);
-        let carry = u64::from(before) * ONES;
-        // An even byte follows the odd ones of the pairs before its own; each sum is at most 8 * 255 + 255.
-        let upto_even = (even + (odd << 16) + carry) & LOW;
-        let upto_odd = (even + odd + carry) & LOW;
-        *d = (upto_even | (upto_odd << 8)).to_le_bytes();
-        before = before.wrapping_add(((even + odd) >> 48) as u8);
-    }
-    for (s, d) in rest.iter().zip(rest_out) {
-        before = before.wrapping_add(*s);
-        *d = before;
-    }
+    kernels::best().scan(Scan::Sum, src, dst);
 }
 
 #[cfg(test)]
@@ -169,26 +144,6 @@ mod tests {
             let err = ByteDelta.backward(&cx, 0, &[0; 4], &mut [0; 4]).unwrap_err();
             assert!(matches!(err, FilterError::Container { filter: FilterId::BYTEDELTA, .. }));
         }
-    }
-
-    #[test]
-    fn prefix_sums_equal_the_plain_loop() {
-        for n in 0..200 {
-            let src: Vec<u8> = (0..n).map(|k: u32| (k.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
-            let mut out = vec![1; src.len()];
-            prefix_sums(&src, &mut out);
-            let expected: Vec<u8> = src
-                .iter()
-                .scan(0_u8, |sum, &b| {
-                    *sum = sum.wrapping_add(b);
-                    Some(*sum)
-                })
-                .collect();
-            assert_eq!(out, expected);
-        }
-        let mut out = [0; 24];
-        prefix_sums(&[255; 24], &mut out);
-        assert_eq!(out, std::array::from_fn(|k| 255 - k as u8));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Words are 1, 2, 4 or 8 bytes, by item size; their byte order does not matter to XOR. What follows the last
 //! whole word is copied.
 
+use crate::kernels::{self, Kernels, Scan};
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
 /// The delta filter, id 3. The parameter byte is not used.
@@ -25,20 +26,7 @@ impl Filter for Delta {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
-        let word = prepare(cx, src, dst)?;
-        match cx.reference {
-            Some(reference) => xor_block(word, src, reference, dst),
-            None => {
-                let body = src.len() - src.len() % word;
-                for ((d, s), before) in dst[..body].iter_mut().zip(src).skip(word).zip(src) {
-                    *d = s ^ before;
-                }
-                let first = word.min(src.len());
-                dst[..first].copy_from_slice(&src[..first]);
-                dst[body..].copy_from_slice(&src[body..]);
-                Ok(())
-            }
-        }
+        apply(cx, src, dst, |kernels, what, src, dst| kernels.differences(what, src, dst))
     }
     fn backward(
         &self,
@@ -47,73 +35,48 @@ impl Filter for Delta {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
-        let word = prepare(cx, src, dst)?;
-        match (cx.reference, word) {
-            (Some(reference), _) => return xor_block(word, src, reference, dst),
-            (None, 1) => prefix_xor::<1>(src, dst),
-            (None, 2) => prefix_xor::<2>(src, dst),
-            (None, 4) => prefix_xor::<4>(src, dst),
-            (None, _) => prefix_xor::<8>(src, dst),
-        }
-        Ok(())
+        apply(cx, src, dst, |kernels, what, src, dst| kernels.scan(what, src, dst))
     }
 }
 
-/// Checks what both directions need and gives the word size in bytes.
-fn prepare(cx: &FilterContext<'_>, src: &[u8], dst: &[u8]) -> Result<usize, FilterError> {
+/// Both directions; they differ in block 0 only.
+fn apply(
+    cx: &FilterContext<'_>,
+    src: &[u8],
+    dst: &mut [u8],
+    first_block: impl FnOnce(&dyn Kernels, Scan, &[u8], &mut [u8]),
+) -> Result<(), FilterError> {
+    let (word, what) = words(cx.typesize)?;
     same_length(FilterId::DELTA, src, dst)?;
-    match cx.typesize {
-        0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, typesize: 0 }),
-        1 | 2 | 4 | 8 => Ok(cx.typesize),
-        typesize if typesize % 8 == 0 => Ok(8),
-        _ => Ok(1),
-    }
-}
-
-/// Another block than the first. The operation is its own inverse.
-fn xor_block(word: usize, src: &[u8], reference: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
     let body = src.len() - src.len() % word;
-    let Some(reference) = reference.get(..body) else {
-        return Err(FilterError::Container {
-            filter: FilterId::DELTA,
-            what: "the reference block is shorter than the block",
-        });
-    };
-    for ((d, s), r) in dst.iter_mut().zip(src).zip(reference) {
-        *d = s ^ r;
+    let (words, tail) = src.split_at(body);
+    let (outs, rest) = dst.split_at_mut(body);
+    rest.copy_from_slice(tail);
+    match cx.reference {
+        None => first_block(kernels::best(), what, words, outs),
+        // The operation is its own inverse.
+        Some(reference) => {
+            let Some(reference) = reference.get(..body) else {
+                return Err(FilterError::Container {
+                    filter: FilterId::DELTA,
+                    what: "the reference block is shorter than the block",
+                });
+            };
+            kernels::best().xor(words, reference, outs, cx.streaming);
+        }
     }
-    dst[body..].copy_from_slice(&src[body..]);
     Ok(())
 }
 
-/// Each word XOR all words before it; `WORD` is 1, 2, 4 or 8.
-fn prefix_xor<const WORD: usize>(src: &[u8], dst: &mut [u8]) {
-    let body = src.len() - src.len() % WORD;
-    // One word, as often as it fits into eight bytes.
-    let repeat = match WORD {
-        1 => 0x0101_0101_0101_0101,
-        2 => 0x0001_0001_0001_0001,
-        4 => 0x0000_0001_0000_0001,
-        _ => 1,
-    };
-    let mut before = 0_u64;
-    let (words, _) = src[..body].as_chunks::<8>();
-    let (outs, _) = dst[..body].as_chunks_mut::<8>();
-    for (s, d) in words.iter().zip(outs) {
-        let mut x = u64::from_le_bytes(*s);
-        let mut bits = 8 * WORD;
-        while bits < 64 {
-            x ^= x << bits;
-            bits *= 2;
-        }
-        *d = (x ^ before.wrapping_mul(repeat)).to_le_bytes();
-        // From block to block only this XOR waits for the previous round.
-        before ^= x >> (64 - 8 * WORD);
+/// Word size in bytes by item size.
+fn words(typesize: usize) -> Result<(usize, Scan), FilterError> {
+    match typesize {
+        0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, typesize }),
+        2 => Ok((2, Scan::Xor2)),
+        4 => Ok((4, Scan::Xor4)),
+        typesize if typesize % 8 == 0 => Ok((8, Scan::Xor8)),
+        _ => Ok((1, Scan::Xor1)),
     }
-    for at in words.len() * 8..body {
-        dst[at] = src[at] ^ if at < WORD { 0 } else { dst[at - WORD] };
-    }
-    dst[body..].copy_from_slice(&src[body..]);
 }
 
 #[cfg(test)]
@@ -166,15 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn prefix_xor_carries_over_eight_bytes() {
-        for typesize in [1, 2, 4, 8] {
-            for nbytes in 0..100 {
+    fn blocks_come_back() {
+        for typesize in [1, 2, 4, 8, 24] {
+            for nbytes in 0..200 {
                 let plain: Vec<u8> = (0..nbytes).map(|k| (k * k + 3 * k) as u8).collect();
-                let cx = FilterContext::new(typesize);
-                let (mut stored, mut back) = (vec![0; plain.len()], vec![1; plain.len()]);
-                Delta.forward(&cx, 0, &plain, &mut stored).unwrap();
-                Delta.backward(&cx, 0, &stored, &mut back).unwrap();
-                assert_eq!(back, plain, "typesize {typesize}, {nbytes} bytes");
+                let reference: Vec<u8> = (0..nbytes).map(|k| (7 * k + k / 5) as u8).collect();
+                for reference in [None, Some(&reference[..])] {
+                    for streaming in [false, true] {
+                        let cx =
+                            FilterContext::new(typesize).with_reference(reference).with_streaming(streaming);
+                        let (mut stored, mut back) = (vec![0; plain.len()], vec![1; plain.len()]);
+                        Delta.forward(&cx, 0, &plain, &mut stored).unwrap();
+                        Delta.backward(&cx, 0, &stored, &mut back).unwrap();
+                        assert_eq!(back, plain, "typesize {typesize}, {nbytes} bytes");
+                    }
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
+mod scan;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +17,8 @@ mod vector;
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
+
+pub(crate) use scan::Scan;
 
 /// A transpose: `n` items of `cols` bytes on one side, `cols` planes of `n` bytes on the other.
 ///
@@ -65,6 +68,19 @@ pub(crate) trait Kernels: Debug + Sync {
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Scatters, then transposes the bits of each item.
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
+    /// Adds up `src` from its start to each element. The slices have the same length.
+    fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        scan::scan(what, src, dst);
+    }
+    /// Undoes [`scan`](Self::scan): what each element adds.
+    fn differences(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        scan::differences(what, src, dst);
+    }
+    /// XOR of two blocks of one length; `streaming` asks for stores past the caches.
+    fn xor(&self, a: &[u8], b: &[u8], dst: &mut [u8], streaming: bool) {
+        let _ = streaming;
+        scan::xor(a, b, dst);
+    }
 }
 
 /// The kernels to use: the best this CPU has, or those that the environment variable [`VARIABLE`] names. Chosen once.

@@ -8,6 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
+use super::scan::{self, Scan};
 use super::vector::{fence, load16, load32, misalignment, store16, store32, stream32};
 use super::{Kernels, Tile, padded};
 
@@ -47,6 +48,22 @@ impl Kernels for Avx2 {
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
         unsafe { scatter_bits(planes, tile, items) }
+    }
+    fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: `self` exists, so `detect` found AVX2.
+        unsafe { scan::avx2::scan(what, src, dst) }
+    }
+    fn differences(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: `self` exists, so `detect` found AVX2.
+        unsafe { scan::avx2::differences(what, src, dst) }
+    }
+    fn xor(&self, a: &[u8], b: &[u8], dst: &mut [u8], streaming: bool) {
+        if streaming {
+            // SAFETY: `self` exists, so `detect` found AVX2.
+            unsafe { scan::avx2::xor_streaming(a, b, dst) }
+        } else {
+            scan::xor(a, b, dst);
+        }
     }
 }
 

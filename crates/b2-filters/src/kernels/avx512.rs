@@ -7,6 +7,7 @@
 
 use std::arch::x86_64::*;
 
+use super::scan::{self, Scan};
 use super::vector::{fence, load16, load64, misalignment, store16, store64, stream64};
 use super::{Kernels, Tile, avx2, padded};
 
@@ -50,6 +51,22 @@ impl Kernels for Avx512 {
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scatter_bits(planes, tile, items) }
+    }
+    fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: `self` exists, so `detect` found all features that the function enables.
+        unsafe { scan::avx512::scan(what, src, dst) }
+    }
+    fn differences(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: `self` exists, so `detect` found AVX2 as well.
+        unsafe { scan::avx2::differences(what, src, dst) }
+    }
+    fn xor(&self, a: &[u8], b: &[u8], dst: &mut [u8], streaming: bool) {
+        if streaming {
+            // SAFETY: `self` exists, so `detect` found AVX2 as well.
+            unsafe { scan::avx2::xor_streaming(a, b, dst) }
+        } else {
+            scan::xor(a, b, dst);
+        }
     }
 }
 

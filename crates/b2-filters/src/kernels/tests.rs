@@ -30,7 +30,7 @@ fn typesizes() -> impl Iterator<Item = usize> {
 }
 
 /// Reproducible noise (xorshift).
-fn noise(nbytes: usize, seed: usize) -> Vec<u8> {
+pub(super) fn noise(nbytes: usize, seed: usize) -> Vec<u8> {
     let mut x = (seed as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     std::iter::repeat_with(|| {
         x ^= x << 13;

@@ -1,0 +1,147 @@
+//! Running sums and XORs, and the differences that they undo: byte delta, and delta in block 0.
+//!
+//! Each sum depends on all inputs before it, so compilers leave these loops scalar. In a vector it takes log2 N
+//! steps: add the vector moved by one element, then by two, by four, and so on. From one vector to the next only a
+//! single addition waits for the previous round, since a vector's own total is known before the sum so far is added.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+#[cfg(test)]
+mod tests;
+
+/// What is added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scan {
+    /// Bytes, modulo 256.
+    Sum,
+    /// Words of 1 byte, by XOR.
+    Xor1,
+    /// Words of 2 bytes, by XOR.
+    Xor2,
+    /// Words of 4 bytes, by XOR.
+    Xor4,
+    /// Words of 8 bytes, by XOR.
+    Xor8,
+}
+
+/// How it is added up: [`Scan`] for the compiler.
+pub(super) trait Op {
+    /// Bytes per element: 1, 2, 4 or 8.
+    const WORD: usize;
+    /// XOR of the elements, or else their sum modulo 256 (single bytes).
+    const XOR: bool;
+
+    /// The definition, from byte `from` on: what stands before must be done already.
+    fn plain(src: &[u8], dst: &mut [u8], from: usize) {
+        for at in from..src.len().min(dst.len()) {
+            let before = at.checked_sub(Self::WORD).map_or(0, |before| dst[before]);
+            dst[at] = if Self::XOR { src[at] ^ before } else { src[at].wrapping_add(before) };
+        }
+    }
+}
+
+/// The definition of differences; compilers turn it into vector code.
+#[inline(always)]
+fn differences_by<O: Op>(src: &[u8], dst: &mut [u8]) {
+    let first = O::WORD.min(src.len());
+    dst[..first].copy_from_slice(&src[..first]);
+    for ((d, s), before) in dst[first..].iter_mut().zip(&src[first..]).zip(src) {
+        *d = if O::XOR { s ^ before } else { s.wrapping_sub(*before) };
+    }
+}
+
+/// Sums of bytes, modulo 256.
+pub(super) struct Sums;
+
+impl Op for Sums {
+    const WORD: usize = 1;
+    const XOR: bool = false;
+}
+
+/// XOR of words of `WORD` bytes.
+pub(super) struct Xors<const WORD: usize>;
+
+impl<const WORD: usize> Op for Xors<WORD> {
+    const WORD: usize = WORD;
+    const XOR: bool = true;
+}
+
+/// For any CPU. The slices have the same length; the last element may be cut short.
+pub(super) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
+    match what {
+        Scan::Sum => sums(src, dst),
+        Scan::Xor1 => xors::<1>(src, dst),
+        Scan::Xor2 => xors::<2>(src, dst),
+        Scan::Xor4 => xors::<4>(src, dst),
+        Scan::Xor8 => xors::<8>(src, dst),
+    }
+}
+
+/// For any CPU: byte by byte XOR of two blocks.
+#[inline(always)]
+pub(super) fn xor(a: &[u8], b: &[u8], dst: &mut [u8]) {
+    for ((d, a), b) in dst.iter_mut().zip(a).zip(b) {
+        *d = a ^ b;
+    }
+}
+
+/// For any CPU: what [`scan`] undoes. Inlined, so that it can be compiled for others.
+#[inline(always)]
+pub(super) fn differences(what: Scan, src: &[u8], dst: &mut [u8]) {
+    match what {
+        Scan::Sum => differences_by::<Sums>(src, dst),
+        Scan::Xor1 => differences_by::<Xors<1>>(src, dst),
+        Scan::Xor2 => differences_by::<Xors<2>>(src, dst),
+        Scan::Xor4 => differences_by::<Xors<4>>(src, dst),
+        Scan::Xor8 => differences_by::<Xors<8>>(src, dst),
+    }
+}
+
+/// Sums, eight at a time: a multiplication adds up a byte's predecessors, the even and the odd bytes apart
+/// so that the sums have room in 16 bits each.
+fn sums(src: &[u8], dst: &mut [u8]) {
+    const LOW: u64 = 0x00FF_00FF_00FF_00FF;
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    let mut before = 0_u8;
+    let (words, _) = src.as_chunks::<8>();
+    let (outs, _) = dst.as_chunks_mut::<8>();
+    for (s, d) in words.iter().zip(outs) {
+        let x = u64::from_le_bytes(*s);
+        let even = (x & LOW).wrapping_mul(ONES);
+        let odd = ((x >> 8) & LOW).wrapping_mul(ONES);
+        let carry = u64::from(before) * ONES;
+        // An even byte follows the odd ones of the pairs before its own; each sum is at most 8 * 255 + 255.
+        let upto_even = (even + (odd << 16) + carry) & LOW;
+        let upto_odd = (even + odd + carry) & LOW;
+        *d = (upto_even | (upto_odd << 8)).to_le_bytes();
+        before = before.wrapping_add(((even + odd) >> 48) as u8);
+    }
+    Sums::plain(src, dst, words.len() * 8);
+}
+
+/// XORs; `WORD` is 1, 2, 4 or 8.
+fn xors<const WORD: usize>(src: &[u8], dst: &mut [u8]) {
+    // One word, as often as it fits into eight bytes.
+    let repeat = match WORD {
+        1 => 0x0101_0101_0101_0101,
+        2 => 0x0001_0001_0001_0001,
+        4 => 0x0000_0001_0000_0001,
+        _ => 1,
+    };
+    let mut before = 0_u64;
+    let (words, _) = src.as_chunks::<8>();
+    let (outs, _) = dst.as_chunks_mut::<8>();
+    for (s, d) in words.iter().zip(outs) {
+        let mut x = u64::from_le_bytes(*s);
+        let mut bits = 8 * WORD;
+        while bits < 64 {
+            x ^= x << bits;
+            bits *= 2;
+        }
+        *d = (x ^ before.wrapping_mul(repeat)).to_le_bytes();
+        before ^= x >> (64 - 8 * WORD);
+    }
+    Xors::<WORD>::plain(src, dst, words.len() * 8);
+}

@@ -1,0 +1,78 @@
+//! Scans of 64 bytes at a time: within groups of 8 bytes first, then over the totals of the groups.
+
+use std::arch::x86_64::*;
+
+use super::{Op, Scan, Sums, Xors};
+use crate::kernels::vector::{load64, store64};
+
+/// As [`super::scan`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
+    match what {
+        Scan::Sum => scan_by::<Sums>(src, dst),
+        Scan::Xor1 => scan_by::<Xors<1>>(src, dst),
+        Scan::Xor2 => scan_by::<Xors<2>>(src, dst),
+        Scan::Xor4 => scan_by::<Xors<4>>(src, dst),
+        Scan::Xor8 => scan_by::<Xors<8>>(src, dst),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
+    let total = load64(&const { last_word::<8>(O::WORD) }, 0);
+    let last = load64(&const { last_word::<64>(O::WORD) }, 0);
+    // The last element so far, in each place.
+    let mut before = _mm512_setzero_si512();
+    let whole = src.len() & !63;
+    for at in (0..whole).step_by(64) {
+        let mut v = load64(src, at);
+        if O::WORD <= 1 {
+            v = add::<O>(v, _mm512_slli_epi64::<8>(v));
+        }
+        if O::WORD <= 2 {
+            v = add::<O>(v, _mm512_slli_epi64::<16>(v));
+        }
+        if O::WORD <= 4 {
+            v = add::<O>(v, _mm512_slli_epi64::<32>(v));
+        }
+        let mut groups = if O::WORD < 8 { _mm512_shuffle_epi8(v, total) } else { v };
+        groups = add::<O>(groups, moved::<1>(groups));
+        groups = add::<O>(groups, moved::<2>(groups));
+        groups = add::<O>(groups, moved::<4>(groups));
+        v = if O::WORD < 8 { add::<O>(v, moved::<1>(groups)) } else { groups };
+        store64(dst, at, add::<O>(v, before));
+        before = add::<O>(before, _mm512_permutexvar_epi8(last, groups));
+    }
+    O::plain(src, dst, whole);
+}
+
+/// All groups `N` places further on, zeros before.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn moved<const N: usize>(v: __m512i) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    match N {
+        1 => _mm512_alignr_epi64::<7>(v, zero),
+        2 => _mm512_alignr_epi64::<6>(v, zero),
+        _ => _mm512_alignr_epi64::<4>(v, zero),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn add<O: Op>(a: __m512i, b: __m512i) -> __m512i {
+    if O::XOR { _mm512_xor_si512(a, b) } else { _mm512_add_epi8(a, b) }
+}
+
+/// Shuffle that copies the last element of each `GROUP` bytes to all their places.
+const fn last_word<const GROUP: usize>(word: usize) -> [u8; 64] {
+    let mut table = [0; 64];
+    let mut k = 0;
+    while k < 64 {
+        // The byte shuffle counts within 16 bytes and looks at the low four bits; the permute counts to 64.
+        table[k] = (k / GROUP * GROUP + GROUP - word + k % word) as u8 & if GROUP == 8 { 15 } else { 63 };
+        k += 1;
+    }
+    table
+}
