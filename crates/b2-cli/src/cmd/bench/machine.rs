@@ -25,6 +25,7 @@ use super::clock::{Clock, Spent};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One measurement, for machines")]
+#[group(skip)]
 pub(super) struct Args {
     /// Measure on this file, taken as raw bytes
     #[arg(long, value_name = "FILE")]
