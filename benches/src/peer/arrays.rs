@@ -1,0 +1,330 @@
+//! Three-dimensional arrays of 4-byte items. One line of JSON for each operation: bytes and calls of one repeat,
+//! and the time of each repeat. Every result is compared with the plain items before it is timed.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::Durability;
+use b2kit::{ArrayBuilder, ArrayEditor, Dtype, FrameWriter, NdArray, OpenOptions};
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::Compression;
+use crate::clock::{Clock, Spent};
+
+const ITEM: usize = 4;
+const BOX: [u64; 3] = [32, 32, 32];
+const PLANES: usize = 6;
+const BOXES: usize = 40;
+const ELEMENTS: usize = 200;
+const OPENS: usize = 40;
+const READER_BOXES: usize = 200;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long)]
+    input: PathBuf,
+    /// Where the array is, with `--storage disk`
+    #[arg(long, default_value = "")]
+    path: PathBuf,
+    #[arg(long, default_value = "memory")]
+    storage: String,
+    #[arg(long, value_parser = dims)]
+    shape: [u64; 3],
+    #[arg(long, value_parser = dims)]
+    chunks: [u64; 3],
+    #[arg(long, value_parser = dims)]
+    blocks: [u64; 3],
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    #[arg(long, value_delimiter = ',')]
+    op: Vec<String>,
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    #[arg(long, default_value_t = 1e9)]
+    budget: f64,
+    #[command(flatten)]
+    compression: Compression,
+}
+
+fn dims(text: &str) -> Result<[u64; 3], String> {
+    let dims = text.split(',').map(|part| part.parse().map_err(|_| format!("'{part}' is not a length")));
+    dims.collect::<Result<Vec<_>, _>>()?.try_into().map_err(|_| "not three lengths".into())
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new();
+    if args.op == ["readers"] {
+        // Each reader reads on its own: no workers behind them.
+        pool.num_threads(1).build_global()?;
+    } else {
+        // This thread is one of the pool.
+        pool.num_threads(args.threads).use_current_thread().build_global()?;
+    }
+    let src = fs::read(&args.input).context("the input")?;
+    ensure!(src.len() == nbytes(&args.shape), "the shape is not that of the input");
+    let (on_disk, dst) = (args.storage == "disk", vec![1; src.len()]);
+    let mut bench = Bench { args, on_disk, src, dst, array: None, frame: Bytes::new(), editor: None };
+    if on_disk && args.path.exists() {
+        bench.array = Some(NdArray::open(&args.path)?);
+    }
+    for op in &args.op {
+        if let Some(op) = op.strip_prefix("scratch-") {
+            bench.scratch(op)?;
+            continue;
+        }
+        // Not timed: results are compared, and everything is warm.
+        let (bytes, _) = bench.run(op, true)?;
+        let (mut times, mut total): (Vec<Spent>, f64) = (vec![], 0.0);
+        while times.is_empty() || (times.len() < args.repeat && total < args.budget) {
+            let (_, time) = bench.run(op, false)?;
+            total += time.wall;
+            times.push(time);
+        }
+        let line = json!({
+            "op": op,
+            "bytes": bytes,
+            "calls": calls(op, args.threads),
+            "cbytes": bench.array()?.super_chunk().cbytes(),
+            "wall": times.iter().map(|time| time.wall).collect::<Vec<_>>(),
+            "cpu": times.iter().map(|time| time.cpu).collect::<Vec<_>>(),
+        });
+        println!("{line}");
+    }
+    Ok(())
+}
+
+fn calls(op: &str, threads: usize) -> usize {
+    match op {
+        "plane0" | "plane1" | "plane2" => PLANES,
+        "box" => BOXES,
+        "element" => ELEMENTS,
+        "open" => OPENS,
+        "readers" => READER_BOXES * threads,
+        _ => 1,
+    }
+}
+
+fn nbytes(shape: &[u64; 3]) -> usize {
+    shape.iter().product::<u64>() as usize * ITEM
+}
+
+struct Bench<'a> {
+    args: &'a Args,
+    on_disk: bool,
+    src: Vec<u8>,
+    dst: Vec<u8>,
+    array: Option<NdArray>,
+    /// The array, in memory.
+    frame: Bytes,
+    /// Of the array in memory.
+    editor: Option<ArrayEditor>,
+}
+
+impl Bench<'_> {
+    fn array(&self) -> Result<&NdArray> {
+        self.array.as_ref().context("the array is not written yet")
+    }
+
+    /// Bytes handled, and the time it took.
+    fn run(&mut self, op: &str, verify: bool) -> Result<(usize, Spent)> {
+        let (full, one) = (self.args.shape, [1; 3]);
+        match op {
+            "write" => return self.write(),
+            "append" => return self.append(verify),
+            _ => {}
+        }
+        let clock = Clock::start();
+        let bytes = match op {
+            "read" => self.get(&[0; 3], &full, verify)?,
+            "plane0" | "plane1" | "plane2" => {
+                let axis = usize::from(op.as_bytes()[5] - b'0');
+                let shape = std::array::from_fn(|dim| if dim == axis { 1 } else { full[dim] });
+                self.boxes(11 + axis as u64, PLANES, &shape, verify)?
+            }
+            "box" => self.boxes(9, BOXES, &BOX, verify)?,
+            "element" => self.boxes(5, ELEMENTS, &one, verify)?,
+            "open" => self.open(verify)?,
+            "readers" => self.readers()?,
+            _ => bail!("no operation '{op}'"),
+        };
+        Ok((bytes, clock.stop()))
+    }
+
+    fn write(&mut self) -> Result<(usize, Spent)> {
+        (self.array, self.frame, self.editor) = (None, Bytes::new(), None);
+        let args = self.args;
+        if self.on_disk && args.path.exists() {
+            fs::remove_file(&args.path)?;
+        }
+        let small = |dims: [u64; 3]| dims.map(|n| n as u32);
+        let clock = Clock::start();
+        // The C side does not sync.
+        let builder = ArrayBuilder::new(args.shape, Dtype::parse("<f4")?)
+            .chunkshape(small(args.chunks))
+            .blockshape(small(args.blocks))
+            .write_options(FrameWriter::options().durability(Durability::None))
+            .cparams(args.compression.cparams(ITEM)?);
+        if self.on_disk {
+            builder.create(&args.path, &mut &self.src[..])?;
+        } else {
+            self.frame = builder.to_memory(&mut &self.src[..])?;
+        }
+        let spent = clock.stop();
+        self.array = Some(match self.on_disk {
+            true => NdArray::open(&args.path)?,
+            false => NdArray::from_bytes(self.frame.clone())?,
+        });
+        Ok((self.src.len(), spent))
+    }
+
+    /// Appends as many planes as a chunk has.
+    fn append(&mut self, verify: bool) -> Result<(usize, Spent)> {
+        let (shape, planes) = (self.args.shape, self.args.chunks[0]);
+        let extra = &self.src[..nbytes(&[planes, shape[1], shape[2]])];
+        let path = self.args.path.with_extension("append");
+        if self.on_disk {
+            fs::copy(&self.args.path, &path)?;
+        } else if self.editor.is_none() {
+            self.editor = Some(NdArray::edit_bytes(self.frame.clone())?);
+        }
+        let clock = Clock::start();
+        let mut opened;
+        let editor = if self.on_disk {
+            let options = OpenOptions::default().durability(Durability::None);
+            opened = NdArray::options().frame_options(options).edit(&path)?;
+            &mut opened
+        } else {
+            self.editor.as_mut().context("no editor")?
+        };
+        editor.append(0, planes, &mut &extra[..])?;
+        editor.commit()?;
+        let spent = clock.stop();
+        if verify {
+            let appended = editor.snapshot()?.slice([shape[0] as i64..(shape[0] + planes) as i64])?.read()?;
+            ensure!(appended == extra, "wrong items were appended");
+        }
+        if self.on_disk {
+            remove_with_lock(&path)?;
+        } else {
+            editor.resize(&shape)?;
+            editor.commit()?;
+        }
+        Ok((extra.len(), spent))
+    }
+
+    fn get(&mut self, start: &[u64; 3], shape: &[u64; 3], verify: bool) -> Result<usize> {
+        let array = self.array.as_ref().context("the array is not written yet")?;
+        let dst = &mut self.dst[..nbytes(shape)];
+        array.slice(ranges(start, shape))?.read_into(dst)?;
+        if verify {
+            same(&self.src, &self.args.shape, start, shape, dst)?;
+        }
+        Ok(dst.len())
+    }
+
+    /// Boxes of this shape at random places.
+    fn boxes(&mut self, seed: u64, n: usize, shape: &[u64; 3], verify: bool) -> Result<usize> {
+        let mut random = Random(seed);
+        let mut bytes = 0;
+        for _ in 0..n {
+            bytes += self.get(&random.place(&self.args.shape, shape), shape, verify)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Opens the file, reads one item, closes it; again and again.
+    fn open(&self, verify: bool) -> Result<usize> {
+        let (one, mut item) = ([1; 3], [0; ITEM]);
+        for k in 0..OPENS {
+            let start = Random(50 + k as u64).place(&self.args.shape, &one);
+            NdArray::open(&self.args.path)?.slice(ranges(&start, &one))?.read_into(&mut item)?;
+            if verify {
+                same(&self.src, &self.args.shape, &start, &one, &item)?;
+            }
+        }
+        Ok(OPENS * ITEM)
+    }
+
+    /// As many threads as were asked for, each reading boxes of the same open array.
+    fn readers(&self) -> Result<usize> {
+        let (array, shape) = (self.array()?, &self.args.shape);
+        let read = |seed| -> Result<usize> {
+            let (mut random, mut to) = (Random(seed), vec![0; nbytes(&BOX)]);
+            for _ in 0..READER_BOXES {
+                array.slice(ranges(&random.place(shape, &BOX), &BOX))?.read_into(black_box(&mut to))?;
+            }
+            Ok(READER_BOXES * to.len())
+        };
+        std::thread::scope(|scope| {
+            let readers = (0..self.args.threads as u64).map(|k| scope.spawn(move || read(100 + k)));
+            let readers: Vec<_> = readers.collect();
+            readers
+                .into_iter()
+                .map(|reader| reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))?)
+                .sum()
+        })
+    }
+
+    /// Memory that an operation takes at its peak, beside what was there before.
+    fn scratch(&mut self, op: &str) -> Result<()> {
+        fs::write("/proc/self/clear_refs", "5")?;
+        let before = status_kib("VmRSS:")?;
+        self.run(op, false)?;
+        let kib = status_kib("VmHWM:")?.saturating_sub(before);
+        println!("{}", json!({"op": format!("scratch-{op}"), "kib": kib}));
+        Ok(())
+    }
+}
+
+fn ranges(start: &[u64; 3], shape: &[u64; 3]) -> [std::ops::Range<i64>; 3] {
+    std::array::from_fn(|dim| start[dim] as i64..(start[dim] + shape[dim]) as i64)
+}
+
+/// Compares a box of items with the plain ones.
+fn same(src: &[u8], whole: &[u64; 3], start: &[u64; 3], shape: &[u64; 3], got: &[u8]) -> Result<()> {
+    let row = shape[2] as usize * ITEM;
+    for i in 0..shape[0] {
+        for j in 0..shape[1] {
+            let at = ((start[0] + i) * whole[1] + start[1] + j) * whole[2] + start[2];
+            let (at, to) = (at as usize * ITEM, (i * shape[1] + j) as usize * row);
+            ensure!(src[at..at + row] == got[to..to + row], "wrong items");
+        }
+    }
+    Ok(())
+}
+
+fn remove_with_lock(path: &Path) -> Result<()> {
+    fs::remove_file(path)?;
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".b2lock");
+    if Path::new(&lock).exists() {
+        fs::remove_file(lock)?;
+    }
+    Ok(())
+}
+
+fn status_kib(key: &str) -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(key)).context("no such line in the status")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// SplitMix64, as on the C side.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn place(&mut self, whole: &[u64; 3], shape: &[u64; 3]) -> [u64; 3] {
+        std::array::from_fn(|dim| self.next() % (whole[dim] - shape[dim] + 1))
+    }
+}

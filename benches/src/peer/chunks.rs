@@ -1,0 +1,73 @@
+//! Files of chunks: for each its size (4 bytes, little-endian), and its bytes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::Chunk;
+use bytes::Bytes;
+
+use crate::Compression;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long)]
+    input: PathBuf,
+    /// The file of chunks
+    #[arg(long)]
+    path: PathBuf,
+    #[arg(long, default_value_t = 1)]
+    typesize: usize,
+    #[arg(long, default_value_t = 4 << 20)]
+    chunk: usize,
+    #[arg(long, default_value_t = 0)]
+    limit: usize,
+    #[command(flatten)]
+    compression: Compression,
+}
+
+impl Args {
+    fn input(&self) -> Result<Vec<u8>> {
+        let mut input = fs::read(&self.input)?;
+        if self.limit > 0 {
+            input.truncate(self.limit);
+        }
+        input.truncate(input.len() - input.len() % self.typesize);
+        Ok(input)
+    }
+}
+
+pub(crate) fn encode(args: &Args) -> Result<()> {
+    let cparams = args.compression.cparams(args.typesize)?;
+    let mut out = Vec::new();
+    for part in args.input()?.chunks(args.chunk - args.chunk % args.typesize) {
+        let chunk = Chunk::compress(part, &cparams)?;
+        out.extend(u32::try_from(chunk.cbytes())?.to_le_bytes());
+        out.extend_from_slice(chunk.as_bytes());
+    }
+    Ok(fs::write(&args.path, out)?)
+}
+
+pub(crate) fn decode(args: &Args) -> Result<()> {
+    let input = args.input()?;
+    let mut file = Bytes::from(fs::read(&args.path)?);
+    let mut plain = Vec::with_capacity(input.len());
+    while !file.is_empty() {
+        let len = file.split_to_checked(4).context("the file of chunks is cut off")?;
+        let len = u32::from_le_bytes(len.as_ref().try_into()?) as usize;
+        let chunk = file.split_to_checked(len).context("the file of chunks is cut off")?;
+        plain.extend(Chunk::parse(chunk)?.decompress()?);
+    }
+    ensure!(plain == input, "the chunks hold other bytes");
+    Ok(())
+}
+
+trait SplitToChecked: Sized {
+    fn split_to_checked(&mut self, at: usize) -> Option<Self>;
+}
+
+impl SplitToChecked for Bytes {
+    fn split_to_checked(&mut self, at: usize) -> Option<Self> {
+        (at <= self.len()).then(|| self.split_to(at))
+    }
+}

@@ -1,0 +1,65 @@
+//! Our side of `cargo xtask bench`, where `b2kit bench --input` has no row for it: arrays, and files of chunks that
+//! the C side reads. Takes the same options as the C side (`xtask/c/`) and prints the same lines.
+#![forbid(unsafe_code)]
+
+mod arrays;
+mod chunks;
+// The clock of `b2kit bench`: both must measure the same way.
+#[path = "../../../crates/b2-cli/src/cmd/bench/clock.rs"]
+mod clock;
+
+use anyhow::Result;
+use b2kit::{CParams, CodecId, FilterId, FilterSlot};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Compress into a file of chunks
+    Encode(chunks::Args),
+    /// Decode a file of chunks and compare with the input
+    Decode(chunks::Args),
+    /// Time operations on an array of three dimensions
+    Nd(arrays::Args),
+}
+
+/// How chunks are compressed.
+#[derive(Debug, clap::Args)]
+struct Compression {
+    #[arg(long, default_value = "blosclz", value_parser = codec)]
+    codec: CodecId,
+    #[arg(long, default_value_t = 5)]
+    clevel: u8,
+    #[arg(long, default_value = "shuffle")]
+    filter: String,
+}
+
+fn codec(name: &str) -> Result<CodecId, String> {
+    CodecId::from_name(name).ok_or_else(|| "unknown codec".into())
+}
+
+impl Compression {
+    fn cparams(&self, typesize: usize) -> Result<CParams> {
+        let names = self.filter.split('+').filter(|name| *name != "nofilter");
+        let slot = |name| match FilterId::from_name(name) {
+            Some(id) => Ok(FilterSlot::new(id, 0)),
+            None => Err(anyhow::anyhow!("no filter '{name}'")),
+        };
+        let filters = names.map(slot).collect::<Result<Vec<_>>>()?;
+        let builder = CParams::builder(typesize).codec(self.codec).clevel(self.clevel);
+        Ok(builder.filters(filters).build()?)
+    }
+}
+
+fn main() -> Result<()> {
+    match Args::parse().what {
+        What::Encode(args) => chunks::encode(&args),
+        What::Decode(args) => chunks::decode(&args),
+        What::Nd(args) => arrays::run(&args),
+    }
+}
