@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod auto;
 mod blocksize;
 mod chunk;
 mod compress;
@@ -15,6 +16,7 @@ mod params;
 mod pipeline;
 mod plugins;
 
+pub use auto::{Goal, sample_ranges};
 pub use chunk::Chunk;
 pub use error::ChunkError;
 pub use header::{

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd;
-use crate::values::{Dims, Filters, Format, Named, Split, parse_codec, parse_meta, parse_size};
+use crate::values::{Codec, Dims, Filters, Format, Goal, Named, Split, parse_codec, parse_meta, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,9 +124,13 @@ pub(crate) struct Encoding {
     #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
     pub(crate) shape: Option<Dims>,
 
-    /// blosclz, lz4, lz4hc, zlib, zstd; zfp_acc, zfp_prec, zfp_rate (arrays of floats, without filters)
+    /// blosclz, lz4, lz4hc, zlib, zstd; zfp_acc, zfp_prec, zfp_rate (arrays of floats, without filters); auto
+    /// (codec, level, filters and cutting chosen from a sample of the data, see --goal)
     #[arg(long, value_name = "NAME", value_parser = parse_codec, help_heading = "Compression")]
-    pub(crate) codec: Option<b2kit::CodecId>,
+    pub(crate) codec: Option<Codec>,
+    /// What --codec auto aims at [default: balance]
+    #[arg(long, value_enum, value_name = "GOAL", help_heading = "Compression")]
+    pub(crate) goal: Option<Goal>,
     /// 0 (store) to 9 (smallest)
     #[arg(long, value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Compression")]
     pub(crate) clevel: Option<u8>,

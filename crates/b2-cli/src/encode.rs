@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::plugins;
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
-use crate::values::{Dims, Format, Named};
+use crate::values::{Codec, Dims, Format, Named};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
 const DEFAULT_CHUNKSIZE: u64 = 16 << 20;
@@ -43,6 +43,14 @@ impl Encoding {
             || self.blocksize.is_some()
     }
 
+    /// The codec that was given by name; `auto` is none (see [`crate::auto`]).
+    fn codec_id(&self) -> Option<CodecId> {
+        match self.codec {
+            Some(Codec::Id(id)) => Some(id),
+            Some(Codec::Auto) | None => None,
+        }
+    }
+
     /// The parameters that were given, over the defaults for items of this size.
     ///
     /// # Errors
@@ -56,7 +64,7 @@ impl Encoding {
     /// # Errors
     /// As [`cparams`](Self::cparams).
     pub(crate) fn cparams_like(&self, base: CParamsBuilder, old: Option<CodecId>) -> Result<CParams> {
-        let Some(codec) = self.codec.filter(|codec| Some(*codec) != old) else {
+        let Some(codec) = self.codec_id().filter(|codec| Some(*codec) != old) else {
             return self.cparams_over(base, false);
         };
         // What belonged to the old codec, and what the new one cannot have, does not stay.
@@ -67,7 +75,7 @@ impl Encoding {
 
     fn cparams_over(&self, base: CParamsBuilder, new_codec: bool) -> Result<CParams> {
         let mut builder = base;
-        if let Some(codec) = self.codec {
+        if let Some(codec) = self.codec_id() {
             builder = builder.codec(codec);
         }
         if let Some(clevel) = self.clevel {
@@ -76,7 +84,7 @@ impl Encoding {
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
             // The default, or what the file had, is for codecs of bytes.
-            None if new_codec && self.codec.is_some_and(is_zfp) => builder = builder.filters([]),
+            None if new_codec && self.codec_id().is_some_and(is_zfp) => builder = builder.filters([]),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {

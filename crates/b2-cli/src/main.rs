@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod auto;
 mod base64;
 mod capture;
 mod change;

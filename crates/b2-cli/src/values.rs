@@ -35,12 +35,45 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(unit).ok_or_else(|| "too large".into())
 }
 
-pub(crate) fn parse_codec(name: &str) -> Result<CodecId, String> {
-    CodecId::from_name(name).ok_or_else(|| {
+pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
+    if name == "auto" {
+        return Ok(Codec::Auto);
+    }
+    CodecId::from_name(name).map(Codec::Id).ok_or_else(|| {
         format!(
-            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, or codec:ID"
+            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
         )
     })
+}
+
+/// A codec, or the wish to have one chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Codec {
+    /// Chosen from a sample of the data.
+    Auto,
+    /// That one.
+    Id(CodecId),
+}
+
+/// What `--codec auto` aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Goal {
+    /// Quick writing and reading
+    Speed,
+    /// Small files that are read quickly
+    Balance,
+    /// The smallest files; writing may take long
+    Size,
+}
+
+impl From<Goal> for b2kit::Goal {
+    fn from(goal: Goal) -> Self {
+        match goal {
+            Goal::Speed => Self::Speed,
+            Goal::Balance => Self::Balance,
+            Goal::Size => Self::Size,
+        }
+    }
 }
 
 /// A filter pipeline in order of application.
@@ -96,6 +129,17 @@ impl From<Split> for SplitMode {
             Split::Never => Self::Never,
             Split::Auto => Self::Auto,
             Split::Forward => Self::ForwardCompat,
+        }
+    }
+}
+
+impl From<SplitMode> for Split {
+    fn from(mode: SplitMode) -> Self {
+        match mode {
+            SplitMode::Always => Self::Always,
+            SplitMode::Never => Self::Never,
+            SplitMode::Auto => Self::Auto,
+            SplitMode::ForwardCompat => Self::Forward,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `b2kit copy`
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use b2kit::{
 use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
+use crate::auto;
 use crate::encode::{
     BATCH, Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
@@ -65,9 +67,32 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     });
     let target = Target { path: &args.output, format, overwrite: args.force };
     let progress = Progress::new(named(), input.nbytes(), global.quiet);
-    let job = Job { path: &args.input, input: &input, encoding, target, progress };
+    let encoding = chosen(encoding, &input).with_context(named)?;
+    let job = Job { path: &args.input, input: &input, encoding: &encoding, target, progress };
     job.copy(dtype)?;
     tell(global, &args.input, &args.output, start)
+}
+
+/// The encoding with what `--codec auto` stands for.
+fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>> {
+    if let Input::Array(array) = input {
+        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| {
+            Ok(array.slice(ranges(start, shape))?.read_into(dst)?)
+        };
+        return auto::for_array(encoding, array.geometry(), read);
+    }
+    let typesize = encoding.typesize.map_or(input.itemsize(), |typesize| typesize as usize);
+    auto::for_bytes(encoding, typesize, input.nbytes(), |at, dst| input.read_linear(at, dst))
+}
+
+/// The box of items at `start`; it lies inside an array, whose lengths are below 2^63.
+fn ranges(start: &[u64], shape: &[u64]) -> Vec<SliceDim> {
+    let range = |(start, len): (&u64, &u64)| SliceDim::Range {
+        start: Some(*start as i64),
+        stop: Some((start + len) as i64),
+        step: 1,
+    };
+    start.iter().zip(shape).map(range).collect()
 }
 
 struct Job<'a> {
@@ -377,14 +402,7 @@ struct ArraySource<'a> {
 
 impl RegionSource for ArraySource<'_> {
     fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        let range = |(start, len): (&u64, &u64)| SliceDim::Range {
-            // Inside the array, whose lengths are below 2^63.
-            start: Some(*start as i64),
-            stop: Some((start + len) as i64),
-            step: 1,
-        };
-        let dims: Vec<SliceDim> = start.iter().zip(shape).map(range).collect();
-        let read = self.array.slice(&dims).and_then(|slice| slice.read_into(dst));
+        let read = self.array.slice(ranges(start, shape)).and_then(|slice| slice.read_into(dst));
         read.map_err(|e| io::Error::other(format!("{}: {e}", self.named)))
     }
 }

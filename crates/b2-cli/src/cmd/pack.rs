@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use b2kit::{Chunk, Dtype, FrameParams};
 
 use crate::args::{Encoding, Global};
+use crate::auto;
 use crate::encode::{
     Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
@@ -15,6 +16,7 @@ use crate::error::Usage;
 use crate::npy::{RawSource, source::ByteSource};
 use crate::operand::Operand;
 use crate::output::check_folder;
+use crate::plugins;
 use crate::progress::Progress;
 use crate::values::Format;
 
@@ -22,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   b2kit pack data.npy data.b2nd
   b2kit pack data.npy data.b2nd --codec lz4 --clevel 9 --filters bitshuffle
+  b2kit pack data.npy data.b2nd --codec auto --goal speed
   b2kit pack data.npy data.b2nd --chunks 100,100,50 --blocks 20,20,50
   b2kit pack raw.bin data.b2nd --dtype '<f4' --shape 1000,2000
   b2kit pack raw.bin data.b2frame --typesize 8 --chunksize 4M
@@ -111,28 +114,31 @@ impl Job<'_> {
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
             source.source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
-            let cparams = self.encoding.cparams(itemsize)?;
-            return self.target.chunk(&Chunk::compress(&plain, &cparams)?);
+            return pack_chunk(self.target, self.encoding, itemsize, &plain);
         }
         self.encoding.only_array_options()?;
-        let cparams = self.encoding.cparams(itemsize)?;
-        let builder = self.encoding.array(&shape, dtype, cparams)?;
+        let geometry =
+            self.encoding.array(&shape, dtype.clone(), plugins::cparams(itemsize).build()?)?.geometry()?;
+        let raw = &mut source.source;
+        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(raw.read_box(start, shape, dst)?);
+        let encoding = auto::for_array(self.encoding, &geometry, read).context(self.name)?;
+        let builder = self.encoding.array(&shape, dtype, encoding.cparams(itemsize)?)?;
         self.target.array(builder, layers, &mut source)
     }
 
     fn pack_bytes(mut self, layers: &Layers) -> Result<()> {
         let typesize = self.encoding.typesize.unwrap_or(1) as usize;
-        let cparams = self.encoding.cparams(typesize)?;
-        let (name, mut file) = (self.name, self.file);
-        let mut read =
-            move |offset: u64, dst: &mut [u8]| file.read_exact_at(offset, dst).with_context(|| name.clone());
         if self.target.format == Format::Chunk {
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
-            read(0, &mut plain)?;
-            return self.target.chunk(&Chunk::compress(&plain, &cparams)?);
+            self.file.read_exact_at(0, &mut plain).with_context(|| self.name.clone())?;
+            return pack_chunk(self.target, self.encoding, typesize, &plain);
         }
         self.encoding.no_array_options("super-chunk")?;
+        let (name, mut file) = (self.name, self.file);
+        let mut read =
+            move |offset: u64, dst: &mut [u8]| file.read_exact_at(offset, dst).with_context(|| name.clone());
+        let cparams = auto::for_bytes(self.encoding, typesize, self.nbytes, &mut read)?.cparams(typesize)?;
         let chunksize = chunksize(self.encoding.chunksize, self.nbytes, typesize as u64)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, layers)?;
@@ -140,4 +146,15 @@ impl Job<'_> {
         writer.finish()?;
         Ok(())
     }
+}
+
+/// All bytes in one bare chunk.
+fn pack_chunk(target: Target, encoding: &Encoding, typesize: usize, plain: &[u8]) -> Result<()> {
+    let read = |at: u64, dst: &mut [u8]| {
+        // Inside `plain`.
+        dst.copy_from_slice(&plain[at as usize..at as usize + dst.len()]);
+        Ok(())
+    };
+    let encoding = auto::for_bytes(encoding, typesize, plain.len() as u64, read)?;
+    target.chunk(&Chunk::compress(plain, &encoding.cparams(typesize)?)?)
 }

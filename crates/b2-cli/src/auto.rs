@@ -1,0 +1,125 @@
+//! `--codec auto`: compression parameters chosen from a sample of the input.
+
+use std::borrow::Cow;
+
+use anyhow::{Context, Result};
+use b2kit::chunk::sample_ranges;
+use b2kit::{CParamsBuilder, FilterId, Geometry};
+
+use crate::args::Encoding;
+use crate::encode::buffer;
+use crate::error::Usage;
+use crate::plugins;
+use crate::values::{Codec, Filters, Split};
+
+/// Bytes of blocks that make up the sample of an array.
+const SAMPLE: u64 = 4 << 20;
+
+/// The encoding with what `--codec auto` stands for, for `nbytes` plain bytes that `read` gives from any position.
+///
+/// # Errors
+/// When the options do not fit each other, or reading fails.
+pub(crate) fn for_bytes(
+    encoding: &Encoding,
+    typesize: usize,
+    nbytes: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<Cow<'_, Encoding>> {
+    if !is_auto(encoding)? {
+        return Ok(Cow::Borrowed(encoding));
+    }
+    let mut sample = Vec::new();
+    for range in sample_ranges(nbytes, typesize) {
+        let at = sample.len();
+        sample.resize(at + usize::try_from(range.end - range.start)?, 0);
+        read(range.start, &mut sample[at..])?;
+    }
+    let blocksize = usize::try_from(encoding.blocksize.unwrap_or(0))?;
+    choose(encoding, plugins::cparams(typesize).blocksize(blocksize), &sample)
+}
+
+/// The encoding with what `--codec auto` stands for, for an array whose boxes of items `read` gives, by start and
+/// shape.
+///
+/// # Errors
+/// As [`for_bytes`].
+pub(crate) fn for_array<'a>(
+    encoding: &'a Encoding,
+    geometry: &Geometry,
+    mut read: impl FnMut(&[u64], &[u64], &mut [u8]) -> Result<()>,
+) -> Result<Cow<'a, Encoding>> {
+    if !is_auto(encoding)? {
+        return Ok(Cow::Borrowed(encoding));
+    }
+    // Whole blocks at equal distances, as they will be compressed.
+    let block = geometry.block_nbytes().max(1);
+    let all = geometry.nchunks() * geometry.nblocks() as u64;
+    let wanted = (SAMPLE / block as u64).clamp(1, all.max(1));
+    let mut sample = Vec::new();
+    for i in 0..wanted.min(all) {
+        let number = u64::try_from(u128::from(all) * u128::from(i) / u128::from(wanted))?;
+        let (start, shape) = block_box(geometry, number);
+        let nitems = usize::try_from(shape.iter().product::<u64>())?;
+        if nitems > 0 {
+            let mut items = buffer(block)?;
+            read(&start, &shape, &mut items[..nitems * geometry.itemsize()])?;
+            sample.extend_from_slice(&items);
+        }
+    }
+    let base = plugins::cparams(geometry.itemsize()).blocksize(block).blockshape(geometry.blockshape());
+    choose(encoding, base, &sample)
+}
+
+/// Start and shape of a block, cut at the edges; blocks are counted through all chunks.
+fn block_box(geometry: &Geometry, number: u64) -> (Vec<u64>, Vec<u64>) {
+    let nblocks = geometry.nblocks() as u64;
+    let (mut start, len) = geometry.chunk_box(&geometry.chunk_coords(number / nblocks));
+    let mut shape = vec![0; start.len()];
+    let mut rest = number % nblocks;
+    for dim in (0..start.len()).rev() {
+        let (blocks, block) = (u64::from(geometry.blocks()[dim]), u64::from(geometry.blockshape()[dim]));
+        let offset = rest % blocks * block;
+        rest /= blocks;
+        start[dim] += offset;
+        shape[dim] = len[dim].saturating_sub(offset).min(block);
+    }
+    (start, shape)
+}
+
+/// Whether the parameters are to be chosen; fails when some of them are given as well.
+fn is_auto(encoding: &Encoding) -> Result<bool> {
+    if encoding.codec != Some(Codec::Auto) {
+        return match encoding.goal {
+            Some(_) => Err(Usage("--goal: only --codec auto has one".into()).into()),
+            None => Ok(false),
+        };
+    }
+    let given = [
+        ("--clevel", encoding.clevel.is_some()),
+        ("--filters", encoding.filters.is_some()),
+        ("--splitmode", encoding.splitmode.is_some()),
+        ("--dict", encoding.dict.is_some()),
+        ("--codec-meta", encoding.codec_meta.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(Usage(format!("{name}: --codec auto chooses that itself")).into()),
+        None => Ok(true),
+    }
+}
+
+fn choose<'a>(encoding: &Encoding, base: CParamsBuilder, sample: &[u8]) -> Result<Cow<'a, Encoding>> {
+    let fixed = base.clone().build()?.blocksize();
+    let goal = encoding.goal.map_or(b2kit::Goal::default(), Into::into);
+    let chosen = base.auto(sample, goal).context("--codec auto")?;
+    let slots = chosen.filters();
+    Ok(Cow::Owned(Encoding {
+        codec: Some(Codec::Id(chosen.codec())),
+        goal: None,
+        clevel: Some(chosen.clevel()),
+        filters: Some(Filters(slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect())),
+        splitmode: Some(Split::from(chosen.splitmode())),
+        // Where blocks have a size, it stays.
+        blocksize: encoding.blocksize.or((fixed == 0).then_some(chosen.blocksize() as u64)),
+        ..encoding.clone()
+    }))
+}
