@@ -9,6 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -100,10 +102,18 @@ fn choose(name: Option<&str>, available: &[&'static dyn Kernels]) -> &'static dy
 const VARIABLE: &str = "B2KIT_SIMD";
 
 /// The last items of a block with zeros after them, for loads that reach beyond the end.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
     buffer[..rest.len()].copy_from_slice(rest);
     buffer
+}
+
+/// Whether `bytes` holds `N` bytes from `at` on: what an access of `N` bytes rests on. Written so that only one
+/// comparison depends on `at`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline]
+fn fits<const N: usize>(bytes: &[u8], at: usize) -> bool {
+    bytes.len().checked_sub(N).is_some_and(|last| at <= last)
 }
 
 /// Cuts `n` items into tiles of `step`; the last one reaches back so as to hold at least `least` items when there
@@ -119,7 +129,9 @@ pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item =
 pub(crate) fn available() -> Vec<&'static dyn Kernels> {
     #[cfg(target_arch = "x86_64")]
     let vector = [avx512::Avx512::detect(), avx2::Avx2::detect()];
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    let vector = [neon::Neon::detect()];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let vector: [Option<&'static dyn Kernels>; 0] = [];
     let everywhere: &'static dyn Kernels = &generic::Generic;
     vector.into_iter().flatten().chain([everywhere]).collect()

@@ -8,6 +8,8 @@
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod neon;
 #[cfg(test)]
 mod tests;
 
@@ -144,4 +146,16 @@ fn xors<const WORD: usize>(src: &[u8], dst: &mut [u8]) {
         before ^= x >> (64 - 8 * WORD);
     }
     Xors::<WORD>::plain(src, dst, words.len() * 8);
+}
+
+/// Shuffle that copies the last element of `LEN` bytes to all places.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const fn last_word<const LEN: usize>(word: usize) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut k = 0;
+    while k < LEN {
+        table[k] = (LEN - word + k % word) as u8;
+        k += 1;
+    }
+    table
 }

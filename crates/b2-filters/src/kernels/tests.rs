@@ -71,6 +71,8 @@ fn the_vector_kernels_of_this_cpu_are_under_test() {
     assert!(names.contains(&"generic"));
     assert_eq!(names, crate::available_kernels());
     assert_eq!(crate::kernels(), best().name());
+    #[cfg(target_arch = "aarch64")]
+    assert!(names.contains(&"neon"));
     #[cfg(target_arch = "x86_64")]
     {
         assert_eq!(names.contains(&"avx2"), std::is_x86_feature_detected!("avx2"));

@@ -5,6 +5,8 @@
 
 use std::arch::x86_64::*;
 
+use super::fits;
+
 /// 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "sse2")]
@@ -90,10 +92,4 @@ pub(super) fn fence() {
 #[inline]
 pub(super) fn misalignment<const N: usize>(bytes: &[u8], at: usize) -> usize {
     bytes.as_ptr().addr().wrapping_add(at) % N
-}
-
-/// Whether `bytes` holds `N` bytes from `at` on. Written so that only one comparison depends on `at`.
-#[inline]
-fn fits<const N: usize>(bytes: &[u8], at: usize) -> bool {
-    bytes.len().checked_sub(N).is_some_and(|last| at <= last)
 }

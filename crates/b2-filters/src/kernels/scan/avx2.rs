@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Op, Scan, Sums, Xors};
+use super::{Op, Scan, Sums, Xors, last_word};
 use crate::kernels::vector::{fence, load16, load32, misalignment, store32, stream32};
 
 /// As [`super::scan`].
@@ -20,7 +20,7 @@ pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
-    let last = _mm256_broadcastsi128_si256(load16(&last_word(O::WORD), 0));
+    let last = _mm256_broadcastsi128_si256(load16(&const { last_word::<16>(O::WORD) }, 0));
     // The last element so far, in each place.
     let mut before = _mm256_setzero_si256();
     let whole = src.len() & !31;
@@ -70,15 +70,4 @@ pub(in crate::kernels) fn xor_streaming(a: &[u8], b: &[u8], dst: &mut [u8]) {
 #[target_feature(enable = "avx2")]
 fn add<O: Op>(a: __m256i, b: __m256i) -> __m256i {
     if O::XOR { _mm256_xor_si256(a, b) } else { _mm256_add_epi8(a, b) }
-}
-
-/// Shuffle that copies the last element of a lane to all places.
-const fn last_word(word: usize) -> [u8; 16] {
-    let mut table = [0; 16];
-    let mut k = 0;
-    while k < 16 {
-        table[k] = (16 - word + k % word) as u8;
-        k += 1;
-    }
-    table
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Op, Scan, Sums, Xors};
+use super::{Op, Scan, Sums, Xors, last_word};
 use crate::kernels::vector::{load64, store64};
 
 /// As [`super::scan`].
@@ -20,7 +20,7 @@ pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
-    let total = load64(&const { last_word::<8>(O::WORD) }, 0);
+    let total = load64(&const { total_word(O::WORD) }, 0);
     let last = load64(&const { last_word::<64>(O::WORD) }, 0);
     // The last element so far, in each place.
     let mut before = _mm512_setzero_si512();
@@ -65,13 +65,12 @@ fn add<O: Op>(a: __m512i, b: __m512i) -> __m512i {
     if O::XOR { _mm512_xor_si512(a, b) } else { _mm512_add_epi8(a, b) }
 }
 
-/// Shuffle that copies the last element of each `GROUP` bytes to all their places.
-const fn last_word<const GROUP: usize>(word: usize) -> [u8; 64] {
-    let mut table = [0; 64];
+/// Shuffle within 16 bytes that copies the last element of each group to all of it.
+const fn total_word(word: usize) -> [u8; 64] {
+    let mut table = last_word::<64>(word);
     let mut k = 0;
     while k < 64 {
-        // The byte shuffle counts within 16 bytes and looks at the low four bits; the permute counts to 64.
-        table[k] = (k / GROUP * GROUP + GROUP - word + k % word) as u8 & if GROUP == 8 { 15 } else { 63 };
+        table[k] = (table[k] - 56) + (k & 8) as u8;
         k += 1;
     }
     table
