@@ -11,7 +11,7 @@ pub(crate) mod scalar;
 
 use std::ops::Range;
 
-use crate::kernels::{self, Kernels, Tile, tiles};
+use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
 use crate::part::{Part, check_part, check_planes};
 use crate::shuffle::columns;
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
@@ -167,7 +167,7 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     let step = step(cols);
     for (i, n) in tiles(q, step, LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP, streaming: false };
+            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
             kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
             for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
                 let bits = Tile::dense(n / 8, 8, q / 8);
@@ -254,52 +254,48 @@ fn scatter<'a>(
     items: &mut [u8],
     streaming: bool,
 ) {
-    if typesize == 1 {
-        let rows: [&[u8]; 8] = std::array::from_fn(|r| row(0, r));
-        kernels.scatter_bits(&rows, Tile { streaming, ..Tile::dense(n / 8, 8, n / 8) }, items);
-        if streaming {
-            kernels.fence();
-        }
+    if n == 0 {
         return;
     }
     let mut scratch = [0; SCRATCH];
+    let step = (PIECE / typesize) & !(LEAST - 1);
+    if streaming && step > 0 && n >= step {
+        return fill_past_caches(kernels, items, step * typesize, |at, piece| {
+            let (first, n) = (at / 8 / typesize, piece.len() / 8 / typesize);
+            scatter_cached(kernels, typesize, |j, r| &row(j, r)[first..first + n], piece, &mut scratch);
+        });
+    }
+    scatter_cached(kernels, typesize, row, items, &mut scratch);
+}
+
+fn scatter_cached<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    row: impl Fn(usize, usize) -> &'a [u8],
+    items: &mut [u8],
+    scratch: &mut [u8; SCRATCH],
+) {
+    let n = items.len() / typesize;
+    if typesize == 1 {
+        let rows: [&[u8]; 8] = std::array::from_fn(|r| row(0, r));
+        return kernels.scatter_bits(&rows, Tile::dense(n / 8, 8, n / 8), items);
+    }
     let cols = typesize.min(16);
     let step = step(cols);
-    // With streaming a tile ends where a cache line of the destination ends; the items after that stay at the
-    // front of the planes for the next tile, since a line that is written in two parts costs more than it saves.
-    let streaming = streaming && typesize <= 16;
-    let mut next = 0;
     for (i, m) in tiles(n, step, LEAST) {
-        let held = i.saturating_sub(next);
         for j in columns(typesize) {
             for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
-                let bits = Tile::dense(m / 8, 8, m / 8);
                 let rows: [&[u8]; 8] = std::array::from_fn(|r| &row(j + k, r)[i / 8..][..m / 8]);
-                kernels.scatter_bits(&rows, bits, &mut plane[held..held + m]);
+                kernels.scatter_bits(&rows, Tile::dense(m / 8, 8, m / 8), &mut plane[..m]);
             }
-            let start = i - held;
-            let keep =
-                if streaming && i + m < n { beyond_line(items, (i + m) * typesize) / typesize } else { 0 };
-            let tile = Tile { n: held + m - keep, cols, pitch: typesize, stride: step + GAP, streaming };
+            let tile = Tile { n: m, cols, pitch: typesize, stride: step + GAP };
             let mut planes: [&[u8]; 16] = [&[]; 16];
             for (plane, bytes) in planes.iter_mut().zip(scratch.chunks_exact(step + GAP)).take(cols) {
                 *plane = bytes;
             }
-            kernels.scatter(&planes, tile, &mut items[start * typesize + j..]);
-            next = start + tile.n;
-            for plane in scratch.chunks_exact_mut(step + GAP).take(if keep > 0 { cols } else { 0 }) {
-                plane.copy_within(tile.n..tile.n + keep, 0);
-            }
+            kernels.scatter(&planes, tile, &mut items[i * typesize + j..]);
         }
     }
-    if streaming {
-        kernels.fence();
-    }
-}
-
-/// How far the address of `bytes[at]` is beyond the start of a cache line.
-fn beyond_line(bytes: &[u8], at: usize) -> usize {
-    bytes.as_ptr().addr().wrapping_add(at) % 64
 }
 
 /// Items per tile: planes of 16 KiB in all.
@@ -309,7 +305,7 @@ fn step(cols: usize) -> usize {
 
 /// Fewer items than this make the widest kernels fall back to narrower ones (64 groups of 8).
 const LEAST: usize = 512;
-/// Keeps the planes of a tile from lying a power of two apart, and has room for the items of a cache line.
+/// Keeps the planes of a tile from lying a power of two apart.
 const GAP: usize = 64;
 /// Up to 16 planes with their gaps.
 const SCRATCH: usize = 16384 + 16 * GAP;

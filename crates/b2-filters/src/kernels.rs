@@ -9,18 +9,26 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scan;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+mod streaming;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod vector;
+#[cfg(target_arch = "x86_64")]
+mod views;
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
 pub(crate) use scan::Scan;
+pub(crate) use streaming::{PIECE, fill_past_caches};
 
 /// A transpose: `n` items of `cols` bytes on one side, `cols` planes of `n` bytes on the other.
 ///
@@ -35,16 +43,12 @@ pub(crate) struct Tile {
     pub(crate) pitch: usize,
     /// Distance between planes, in bytes; at least `n`. Where planes are slices of their own it does not count.
     pub(crate) stride: usize,
-    /// Whether stores to the item side may go past the caches. The caller ends with [`Kernels::fence`].
-    // Only x86-64 has kernels that can.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(crate) streaming: bool,
 }
 
 impl Tile {
     /// Items that lie side by side.
     pub(crate) fn dense(n: usize, cols: usize, stride: usize) -> Self {
-        Self { n, cols, pitch: cols, stride, streaming: false }
+        Self { n, cols, pitch: cols, stride }
     }
 
     /// Bytes spanned on the item side.
@@ -64,7 +68,12 @@ pub(crate) trait Kernels: Debug + Sync {
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Planes to items.
     fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
-    /// Ends a series of streaming tiles: their bytes become visible before anything that follows.
+    /// Copies whole cache lines, past the caches where that is possible. `dst` starts and ends at lines. Ended by
+    /// [`fence`](Self::fence).
+    fn stream(&self, src: &[u8], dst: &mut [u8]) {
+        dst.copy_from_slice(src);
+    }
+    /// Ends a series of streaming copies: their bytes become visible before anything that follows.
     fn fence(&self) {}
     /// Transposes the bits of each item, then gathers.
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
@@ -102,11 +111,14 @@ fn choose(name: Option<&str>, available: &[&'static dyn Kernels]) -> &'static dy
 const VARIABLE: &str = "B2KIT_SIMD";
 
 /// The last items of a block with zeros after them, for loads that reach beyond the end.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "aarch64")]
 fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
     buffer[..rest.len()].copy_from_slice(rest);
     buffer
 }
+
+/// Bytes in a cache line.
+pub(crate) const LINE: usize = 64;
 
 /// Whether `bytes` holds `N` bytes from `at` on: what an access of `N` bytes rests on. Written so that only one
 /// comparison depends on `at`.
@@ -128,7 +140,7 @@ pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item =
 /// All kernels this CPU can run, best first. The last one runs everywhere.
 pub(crate) fn available() -> Vec<&'static dyn Kernels> {
     #[cfg(target_arch = "x86_64")]
-    let vector = [avx512::Avx512::detect(), avx2::Avx2::detect()];
+    let vector = [avx512::Avx512::detect(), avx2::Avx2::detect(), Some(&sse2::Sse2)];
     #[cfg(target_arch = "aarch64")]
     let vector = [neon::Neon::detect()];
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

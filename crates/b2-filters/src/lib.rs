@@ -54,6 +54,7 @@ pub fn builtin() -> Vec<Arc<dyn Filter>> {
 /// | `avx512` | x86-64 with AVX-512 F, BW, VBMI and GFNI |
 /// | `avx2` | x86-64 with AVX2 |
 /// | `neon` | 64-bit ARM |
+/// | `sse2` | any x86-64 |
 /// | `generic` | anything |
 pub fn kernels() -> &'static str {
     kernels::best().name()

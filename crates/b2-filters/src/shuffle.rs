@@ -11,7 +11,7 @@ pub(crate) mod scalar;
 
 use std::ops::Range;
 
-use crate::kernels::{self, Kernels, Tile, tiles};
+use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
 use crate::part::{Part, check_part, check_planes};
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
@@ -150,7 +150,7 @@ pub(crate) fn shuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], d
     }
     for (i, n) in tiles(q, step(typesize), LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n, cols: 16, pitch: typesize, stride: q, streaming: false };
+            let tile = Tile { n, cols: 16, pitch: typesize, stride: q };
             kernels.gather(&items[i * typesize + j..], tile, &mut planes[j * q + i..]);
         }
     }
@@ -202,6 +202,25 @@ fn scatter<'a>(
     items: &mut [u8],
     streaming: bool,
 ) {
+    // Pieces of whole groups, of which the widest kernels do 64 items at a time.
+    let step = (PIECE / typesize) & !(LEAST - 1);
+    if streaming && typesize > 1 && step > 0 && n >= step {
+        return fill_past_caches(kernels, items, step * typesize, |at, piece| {
+            let first = at / typesize;
+            let n = piece.len() / typesize;
+            scatter_cached(kernels, typesize, n, |j| &plane(j)[first..first + n], piece);
+        });
+    }
+    scatter_cached(kernels, typesize, n, plane, items);
+}
+
+fn scatter_cached<'a>(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    n: usize,
+    plane: impl Fn(usize) -> &'a [u8],
+    items: &mut [u8],
+) {
     if n == 0 {
         return;
     }
@@ -213,15 +232,11 @@ fn scatter<'a>(
         for (j, slot) in planes.iter_mut().enumerate().take(typesize) {
             *slot = plane(j);
         }
-        kernels.scatter(&planes, Tile { streaming, ..Tile::dense(n, typesize, n) }, items);
-        if streaming {
-            kernels.fence();
-        }
-        return;
+        return kernels.scatter(&planes, Tile::dense(n, typesize, n), items);
     }
     for (i, m) in tiles(n, step(typesize), LEAST) {
         for j in columns(typesize) {
-            let tile = Tile { n: m, cols: 16, pitch: typesize, stride: n, streaming: false };
+            let tile = Tile { n: m, cols: 16, pitch: typesize, stride: n };
             let planes: [&[u8]; 16] = std::array::from_fn(|k| &plane(j + k)[i..i + m]);
             kernels.scatter(&planes, tile, &mut items[i * typesize + j..]);
         }

@@ -8,8 +8,9 @@
 use std::arch::x86_64::*;
 
 use super::scan::{self, Scan};
-use super::vector::{fence, load16, load64, misalignment, store16, store64, stream64};
-use super::{Kernels, Tile, avx2, padded};
+use super::vector::{fence, load16, load64, store16, store64, stream64};
+use super::views::{Places, PlacesMut, Planes, PlanesMut};
+use super::{Kernels, LINE, Tile, avx2};
 
 /// Items per group.
 const GROUP: usize = 64;
@@ -41,9 +42,6 @@ impl Kernels for Avx512 {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scatter(planes, tile, items) }
     }
-    fn fence(&self) {
-        fence();
-    }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { gather_bits(items, tile, planes) }
@@ -68,36 +66,61 @@ impl Kernels for Avx512 {
             scan::xor(a, b, dst);
         }
     }
+    fn stream(&self, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: `self` exists, so `detect` found all features that the function enables.
+        unsafe { stream(src, dst) }
+    }
+    fn fence(&self) {
+        fence();
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
-    match (tile.cols, tile.pitch) {
+    match tile.cols {
         _ if tile.n < GROUP => avx2::gather(items, tile, planes),
-        (2, _) => gather_by::<2, false, false>(items, tile, planes),
-        (3..=4, _) => gather_by::<4, false, false>(items, tile, planes),
-        (5..=8, _) => gather_by::<8, false, false>(items, tile, planes),
-        (9..=16, pitch) if pitch == tile.cols => gather_by::<16, false, false>(items, tile, planes),
-        (16, _) => gather_by::<16, true, false>(items, tile, planes),
+        2 => gather_by::<2, 2, true, false>(items, tile, planes),
+        3 => gather_by::<3, 4, true, false>(items, tile, planes),
+        4 => gather_by::<4, 4, true, false>(items, tile, planes),
+        5 => gather_by::<5, 8, true, false>(items, tile, planes),
+        6 => gather_by::<6, 8, true, false>(items, tile, planes),
+        7 => gather_by::<7, 8, true, false>(items, tile, planes),
+        8 if tile.pitch > 8 => avx2::gather(items, tile, planes),
+        8 => gather_by::<8, 8, true, false>(items, tile, planes),
+        9 => gather_by::<9, 16, true, false>(items, tile, planes),
+        10 => gather_by::<10, 16, true, false>(items, tile, planes),
+        11 => gather_by::<11, 16, true, false>(items, tile, planes),
+        12 => gather_by::<12, 16, true, false>(items, tile, planes),
+        13 => gather_by::<13, 16, true, false>(items, tile, planes),
+        14 => gather_by::<14, 16, true, false>(items, tile, planes),
+        15 => gather_by::<15, 16, true, false>(items, tile, planes),
+        16 if tile.pitch > 16 => gather_by::<16, 16, false, false>(items, tile, planes),
+        16 => gather_by::<16, 16, true, false>(items, tile, planes),
         _ => avx2::gather(items, tile, planes),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-    match (tile.cols, tile.pitch, tile.streaming) {
+    match tile.cols {
         _ if tile.n < GROUP => avx2::scatter(planes, tile, items),
-        (2, _, false) => scatter_by::<2, false, false, false>(planes, tile, items),
-        (2, _, true) => scatter_by::<2, false, false, true>(planes, tile, items),
-        (4, _, true) => scatter_by::<4, false, false, true>(planes, tile, items),
-        (3..=4, _, _) => scatter_by::<4, false, false, false>(planes, tile, items),
-        (8, _, true) => scatter_by::<8, false, false, true>(planes, tile, items),
-        (5..=8, _, _) => scatter_by::<8, false, false, false>(planes, tile, items),
-        (16, 16, true) => scatter_by::<16, false, false, true>(planes, tile, items),
-        (9..=16, pitch, _) if pitch == tile.cols => {
-            scatter_by::<16, false, false, false>(planes, tile, items)
-        }
-        (16, _, _) => scatter_by::<16, true, false, false>(planes, tile, items),
+        2 => scatter_by::<2, 2, true, false>(planes, tile, items),
+        3 => scatter_by::<3, 4, true, false>(planes, tile, items),
+        4 => scatter_by::<4, 4, true, false>(planes, tile, items),
+        5 => scatter_by::<5, 8, true, false>(planes, tile, items),
+        6 => scatter_by::<6, 8, true, false>(planes, tile, items),
+        7 => scatter_by::<7, 8, true, false>(planes, tile, items),
+        8 if tile.pitch > 8 => avx2::scatter(planes, tile, items),
+        8 => scatter_by::<8, 8, true, false>(planes, tile, items),
+        9 => scatter_by::<9, 16, true, false>(planes, tile, items),
+        10 => scatter_by::<10, 16, true, false>(planes, tile, items),
+        11 => scatter_by::<11, 16, true, false>(planes, tile, items),
+        12 => scatter_by::<12, 16, true, false>(planes, tile, items),
+        13 => scatter_by::<13, 16, true, false>(planes, tile, items),
+        14 => scatter_by::<14, 16, true, false>(planes, tile, items),
+        15 => scatter_by::<15, 16, true, false>(planes, tile, items),
+        16 if tile.pitch > 16 => scatter_by::<16, 16, false, false>(planes, tile, items),
+        16 => scatter_by::<16, 16, true, false>(planes, tile, items),
         _ => avx2::scatter(planes, tile, items),
     }
 }
@@ -107,7 +130,7 @@ fn gather_bits(items: &[u8], tile: Tile, planes: &mut [u8]) {
     if tile.n < GROUP {
         return avx2::gather_bits(items, tile, planes);
     }
-    gather_by::<8, false, true>(items, tile, planes)
+    gather_by::<8, 8, true, true>(items, tile, planes)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
@@ -115,43 +138,45 @@ fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     if tile.n < GROUP {
         return avx2::scatter_bits(planes, tile, items);
     }
-    if tile.streaming {
-        scatter_by::<8, false, true, true>(planes, tile, items)
-    } else {
-        scatter_by::<8, false, true, false>(planes, tile, items)
-    }
+    scatter_by::<8, 8, true, true>(planes, tile, items)
 }
 
-/// `SPREAD`: 16 bytes of items that are further apart. At least `GROUP` items.
-#[inline]
+/// At least `GROUP` items. `DENSE`: no gaps between them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
+fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
     items: &[u8],
     tile: Tile,
     planes: &mut [u8],
 ) {
-    let cols = if BITS { 8 } else { tile.cols };
-    let by_byte = load64(&BY_BYTE[cols], 0);
+    let pitch = if DENSE { C } else { tile.pitch };
+    let by_byte = load64(&BY_BYTE[C], 0);
     let reverse = load64(&REVERSE, 0);
-    let mut edge = [0; GROUP * 16];
+    let mut planes = PlanesMut::<C>::new(planes, tile.stride, tile.n);
+    let mut edge = [0; EDGE];
     let mut i = 0;
     while i < tile.n {
         // The last group reaches back into items already done.
         i = i.min(tile.n - GROUP);
-        let from = &items[i * tile.pitch..];
-        let fits = from.len() >= reach::<P, SPREAD>(tile.pitch);
-        let from = if fits { from } else { padded(from, &mut edge) };
+        let mut from = &items[i * pitch..];
+        let over = overshoot(C, P);
+        if over > 0 && from.len() < GROUP * C + over {
+            edge[..from.len()].copy_from_slice(from);
+            from = &edge;
+        }
         let mut r = [_mm512_setzero_si512(); P];
-        for (k, v) in r.iter_mut().enumerate() {
-            let at = k * (GROUP / P) * tile.pitch;
-            *v = if SPREAD {
-                let v = _mm512_castsi128_si512(load16(from, at));
-                let v = _mm512_inserti32x4::<1>(v, load16(from, at + tile.pitch));
-                let v = _mm512_inserti32x4::<2>(v, load16(from, at + 2 * tile.pitch));
-                _mm512_inserti32x4::<3>(v, load16(from, at + 3 * tile.pitch))
-            } else {
-                load64(from, at)
-            };
+        if DENSE {
+            let places = Places::<64, P>::new(from, GROUP / P * C);
+            for (k, v) in r.iter_mut().enumerate() {
+                *v = load64(places.get(k), 0);
+            }
+        } else {
+            let places = Places::<16, GROUP>::new(from, pitch);
+            for (k, r) in r.iter_mut().enumerate() {
+                let v = _mm512_castsi128_si512(load16(places.get(4 * k), 0));
+                let v = _mm512_inserti32x4::<1>(v, load16(places.get(4 * k + 1), 0));
+                let v = _mm512_inserti32x4::<2>(v, load16(places.get(4 * k + 2), 0));
+                *r = _mm512_inserti32x4::<3>(v, load16(places.get(4 * k + 3), 0));
+            }
         }
         for v in &mut r {
             if BITS {
@@ -166,35 +191,31 @@ fn gather_by<const P: usize, const SPREAD: bool, const BITS: bool>(
             unpack8::<P, 1>(&mut r);
         }
         trade_lanes(&mut r);
-        for (j, &v) in r.iter().enumerate() {
-            if j < cols {
-                store64(planes, j * tile.stride + i, v);
-            }
+        for (j, &v) in r.iter().enumerate().take(C) {
+            store64(planes.get::<GROUP>(j, i), 0, v);
         }
         i += GROUP;
     }
 }
 
-/// See [`gather_by`]. `STREAM`, for dense items of `P` bytes: past the caches.
-#[inline]
+/// See [`gather_by`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool, const STREAM: bool>(
+fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
     planes: &[&[u8]],
     tile: Tile,
     items: &mut [u8],
 ) {
+    let pitch = if DENSE { C } else { tile.pitch };
     let items = &mut items[..tile.items_len()];
-    let cols = if BITS { 8 } else { tile.cols };
-    let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[cols] }, 0);
-    let mut edge = [0; GROUP * 16];
+    let planes = Planes::<P>::new(&planes[..C], tile.n);
+    let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[C] }, 0);
+    let mut edge = [0; EDGE];
     let mut i = 0;
     while i < tile.n {
         i = i.min(tile.n - GROUP);
         let mut r = [_mm512_setzero_si512(); P];
-        for (j, v) in r.iter_mut().enumerate() {
-            if j < cols {
-                *v = load64(planes[j], i);
-            }
+        for (j, v) in r.iter_mut().enumerate().take(C) {
+            *v = load64(planes.get::<GROUP>(j, i), 0);
         }
         trade_lanes(&mut r);
         if P == 16 {
@@ -209,42 +230,46 @@ fn scatter_by<const P: usize, const SPREAD: bool, const BITS: bool, const STREAM
                 *v = transpose_bits(*v);
             }
         }
-        let to = &mut items[i * tile.pitch..];
-        if STREAM && misalignment::<64>(to, 0) == 0 {
+        let to = &mut items[i * pitch..];
+        let over = overshoot(C, P);
+        if !DENSE {
+            let mut places = PlacesMut::<16, GROUP>::new(to, pitch);
             for (k, &v) in r.iter().enumerate() {
-                stream64(to, 64 * k, v);
+                store16(places.get(4 * k), 0, _mm512_castsi512_si128(v));
+                store16(places.get(4 * k + 1), 0, _mm512_extracti32x4_epi32::<1>(v));
+                store16(places.get(4 * k + 2), 0, _mm512_extracti32x4_epi32::<2>(v));
+                store16(places.get(4 * k + 3), 0, _mm512_extracti32x4_epi32::<3>(v));
             }
-            i += GROUP;
-            continue;
-        }
-        let fits = to.len() >= reach::<P, SPREAD>(tile.pitch);
-        let out = if fits { &mut *to } else { &mut edge };
-        // Ascending, so that what a store leaves beyond its items is written over by the next one.
-        for (k, &v) in r.iter().enumerate() {
-            let at = k * (GROUP / P) * tile.pitch;
-            if SPREAD {
-                store16(out, at, _mm512_castsi512_si128(v));
-                store16(out, at + tile.pitch, _mm512_extracti32x4_epi32::<1>(v));
-                store16(out, at + 2 * tile.pitch, _mm512_extracti32x4_epi32::<2>(v));
-                store16(out, at + 3 * tile.pitch, _mm512_extracti32x4_epi32::<3>(v));
-            } else {
-                store64(out, at, v);
+        } else if over == 0 || to.len() >= GROUP * C + over {
+            // Ascending, so that what a store leaves beyond its items is written over by the next one.
+            let mut places = PlacesMut::<64, P>::new(to, GROUP / P * C);
+            for (k, &v) in r.iter().enumerate() {
+                store64(places.get(k), 0, v);
             }
-        }
-        if !fits {
+        } else {
+            let mut places = PlacesMut::<64, P>::new(&mut edge, GROUP / P * C);
+            for (k, &v) in r.iter().enumerate() {
+                store64(places.get(k), 0, v);
+            }
             to.copy_from_slice(&edge[..to.len()]);
         }
         i += GROUP;
-        if STREAM && i == GROUP && tile.n > GROUP {
-            // Back to an item at the start of a cache line, where there is one.
-            i -= misalignment::<64>(items, 0) / P;
-        }
     }
 }
 
-/// Bytes that a group touches on the item side, maybe beyond its last item.
-fn reach<const P: usize, const SPREAD: bool>(pitch: usize) -> usize {
-    if SPREAD { (GROUP - 1) * pitch + 16 } else { (GROUP - GROUP / P) * pitch + 64 }
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
+fn stream(src: &[u8], dst: &mut [u8]) {
+    for at in (0..dst.len()).step_by(LINE) {
+        stream64(dst, at, load64(src, at));
+    }
+}
+
+/// Room for one group and what a register holds beyond the last item.
+const EDGE: usize = GROUP * 16 + 64;
+
+/// Bytes that a register holds beyond its last item.
+const fn overshoot(c: usize, p: usize) -> usize {
+    64 - 64 / p * c
 }
 
 /// Where byte `b` of item `i` stands in a register sorted by byte number.

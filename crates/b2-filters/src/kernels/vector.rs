@@ -7,6 +7,36 @@ use std::arch::x86_64::*;
 
 use super::fits;
 
+/// 4 bytes, with zeros above.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn load4(bytes: &[u8; 4]) -> __m128i {
+    _mm_cvtsi32_si128(i32::from_le_bytes(*bytes))
+}
+
+/// The lowest 4 bytes.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn store4(bytes: &mut [u8; 4], v: __m128i) {
+    *bytes = _mm_cvtsi128_si32(v).to_le_bytes();
+}
+
+/// 8 bytes, with zeros above.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn load8(bytes: &[u8; 8]) -> __m128i {
+    // SAFETY: the instruction reads the 8 bytes of the array and asks for no alignment.
+    unsafe { _mm_loadl_epi64(bytes.as_ptr().cast()) }
+}
+
+/// The lowest 8 bytes.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
+    // SAFETY: the instruction writes the 8 bytes of the array and asks for no alignment.
+    unsafe { _mm_storel_epi64(bytes.as_mut_ptr().cast(), v) }
+}
+
 /// 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "sse2")]
@@ -59,6 +89,16 @@ pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
     assert!(fits::<64>(bytes, at));
     // SAFETY: 64 bytes from `at` on are inside the slice; storeu asks for no alignment.
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), v) }
+}
+
+/// 16 bytes to `at` and on, past the caches. The address must be a multiple of 16; a [`fence`] must follow.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
+    assert!(fits::<16>(bytes, at) && misalignment::<16>(bytes, at) == 0);
+    // SAFETY: 16 bytes from `at` on are inside the slice, and their address is a multiple of 16. The callers end
+    // with a fence, so that nobody can see the slice before the bytes are in it.
+    unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
 /// 32 bytes to `at` and on, past the caches. The address must be a multiple of 32; a [`fence`] must follow.

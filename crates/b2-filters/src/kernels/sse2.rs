@@ -1,0 +1,136 @@
+//! SSE2, which every x86-64 has: 16 items at a time, by the kernels of [`lanes`](super::lanes).
+//!
+//! It cannot move single bytes to where they are wanted, so items that are no power of two are loaded and stored in
+//! pieces of 4, 8 or 16 bytes.
+
+use std::arch::x86_64::*;
+
+use super::generic::Generic;
+use super::lanes::{EDGE, lane_kernels, overshoot};
+use super::vector::{fence, load4, load8, load16 as load, store4, store8, store16 as store, stream16};
+use super::views::{Places, PlacesMut, Planes, PlanesMut};
+use super::{Kernels, LINE, Tile};
+
+/// Runs on every x86-64.
+#[derive(Debug)]
+pub(super) struct Sse2;
+
+const NARROWER: Generic = Generic;
+
+impl Kernels for Sse2 {
+    fn name(&self) -> &'static str {
+        "sse2"
+    }
+    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { gather(items, tile, planes) }
+    }
+    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { scatter(planes, tile, items) }
+    }
+    fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { gather_bits(items, tile, planes) }
+    }
+    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { scatter_bits(planes, tile, items) }
+    }
+    fn stream(&self, src: &[u8], dst: &mut [u8]) {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { stream(src, dst) }
+    }
+    fn fence(&self) {
+        fence();
+    }
+}
+
+lane_kernels!("sse2", __m128i, false);
+
+#[target_feature(enable = "sse2")]
+fn stream(src: &[u8], dst: &mut [u8]) {
+    for at in (0..dst.len()).step_by(LINE) {
+        stream16(dst, at, load(src, at));
+        stream16(dst, at + 16, load(src, at + 16));
+        stream16(dst, at + 32, load(src, at + 32));
+        stream16(dst, at + 48, load(src, at + 48));
+    }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn zero() -> __m128i {
+    _mm_setzero_si128()
+}
+
+/// Items `P` bytes apart, whatever follows them in the gaps.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn load_items<const C: usize, const P: usize>(from: &[u8], pitch: usize) -> [__m128i; P] {
+    let mut r = [zero(); P];
+    if P == 8 && (C < P || pitch > P) {
+        let places = Places::<8, 16>::new(from, pitch);
+        for (k, v) in r.iter_mut().enumerate() {
+            *v = _mm_unpacklo_epi64(load8(places.get(2 * k)), load8(places.get(2 * k + 1)));
+        }
+    } else if P == 4 && C < P {
+        let places = Places::<4, 16>::new(from, pitch);
+        for (k, v) in r.iter_mut().enumerate() {
+            let low = _mm_unpacklo_epi32(load4(places.get(4 * k)), load4(places.get(4 * k + 1)));
+            let high = _mm_unpacklo_epi32(load4(places.get(4 * k + 2)), load4(places.get(4 * k + 3)));
+            *v = _mm_unpacklo_epi64(low, high);
+        }
+    } else {
+        let places = Places::<16, P>::new(from, 16 / P * pitch);
+        for (k, v) in r.iter_mut().enumerate() {
+            *v = load(places.get(k), 0);
+        }
+    }
+    r
+}
+
+/// Ascending, so that what a store leaves beyond its item is written over by the next one.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn store_items<const C: usize, const P: usize>(r: [__m128i; P], to: &mut [u8], pitch: usize) {
+    if P == 8 && (C < P || pitch > P) {
+        let mut places = PlacesMut::<8, 16>::new(to, pitch);
+        for (k, &v) in r.iter().enumerate() {
+            store8(places.get(2 * k), v);
+            store8(places.get(2 * k + 1), _mm_unpackhi_epi64(v, v));
+        }
+    } else if P == 4 && C < P {
+        let mut places = PlacesMut::<4, 16>::new(to, pitch);
+        for (k, &v) in r.iter().enumerate() {
+            store4(places.get(4 * k), v);
+            store4(places.get(4 * k + 1), _mm_shuffle_epi32::<1>(v));
+            store4(places.get(4 * k + 2), _mm_shuffle_epi32::<2>(v));
+            store4(places.get(4 * k + 3), _mm_shuffle_epi32::<3>(v));
+        }
+    } else {
+        let mut places = PlacesMut::<16, P>::new(to, 16 / P * pitch);
+        for (k, &v) in r.iter().enumerate() {
+            store(places.get(k), 0, v);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn zip<const WIDTH: usize>(a: __m128i, b: __m128i) -> (__m128i, __m128i) {
+    match WIDTH {
+        1 => (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)),
+        2 => (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b)),
+        4 => (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)),
+        _ => (_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn swap_bits<const D: i32>(a: __m128i, b: __m128i, low: i8) -> (__m128i, __m128i) {
+    // 16-bit shifts: the mask drops what comes over from the neighbouring byte.
+    let t = _mm_and_si128(_mm_xor_si128(_mm_srli_epi16::<D>(a), b), _mm_set1_epi8(low));
+    (_mm_xor_si128(a, _mm_slli_epi16::<D>(t)), _mm_xor_si128(b, t))
+}
