@@ -2,119 +2,225 @@
 //!
 //! The longer the search finds nothing, the more positions it steps over, so noise costs little time. The
 //! acceleration is how many it steps over to begin with.
+#![allow(unsafe_code)]
 
-use super::output::{Match, Output};
-use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64, zeroed};
+use super::raw::{RawOutput, RawWindow};
+use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
+use std::mem::replace;
 
-const HASH_BITS: u32 = 13;
-/// After two to the power of this many misses the step grows by one.
-const SKIP_BITS: u32 = 6;
+/// Matches start at least this far from the end. Three bytes more than the format asks, so that 16 literals can
+/// be copied at once anywhere.
+const LAST_SEARCH: usize = 16;
+/// After two to the power of this many misses the step grows by one. C has 6 here. It costs nothing but at the
+/// highest levels, which find the last matches in noise.
+const fn skip_bits(acceleration: usize) -> u32 {
+    if acceleration <= 2 { 6 } else { 5 }
+}
 
-/// Where each hash occurred last, plus a base that grows from stream to stream: entries of earlier streams
-/// are then just too far away, and the table need not be cleared.
-type Table = [u32; 1 << HASH_BITS];
+/// The same, once the stream is known to look like noise.
+const NOISE_SKIP_BITS: u32 = 3;
+/// Misses in a row before the stream is tested for noise.
+const NOISE_TEST: usize = 128;
+
+/// Where each hash occurred last.
+type Small = [u16; 1 << 13];
+type Large = [u32; 1 << 12];
+
+/// A table, of 16 KiB either way.
+trait Table {
+    /// Whether matches reach from each position to each.
+    const ALL_IN_REACH: bool;
+    /// Where the hash of `bytes` occurred last. Remembers `pos`, where they are.
+    fn lookup(&mut self, pos: usize, bytes: u64) -> usize;
+}
+
+impl Table for Small {
+    const ALL_IN_REACH: bool = true;
+
+    #[inline(always)]
+    fn lookup(&mut self, pos: usize, bytes: u64) -> usize {
+        replace(&mut self[hash::<13>(bytes)], pos as u16).into()
+    }
+}
+
+impl Table for Large {
+    const ALL_IN_REACH: bool = false;
+
+    #[inline(always)]
+    fn lookup(&mut self, pos: usize, bytes: u64) -> usize {
+        replace(&mut self[hash::<12>(bytes)], pos as u32) as usize
+    }
+}
+
+/// Both tables: one for windows up to 64 KiB, one for larger ones.
+struct Tables {
+    small: Box<Small>,
+    large: Box<Large>,
+}
+
+impl Tables {
+    fn new() -> Self {
+        Self { small: zeroed(), large: zeroed() }
+    }
+}
 
 /// State of the fast encoder.
 pub(super) struct FastMatcher {
     acceleration: usize,
-    table: Box<Table>,
-    pub(super) base: u32,
-    /// The table as it is after the dictionary.
-    dict_table: Option<Box<Table>>,
+    tables: Tables,
+    /// The length of the dictionary, and the tables as they are after it.
+    dict: Option<(usize, Tables)>,
 }
 
 impl FastMatcher {
     /// `acceleration` is 1 for the best ratio, more for speed.
     pub(super) fn new(acceleration: usize) -> Self {
-        Self { acceleration, table: zeroed(), base: FAR, dict_table: None }
+        Self { acceleration, tables: Tables::new(), dict: None }
     }
 }
 
 impl super::Matcher for FastMatcher {
     fn load_dict(&mut self, dict: &[u8]) {
+        let mut tables = Tables::new();
         // Matches are extended backwards, so every third position is enough.
         for pos in (0..dict.len().saturating_sub(7)).step_by(3) {
-            self.table[hash(read_u64(dict, pos))] = FAR + pos as u32;
+            let bytes = read_u64(dict, pos);
+            tables.small.lookup(pos, bytes);
+            tables.large.lookup(pos, bytes);
         }
-        self.dict_table = Some(self.table.clone());
+        self.dict = Some((dict.len(), tables));
     }
 
-    fn compress(&mut self, window: &[u8], start: usize, out: &mut Output<'_>) -> Option<()> {
-        let span = window.len() as u32 + FAR;
-        if let Some(dict_table) = &self.dict_table {
-            self.table.copy_from_slice(&dict_table[..]);
-            self.base = FAR;
-        } else if self.base > u32::MAX - span {
-            self.table.fill(0);
-            self.base = FAR;
+    fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
+        let mut out = RawOutput::new(dst);
+        let Tables { small, large } = &mut self.tables;
+        let is_small = window.len() <= FAR as usize;
+        // A table that starts from zero makes the stream depend on nothing before it.
+        match &self.dict {
+            None if is_small => small.fill(0),
+            None => large.fill(0),
+            Some((len, dict)) => {
+                assert_eq!(start, *len, "the window starts with the dictionary");
+                if is_small {
+                    small.copy_from_slice(&dict.small[..]);
+                } else {
+                    large.copy_from_slice(&dict.large[..]);
+                }
+            }
         }
-        let base = self.base;
-        self.base += span;
-        let anchor = sequences(window, start, &mut self.table, base, self.acceleration, out)?;
-        out.last_literals(&window[anchor..])
+        // SAFETY: the tables hold zeros, or positions in the dictionary, which ends at `start`.
+        let anchor = unsafe {
+            if is_small {
+                sequences(window, start, &mut **small, self.acceleration, &mut out)?
+            } else {
+                sequences(window, start, &mut **large, self.acceleration, &mut out)?
+            }
+        };
+        out.finish().last_literals(&window[anchor..])
     }
 }
 
 /// Of five bytes: on shuffled data that gives fewer but longer matches, and a better ratio, than four.
 #[inline(always)]
-fn hash(bytes: u64) -> usize {
-    ((bytes << 24).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - HASH_BITS)) as usize
+fn hash<const BITS: u32>(bytes: u64) -> usize {
+    ((bytes << 24).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BITS)) as usize
 }
 
 /// Writes all sequences but the last. Returns where the last literals start.
-fn sequences(
-    window: &[u8],
+///
+/// # Safety
+/// The table holds nothing but zeros and positions below `start`.
+unsafe fn sequences<T: Table>(
+    bytes: &[u8],
     start: usize,
-    table: &mut Table,
-    base: u32,
+    table: &mut T,
     acceleration: usize,
-    out: &mut Output<'_>,
+    out: &mut RawOutput<'_>,
 ) -> Option<usize> {
     let mut anchor = start;
-    let Some(last_start) = window.len().checked_sub(LAST_START) else { return Some(anchor) };
-    let limit = window.len() - LAST_LITERALS;
-    let mut pos = start;
-    while pos <= last_start {
-        let mut bytes = read_u64(window, pos);
-        let mut next = pos + 1;
-        let mut skip = acceleration << SKIP_BITS;
-        let mut cand = loop {
-            if next > last_start {
-                return Some(anchor);
+    let Some(last_start) = bytes.len().checked_sub(LAST_SEARCH) else { return Some(anchor) };
+    let limit = bytes.len() - LAST_LITERALS;
+    let window = RawWindow::new(bytes);
+    let mut skip_bits = skip_bits(acceleration);
+    let mut tested = false;
+    // A zero in the table stands for position 0, so that is in it from the beginning.
+    let mut pos = start.max(1);
+    // SAFETY: what is looked up is at `pos` or `next`, at most `last_start` and thus 16 bytes before the end.
+    // Positions only grow, by one at least from lookup to lookup, and the table holds earlier ones or 0, so a
+    // candidate is below `pos`. A match ends at `limit` at most. `back` is at most `cand` and `pos - anchor`.
+    unsafe {
+        while pos <= last_start {
+            let mut next = pos + 1;
+            let mut skip = acceleration << skip_bits;
+            let mut stop = if tested { last_start } else { last_start.min(pos + acceleration * NOISE_TEST) };
+            let mut found = window.u64(pos);
+            let mut cand = loop {
+                if next > stop {
+                    if tested || next > last_start {
+                        return Some(anchor);
+                    }
+                    tested = true;
+                    stop = last_start;
+                    if looks_like_noise(&bytes[start..]) {
+                        skip_bits = NOISE_SKIP_BITS;
+                        skip = acceleration << skip_bits;
+                    }
+                }
+                let cand = table.lookup(pos, found);
+                if is_match::<T>(window, pos, cand, found) {
+                    break cand;
+                }
+                found = window.u64(next);
+                pos = next;
+                next += skip >> skip_bits;
+                skip += 1;
+            };
+            // Where the match ends does not wait for where it starts.
+            let mut back = window.back_len(cand, pos, cand.min(pos - anchor));
+            // Matches often follow each other without literals between them.
+            loop {
+                let len = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
+                out.sequence(window, anchor, pos - back, pos - cand, len + back)?;
+                pos += len;
+                anchor = pos;
+                back = 0;
+                if pos > last_start {
+                    return Some(anchor);
+                }
+                // The one before the last, too, since a run may have begun there.
+                table.lookup(pos - 2, window.u64(pos - 2));
+                let found = window.u64(pos);
+                cand = table.lookup(pos, found);
+                if !is_match::<T>(window, pos, cand, found) {
+                    break;
+                }
             }
-            let here = base + pos as u32;
-            let entry = std::mem::replace(&mut table[hash(bytes)], here);
-            if let Some(cand) = candidate(window, pos, bytes, here - entry) {
-                break cand;
-            }
-            bytes = read_u64(window, next);
-            pos = next;
-            next += skip >> SKIP_BITS;
-            skip += 1;
-        };
-        while pos > anchor && cand > 0 && window[pos - 1] == window[cand - 1] {
-            pos -= 1;
-            cand -= 1;
+            pos += 1;
         }
-        // Matches often follow each other without literals between them.
-        loop {
-            let len = MIN_MATCH + common_len(&window[cand + MIN_MATCH..], &window[pos + MIN_MATCH..limit]);
-            out.sequence(window, anchor, pos, Match { distance: pos - cand, len })?;
-            pos += len;
-            anchor = pos;
-            if pos > last_start {
-                return Some(anchor);
-            }
-            let here = base + pos as u32;
-            table[hash(read_u64(window, pos - 2))] = here - 2;
-            let bytes = read_u64(window, pos);
-            let entry = std::mem::replace(&mut table[hash(bytes)], here);
-            match candidate(window, pos, bytes, here - entry) {
-                Some(found) => cand = found,
-                None => break,
-            }
-        }
-        pos += 1;
     }
     Some(anchor)
+}
+
+/// Whether the first four of `bytes`, which are at `pos`, are at `cand`, and not too far away.
+///
+/// # Safety
+/// `cand < pos`, and `pos + 4` is within the window.
+#[inline(always)]
+unsafe fn is_match<T: Table>(window: RawWindow<'_>, pos: usize, cand: usize, bytes: u64) -> bool {
+    // SAFETY: as the caller promises.
+    let same = unsafe { window.u32(cand) } == bytes as u32;
+    same && (T::ALL_IN_REACH || pos - cand < FAR as usize)
+}
+
+/// Whether the byte values of a sample are spread as in noise.
+#[cold]
+fn looks_like_noise(stream: &[u8]) -> bool {
+    const SAMPLES: usize = 256;
+    let mut seen = [false; 256];
+    let step = (stream.len() / SAMPLES).max(1) | 1;
+    for byte in stream.iter().step_by(step).take(SAMPLES) {
+        seen[usize::from(*byte)] = true;
+    }
+    // Of 256 evenly distributed values 162 differ on average, with a standard deviation of 5.
+    seen.iter().filter(|seen| **seen).count() >= 140
 }

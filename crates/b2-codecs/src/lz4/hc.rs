@@ -261,7 +261,8 @@ impl super::Matcher for HcMatcher {
         self.dict = Some((chains, runs));
     }
 
-    fn compress(&mut self, window: &[u8], start: usize, out: &mut Output<'_>) -> Option<()> {
+    fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
+        let mut out = Output::new(dst);
         let span = window.len() as u32 + FAR;
         if let Some((chains, runs)) = &self.dict {
             self.chains.copy_from(chains);
@@ -273,7 +274,7 @@ impl super::Matcher for HcMatcher {
             }
             self.runs.clear();
         }
-        let anchor = self.sequences(window, start, out);
+        let anchor = self.sequences(window, start, &mut out);
         self.chains.base += span;
         out.last_literals(&window[anchor?..])
     }

@@ -63,7 +63,8 @@ impl super::Matcher for LazyMatcher {
         self.dict_tables = Some(tables);
     }
 
-    fn compress(&mut self, window: &[u8], start: usize, out: &mut Output<'_>) -> Option<()> {
+    fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
+        let mut out = Output::new(dst);
         let span = window.len() as u32 + FAR;
         if let Some(tables) = &self.dict_tables {
             self.tables.short.copy_from_slice(&tables.short[..]);
@@ -75,7 +76,7 @@ impl super::Matcher for LazyMatcher {
         }
         let base = self.base;
         self.base += span;
-        let anchor = sequences(window, start, &mut self.tables, base, self.skip_bits, out)?;
+        let anchor = sequences(window, start, &mut self.tables, base, self.skip_bits, &mut out)?;
         out.last_literals(&window[anchor..])
     }
 }

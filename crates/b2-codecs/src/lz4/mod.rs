@@ -9,12 +9,12 @@ mod encode;
 mod hc;
 mod lazy;
 mod output;
+mod raw;
 mod runs;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use self::output::Output;
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 
 /// The longest stream that the encoders take, as in the C library.
@@ -125,8 +125,9 @@ trait Matcher: Send {
     /// Learns the dictionary, once and before anything else.
     fn load_dict(&mut self, dict: &[u8]);
 
-    /// Writes `window[start..]` as a block. `window[..start]` is the dictionary. `None`: it does not fit.
-    fn compress(&mut self, window: &[u8], start: usize, out: &mut Output<'_>) -> Option<()>;
+    /// Writes `window[start..]` as a block. `window[..start]` is the dictionary. Returns its length;
+    /// `None`: it does not fit.
+    fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize>;
 }
 
 struct BlockEncoder<M> {
@@ -151,16 +152,15 @@ impl<M: Matcher> Encoder for BlockEncoder<M> {
         if src.len() > MAX_STREAM {
             return Ok(Encoded::TooBig);
         }
-        let mut out = Output::new(dst);
         let done = if self.dict_len == 0 {
-            self.matcher.compress(src, 0, &mut out)
+            self.matcher.compress(src, 0, dst)
         } else {
             // One window spares the encoders a second place where a match can be.
             self.window.truncate(self.dict_len);
             self.window.extend_from_slice(src);
-            self.matcher.compress(&self.window, self.dict_len, &mut out)
+            self.matcher.compress(&self.window, self.dict_len, dst)
         };
-        Ok(done.map_or(Encoded::TooBig, |()| Encoded::Len(out.len())))
+        Ok(done.map_or(Encoded::TooBig, Encoded::Len))
     }
 }
 

@@ -42,6 +42,11 @@ impl<'a> Output<'a> {
         Self { dst, len: 0 }
     }
 
+    /// A block of which `len` bytes are written.
+    pub(super) fn resume(dst: &'a mut [u8], len: usize) -> Self {
+        Self { dst, len }
+    }
+
     /// Bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -67,22 +72,23 @@ impl<'a> Output<'a> {
             self.len += nliterals + 3;
             return Some(());
         }
-        self.long_sequence(&window[anchor..pos], distance, len)
+        self.put_sequence(&window[anchor..pos], distance, len - MIN_MATCH)
     }
 
+    /// The same, given the match length less the shortest one.
     #[inline(never)]
-    fn long_sequence(&mut self, literals: &[u8], distance: [u8; 2], len: usize) -> Option<()> {
-        let len = len - MIN_MATCH;
+    pub(super) fn put_sequence(&mut self, literals: &[u8], distance: [u8; 2], len: usize) -> Option<()> {
         self.token(literals.len(), len)?;
         self.put(literals)?;
         self.put(&distance)?;
         self.rest_of_length(len)
     }
 
-    /// Ends the block: its last sequence has literals only.
-    pub(super) fn last_literals(&mut self, literals: &[u8]) -> Option<()> {
+    /// Ends the block: its last sequence has literals only. Returns the length of the block.
+    pub(super) fn last_literals(mut self, literals: &[u8]) -> Option<usize> {
         self.token(literals.len(), 0)?;
-        self.put(literals)
+        self.put(literals)?;
+        Some(self.len)
     }
 
     /// The token, and what its literal length needs beyond.

@@ -1,7 +1,9 @@
-use super::encode::FastMatcher;
+#![allow(unsafe_code)]
 use super::hc::HcMatcher;
 use super::lazy::LazyMatcher;
-use super::output::Output;
+use super::output::{Match, Output};
+use super::raw::{RawOutput, RawWindow};
+use super::window::common_len;
 use super::{Lz4, Lz4Hc, MAX_DICT, Matcher};
 use crate::{Codec, CodecContext, CodecError, CodecId, Encoded};
 use proptest::prelude::*;
@@ -334,9 +336,7 @@ fn check_base<M: Matcher>(mut old: M, new: impl Fn() -> M, set_base: impl Fn(&mu
         let src = sample(k, 40_000, 8);
         let compress = |matcher: &mut M| {
             let mut stream = vec![0; 50_000];
-            let mut out = Output::new(&mut stream);
-            matcher.compress(&src, 0, &mut out).unwrap();
-            let len = out.len();
+            let len = matcher.compress(&src, 0, &mut stream).unwrap();
             stream.truncate(len);
             stream
         };
@@ -346,7 +346,6 @@ fn check_base<M: Matcher>(mut old: M, new: impl Fn() -> M, set_base: impl Fn(&mu
 
 #[test]
 fn the_base_of_positions_may_wrap() {
-    check_base(FastMatcher::new(1), || FastMatcher::new(1), |m, base| m.base = base);
     check_base(LazyMatcher::new(9), || LazyMatcher::new(9), |m, base| m.base = base);
     check_base(HcMatcher::new(5), || HcMatcher::new(5), |m, base| m.chains.base = base);
 }
@@ -452,4 +451,53 @@ fn only_the_end_of_a_long_dictionary_is_in_reach() {
     assert_eq!(decode(&stream, 9, Some(&dict)).unwrap(), expected);
     assert_eq!(decode(&stream, 9, Some(&dict[10..])).unwrap(), expected);
     assert!(decode(&stream, 9, Some(&dict[11..])).is_err());
+}
+
+proptest! {
+    #[test]
+    fn raw_lengths_are_those_of_checked_code(kind: u8, seed: u64, len in 2..400usize, at: (u16, u16), most: u16) {
+        let data = sample(kind, len, seed);
+        let (a, b) = (usize::from(at.0) % len, usize::from(at.1) % len);
+        let (a, b) = (a.min(b), a.max(b));
+        prop_assume!(a < b);
+        let window = RawWindow::new(&data);
+        let limit = b + usize::from(most) % (len - b + 1);
+        // SAFETY: `a < b <= limit <= len`.
+        let ahead = unsafe { window.match_len(a, b, limit) };
+        prop_assert_eq!(ahead, common_len(&data[a..], &data[b..limit]));
+        let most = usize::from(most) % (a + 1);
+        // SAFETY: `a < b < len` and `most <= a`.
+        let back = unsafe { window.back_len(a, b, most) };
+        let expected = (0..most).take_while(|n| data[a - 1 - n] == data[b - 1 - n]).count();
+        prop_assert_eq!(back, expected);
+    }
+
+    #[test]
+    fn raw_output_is_that_of_checked_code(
+        sequences in proptest::collection::vec((0..300usize, 1..0x1_0000usize, 4..2000usize), 0..20),
+        room in 0..8000usize,
+    ) {
+        let window: Vec<u8> = (0..10_000).map(|k| (k % 251) as u8).collect();
+        let (mut checked, mut raw) = (vec![0; room], vec![0; room]);
+        let (mut out, mut raw_out) = (Output::new(&mut checked), RawOutput::new(&mut raw));
+        let mut anchor = 0;
+        let mut done = Some(());
+        for (nliterals, distance, len) in sequences {
+            let pos = anchor + nliterals;
+            done = out.sequence(&window, anchor, pos, Match { distance, len });
+            // SAFETY: there are at most 20 times 300 literals, of 10 000 bytes.
+            let raw_done = unsafe { raw_out.sequence(RawWindow::new(&window), anchor, pos, distance, len) };
+            prop_assert_eq!(done, raw_done);
+            anchor = pos;
+            if done.is_none() {
+                break;
+            }
+        }
+        if done.is_some() {
+            let tail = &window[anchor..anchor + 100];
+            let (len, raw_len) = (out.last_literals(tail), raw_out.finish().last_literals(tail));
+            prop_assert_eq!(len, raw_len);
+            prop_assert_eq!(&checked[..len.unwrap_or(0)], &raw[..len.unwrap_or(0)]);
+        }
+    }
 }
