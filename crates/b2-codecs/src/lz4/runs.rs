@@ -101,6 +101,10 @@ impl Runs {
         let mut shorter = Match::default();
         let mut number = run.previous;
         for _ in 0..attempts {
+            // Too far away to be kept: a newer one has its place.
+            if self.count - number >= NRUNS {
+                break;
+            }
             let Some(earlier) = number.checked_sub(1).map(|n| self.runs[n % NRUNS]) else { break };
             let distance = run.end - earlier.end;
             if distance >= FAR as usize {

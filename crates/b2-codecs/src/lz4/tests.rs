@@ -413,6 +413,19 @@ fn levels_and_dictionaries_pay() {
 }
 
 #[test]
+fn a_run_of_a_rare_byte_after_very_many_runs() {
+    // The second run of 255 is followed by what follows a run whose number differs by the size of the list.
+    let run = |k: usize| [(k % 251) as u8; 4];
+    let mut src = vec![255; 4];
+    src.extend((0..20_000).flat_map(run));
+    src.extend([255; 4]);
+    src.extend((16_384..16_400).flat_map(run));
+    for (codec, level) in ENCODERS {
+        check_round_trip(codec, level, &src, None);
+    }
+}
+
+#[test]
 fn long_repeats_take_linear_time() {
     // At a cost that grows with the square of the length these would take hours.
     for (codec, level) in [(&Lz4 as &dyn Codec, 1), (&Lz4, 9), (&Lz4Hc, 1), (&Lz4Hc, 3), (&Lz4Hc, 9)] {
