@@ -8,6 +8,8 @@ mod lz4;
 #[cfg(feature = "lz4_flex")]
 mod lz4_flex;
 mod ndlz;
+#[allow(unsafe_code)]
+mod wide;
 #[cfg(feature = "zlib-rs")]
 mod zlib;
 #[cfg(any(feature = "zlib-rs", feature = "miniz_oxide"))]

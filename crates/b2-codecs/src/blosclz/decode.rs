@@ -1,10 +1,14 @@
 //! The decoder.
 //!
+//! Most of the work is done by [`Isa::blosclz_tokens`], where the CPU has the instructions it wants. It stops in front
+//! of tokens that are near an end or malformed; these, and all on other CPUs, are done here.
+//!
 //! Copies are done in pieces of fixed size wherever source and destination leave room for a whole piece: such
 //! a copy is one or two vector moves, where a copy of variable length is a call. What a piece writes past the
 //! end of its run is overwritten by later tokens, since they must fill `dst` to its end.
 
 use super::{FAR_BASE, LITERAL_MAX, malformed, read_array};
+use crate::wide::{At, Isa};
 use crate::{CodecError, CodecId};
 
 /// Bytes moved by one step of a match copy.
@@ -14,19 +18,19 @@ const LONG_MATCH: usize = 128;
 
 /// Decodes one stream into all of `dst`.
 pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    decode_tokens::<false>(src, dst)
+    decode_with::<false>(Isa::best(), src, dst)
 }
 
 /// Decodes one stream as far as `dst` goes.
 pub(super) fn decode_start(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    if dst.is_empty() {
-        return Ok(());
-    }
-    decode_tokens::<true>(src, dst)
+    decode_with::<true>(Isa::best(), src, dst)
 }
 
 /// `START`: whether the stream may go on behind the end of `dst`.
-fn decode_tokens<const START: bool>(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+    if START && dst.is_empty() {
+        return Ok(());
+    }
     let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
     // The first token is a literal run whatever its high bits say; encoders set a marker there.
     let mut control = first & 0x1f;
@@ -66,6 +70,7 @@ fn decode_tokens<const START: bool>(src: &[u8], dst: &mut [u8]) -> Result<(), Co
         if START && op == dst.len() {
             break;
         }
+        At { ip, op } = isa.blosclz_tokens(src, dst, At { ip, op });
         control = src[ip];
         ip += 1;
     }

@@ -14,16 +14,19 @@
 mod decode;
 mod encode;
 
+#[cfg(test)]
+pub(crate) use self::decode::decode_with;
+
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 
-/// The blosclz codec. Both directions are our own safe code.
+/// The blosclz codec. Both directions are our own code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BloscLz;
 
 /// Longest literal run of one token.
-const LITERAL_MAX: usize = 32;
+pub(crate) const LITERAL_MAX: usize = 32;
 /// Distances from here on take two more bytes.
-const FAR_BASE: usize = 8192;
+pub(crate) const FAR_BASE: usize = 8192;
 
 impl Codec for BloscLz {
     fn id(&self) -> CodecId {

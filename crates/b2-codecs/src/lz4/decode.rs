@@ -12,18 +12,20 @@
 //!
 //! The last sequence ends after its literals. A match may overlap what it produces.
 //!
-//! Two functions share the work. [`fast_sequences`] copies in pieces of fixed size, which may write past the
-//! end of a sequence but never past the slack it checked for; it stops in front of any sequence it cannot
+//! Three functions share the work. [`Isa::lz4_sequences`] is the fastest, where the CPU has the instructions it
+//! wants. [`fast_sequences`] is plain code that copies in pieces of fixed size as well, which may write past the
+//! end of a sequence but never past the slack it checked for. Both stop in front of any sequence they cannot
 //! handle: near an end, reaching into the dictionary, or malformed. [`one_sequence`] is exact, slower, and
 //! the only one to report errors.
 
 use super::window::MIN_MATCH;
+use crate::wide::{At, Isa};
 use crate::{CodecError, CodecId};
 
 /// Decodes one block into all of `dst`. Matches may reach back into `dict`, which acts as if it stood right
 /// before `dst`.
 pub(super) fn decode(codec: CodecId, src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), CodecError> {
-    decode_sequences::<false>(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+    decode_with::<false>(Isa::best(), codec, src, dst, dict)
 }
 
 /// Decodes one block as far as `dst` goes.
@@ -33,29 +35,38 @@ pub(super) fn decode_start(
     dst: &mut [u8],
     dict: &[u8],
 ) -> Result<(), CodecError> {
-    if dst.is_empty() {
-        return Ok(());
-    }
-    decode_sequences::<true>(src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+    decode_with::<true>(Isa::best(), codec, src, dst, dict)
 }
 
 /// `START`: whether the block may go on behind the end of `dst`.
-fn decode_sequences<const START: bool>(src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), Fault> {
+pub(crate) fn decode_with<const START: bool>(
+    isa: Isa,
+    codec: CodecId,
+    src: &[u8],
+    dst: &mut [u8],
+    dict: &[u8],
+) -> Result<(), CodecError> {
+    if START && dst.is_empty() {
+        return Ok(());
+    }
+    decode_sequences::<START>(isa, src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+}
+
+fn decode_sequences<const START: bool>(
+    isa: Isa,
+    src: &[u8],
+    dst: &mut [u8],
+    dict: &[u8],
+) -> Result<(), Fault> {
     let mut at = At { ip: 0, op: 0 };
     loop {
+        at = isa.lz4_sequences(src, dst, at);
         at = fast_sequences(src, dst, at);
         match one_sequence::<START>(src, dst, dict, at)? {
             Some(next) => at = next,
             None => return Ok(()),
         }
     }
-}
-
-/// How far a block is decoded: `ip` bytes of input, up to a token, gave `op` bytes of output.
-#[derive(Clone, Copy)]
-struct At {
-    ip: usize,
-    op: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]

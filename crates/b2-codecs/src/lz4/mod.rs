@@ -15,6 +15,8 @@ mod runs;
 mod tests;
 mod window;
 
+#[cfg(test)]
+pub(crate) use self::decode::decode_with;
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 
 /// The longest stream that the encoders take, as in the C library.

@@ -1,10 +1,12 @@
 #![allow(unsafe_code)]
+use super::decode::decode_with;
 use super::hc::HcMatcher;
 use super::lazy::LazyMatcher;
 use super::output::{Match, Output};
 use super::raw::{RawOutput, RawWindow};
 use super::window::common_len;
-use super::{Lz4, Lz4Hc, MAX_DICT, Matcher};
+use super::{Lz4, Lz4Hc, MAX_DICT, Matcher, dict_in_reach};
+use crate::wide::Isa;
 use crate::{Codec, CodecContext, CodecError, CodecId, Encoded};
 use proptest::prelude::*;
 
@@ -74,15 +76,25 @@ fn encode_with(encoder: &mut dyn crate::Encoder, src: &[u8]) -> Vec<u8> {
     stream
 }
 
+/// Decodes with all instruction sets; they must agree.
 fn decode(stream: &[u8], len: usize, dict: Option<&[u8]>) -> Result<Vec<u8>, CodecError> {
-    let mut decoder = Lz4.decoder(&CodecContext::new(0).with_dict(dict)).unwrap();
-    let mut out = vec![0xAA; len];
-    decoder.decode(stream, &mut out)?;
-    // A second time over other bytes: what was in the output must not matter.
-    let mut again = vec![0x33; len];
-    decoder.decode(stream, &mut again)?;
-    assert!(out == again, "depends on the old content of the output");
-    Ok(out)
+    let dict = dict_in_reach(&CodecContext::new(0).with_dict(dict)).to_vec();
+    // Of exactly this size, for tools that watch over the heap.
+    let stream = stream.to_vec().into_boxed_slice();
+    let mut answers = Isa::available().into_iter().map(|isa| {
+        let mut out = vec![0xAA; len].into_boxed_slice();
+        let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, &mut out, &dict);
+        // A second time over other bytes: what was in the output must not matter.
+        let mut again = vec![0x33; len].into_boxed_slice();
+        assert_eq!(decode_with::<false>(isa, CodecId::LZ4, &stream, &mut again, &dict), answer, "{isa:?}");
+        assert!(answer.is_err() || out == again, "depends on the old content of the output with {isa:?}");
+        (isa, answer.map(|()| out.into_vec()))
+    });
+    let (_, plain) = answers.next_back().unwrap();
+    for (isa, answer) in answers {
+        assert!(answer == plain, "{isa:?}: {:?}, plain code: {:?}", answer.err(), plain.err());
+    }
+    plain
 }
 
 /// A cheap generator of reproducible noise.
@@ -511,6 +523,35 @@ proptest! {
             let (len, raw_len) = (out.last_literals(tail), raw_out.finish().last_literals(tail));
             prop_assert_eq!(len, raw_len);
             prop_assert_eq!(&checked[..len.unwrap_or(0)], &raw[..len.unwrap_or(0)]);
+        }
+    }
+}
+
+/// A block that only ends far behind the first sequence that breaks a rule.
+#[test]
+fn faults_in_the_middle_are_found() {
+    let rest = encode(&Lz4, 5, &sample(4, 1500, 7), None);
+    for token in [0x00_u8, 0x30, 0xF0, 0x0F, 0x3F, 0xFF] {
+        for distance in [0_u16, 1, 40, 41, 59, 60, 61, 0xFFFF] {
+            let mut stream = vec![0xF0, 25];
+            stream.extend((0..40).collect::<Vec<u8>>());
+            stream.extend([10, 0]);
+            stream.push(token);
+            if token >> 4 == 15 {
+                stream.push(0);
+            }
+            stream.extend([7; 15].iter().take(usize::from(token >> 4)));
+            stream.extend(distance.to_le_bytes());
+            if token & 15 == 15 {
+                stream.extend([255, 255, 3]);
+            }
+            stream.extend_from_slice(&rest);
+            for dict_len in [0, 3, 100] {
+                check_hostile(&stream, 3000, &sample(0, dict_len, 3));
+                if let Ok(out) = reference(&stream, &sample(0, dict_len, 3)) {
+                    check_hostile(&stream, out.len(), &sample(0, dict_len, 3));
+                }
+            }
         }
     }
 }
