@@ -4,11 +4,11 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
-use super::lanes::{EDGE, lane_kernels, overshoot};
+use super::lanes::{EDGE, beyond, lane_kernels};
 use super::scan::{self, Scan};
 use super::sse2::Sse2;
 use super::vector::{fence, load8, load16, load32 as load, store8, store16, store32 as store, stream32};
-use super::views::{Places, PlacesMut, Planes, PlanesMut};
+use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
 /// Proof that the CPU has AVX2: values come from [`Avx2::detect`] only.
@@ -87,22 +87,23 @@ fn zero() -> __m256i {
 /// Items sorted by byte number within lanes; those of 16 bytes are left as they are.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load_items<const C: usize, const P: usize>(from: &[u8], pitch: usize) -> [__m256i; P] {
+fn load_items<const C: usize, const P: usize, const DENSE: bool>(
+    items: &Items<'_, C, DENSE>,
+    i: usize,
+) -> [__m256i; P] {
     let mut r = [zero(); P];
-    let (low, high) = from.split_at(16 * pitch);
-    if P == 8 && pitch > P {
-        let (low, high) = (Places::<8, 16>::new(low, pitch), Places::<8, 16>::new(high, pitch));
+    if P == 8 && !DENSE {
+        let places = items.places::<8>(i, 1, 32);
         for (k, v) in r.iter_mut().enumerate() {
-            let low = _mm_unpacklo_epi64(load8(low.get(2 * k)), load8(low.get(2 * k + 1)));
-            let high = _mm_unpacklo_epi64(load8(high.get(2 * k)), load8(high.get(2 * k + 1)));
+            let low = _mm_unpacklo_epi64(load8(places.get(2 * k)), load8(places.get(2 * k + 1)));
+            let high = _mm_unpacklo_epi64(load8(places.get(16 + 2 * k)), load8(places.get(17 + 2 * k)));
             *v = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
         }
     } else {
-        let low = Places::<16, P>::new(from, 16 / P * pitch);
-        let high = Places::<16, P>::new(high, 16 / P * pitch);
+        let places = items.places::<16>(i, 16 / P, 2 * P);
         for (k, v) in r.iter_mut().enumerate() {
-            let low = _mm256_castsi128_si256(load16(low.get(k), 0));
-            *v = _mm256_inserti128_si256::<1>(low, load16(high.get(k), 0));
+            let low = _mm256_castsi128_si256(load16(places.get(k), 0));
+            *v = _mm256_inserti128_si256::<1>(low, load16(places.get(P + k), 0));
         }
     }
     if P < 16 {
@@ -116,23 +117,27 @@ fn load_items<const C: usize, const P: usize>(from: &[u8], pitch: usize) -> [__m
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store_items<const C: usize, const P: usize>(mut r: [__m256i; P], to: &mut [u8], pitch: usize) {
-    if P == C && pitch == P {
-        let mut places = PlacesMut::<32, P>::new(to, 32);
+fn store_items<const C: usize, const P: usize, const DENSE: bool>(
+    mut r: [__m256i; P],
+    items: &mut ItemsMut<'_, C, DENSE>,
+    i: usize,
+) {
+    if P == C && DENSE {
+        let mut places = items.places::<32>(i, 32 / P, P);
         for k in (0..P).step_by(2) {
             store(places.get(k / 2), 0, _mm256_permute2x128_si256::<0x20>(r[k], r[k + 1]));
             store(places.get((P + k) / 2), 0, _mm256_permute2x128_si256::<0x31>(r[k], r[k + 1]));
         }
         return;
     }
-    if P == 8 && pitch > P {
-        let mut places = PlacesMut::<8, 32>::new(to, pitch);
+    if P == 8 && !DENSE {
+        let mut places = items.places::<8>(i, 1, 32);
         for (k, &v) in r.iter().enumerate() {
             let (low, high) = (_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
             store8(places.get(2 * k), low);
             store8(places.get(2 * k + 1), _mm_unpackhi_epi64(low, low));
             store8(places.get(16 + 2 * k), high);
-            store8(places.get(16 + 2 * k + 1), _mm_unpackhi_epi64(high, high));
+            store8(places.get(17 + 2 * k), _mm_unpackhi_epi64(high, high));
         }
         return;
     }
@@ -143,13 +148,12 @@ fn store_items<const C: usize, const P: usize>(mut r: [__m256i; P], to: &mut [u8
         }
     }
     // Ascending, so that what a store leaves beyond its items is written over by the next one.
-    let mut low = PlacesMut::<16, P>::new(to, 16 / P * pitch);
+    let mut places = items.places::<16>(i, 16 / P, 2 * P);
     for (k, &v) in r.iter().enumerate() {
-        store16(low.get(k), 0, _mm256_castsi256_si128(v));
+        store16(places.get(k), 0, _mm256_castsi256_si128(v));
     }
-    let mut high = PlacesMut::<16, P>::new(&mut to[16 * pitch..], 16 / P * pitch);
     for (k, &v) in r.iter().enumerate() {
-        store16(high.get(k), 0, _mm256_extracti128_si256::<1>(v));
+        store16(places.get(P + k), 0, _mm256_extracti128_si256::<1>(v));
     }
 }
 

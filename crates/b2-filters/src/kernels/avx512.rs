@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 
 use super::scan::{self, Scan};
 use super::vector::{fence, load16, load64, store16, store64, stream64};
-use super::views::{Places, PlacesMut, Planes, PlanesMut};
+use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile, avx2};
 
 /// Items per group.
@@ -141,135 +141,153 @@ fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     scatter_by::<8, 8, true, true>(planes, tile, items)
 }
 
-/// At least `GROUP` items. `DENSE`: no gaps between them.
+/// At least `GROUP` items. `DENSE`: no gaps between them. `BITS`: the bits of each item are transposed first.
+#[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
     items: &[u8],
     tile: Tile,
     planes: &mut [u8],
 ) {
-    let pitch = if DENSE { C } else { tile.pitch };
     let by_byte = load64(&BY_BYTE[C], 0);
     let reverse = load64(&REVERSE, 0);
     let mut planes = PlanesMut::<C>::new(planes, tile.stride, tile.n);
+    let source = Items::<C, DENSE>::new(items, tile.pitch, tile.n);
     let mut edge = [0; EDGE];
-    let mut i = 0;
-    while i < tile.n {
-        // The last group reaches back into items already done.
-        i = i.min(tile.n - GROUP);
-        let mut from = &items[i * pitch..];
-        let over = overshoot(C, P);
-        if over > 0 && from.len() < GROUP * C + over {
-            edge[..from.len()].copy_from_slice(from);
-            from = &edge;
-        }
-        let mut r = [_mm512_setzero_si512(); P];
-        if DENSE {
-            let places = Places::<64, P>::new(from, GROUP / P * C);
-            for (k, v) in r.iter_mut().enumerate() {
-                *v = load64(places.get(k), 0);
+    for part in groups(tile.n, GROUP) {
+        for i in part {
+            let mut r = if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
+                load_items::<C, P, DENSE>(&source, i)
+            } else {
+                let last = &items[i * tile.pitch..tile.items_len()];
+                edge[..last.len()].copy_from_slice(last);
+                load_items::<C, P, DENSE>(&Items::new(&edge, tile.pitch, GROUP + beyond(C, P)), 0)
+            };
+            for v in &mut r {
+                if BITS {
+                    *v = transpose_bits(_mm512_permutexvar_epi8(reverse, *v));
+                }
+                *v = _mm512_permutexvar_epi8(by_byte, *v);
             }
-        } else {
-            let places = Places::<16, GROUP>::new(from, pitch);
-            for (k, r) in r.iter_mut().enumerate() {
-                let v = _mm512_castsi128_si512(load16(places.get(4 * k), 0));
-                let v = _mm512_inserti32x4::<1>(v, load16(places.get(4 * k + 1), 0));
-                let v = _mm512_inserti32x4::<2>(v, load16(places.get(4 * k + 2), 0));
-                *r = _mm512_inserti32x4::<3>(v, load16(places.get(4 * k + 3), 0));
+            if P == 16 {
+                unpack4::<P, 1>(&mut r);
+                unpack8::<P, 2>(&mut r);
+            } else if P == 8 {
+                unpack8::<P, 1>(&mut r);
+            }
+            trade_lanes(&mut r);
+            for (j, &v) in r.iter().enumerate().take(C) {
+                store64(planes.get::<GROUP>(j, i), 0, v);
             }
         }
-        for v in &mut r {
-            if BITS {
-                *v = transpose_bits(_mm512_permutexvar_epi8(reverse, *v));
-            }
-            *v = _mm512_permutexvar_epi8(by_byte, *v);
-        }
-        if P == 16 {
-            unpack4::<P, 1>(&mut r);
-            unpack8::<P, 2>(&mut r);
-        } else if P == 8 {
-            unpack8::<P, 1>(&mut r);
-        }
-        trade_lanes(&mut r);
-        for (j, &v) in r.iter().enumerate().take(C) {
-            store64(planes.get::<GROUP>(j, i), 0, v);
-        }
-        i += GROUP;
     }
 }
 
-/// See [`gather_by`].
+/// At least `GROUP` items. `DENSE`: no gaps between them. `BITS`: the bits of each item are transposed last.
+#[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
     planes: &[&[u8]],
     tile: Tile,
     items: &mut [u8],
 ) {
-    let pitch = if DENSE { C } else { tile.pitch };
-    let items = &mut items[..tile.items_len()];
-    let planes = Planes::<P>::new(&planes[..C], tile.n);
     let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[C] }, 0);
+    let planes = Planes::<P>::new(&planes[..C], tile.n);
+    let mut target = ItemsMut::<C, DENSE>::new(items, tile.pitch, tile.n);
     let mut edge = [0; EDGE];
-    let mut i = 0;
-    while i < tile.n {
-        i = i.min(tile.n - GROUP);
-        let mut r = [_mm512_setzero_si512(); P];
-        for (j, v) in r.iter_mut().enumerate().take(C) {
-            *v = load64(planes.get::<GROUP>(j, i), 0);
-        }
-        trade_lanes(&mut r);
-        if P == 16 {
-            unpack4::<P, 2>(&mut r);
-            unpack8::<P, 1>(&mut r);
-        } else if P == 8 {
-            unpack8::<P, 1>(&mut r);
-        }
-        for v in &mut r {
-            *v = _mm512_permutexvar_epi8(by_item, *v);
-            if BITS {
-                *v = transpose_bits(*v);
+    for part in groups(tile.n, GROUP) {
+        for i in part {
+            let mut r = [_mm512_setzero_si512(); P];
+            for (j, v) in r.iter_mut().enumerate().take(C) {
+                *v = load64(planes.get::<GROUP>(j, i), 0);
+            }
+            trade_lanes(&mut r);
+            if P == 16 {
+                unpack4::<P, 2>(&mut r);
+                unpack8::<P, 1>(&mut r);
+            } else if P == 8 {
+                unpack8::<P, 1>(&mut r);
+            }
+            for v in &mut r {
+                *v = _mm512_permutexvar_epi8(by_item, *v);
+                if BITS {
+                    *v = transpose_bits(*v);
+                }
+            }
+            if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
+                store_items::<C, P, DENSE>(r, &mut target, i);
+            } else {
+                let mut view = ItemsMut::<C, DENSE>::new(&mut edge, tile.pitch, GROUP + beyond(C, P));
+                store_items::<C, P, DENSE>(r, &mut view, 0);
+                let last = target.rest(i);
+                last.copy_from_slice(&edge[..last.len()]);
             }
         }
-        let to = &mut items[i * pitch..];
-        let over = overshoot(C, P);
-        if !DENSE {
-            let mut places = PlacesMut::<16, GROUP>::new(to, pitch);
-            for (k, &v) in r.iter().enumerate() {
-                store16(places.get(4 * k), 0, _mm512_castsi512_si128(v));
-                store16(places.get(4 * k + 1), 0, _mm512_extracti32x4_epi32::<1>(v));
-                store16(places.get(4 * k + 2), 0, _mm512_extracti32x4_epi32::<2>(v));
-                store16(places.get(4 * k + 3), 0, _mm512_extracti32x4_epi32::<3>(v));
-            }
-        } else if over == 0 || to.len() >= GROUP * C + over {
-            // Ascending, so that what a store leaves beyond its items is written over by the next one.
-            let mut places = PlacesMut::<64, P>::new(to, GROUP / P * C);
-            for (k, &v) in r.iter().enumerate() {
-                store64(places.get(k), 0, v);
-            }
-        } else {
-            let mut places = PlacesMut::<64, P>::new(&mut edge, GROUP / P * C);
-            for (k, &v) in r.iter().enumerate() {
-                store64(places.get(k), 0, v);
-            }
-            to.copy_from_slice(&edge[..to.len()]);
-        }
-        i += GROUP;
     }
 }
+
+/// A group of items, 64 / P in each register.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
+fn load_items<const C: usize, const P: usize, const DENSE: bool>(
+    items: &Items<'_, C, DENSE>,
+    i: usize,
+) -> [__m512i; P] {
+    let mut r = [_mm512_setzero_si512(); P];
+    if DENSE {
+        let places = items.places::<64>(i, GROUP / P, P);
+        for (k, v) in r.iter_mut().enumerate() {
+            *v = load64(places.get(k), 0);
+        }
+    } else {
+        let places = items.places::<16>(i, 1, GROUP);
+        for (k, r) in r.iter_mut().enumerate() {
+            let v = _mm512_castsi128_si512(load16(places.get(4 * k), 0));
+            let v = _mm512_inserti32x4::<1>(v, load16(places.get(4 * k + 1), 0));
+            let v = _mm512_inserti32x4::<2>(v, load16(places.get(4 * k + 2), 0));
+            *r = _mm512_inserti32x4::<3>(v, load16(places.get(4 * k + 3), 0));
+        }
+    }
+    r
+}
+
+/// Ascending, so that what a store leaves beyond its items is written over by the next one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
+fn store_items<const C: usize, const P: usize, const DENSE: bool>(
+    r: [__m512i; P],
+    items: &mut ItemsMut<'_, C, DENSE>,
+    i: usize,
+) {
+    if DENSE {
+        let mut places = items.places::<64>(i, GROUP / P, P);
+        for (k, &v) in r.iter().enumerate() {
+            store64(places.get(k), 0, v);
+        }
+    } else {
+        let mut places = items.places::<16>(i, 1, GROUP);
+        for (k, &v) in r.iter().enumerate() {
+            store16(places.get(4 * k), 0, _mm512_castsi512_si128(v));
+            store16(places.get(4 * k + 1), 0, _mm512_extracti32x4_epi32::<1>(v));
+            store16(places.get(4 * k + 2), 0, _mm512_extracti32x4_epi32::<2>(v));
+            store16(places.get(4 * k + 3), 0, _mm512_extracti32x4_epi32::<3>(v));
+        }
+    }
+}
+
+/// Items beyond a group that a register for each 64 / `p` items touches. None if `c` equals `p`.
+const fn beyond(c: usize, p: usize) -> usize {
+    64usize.div_ceil(c) - 64 / p
+}
+
+/// Room for one group and what is beyond it.
+const EDGE: usize = (64 + 8) * 16;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn stream(src: &[u8], dst: &mut [u8]) {
     for at in (0..dst.len()).step_by(LINE) {
         stream64(dst, at, load64(src, at));
     }
-}
-
-/// Room for one group and what a register holds beyond the last item.
-const EDGE: usize = GROUP * 16 + 64;
-
-/// Bytes that a register holds beyond its last item.
-const fn overshoot(c: usize, p: usize) -> usize {
-    64 - 64 / p * c
 }
 
 /// Where byte `b` of item `i` stands in a register sorted by byte number.

@@ -6,21 +6,21 @@
 //! bit of the position in the lane, and what was the highest bit of the position distinguishes them from then on.
 //! Columns from `C` up to `P` hold rubbish and are not stored.
 
-/// Room for one group of dense items and what a register holds beyond the last one.
-pub(super) const EDGE: usize = 2 * 16 * 16 + 16;
-
-/// Bytes that a register holds beyond its last item.
-pub(super) const fn overshoot(c: usize, p: usize) -> usize {
-    16 - 16 / p * c
+/// Items beyond a group that a register of 16 bytes for each 16 / `p` items touches. None if `c` equals `p`.
+pub(super) const fn beyond(c: usize, p: usize) -> usize {
+    16usize.div_ceil(c) - 16 / p
 }
+
+/// Room for one group and what is beyond it.
+pub(super) const EDGE: usize = (32 + 2) * 16;
 
 /// The kernels, for an instruction set with the vector `$Vector`. A macro rather than a generic function, since these
 /// must be functions of that instruction set. It finds where it is used:
 ///
 /// - `NARROWER`, the kernels for what is less than a group;
 /// - `load(bytes, 0)`, `store(bytes, 0, v)` and `zero()` for whole vectors;
-/// - `load_items::<C, P>(from, pitch)`: a group of items, into `P` registers; sorted by byte number if `$sorted`;
-/// - `store_items::<C, P>(r, to, pitch)`: the inverse for items that are not sorted;
+/// - `load_items::<C, P, DENSE>(items, i)`: a group of items, into `P` registers; sorted by byte number if `$sorted`;
+/// - `store_items::<C, P, DENSE>(r, items, i)`: the inverse for items that are not sorted;
 /// - `zip::<WIDTH>(a, b)`: interleaves elements of `WIDTH` bytes, those of the first half lanes and of the second;
 /// - `swap_bits::<D>(a, b, low)`: swaps the high bits of `a`, `D` further up, with the low bits (`low`) of `b`.
 macro_rules! lane_kernels {
@@ -95,67 +95,71 @@ macro_rules! lane_kernels {
         }
 
         /// At least one group. `DENSE`: no gaps between items. `BITS`: the bits of each item are transposed first.
+        #[inline(never)]
         #[target_feature(enable = $feature)]
         fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
             items: &[u8],
             tile: Tile,
             planes: &mut [u8],
         ) {
-            let pitch = if DENSE { C } else { tile.pitch };
             let mut planes = PlanesMut::<C>::new(planes, tile.stride, tile.n);
+            let source = Items::<C, DENSE>::new(items, tile.pitch, tile.n);
             let mut edge = [0; EDGE];
-            let mut i = 0;
-            while i < tile.n {
-                // The last group reaches back into items already done.
-                i = i.min(tile.n - GROUP);
-                let mut from = &items[i * pitch..];
-                let over = overshoot(C, P);
-                if over > 0 && from.len() < GROUP * C + over {
-                    edge[..from.len()].copy_from_slice(from);
-                    from = &edge;
+            for part in groups(tile.n, GROUP) {
+                for i in part {
+                    let r = if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
+                        load_items::<C, P, DENSE>(&source, i)
+                    } else {
+                        let last = &items[i * tile.pitch..tile.items_len()];
+                        edge[..last.len()].copy_from_slice(last);
+                        load_items::<C, P, DENSE>(&Items::new(&edge, tile.pitch, GROUP + beyond(C, P)), 0)
+                    };
+                    let mut r = to_planes(r);
+                    if BITS {
+                        transpose_bits(&mut r);
+                    }
+                    for (j, &v) in r.iter().enumerate().take(C) {
+                        store(planes.get::<GROUP>(j, i), 0, v);
+                    }
                 }
-                let mut r = to_planes(load_items::<C, P>(from, pitch));
-                if BITS {
-                    transpose_bits(&mut r);
-                }
-                for (j, &v) in r.iter().enumerate().take(C) {
-                    store(planes.get::<GROUP>(j, i), 0, v);
-                }
-                i += GROUP;
             }
         }
 
         /// At least one group. `DENSE`: no gaps between items. `BITS`: the bits of each item are transposed last.
+        #[inline(never)]
         #[target_feature(enable = $feature)]
         fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
             planes: &[&[u8]],
             tile: Tile,
             items: &mut [u8],
         ) {
-            let pitch = if DENSE { C } else { tile.pitch };
-            let items = &mut items[..tile.items_len()];
             let planes = Planes::<P>::new(&planes[..C], tile.n);
+            let mut target = ItemsMut::<C, DENSE>::new(items, tile.pitch, tile.n);
             let mut edge = [0; EDGE];
-            let mut i = 0;
-            while i < tile.n {
-                i = i.min(tile.n - GROUP);
-                let mut r = [zero(); P];
-                for (j, v) in r.iter_mut().enumerate().take(C) {
-                    *v = load(planes.get::<GROUP>(j, i), 0);
+            for part in groups(tile.n, GROUP) {
+                for i in part {
+                    let plane = |j| if j < C { load(planes.get::<GROUP>(j, i), 0) } else { zero() };
+                    let r = if P == 16 && GROUP > 16 {
+                        halves_to_items(plane)
+                    } else {
+                        let mut r = [zero(); P];
+                        for (j, v) in r.iter_mut().enumerate() {
+                            *v = plane(j);
+                        }
+                        if BITS {
+                            transpose_bits(&mut r);
+                        }
+                        to_items(r)
+                    };
+                    if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
+                        store_items::<C, P, DENSE>(r, &mut target, i);
+                    } else {
+                        let mut view = ItemsMut::<C, DENSE>::new(&mut edge, tile.pitch, GROUP + beyond(C, P));
+                        store_items::<C, P, DENSE>(r, &mut view, 0);
+                        let last = target.rest(i);
+                        last.copy_from_slice(&edge[..last.len()]);
+                    }
                 }
-                if BITS {
-                    transpose_bits(&mut r);
-                }
-                let r = to_items(r);
-                let to = &mut items[i * pitch..];
-                let over = overshoot(C, P);
-                if over == 0 || to.len() >= GROUP * C + over {
-                    store_items::<C, P>(r, to, pitch);
-                } else {
-                    store_items::<C, P>(r, &mut edge, pitch);
-                    to.copy_from_slice(&edge[..to.len()]);
-                }
-                i += GROUP;
             }
         }
 
@@ -222,14 +226,34 @@ macro_rules! lane_kernels {
             r
         }
 
+        /// [`to_items`] for 16 registers, one half of them after the other: more than 8 at a time would not fit the
+        /// register file. Loops and arrays just so keep compilers from mixing the halves again (a quarter slower).
+        #[inline]
+        #[target_feature(enable = $feature)]
+        fn halves_to_items<const P: usize>(get: impl Fn(usize) -> $Vector) -> [$Vector; P] {
+            let mut r = [zero(); P];
+            for half in [0, 1] {
+                let mut h = [zero(); 8];
+                for (k, v) in h.iter_mut().enumerate() {
+                    *v = get(2 * k + half);
+                }
+                let h = to_items(h);
+                for (k, v) in h.into_iter().enumerate() {
+                    r[2 * k + half] = v;
+                }
+            }
+            zips::<P, 1, 1>(&mut r);
+            r
+        }
+
         /// Zips the registers whose numbers differ in the bit `BIT`, if there are any.
         #[inline]
         #[target_feature(enable = $feature)]
         fn zips<const P: usize, const WIDTH: usize, const BIT: usize>(r: &mut [$Vector; P]) {
-            for k in 0..P {
-                if BIT < P && k & BIT == 0 {
-                    (r[k], r[k | BIT]) = zip::<WIDTH>(r[k], r[k | BIT]);
-                }
+            for k in 0..if BIT < P { P / 2 } else { 0 } {
+                // All numbers without the bit. Free of branches, so that the loop is unrolled.
+                let k = k + (k & !(BIT - 1));
+                (r[k], r[k + BIT]) = zip::<WIDTH>(r[k], r[k + BIT]);
             }
         }
 

@@ -6,9 +6,9 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
-use super::lanes::{EDGE, lane_kernels, overshoot};
+use super::lanes::{EDGE, beyond, lane_kernels};
 use super::vector::{fence, load4, load8, load16 as load, store4, store8, store16 as store, stream16};
-use super::views::{Places, PlacesMut, Planes, PlanesMut};
+use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
 /// Runs on every x86-64.
@@ -67,22 +67,25 @@ fn zero() -> __m128i {
 /// Items `P` bytes apart, whatever follows them in the gaps.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn load_items<const C: usize, const P: usize>(from: &[u8], pitch: usize) -> [__m128i; P] {
+fn load_items<const C: usize, const P: usize, const DENSE: bool>(
+    items: &Items<'_, C, DENSE>,
+    i: usize,
+) -> [__m128i; P] {
     let mut r = [zero(); P];
-    if P == 8 && (C < P || pitch > P) {
-        let places = Places::<8, 16>::new(from, pitch);
+    if P == 8 && (C < P || !DENSE) {
+        let places = items.places::<8>(i, 1, 16);
         for (k, v) in r.iter_mut().enumerate() {
             *v = _mm_unpacklo_epi64(load8(places.get(2 * k)), load8(places.get(2 * k + 1)));
         }
     } else if P == 4 && C < P {
-        let places = Places::<4, 16>::new(from, pitch);
+        let places = items.places::<4>(i, 1, 16);
         for (k, v) in r.iter_mut().enumerate() {
             let low = _mm_unpacklo_epi32(load4(places.get(4 * k)), load4(places.get(4 * k + 1)));
             let high = _mm_unpacklo_epi32(load4(places.get(4 * k + 2)), load4(places.get(4 * k + 3)));
             *v = _mm_unpacklo_epi64(low, high);
         }
     } else {
-        let places = Places::<16, P>::new(from, 16 / P * pitch);
+        let places = items.places::<16>(i, 16 / P, P);
         for (k, v) in r.iter_mut().enumerate() {
             *v = load(places.get(k), 0);
         }
@@ -93,15 +96,19 @@ fn load_items<const C: usize, const P: usize>(from: &[u8], pitch: usize) -> [__m
 /// Ascending, so that what a store leaves beyond its item is written over by the next one.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn store_items<const C: usize, const P: usize>(r: [__m128i; P], to: &mut [u8], pitch: usize) {
-    if P == 8 && (C < P || pitch > P) {
-        let mut places = PlacesMut::<8, 16>::new(to, pitch);
+fn store_items<const C: usize, const P: usize, const DENSE: bool>(
+    r: [__m128i; P],
+    items: &mut ItemsMut<'_, C, DENSE>,
+    i: usize,
+) {
+    if P == 8 && (C < P || !DENSE) {
+        let mut places = items.places::<8>(i, 1, 16);
         for (k, &v) in r.iter().enumerate() {
             store8(places.get(2 * k), v);
             store8(places.get(2 * k + 1), _mm_unpackhi_epi64(v, v));
         }
     } else if P == 4 && C < P {
-        let mut places = PlacesMut::<4, 16>::new(to, pitch);
+        let mut places = items.places::<4>(i, 1, 16);
         for (k, &v) in r.iter().enumerate() {
             store4(places.get(4 * k), v);
             store4(places.get(4 * k + 1), _mm_shuffle_epi32::<1>(v));
@@ -109,7 +116,7 @@ fn store_items<const C: usize, const P: usize>(r: [__m128i; P], to: &mut [u8], p
             store4(places.get(4 * k + 3), _mm_shuffle_epi32::<3>(v));
         }
     } else {
-        let mut places = PlacesMut::<16, P>::new(to, 16 / P * pitch);
+        let mut places = items.places::<16>(i, 16 / P, P);
         for (k, &v) in r.iter().enumerate() {
             store(places.get(k), 0, v);
         }

@@ -3,7 +3,9 @@
 //! A kernel touches many planes at one position, or many items at one distance. Checking each access would cost as
 //! much as the work; here one check covers a whole view, and what is left of it costs one comparison per group.
 
+use std::iter::StepBy;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// `P` planes of `n` bytes to read from.
 pub(super) struct Planes<'a, const P: usize> {
@@ -59,60 +61,134 @@ impl<'a, const P: usize> PlanesMut<'a, P> {
     }
 }
 
-/// `COUNT` places of `N` bytes to read from, `pitch` bytes apart.
-pub(super) struct Places<'a, const N: usize, const COUNT: usize> {
+/// Items of `C` bytes to read from. `DENSE`: no gaps between them.
+pub(super) struct Items<'a, const C: usize, const DENSE: bool> {
     start: *const u8,
     pitch: usize,
+    n: usize,
     bytes: PhantomData<&'a [u8]>,
 }
 
-impl<'a, const N: usize, const COUNT: usize> Places<'a, N, COUNT> {
-    /// Places from the start of `bytes` on.
+impl<'a, const C: usize, const DENSE: bool> Items<'a, C, DENSE> {
+    /// The first `n` items, `pitch` bytes apart.
     #[inline(always)]
-    pub(super) fn new(bytes: &'a [u8], pitch: usize) -> Self {
-        assert!(reach(N, COUNT, pitch).is_some_and(|end| end <= bytes.len()));
-        Self { start: bytes.as_ptr(), pitch, bytes: PhantomData }
+    pub(super) fn new(items: &'a [u8], pitch: usize, n: usize) -> Self {
+        check_items::<C, DENSE>(items.len(), pitch, n);
+        Self { start: items.as_ptr(), pitch, n, bytes: PhantomData }
     }
 
-    /// Place number `k`.
+    /// `count` places of `N` bytes: at item `i` and each `step` items further on.
     #[inline(always)]
-    pub(super) fn get(&self, k: usize) -> &'a [u8; N] {
-        assert!(k < COUNT);
-        // SAFETY: `k * pitch + N` is at most `reach`, and `new` found so many bytes, borrowed for as long as the result.
-        unsafe { &*self.start.add(k * self.pitch).cast() }
+    pub(super) fn places<const N: usize>(&self, i: usize, step: usize, count: usize) -> Places<'a, N> {
+        check_places::<C, N, DENSE>(i, step, count, self.n);
+        let pitch = if DENSE { C } else { self.pitch };
+        // SAFETY: `check_places` found item `i` to be one of the `n` that `new` found.
+        let start = unsafe { self.start.add(i * pitch) };
+        Places { start, distance: step * pitch, count, bytes: PhantomData }
     }
 }
 
-/// `COUNT` places of `N` bytes to write to, `pitch` bytes apart; they may overlap.
-pub(super) struct PlacesMut<'a, const N: usize, const COUNT: usize> {
+/// Items of `C` bytes to write to. `DENSE`: no gaps between them.
+pub(super) struct ItemsMut<'a, const C: usize, const DENSE: bool> {
     start: *mut u8,
     pitch: usize,
+    n: usize,
     bytes: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a, const N: usize, const COUNT: usize> PlacesMut<'a, N, COUNT> {
-    /// Places from the start of `bytes` on.
+impl<'a, const C: usize, const DENSE: bool> ItemsMut<'a, C, DENSE> {
+    /// The first `n` items, `pitch` bytes apart.
     #[inline(always)]
-    pub(super) fn new(bytes: &'a mut [u8], pitch: usize) -> Self {
-        assert!(reach(N, COUNT, pitch).is_some_and(|end| end <= bytes.len()));
-        Self { start: bytes.as_mut_ptr(), pitch, bytes: PhantomData }
+    pub(super) fn new(items: &'a mut [u8], pitch: usize, n: usize) -> Self {
+        check_items::<C, DENSE>(items.len(), pitch, n);
+        Self { start: items.as_mut_ptr(), pitch, n, bytes: PhantomData }
     }
 
-    /// Place number `k`.
+    /// `count` places of `N` bytes: at item `i` and each `step` items further on. They may overlap.
     #[inline(always)]
-    pub(super) fn get(&mut self, k: usize) -> &mut [u8; N] {
-        assert!(k < COUNT);
-        // SAFETY: `k * pitch + N` is at most `reach`, and `new` found so many bytes. They are borrowed mutably, and the
-        // result borrows the view, so that there is one at a time.
-        unsafe { &mut *self.start.add(k * self.pitch).cast() }
+    pub(super) fn places<const N: usize>(&mut self, i: usize, step: usize, count: usize) -> PlacesMut<'_, N> {
+        check_places::<C, N, DENSE>(i, step, count, self.n);
+        let pitch = if DENSE { C } else { self.pitch };
+        // SAFETY: `check_places` found item `i` to be one of the `n` that `new` found.
+        let start = unsafe { self.start.add(i * pitch) };
+        PlacesMut { start, distance: step * pitch, count, bytes: PhantomData }
     }
 }
 
-/// Where the last place ends, unless that is beyond all memory.
-#[inline(always)]
-const fn reach(n: usize, count: usize, pitch: usize) -> Option<usize> {
-    match (count - 1).checked_mul(pitch) {
-        Some(last) => last.checked_add(n),
-        None => None,
+impl<const C: usize, const DENSE: bool> ItemsMut<'_, C, DENSE> {
+    /// The bytes from item `i` on, where there are no gaps.
+    pub(super) fn rest(&mut self, i: usize) -> &mut [u8] {
+        assert!(DENSE && i <= self.n);
+        // SAFETY: `new` found `n` items of `C` bytes without gaps. They are borrowed mutably, and the result borrows the
+        // view.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * C), (self.n - i) * C) }
     }
+}
+
+/// Whether there are `n` items in `len` bytes.
+#[inline(always)]
+fn check_items<const C: usize, const DENSE: bool>(len: usize, pitch: usize, n: usize) {
+    let end = n.checked_sub(1).map_or(Some(0), |last| last.checked_mul(pitch)?.checked_add(C));
+    assert!(if DENSE { pitch == C } else { pitch >= C } && end.is_some_and(|end| end <= len));
+}
+
+/// Whether the last place ends before the last of `n` items does. Counted in items, so that the checks of all views
+/// at one group are the same comparison.
+#[inline(always)]
+fn check_places<const C: usize, const N: usize, const DENSE: bool>(
+    i: usize,
+    step: usize,
+    count: usize,
+    n: usize,
+) {
+    // With gaps a place is inside its item; without, it goes on into the next ones.
+    assert!(DENSE || N <= C);
+    let needed = (count - 1) * step + N.div_ceil(C);
+    assert!(needed <= n && i <= n - needed);
+}
+
+/// Places of `N` bytes to read from.
+pub(super) struct Places<'a, const N: usize> {
+    start: *const u8,
+    distance: usize,
+    count: usize,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a, const N: usize> Places<'a, N> {
+    /// Place number `k`.
+    #[inline(always)]
+    pub(super) fn get(&self, k: usize) -> &'a [u8; N] {
+        assert!(k < self.count);
+        // SAFETY: `Items::places` checked all `count` places, and they are borrowed for as long as the result.
+        unsafe { &*self.start.add(k * self.distance).cast() }
+    }
+}
+
+/// Places of `N` bytes to write to.
+pub(super) struct PlacesMut<'a, const N: usize> {
+    start: *mut u8,
+    distance: usize,
+    count: usize,
+    bytes: PhantomData<&'a mut [u8]>,
+}
+
+impl<const N: usize> PlacesMut<'_, N> {
+    /// Place number `k`.
+    #[inline(always)]
+    pub(super) fn get(&mut self, k: usize) -> &mut [u8; N] {
+        assert!(k < self.count);
+        // SAFETY: `ItemsMut::places` checked all `count` places. They are borrowed mutably, and the result borrows the
+        // view, so that there is one at a time.
+        unsafe { &mut *self.start.add(k * self.distance).cast() }
+    }
+}
+
+/// Where groups of `size` items start, of at least as many: side by side, and a last one that reaches back into items
+/// already done. Two loops rather than one with a minimum in it, which each round would have to wait for.
+#[inline(always)]
+pub(super) fn groups(n: usize, size: usize) -> [StepBy<Range<usize>>; 2] {
+    let rest = n - n % size;
+    let last = if rest < n { n - size } else { n };
+    [(0..rest).step_by(size), (last..n).step_by(size)]
 }
