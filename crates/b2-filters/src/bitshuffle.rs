@@ -163,10 +163,9 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
         return kernels.gather_bits(items, Tile::dense(q / 8, 8, q / 8), rows);
     }
     let mut scratch = [0; SCRATCH];
-    let cols = typesize.min(16);
-    let step = step(cols);
+    let step = step(typesize);
     for (i, n) in tiles(q, step, LEAST) {
-        for j in columns(typesize) {
+        for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
             kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
             for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
@@ -280,10 +279,9 @@ fn scatter_cached<'a>(
         let rows: [&[u8]; 8] = std::array::from_fn(|r| row(0, r));
         return kernels.scatter_bits(&rows, Tile::dense(n / 8, 8, n / 8), items);
     }
-    let cols = typesize.min(16);
-    let step = step(cols);
+    let step = step(typesize);
     for (i, m) in tiles(n, step, LEAST) {
-        for j in columns(typesize) {
+        for (j, cols) in columns(typesize) {
             for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
                 let rows: [&[u8]; 8] = std::array::from_fn(|r| &row(j + k, r)[i / 8..][..m / 8]);
                 kernels.scatter_bits(&rows, Tile::dense(m / 8, 8, m / 8), &mut plane[..m]);
@@ -293,14 +291,14 @@ fn scatter_cached<'a>(
             for (plane, bytes) in planes.iter_mut().zip(scratch.chunks_exact(step + GAP)).take(cols) {
                 *plane = bytes;
             }
-            kernels.scatter(&planes, tile, &mut items[i * typesize + j..]);
+            kernels.scatter(&planes[..cols], tile, &mut items[i * typesize + j..]);
         }
     }
 }
 
 /// Items per tile: planes of 16 KiB in all.
-fn step(cols: usize) -> usize {
-    (16384 / cols) & !(LEAST - 1)
+fn step(typesize: usize) -> usize {
+    (16384 / typesize.min(16)) & !(LEAST - 1)
 }
 
 /// Fewer items than this make the widest kernels fall back to narrower ones (64 groups of 8).

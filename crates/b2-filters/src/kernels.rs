@@ -37,7 +37,7 @@ pub(crate) use streaming::{PIECE, fill_past_caches};
 pub(crate) struct Tile {
     /// Number of items.
     pub(crate) n: usize,
-    /// Bytes taken of each item, 1 to 16. Below 16 it equals `pitch`.
+    /// Bytes taken of each item, 1 to 16. It equals `pitch` unless it is 8 or 16.
     pub(crate) cols: usize,
     /// Distance between items, in bytes.
     pub(crate) pitch: usize,

@@ -145,12 +145,9 @@ pub(crate) fn shuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], d
     let (items, tail) = src.split_at(q * typesize);
     let (planes, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
-    if typesize <= 16 {
-        return kernels.gather(items, Tile::dense(q, typesize, q), planes);
-    }
     for (i, n) in tiles(q, step(typesize), LEAST) {
-        for j in columns(typesize) {
-            let tile = Tile { n, cols: 16, pitch: typesize, stride: q };
+        for (j, cols) in columns(typesize) {
+            let tile = Tile { n, cols, pitch: typesize, stride: q };
             kernels.gather(&items[i * typesize + j..], tile, &mut planes[j * q + i..]);
         }
     }
@@ -203,7 +200,11 @@ fn scatter<'a>(
     streaming: bool,
 ) {
     // Pieces of whole groups, of which the widest kernels do 64 items at a time.
-    let step = (PIECE / typesize) & !(LEAST - 1);
+    let step = match PIECE / typesize {
+        fit @ LEAST.. => fit & !(LEAST - 1),
+        32.. => 32,
+        _ => 0,
+    };
     if streaming && typesize > 1 && step > 0 && n >= step {
         return fill_past_caches(kernels, items, step * typesize, |at, piece| {
             let first = at / typesize;
@@ -227,30 +228,33 @@ fn scatter_cached<'a>(
     if typesize == 1 {
         return items.copy_from_slice(plane(0));
     }
-    if typesize <= 16 {
-        let mut planes: [&[u8]; 16] = [&[]; 16];
-        for (j, slot) in planes.iter_mut().enumerate().take(typesize) {
-            *slot = plane(j);
-        }
-        return kernels.scatter(&planes, Tile::dense(n, typesize, n), items);
-    }
-    for (i, m) in tiles(n, step(typesize), LEAST) {
-        for j in columns(typesize) {
-            let tile = Tile { n: m, cols: 16, pitch: typesize, stride: n };
-            let planes: [&[u8]; 16] = std::array::from_fn(|k| &plane(j + k)[i..i + m]);
-            kernels.scatter(&planes, tile, &mut items[i * typesize + j..]);
+    for (i, n) in tiles(n, step(typesize), LEAST) {
+        for (j, cols) in columns(typesize) {
+            let tile = Tile { n, cols, pitch: typesize, stride: n };
+            let mut planes: [&[u8]; 16] = [&[]; 16];
+            for (k, slot) in planes.iter_mut().enumerate().take(cols) {
+                *slot = &plane(j + k)[i..i + n];
+            }
+            kernels.scatter(&planes[..cols], tile, &mut items[i * typesize + j..]);
         }
     }
 }
 
-/// First byte of each group of 16 in an item of more; the last group reaches back.
-pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = usize> {
-    (0..typesize).step_by(16).map(move |j| j.min(typesize.saturating_sub(16)))
+/// The columns of items that kernels do at once: first byte and how many. Beyond 16 bytes they do 16 or 8 of them, and
+/// the last ones reach back.
+pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = (usize, usize)> {
+    let rest = match typesize % 16 {
+        _ if typesize <= 16 => Some((0, typesize)),
+        0 => None,
+        1..=8 => Some((typesize - 8, 8)),
+        _ => Some((typesize - 16, 16)),
+    };
+    (0..if typesize > 16 { typesize / 16 } else { 0 }).map(|k| (16 * k, 16)).chain(rest)
 }
 
-/// Items above 16 bytes are visited once per 16 bytes: so many at a time that they stay in the first-level cache.
+/// Items above 16 bytes are visited more than once: so many at a time that they stay in the first-level cache.
 fn step(typesize: usize) -> usize {
-    (16384 / typesize).max(LEAST)
+    if typesize <= 16 { usize::MAX } else { (16384 / typesize).max(LEAST) }
 }
 
 /// Fewer items than this make the widest kernels fall back to narrower ones.
