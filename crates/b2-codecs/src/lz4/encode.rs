@@ -4,9 +4,12 @@
 //! acceleration is how many it steps over to begin with.
 #![allow(unsafe_code)]
 
+use super::pool::{Pooled, Reusable};
 use super::raw::{RawOutput, RawWindow};
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
+use std::cell::Cell;
 use std::mem::replace;
+use std::thread::LocalKey;
 
 /// Matches start at least this far from the end. Three bytes more than the format asks, so that 16 literals can
 /// be copied at once anywhere.
@@ -64,10 +67,21 @@ impl Tables {
     }
 }
 
+impl Reusable for Tables {
+    fn make() -> Self {
+        Self::new()
+    }
+
+    fn slot() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+        thread_local!(static SLOT: Cell<Option<Box<Tables>>> = const { Cell::new(None) });
+        &SLOT
+    }
+}
+
 /// State of the fast encoder.
 pub(super) struct FastMatcher {
     acceleration: usize,
-    tables: Tables,
+    tables: Pooled<Tables>,
     /// The length of the dictionary, and the tables as they are after it.
     dict: Option<(usize, Tables)>,
 }
@@ -75,7 +89,7 @@ pub(super) struct FastMatcher {
 impl FastMatcher {
     /// `acceleration` is 1 for the best ratio, more for speed.
     pub(super) fn new(acceleration: usize) -> Self {
-        Self { acceleration, tables: Tables::new(), dict: None }
+        Self { acceleration, tables: Pooled::take(), dict: None }
     }
 }
 
@@ -93,7 +107,7 @@ impl super::Matcher for FastMatcher {
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
         let mut out = RawOutput::new(dst);
-        let Tables { small, large } = &mut self.tables;
+        let Tables { small, large } = &mut *self.tables;
         let is_small = window.len() <= FAR as usize;
         // A table that starts from zero makes the stream depend on nothing before it.
         match &self.dict {
@@ -214,7 +228,7 @@ unsafe fn is_match<T: Table>(window: RawWindow<'_>, pos: usize, cand: usize, byt
 
 /// Whether the byte values of a sample are spread as in noise.
 #[cold]
-fn looks_like_noise(stream: &[u8]) -> bool {
+pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
     const SAMPLES: usize = 256;
     let mut seen = [false; 256];
     let step = (stream.len() / SAMPLES).max(1) | 1;

@@ -2,23 +2,48 @@
 //!
 //! One table finds matches of five bytes or more, the other of eight or more. A match from the first gives
 //! way to a longer one from the second that starts a byte later.
+#![allow(unsafe_code)]
 
-use super::output::{Match, Output};
-use super::window::{FAR, LAST_LITERALS, LAST_START, MIN_MATCH, candidate, common_len, read_u64, zeroed};
+use super::encode::looks_like_noise;
+use super::pool::{Pooled, Reusable};
+use super::raw::{RawOutput, RawWindow};
+use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
+use std::cell::Cell;
 use std::mem::replace;
+use std::thread::LocalKey;
 
 const HASH_BITS: u32 = 15;
+/// Nothing is searched nearer to the end: the raw output needs 16 bytes from the start of a match.
+const LAST_SEARCH: usize = 16;
+/// After two to the power of this many misses the step grows by one.
+const SKIP_BITS: u32 = 9;
+/// The same in noise, for which the last bytes are tested after a number of misses.
+const NOISE_SKIP_BITS: u32 = 6;
+const NOISE_TEST: usize = 256;
 type Table = [u32; 1 << HASH_BITS];
 
-/// As in the fast encoder, positions have a base added, so that no table need be cleared.
-struct Tables {
+/// Positions have a base added that grows from stream to stream: older entries are just too far away, and
+/// nothing need be cleared.
+pub(super) struct Tables {
     short: Box<Table>,
     long: Box<Table>,
+    pub(super) base: u32,
+}
+
+impl Reusable for Tables {
+    fn make() -> Self {
+        Self::new()
+    }
+
+    fn slot() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+        thread_local!(static SLOT: Cell<Option<Box<Tables>>> = const { Cell::new(None) });
+        &SLOT
+    }
 }
 
 impl Tables {
     fn new() -> Self {
-        Self { short: zeroed(), long: zeroed() }
+        Self { short: zeroed(), long: zeroed(), base: FAR }
     }
 
     #[inline(always)]
@@ -40,17 +65,14 @@ impl Tables {
 
 /// State of the encoder.
 pub(super) struct LazyMatcher {
-    /// After two to the power of this many misses the step grows by one.
-    skip_bits: u32,
-    tables: Tables,
-    pub(super) base: u32,
-    /// The tables as they are after the dictionary.
-    dict_tables: Option<Tables>,
+    pub(super) tables: Pooled<Tables>,
+    /// The length of the dictionary, and the tables as they are after it.
+    dict: Option<(usize, Tables)>,
 }
 
 impl LazyMatcher {
-    pub(super) fn new(skip_bits: u32) -> Self {
-        Self { skip_bits, tables: Tables::new(), base: FAR, dict_tables: None }
+    pub(super) fn new() -> Self {
+        Self { tables: Pooled::take(), dict: None }
     }
 }
 
@@ -60,91 +82,116 @@ impl super::Matcher for LazyMatcher {
         for pos in 0..dict.len().saturating_sub(7) {
             tables.insert(read_u64(dict, pos), FAR + pos as u32);
         }
-        self.dict_tables = Some(tables);
+        self.dict = Some((dict.len(), tables));
     }
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
-        let mut out = Output::new(dst);
         let span = window.len() as u32 + FAR;
-        if let Some(tables) = &self.dict_tables {
-            self.tables.short.copy_from_slice(&tables.short[..]);
-            self.tables.long.copy_from_slice(&tables.long[..]);
-            self.base = FAR;
-        } else if self.base > u32::MAX - span {
-            self.tables = Tables::new();
-            self.base = FAR;
+        let tables = &mut *self.tables;
+        if let Some((len, dict)) = &self.dict {
+            assert_eq!(start, *len, "the window starts with the dictionary");
+            tables.short.copy_from_slice(&dict.short[..]);
+            tables.long.copy_from_slice(&dict.long[..]);
+            tables.base = FAR;
+        } else if tables.base > u32::MAX - span {
+            *tables = Tables::new();
         }
-        let base = self.base;
-        self.base += span;
-        let anchor = sequences(window, start, &mut self.tables, base, self.skip_bits, &mut out)?;
-        out.last_literals(&window[anchor..])
+        let base = tables.base;
+        tables.base += span;
+        let mut out = RawOutput::new(dst);
+        // SAFETY: what the tables hold is of earlier streams, or positions in the dictionary with `base` added.
+        let anchor = unsafe { sequences(window, start, tables, base, &mut out)? };
+        out.finish().last_literals(&window[anchor..])
     }
 }
 
 /// Writes all sequences but the last. Returns where the last literals start.
-fn sequences(
-    window: &[u8],
+///
+/// # Safety
+/// The tables hold nothing above `base - FAR` but positions below `start` with `base` added.
+unsafe fn sequences(
+    bytes: &[u8],
     start: usize,
     tables: &mut Tables,
     base: u32,
-    skip_bits: u32,
-    out: &mut Output<'_>,
+    out: &mut RawOutput<'_>,
 ) -> Option<usize> {
     let mut anchor = start;
-    let Some(last_start) = window.len().checked_sub(LAST_START) else { return Some(anchor) };
-    let limit = window.len() - LAST_LITERALS;
-    let match_len = |cand: usize, pos: usize| {
-        MIN_MATCH + common_len(&window[cand + MIN_MATCH..], &window[pos + MIN_MATCH..limit])
-    };
+    let Some(last_start) = bytes.len().checked_sub(LAST_SEARCH) else { return Some(anchor) };
+    let limit = bytes.len() - LAST_LITERALS;
+    let window = RawWindow::new(bytes);
     let mut pos = start;
-    let mut skip = 1usize << skip_bits;
-    while pos <= last_start {
-        let here = base + pos as u32;
-        let bytes = read_u64(window, pos);
-        let long = replace(tables.long(bytes), here);
-        let short = replace(tables.short(bytes), here);
-        let (mut cand, mut len);
-        if let Some(found) = candidate(window, pos, bytes, here - long) {
-            cand = found;
-            len = match_len(cand, pos);
-        } else if let Some(found) = candidate(window, pos, bytes, here - short) {
-            cand = found;
-            len = match_len(cand, pos);
-            if pos < last_start {
-                let bytes = read_u64(window, pos + 1);
-                let long = replace(tables.long(bytes), here + 1);
-                if let Some(later) = candidate(window, pos + 1, bytes, here + 1 - long) {
-                    let later_len = match_len(later, pos + 1);
-                    if later_len > len {
-                        (cand, len) = (later, later_len);
-                        pos += 1;
+    let mut misses = 0;
+    let mut skip_bits = SKIP_BITS;
+    // SAFETY: only positions up to `last_start` are looked up, and matches begin there or before; candidates
+    // come before. A match ends at `limit` at most. What is inserted is before its end.
+    unsafe {
+        while pos <= last_start {
+            let here = base + pos as u32;
+            let found = window.u64(pos);
+            let long = replace(tables.long(found), here);
+            let short = replace(tables.short(found), here);
+            let (mut cand, mut len);
+            if let Some(first) = candidate(window, pos, found, here - long) {
+                cand = first;
+                len = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
+            } else if let Some(first) = candidate(window, pos, found, here - short) {
+                cand = first;
+                len = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
+                if pos < last_start {
+                    let found = window.u64(pos + 1);
+                    let long = replace(tables.long(found), here + 1);
+                    if let Some(later) = candidate(window, pos + 1, found, here + 1 - long) {
+                        let ahead = window.match_len(later + MIN_MATCH, pos + 1 + MIN_MATCH, limit);
+                        if MIN_MATCH + ahead > len {
+                            (cand, len) = (later, MIN_MATCH + ahead);
+                            pos += 1;
+                        }
                     }
                 }
+            } else {
+                pos += 1 + (misses >> skip_bits);
+                misses += 1;
+                if misses == NOISE_TEST && looks_like_noise(&bytes[pos - NOISE_TEST..pos]) {
+                    skip_bits = NOISE_SKIP_BITS;
+                }
+                continue;
             }
-        } else {
-            pos += skip >> skip_bits;
-            skip += 1;
-            continue;
-        }
-        skip = 1 << skip_bits;
-        let found_at = pos;
-        while pos > anchor && cand > 0 && window[pos - 1] == window[cand - 1] {
-            pos -= 1;
-            cand -= 1;
-            len += 1;
-        }
-        out.sequence(window, anchor, pos, Match { distance: pos - cand, len })?;
-        pos += len;
-        anchor = pos;
-        if pos > last_start {
-            break;
-        }
-        // A few positions inside the match. All of them would push out older ones that are worth more.
-        for inside in [found_at + 1, found_at + 2, pos - 5, pos - 3, pos - 2, pos - 1] {
-            if inside > found_at && inside < pos {
-                tables.insert(read_u64(window, inside), base + inside as u32);
+            misses = 0;
+            skip_bits = SKIP_BITS;
+            let back = window.back_len(cand, pos, cand.min(pos - anchor));
+            out.sequence(window, anchor, pos - back, pos - cand, len + back)?;
+            let found_at = pos;
+            pos += len;
+            anchor = pos;
+            if pos > last_start {
+                break;
+            }
+            // A few positions inside the match. All of them would push out older ones that are worth more.
+            for inside in [found_at + 1, found_at + 2, pos - 5, pos - 3, pos - 2, pos - 1] {
+                if inside > found_at && inside < pos {
+                    tables.insert(window.u64(inside), base + inside as u32);
+                }
             }
         }
     }
     Some(anchor)
+}
+
+/// Where the first four of `bytes`, which are at `pos`, occurred `distance` before, if they did.
+///
+/// Distances of `FAR` and more come from entries of earlier streams. Which entries these are is as good as
+/// random, so there is one branch only, on the result.
+///
+/// # Safety
+/// `pos + 4` is within the window. A distance below `FAR` is at most `pos`.
+#[inline(always)]
+unsafe fn candidate(window: RawWindow<'_>, pos: usize, bytes: u64, distance: u32) -> Option<usize> {
+    let far = distance / FAR;
+    // All ones if `far` is zero, else zero; `pos` is then compared with itself.
+    let near = ((far as i32 - 1) >> 31) as u32;
+    let cand = pos - (distance & near) as usize;
+    // SAFETY: at `pos` or before.
+    let differs = unsafe { window.u32(cand) } ^ bytes as u32 | far;
+    (differs == 0).then_some(cand)
 }

@@ -4,13 +4,15 @@
 //! stream; streams do not depend on each other. The block format is told in `decode`, the rules for its end in
 //! `window`.
 
+mod chains;
 mod decode;
 mod encode;
 mod hc;
 mod lazy;
 mod output;
+mod pool;
 mod raw;
-mod runs;
+
 #[cfg(test)]
 mod tests;
 mod window;
@@ -45,8 +47,8 @@ pub struct Lz4;
 
 /// The `lz4hc` codec: LZ4 streams from a slower encoder with a better ratio. Decoding is that of [`Lz4`].
 ///
-/// Levels 1 and 2 look one byte ahead; from 3 on the parse is optimal for the matches found, and the level
-/// says how many are looked for.
+/// Levels 1 and 2 look one byte ahead; from 3 on the level says among how many candidates the longest match is
+/// looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lz4Hc;
 
@@ -89,8 +91,7 @@ impl Codec for Lz4Hc {
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         Ok(match cx.clevel {
-            ..=1 => BlockEncoder::boxed(lazy::LazyMatcher::new(9), cx),
-            2 => BlockEncoder::boxed(lazy::LazyMatcher::new(13), cx),
+            ..=2 => BlockEncoder::boxed(lazy::LazyMatcher::new(), cx),
             level => BlockEncoder::boxed(hc::HcMatcher::new(level), cx),
         })
     }

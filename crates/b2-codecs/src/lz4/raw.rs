@@ -17,6 +17,11 @@ impl<'a> RawWindow<'a> {
         Self(window)
     }
 
+    /// All of it.
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// # Safety
     /// `pos + 4` is within the window.
     #[inline(always)]
@@ -151,7 +156,7 @@ impl<'a> RawOutput<'a> {
     #[inline(never)]
     fn tight_sequence(&mut self, literals: &[u8], distance: usize, extra: usize) -> Option<()> {
         let mut out = Output::resume(self.dst, self.len);
-        let done = out.put_sequence(literals, (distance as u16).to_le_bytes(), extra);
+        let done = out.sequence(literals, (distance as u16).to_le_bytes(), extra);
         self.len = out.len();
         done
     }
