@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::lazy::Body;
+use crate::layout::Body;
 use crate::{ChunkError, ChunkHeader, DParams, LazyChunk, LazyHead};
 
 /// A whole chunk: checked header and all bytes. Cloning is cheap.
@@ -140,17 +140,31 @@ impl Chunk {
     /// As [`decompress_with`](Self::decompress_with), and when the range is not inside the chunk.
     pub fn get_bytes(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
         if range.start > range.end || range.end > self.nbytes() {
-            return Err(ChunkError::OutOfRange {
-                what: "bytes",
-                start: range.start,
-                end: range.end,
-                len: self.nbytes(),
-            });
+            return Err(self.out_of_range(&range));
         }
-        let lazy = self.lazy(dparams)?;
         let mut out = zeroed(range.len())?;
-        crate::decompress::get_bytes(&lazy, &self.bytes, range, &mut out, dparams)?;
+        crate::decompress::get_bytes(self, range, &mut out, dparams)?;
         Ok(out)
+    }
+
+    /// As [`get_bytes`](Self::get_bytes), into `dst`: the plain bytes from `start` on.
+    ///
+    /// Each stream is decoded only as far as it takes, so that damage in other parts of the chunk may go unnoticed.
+    /// For many reads of one chunk there is [`ChunkReader`](crate::ChunkReader).
+    ///
+    /// # Errors
+    /// As [`get_bytes`](Self::get_bytes).
+    pub fn get_bytes_into(&self, start: usize, dst: &mut [u8], dparams: &DParams) -> Result<(), ChunkError> {
+        let range = start..start.saturating_add(dst.len());
+        if range.end > self.nbytes() {
+            return Err(self.out_of_range(&range));
+        }
+        crate::decompress::get_bytes(self, range, dst, dparams)
+    }
+
+    #[cold]
+    fn out_of_range(&self, range: &Range<usize>) -> ChunkError {
+        ChunkError::OutOfRange { what: "bytes", start: range.start, end: range.end, len: self.nbytes() }
     }
 
     /// Decompresses the blocks of a chunk with variable-length blocks; other chunks give their blocks too.
@@ -165,18 +179,23 @@ impl Chunk {
 
     /// Whether all content follows from the header (special values, or nothing at all).
     pub fn is_fill(&self, dparams: &DParams) -> Result<bool, ChunkError> {
-        Ok(matches!(self.lazy(dparams)?.body, Body::Fill { .. }))
+        Ok(matches!(self.lazy(dparams)?.layout.body, Body::Fill { .. }))
     }
 }
 
 /// A zeroed buffer; running out of memory is an error, not an abort.
 pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, ChunkError> {
-    let mut out = Vec::new();
-    out.try_reserve_exact(len).map_err(|_| ChunkError::LimitExceeded {
-        what: "the output buffer",
-        asked: len as u64,
-        limit: 0,
-    })?;
-    out.resize(len, 0);
-    Ok(out)
+    if len > SURELY_THERE {
+        let mut probe: Vec<u8> = Vec::new();
+        probe.try_reserve_exact(len).map_err(|_| ChunkError::LimitExceeded {
+            what: "the output buffer",
+            asked: len as u64,
+            limit: 0,
+        })?;
+    }
+    // Large ones come zeroed from the system: nothing is written here.
+    Ok(vec![0; len])
 }
+
+/// So little memory that its lack is not looked for, in bytes.
+const SURELY_THERE: usize = 16 << 20;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::header::{MAX_DICT_LEN, SpecialKind};
+use crate::header::MAX_DICT_LEN;
+use crate::layout::{Body, Layout, vl_block_nbytes};
 use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams};
 
 /// A chunk of which the head is known (header, block starts, dictionary) and whose blocks may still be
@@ -40,10 +41,12 @@ use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams};
 /// ```
 #[derive(Clone, Debug)]
 pub struct LazyChunk {
-    pub(crate) header: ChunkHeader,
-    pub(crate) body: Body,
-    blocksize: usize,
-    nblocks: usize,
+    pub(crate) layout: Layout,
+    /// Empty where nothing is stored block by block.
+    pub(crate) extents: Extents,
+    /// Of variable-length blocks: the first plain byte of each, and the end. Empty as long as only the head was read
+    /// (lengths stand in front of the blocks).
+    starts: Arc<[u32]>,
 }
 
 /// Answer of [`LazyChunk::parse`].
@@ -56,19 +59,6 @@ pub enum LazyHead {
     Whole,
     /// All is known.
     Ready(LazyChunk),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    /// No stored blocks; `value` is the repeated pattern.
-    Fill { value: Arc<[u8]> },
-    /// The payload is the plain data.
-    Stored,
-    /// Blocks of equal length, each with its streams.
-    Blocks { extents: Extents, dict: Option<Bytes> },
-    /// Blocks with lengths of their own. `starts[i]` is the first plain byte of block i, for all blocks and
-    /// the end; empty as long as only the head was read (lengths stand in front of the blocks).
-    VlBlocks { extents: Extents, dict: Option<Bytes>, starts: Arc<[u32]> },
 }
 
 /// Stored bytes of each block: start and end, from the start of the chunk.
@@ -100,27 +90,20 @@ impl LazyChunk {
         }
         dparams.limits.check_chunk(header.nbytes())?;
         let head = &head[..head.len().min(header.cbytes())];
-        let ready = |header: ChunkHeader, body| {
-            let (blocksize, nblocks) = (header.blocksize(), header.nblocks());
-            Ok(LazyHead::Ready(Self { header, body, blocksize, nblocks }))
+        let ready = |header, body, extents, starts| {
+            Ok(LazyHead::Ready(Self { layout: Layout::new(header, body), extents, starts }))
         };
-        if let Some(kind) = header.special() {
-            let value: Arc<[u8]> = match kind {
-                SpecialKind::Zeros | SpecialKind::Uninit => [0].into(),
-                SpecialKind::NaN if header.typesize() == 4 => 0x7FC0_0000_u32.to_le_bytes().into(),
-                SpecialKind::NaN => 0x7FF8_0000_0000_0000_u64.to_le_bytes().into(),
-                SpecialKind::Value => match head.get(32..header.cbytes()) {
-                    Some(value) => value.into(),
-                    None => return Ok(LazyHead::Need(header.cbytes())),
-                },
-            };
-            return ready(header, Body::Fill { value });
-        }
-        if header.nbytes() == 0 && !header.is_vl() {
-            return ready(header, Body::Fill { value: [0].into() });
+        let value = || match head.get(32..header.cbytes()) {
+            Some(value) => Ok(Bytes::copy_from_slice(value)),
+            None => Err(header.cbytes()),
+        };
+        match Layout::fill_value(&header, value) {
+            Some(Ok(value)) => return ready(header, Body::Fill { value }, [].into(), [].into()),
+            Some(Err(need)) => return Ok(LazyHead::Need(need)),
+            None => {}
         }
         if header.is_memcpyed() {
-            return ready(header, Body::Stored);
+            return ready(header, Body::Stored, [].into(), [].into());
         }
         if header.is_vl() {
             let nblocks = header.nblocks();
@@ -133,7 +116,7 @@ impl LazyChunk {
                     } else {
                         [].into()
                     };
-                    ready(header, Body::VlBlocks { extents, dict: tables.dict, starts })
+                    ready(header, Body::VlBlocks { dict: tables.dict }, extents, starts)
                 }
             };
         }
@@ -180,8 +163,9 @@ impl LazyChunk {
         match read_tables(head, &header, nblocks)? {
             Tables::Need(len) => Ok(LazyHead::Need(len)),
             Tables::Read(tables) => {
-                let body = Body::Blocks { extents: block_extents(&tables, &header)?, dict: tables.dict };
-                Ok(LazyHead::Ready(Self { header, body, blocksize, nblocks }))
+                let extents = block_extents(&tables, &header)?;
+                let layout = Layout { header, body: Body::Blocks { dict: tables.dict }, blocksize, nblocks };
+                Ok(LazyHead::Ready(Self { layout, extents, starts: [].into() }))
             }
         }
     }
@@ -190,8 +174,8 @@ impl LazyChunk {
     fn decodes(&self, chunk: &[u8], dparams: &DParams) -> bool {
         let Ok(mut decoder) = self.decoder(dparams) else { return false };
         let mut block0 = Vec::new();
-        let mut block = vec![0; self.blocksize];
-        for nblock in 0..self.nblocks {
+        let mut block = vec![0; self.blocksize()];
+        for nblock in 0..self.nblocks() {
             let dst = &mut block[..self.block_range(nblock).len()];
             let reference = (nblock > 0 && self.needs_block0()).then_some(&block0[..]);
             if decoder.decode_reference(nblock, &chunk[self.block_extent(nblock)], reference, dst).is_err() {
@@ -207,65 +191,58 @@ impl LazyChunk {
     /// The parsed header. Its block size may differ from [`block_range`](Self::block_range)'s, which follows
     /// the recovery rule.
     pub fn header(&self) -> &ChunkHeader {
-        &self.header
+        &self.layout.header
     }
 
     /// Number of blocks.
     pub fn nblocks(&self) -> usize {
-        self.nblocks
+        self.layout.nblocks
     }
 
     /// Uncompressed size of every block but possibly the last, in bytes; 0 when blocks have variable
     /// lengths.
     pub fn blocksize(&self) -> usize {
-        self.blocksize
+        self.layout.blocksize
     }
 
     /// The plain bytes, from the chunk's first one, that a block holds. Empty past the last block, and for
     /// variable-length blocks as long as only the head is known.
     pub fn block_range(&self, nblock: usize) -> Range<usize> {
-        if let Body::VlBlocks { starts, .. } = &self.body {
-            return match (starts.get(nblock), starts.get(nblock + 1)) {
+        if let Body::VlBlocks { .. } = self.layout.body {
+            return match (self.starts.get(nblock), self.starts.get(nblock + 1)) {
                 (Some(&start), Some(&end)) => start as usize..end as usize,
                 _ => 0..0,
             };
         }
-        let nbytes = self.header.nbytes();
-        nblock.saturating_mul(self.blocksize).min(nbytes)
-            ..(nblock + 1).saturating_mul(self.blocksize).min(nbytes)
+        self.layout.block_range(nblock)
     }
 
     /// The blocks that hold the plain bytes `range`.
     pub fn blocks_of(&self, range: Range<usize>) -> Range<usize> {
-        if range.is_empty() {
-            return 0..0;
+        if let (Body::VlBlocks { .. }, false) = (&self.layout.body, range.is_empty()) {
+            let block = |byte: usize| self.starts.partition_point(|&s| s as usize <= byte).saturating_sub(1);
+            return block(range.start)..(block(range.end - 1) + 1).min(self.nblocks());
         }
-        if let Body::VlBlocks { starts, .. } = &self.body {
-            let block = |byte: usize| starts.partition_point(|&s| s as usize <= byte).saturating_sub(1);
-            return block(range.start)..(block(range.end - 1) + 1).min(self.nblocks);
-        }
-        range.start / self.blocksize..range.end.div_ceil(self.blocksize).min(self.nblocks)
+        self.layout.blocks_of(&range)
     }
 
     /// The stored bytes of a block, from the start of the chunk; empty when nothing is stored for it.
     pub fn block_extent(&self, nblock: usize) -> Range<usize> {
-        match &self.body {
+        match &self.layout.body {
             Body::Fill { .. } => 0..0,
             Body::Stored => {
-                let plain = self.block_range(nblock);
-                self.header.header_len() + plain.start..self.header.header_len() + plain.end
+                let (plain, header_len) = (self.block_range(nblock), self.header().header_len());
+                header_len + plain.start..header_len + plain.end
             }
-            Body::Blocks { extents, .. } | Body::VlBlocks { extents, .. } => {
-                extents.get(nblock).map_or(0..0, |&(start, end)| start as usize..end as usize)
+            Body::Blocks { .. } | Body::VlBlocks { .. } => {
+                self.extents.get(nblock).map_or(0..0, |&(start, end)| start as usize..end as usize)
             }
         }
     }
 
     /// Whether the decoded block 0 is needed to decode the others (the delta filter).
     pub fn needs_block0(&self) -> bool {
-        matches!(self.body, Body::Blocks { .. })
-            && !self.header.is_instrumented()
-            && self.header.filters().iter().any(|slot| slot.id == b2_filters::FilterId::DELTA)
+        self.layout.needs_block0()
     }
 
     /// State for one thread that decodes blocks of this chunk.
@@ -273,17 +250,51 @@ impl LazyChunk {
     /// # Errors
     /// When the pipeline needs a filter that is not registered.
     pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
-        BlockDecoder::new(self, dparams)
+        BlockDecoder::new(
+            &self.layout,
+            Starts::Lists { extents: &self.extents, plain: &self.starts },
+            dparams,
+        )
     }
 }
 
-struct Candidate {
+/// Where the blocks of a chunk begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Starts<'a> {
+    /// As in [`LazyChunk`].
+    Lists { extents: &'a [(u32, u32)], plain: &'a [u32] },
+    /// As in the chunk; its blocks have equal lengths.
+    Table(&'a [u8]),
+}
+
+impl Starts<'_> {
+    /// First stored byte of a block; 0 when it is not known.
+    pub(crate) fn start(&self, nblock: usize) -> u64 {
+        match self {
+            Self::Lists { extents, .. } => extents.get(nblock).map_or(0, |&(start, _)| start.into()),
+            Self::Table(table) => {
+                table.as_chunks::<4>().0.get(nblock).map_or(0, |b| u32::from_le_bytes(*b).into())
+            }
+        }
+    }
+    /// First plain byte of a block; 0 when it is not known.
+    pub(crate) fn plain(&self, layout: &Layout, nblock: usize) -> usize {
+        match self {
+            Self::Lists { plain, .. } if layout.header.is_vl() => {
+                plain.get(nblock).map_or(0, |&at| at as usize)
+            }
+            _ => layout.block_range(nblock).start,
+        }
+    }
+}
+
+pub(crate) struct Candidate {
     blocksize: usize,
     guess: bool,
 }
 
 /// Another block size that the chunk may have been encoded with (docs/format/chunk.md, section 7.4).
-fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Option<Candidate> {
+pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Option<Candidate> {
     let plain = header.blocksize();
     let unit = match (header.typesize(), dparams.container.itemsize) {
         (1, Some(itemsize)) if itemsize > 255 => itemsize,
@@ -422,13 +433,4 @@ fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Ar
         });
     }
     Ok(starts.into())
-}
-
-/// Plain length of a variable-length block, from its stored bytes.
-pub(crate) fn vl_block_nbytes(stored: &[u8], nblock: usize) -> Result<usize, ChunkError> {
-    let size = stored.first_chunk::<4>().map_or(0, |b| i32::from_le_bytes(*b));
-    if size <= 0 {
-        return Err(ChunkError::Block { nblock, offset: 0, what: "the block length must be 1 or more" });
-    }
-    Ok(size.unsigned_abs() as usize)
 }

@@ -3,21 +3,30 @@
 
 mod auto;
 mod blocksize;
+mod chain;
 mod chunk;
 mod compress;
+mod decoder;
 mod decompress;
+mod encoder;
 mod error;
+mod fill;
 mod header;
 mod hooks;
+mod join;
+mod layout;
 mod lazy;
 mod limits;
 pub mod parallel;
 mod params;
-mod pipeline;
 mod plugins;
+mod reader;
+mod scratch;
+mod streams;
 
 pub use auto::{Goal, sample_ranges};
 pub use chunk::Chunk;
+pub use decoder::BlockDecoder;
 pub use error::ChunkError;
 pub use header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,
@@ -26,9 +35,9 @@ pub use header::{
 pub use hooks::BlockInfo;
 pub use lazy::{LazyChunk, LazyHead};
 pub use limits::Limits;
-pub use params::{CParams, CParamsBuilder, Container, DParams, SplitMode};
-pub use pipeline::BlockDecoder;
+pub use params::{CParams, CParamsBuilder, Container, DParams, Destination, SplitMode};
 pub use plugins::Plugins;
+pub use reader::ChunkReader;
 
 pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
 pub use b2_filters::{self as filters, FilterId, FilterSlot};

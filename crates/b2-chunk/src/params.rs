@@ -287,8 +287,37 @@ pub struct DParams {
     pub limits: Limits,
     /// What the chunk's container knows about it.
     pub container: Container,
+    /// What becomes of decompressed bytes.
+    pub destination: Destination,
     pub(crate) postfilter: Hook,
 }
+
+/// What becomes of decompressed bytes: whether they are best written past the caches. The bytes are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Destination {
+    /// By the size of the destination of a call: larger than the caches usually are, or not.
+    #[default]
+    Auto,
+    /// They are read soon: they stay in the caches.
+    Cached,
+    /// They are part of something larger than the caches, and not read soon.
+    Streaming,
+}
+
+impl Destination {
+    /// Whether a call that fills `nbytes` is to write past the caches.
+    pub(crate) fn is_streaming(self, nbytes: usize) -> bool {
+        match self {
+            Self::Auto => nbytes >= LARGER_THAN_CACHES,
+            Self::Cached => false,
+            Self::Streaming => true,
+        }
+    }
+}
+
+/// Third-level caches of today's machines have 8 to 32 MiB for one program; in bytes.
+const LARGER_THAN_CACHES: usize = 16 << 20;
 
 impl DParams {
     /// Sets where codecs and filters are looked up.
@@ -298,6 +327,10 @@ impl DParams {
     /// Sets what the input may cost.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+    /// Sets what becomes of decompressed bytes.
+    pub fn with_destination(self, destination: Destination) -> Self {
+        Self { destination, ..self }
     }
     /// Sets what the container knows.
     pub fn with_container(self, container: Container) -> Self {

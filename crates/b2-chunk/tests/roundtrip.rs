@@ -227,7 +227,8 @@ fn delta_is_left_out_where_c_would_lose_the_tail() {
 
 #[test]
 fn blocks_that_cannot_pay_for_their_table_entries_are_stored() {
-    let raw = data(1, 5003, 1);
+    // Two values, so that it is no special chunk.
+    let raw = [data(1, 5000, 1), vec![8; 3]].concat();
     for (blocksize, stored) in [(1, true), (8, true), (10, false), (64, false)] {
         let cparams = CParams::builder(1).filters([]).blocksize(blocksize).build().unwrap();
         let chunk = Chunk::compress(&raw, &cparams).unwrap();

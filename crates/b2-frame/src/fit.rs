@@ -69,8 +69,8 @@ impl Fit {
             let plain = chunk.decompress_with(&self.dparams)?;
             let anew = Chunk::compress(&plain, &self.cparams()?)?;
             return match anew.header().special() {
-                Some(_) => self.special(SpecialKind::Zeros, plain.len()),
-                None => Ok(anew),
+                Some(SpecialKind::Value) | None => Ok(anew),
+                Some(kind) => self.special(kind, plain.len()),
             };
         }
         without_stray_dict(chunk)

@@ -1,0 +1,99 @@
+//! How a chunk is laid out: what its header says, settled.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use b2_filters::FilterId;
+
+use crate::header::SpecialKind;
+use crate::{ChunkError, ChunkHeader};
+
+/// What is known of a chunk without its table of block starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) header: ChunkHeader,
+    pub(crate) body: Body,
+    /// May differ from the header's, see the recovery rule (docs/format/chunk.md, section 7.4).
+    pub(crate) blocksize: usize,
+    pub(crate) nblocks: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// No stored blocks; `value` is the repeated pattern.
+    Fill { value: Bytes },
+    /// The payload is the plain data.
+    Stored,
+    /// Blocks of equal length, each with its streams.
+    Blocks { dict: Option<Bytes> },
+    /// Blocks with lengths of their own.
+    VlBlocks { dict: Option<Bytes> },
+}
+
+impl Layout {
+    pub(crate) fn new(header: ChunkHeader, body: Body) -> Self {
+        let (blocksize, nblocks) = (header.blocksize(), header.nblocks());
+        Self { header, body, blocksize, nblocks }
+    }
+
+    /// The value of a chunk in which nothing else is stored; `None` for other chunks. `value` gives the bytes from 32
+    /// to the chunk's end.
+    pub(crate) fn fill_value<T>(
+        header: &ChunkHeader,
+        value: impl FnOnce() -> Result<Bytes, T>,
+    ) -> Option<Result<Bytes, T>> {
+        let constant = |bytes: &'static [u8]| Some(Ok(Bytes::from_static(bytes)));
+        match header.special() {
+            Some(SpecialKind::Zeros | SpecialKind::Uninit) => constant(&[0]),
+            Some(SpecialKind::NaN) if header.typesize() == 4 => constant(&NAN4),
+            Some(SpecialKind::NaN) => constant(&NAN8),
+            Some(SpecialKind::Value) => Some(value()),
+            None if header.nbytes() == 0 && !header.is_vl() => constant(&[0]),
+            None => None,
+        }
+    }
+
+    /// The plain bytes of a block of a chunk without variable-length blocks.
+    pub(crate) fn block_range(&self, nblock: usize) -> Range<usize> {
+        let nbytes = self.header.nbytes();
+        nblock.saturating_mul(self.blocksize).min(nbytes)
+            ..(nblock + 1).saturating_mul(self.blocksize).min(nbytes)
+    }
+
+    /// The blocks that hold the plain bytes `range`; not for variable-length blocks.
+    pub(crate) fn blocks_of(&self, range: &Range<usize>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        range.start / self.blocksize..range.end.div_ceil(self.blocksize).min(self.nblocks)
+    }
+
+    /// Whether the decoded block 0 is needed to decode the others (the delta filter).
+    pub(crate) fn needs_block0(&self) -> bool {
+        matches!(self.body, Body::Blocks { .. })
+            && !self.header.is_instrumented()
+            && self.header.filters().iter().any(|slot| slot.id == FilterId::DELTA)
+    }
+
+    pub(crate) fn dict(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Blocks { dict, .. } | Body::VlBlocks { dict, .. } => dict.as_deref(),
+            Body::Fill { .. } | Body::Stored => None,
+        }
+    }
+}
+
+/// What C-Blosc2 writes for NaN, in items of 4 bytes.
+pub(crate) const NAN4: [u8; 4] = 0x7FC0_0000_u32.to_le_bytes();
+/// The same in items of 8 bytes.
+pub(crate) const NAN8: [u8; 8] = 0x7FF8_0000_0000_0000_u64.to_le_bytes();
+
+/// Plain length of a variable-length block, from its stored bytes.
+pub(crate) fn vl_block_nbytes(stored: &[u8], nblock: usize) -> Result<usize, ChunkError> {
+    let size = stored.first_chunk::<4>().map_or(0, |b| i32::from_le_bytes(*b));
+    if size <= 0 {
+        return Err(ChunkError::Block { nblock, offset: 0, what: "the block length must be 1 or more" });
+    }
+    Ok(size.unsigned_abs() as usize)
+}
