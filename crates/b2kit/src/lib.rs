@@ -3,8 +3,10 @@
 
 pub use b2_chunk::{
     self as chunk, BlockInfo, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId,
-    Container, DParams, FilterId, FilterSlot, Goal, LazyChunk, LazyHead, Limits, Plugins, SpecialKind, SplitMode,
+    Container, DParams, FilterId, FilterSlot, Goal, LazyChunk, LazyHead, Limits, Plugins, SpecialKind,
+    SplitMode,
 };
+pub use b2_chunk::{ChunkReader, Destination};
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
 pub use b2_frame::{

@@ -10,8 +10,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use b2kit::chunk::MAX_CHUNK_NBYTES;
-use b2kit::{CParams, Chunk, CodecId, DParams, FilterId, FilterSlot};
+use b2kit::chunk::{EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
+use b2kit::{CParams, Chunk, CodecId, DParams, Destination, FilterId, FilterSlot};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -173,6 +173,8 @@ struct Bench<'a> {
     cparams: CParams,
     dparams: DParams,
     chunks: Vec<Chunk>,
+    /// Where the timed runs compress to.
+    buffers: Vec<Vec<u8>>,
 }
 
 impl<'a> Bench<'a> {
@@ -197,9 +199,20 @@ impl<'a> Bench<'a> {
             .blocksize(usize::try_from(args.blocksize)?)
             .build()?;
         let dst = vec![1; src.len()];
-        let (dparams, chunks) = (DParams::default(), vec![]);
-        let mut bench = Self { args, threads, src, dst, chunksize, cparams, dparams, chunks };
+        let dparams = DParams::default().with_destination(match args.dest {
+            Dest::Stream => Destination::Streaming,
+            Dest::Reuse => Destination::Cached,
+        });
+        let parts = || src.chunks(chunksize);
+        let chunks = parts().map(|part| Chunk::compress(part, &cparams)).collect::<Result<_, _>>()?;
+        let buffers = parts().map(|part| vec![1; part.len() + EXTENDED_HEADER_LEN]).collect();
+        let mut bench = Self { args, threads, src, dst, chunksize, cparams, dparams, chunks, buffers };
         bench.compress_all()?;
+        let same = |(chunk, buffer): (&Chunk, &Vec<u8>)| buffer.starts_with(chunk.as_bytes());
+        ensure_same(
+            bench.chunks.iter().zip(&bench.buffers).all(same),
+            "compressing twice gives other bytes",
+        )?;
         bench.decompress_all(Dest::Stream)?;
         ensure_same(bench.lossy() || bench.src == bench.dst, "the round trip gives other bytes")?;
         Ok(bench)
@@ -210,12 +223,8 @@ impl<'a> Bench<'a> {
     }
 
     fn compress_all(&mut self) -> Result<()> {
-        for (i, part) in self.src.chunks(self.chunksize).enumerate() {
-            let chunk = Chunk::compress(part, &self.cparams)?;
-            match self.chunks.get_mut(i) {
-                Some(place) => *place = chunk,
-                None => self.chunks.push(chunk),
-            }
+        for (part, buffer) in self.src.chunks(self.chunksize).zip(&mut self.buffers) {
+            Chunk::compress_into(part, buffer, &self.cparams)?;
         }
         Ok(())
     }
@@ -262,6 +271,7 @@ impl<'a> Bench<'a> {
             }));
         }
         let mut bytes = 0;
+        let mut items_read = vec![0; per * typesize];
         let times = self.repeat(|bench| {
             let mut random = SplitMix(42);
             let clock = Clock::start();
@@ -275,7 +285,9 @@ impl<'a> Bench<'a> {
                     start -= start % per;
                 }
                 let end = items.min(start + per);
-                bytes += chunk.get_bytes(start * typesize..end * typesize, &bench.dparams)?.len();
+                let out = &mut items_read[..(end - start) * typesize];
+                chunk.get_bytes_into(start * typesize, out, &bench.dparams)?;
+                bytes += out.len();
                 done += 1;
                 if call % 256 == 255 && clock.wall() > bench.args.budget {
                     break;
