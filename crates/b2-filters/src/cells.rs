@@ -8,12 +8,24 @@ const MAX_DIM: usize = 8;
 /// A checked block shape with the sides of its cells. Cells at the upper edges are smaller.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// Items of the block per dimension, none of them 0.
+    /// Items of the block per dimension, none of them 0. Dimensions of one item change no order and are left out.
     dims: Vec<usize>,
-    /// Cell sides, none of them 0.
+    /// Cell sides, none of them 0 or longer than the block.
     sides: Vec<usize>,
     /// Item size in bytes, not 0.
     pub(crate) itemsize: usize,
+}
+
+/// Cells that lie side by side along the last dimension: they have the same rows, each a cell further on.
+struct Band<'a> {
+    /// Where the first cell starts in the block, in bytes.
+    start: usize,
+    /// Where its rows start after that, in bytes.
+    rows: &'a [usize],
+    /// Bytes along the last dimension, of all cells together.
+    width: usize,
+    /// Bytes of a row of a cell; the last cell may have less.
+    side: usize,
 }
 
 impl Cells {
@@ -43,7 +55,11 @@ impl Cells {
         if itemsize == 0 || dims.contains(&0) || expected != Some(nbytes) {
             return Err(wrong("block shape times item size is not the length of the block"));
         }
-        let sides = dims.iter().map(|&dim| side(dim).max(1)).collect();
+        dims.retain(|&dim| dim > 1);
+        if dims.is_empty() {
+            dims.push(1);
+        }
+        let sides = dims.iter().map(|&dim| side(dim).clamp(1, dim)).collect();
         Ok(Self { dims, sides, itemsize })
     }
 
@@ -52,92 +68,120 @@ impl Cells {
         self.dims.iter().product()
     }
 
-    /// Cell sides, one per dimension.
-    pub(crate) fn sides(&self) -> &[usize] {
-        &self.sides
-    }
-
-    /// Calls `row(start, len)` for each row of each cell, in C order within cells and cells in C order, and
-    /// `end(len)` after each cell. Rows start at item `start` of the block; lengths are in items.
-    pub(crate) fn walk(&self, mut row: impl FnMut(usize, usize), mut end: impl FnMut(usize)) {
-        let ndim = self.dims.len();
-        let mut strides = vec![1; ndim];
-        for k in (1..ndim).rev() {
-            strides[k - 1] = strides[k] * self.dims[k];
+    /// Calls `band` for each run of cells along the last dimension, in C order.
+    fn bands(&self, mut band: impl FnMut(Band<'_>)) {
+        let last = self.dims.len() - 1;
+        let mut strides = vec![self.itemsize; self.dims.len()];
+        for k in (0..last).rev() {
+            strides[k] = strides[k + 1] * self.dims[k + 1];
         }
-        let mut origin = vec![0; ndim];
-        let mut extent = vec![0; ndim];
-        let mut at = vec![0; ndim];
+        let mut origin = vec![0; last];
+        // With a side above 1 a row has two items at least, so that there are at most half as many rows as items.
+        let mut rows = Vec::new();
+        let mut extents = Vec::new();
         loop {
-            for k in 0..ndim {
-                extent[k] = self.sides[k].min(self.dims[k] - origin[k]);
-            }
-            let corner: usize = origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
-            let len = extent[ndim - 1];
-            at.fill(0);
-            loop {
-                row(corner + at.iter().zip(&strides).map(|(a, s)| a * s).sum::<usize>(), len);
-                // The last dimension lies within the row.
-                if !advance(&mut at[..ndim - 1], |_| 1, |k| extent[k]) {
-                    break;
+            let extent = |k: usize| self.sides[k].min(self.dims[k] - origin[k]);
+            if (0..last).map(extent).ne(extents.iter().copied()) || rows.is_empty() {
+                extents.clear();
+                extents.extend((0..last).map(extent));
+                rows.clear();
+                rows.push(0);
+                for k in 0..last {
+                    rows = rows
+                        .iter()
+                        .flat_map(|row| (0..extents[k]).map(move |i| (row, i)))
+                        .map(|(row, i)| row + i * strides[k])
+                        .collect();
                 }
             }
-            end(extent.iter().product());
-            if !advance(&mut origin, |k| self.sides[k], |k| self.dims[k]) {
+            band(Band {
+                start: origin.iter().zip(&strides).map(|(o, s)| o * s).sum(),
+                rows: &rows,
+                width: self.dims[last] * self.itemsize,
+                side: self.sides[last] * self.itemsize,
+            });
+            if !advance(&mut origin, &self.sides, &self.dims) {
                 return;
             }
         }
     }
 
+    /// Calls `cell` with the length of each cell in bytes, in the order in which they are stored.
+    pub(crate) fn lengths(&self, mut cell: impl FnMut(usize)) {
+        self.bands(|band| {
+            for at in (0..band.width).step_by(band.side) {
+                cell(band.rows.len() * band.side.min(band.width - at));
+            }
+        });
+    }
+
     /// Block order to cell order.
     pub(crate) fn to_cells(&self, src: &[u8], dst: &mut [u8]) {
-        let mut to = 0;
-        let row = |start: usize, len: usize| {
-            let (from, len) = (start * self.itemsize, len * self.itemsize);
-            copy_row(&src[from..from + len], &mut dst[to..to + len]);
-            to += len;
-        };
-        self.walk(row, |_| ());
+        self.copy::<false>(src, dst);
     }
 
     /// Cell order to block order.
     pub(crate) fn to_block(&self, src: &[u8], dst: &mut [u8]) {
-        let mut from = 0;
-        let row = |start: usize, len: usize| {
-            let (to, len) = (start * self.itemsize, len * self.itemsize);
-            copy_row(&src[from..from + len], &mut dst[to..to + len]);
-            from += len;
-        };
-        self.walk(row, |_| ());
+        self.copy::<true>(src, dst);
+    }
+
+    fn copy<const BACK: bool>(&self, src: &[u8], dst: &mut [u8]) {
+        let mut stored = 0;
+        self.bands(|band| {
+            // Rows are mostly short and of few lengths; for those a call to `memcpy` would cost more than the copy.
+            let copy = match band.side {
+                2 => copy_band::<2, BACK>,
+                4 => copy_band::<4, BACK>,
+                8 => copy_band::<8, BACK>,
+                12 => copy_band::<12, BACK>,
+                16 => copy_band::<16, BACK>,
+                24 => copy_band::<24, BACK>,
+                32 => copy_band::<32, BACK>,
+                64 => copy_band::<64, BACK>,
+                _ => copy_band::<0, BACK>,
+            };
+            stored = copy(&band, src, dst, stored);
+        });
     }
 }
 
-/// Steps an odometer, last digit first; false when it has come round.
-fn advance(digits: &mut [usize], step: impl Fn(usize) -> usize, limit: impl Fn(usize) -> usize) -> bool {
-    for k in (0..digits.len()).rev() {
-        // Saturating: on a 32-bit machine a side may reach beyond `usize` from the last origin.
-        digits[k] = digits[k].saturating_add(step(k));
-        if digits[k] < limit(k) {
+/// Copies between the block and its cells, stored from byte `stored` on; gives where they end. Rows are `N` bytes
+/// long, or, where that is 0, as long as the band says.
+fn copy_band<const N: usize, const BACK: bool>(
+    band: &Band<'_>,
+    src: &[u8],
+    dst: &mut [u8],
+    mut stored: usize,
+) -> usize {
+    let side = if N == 0 { band.side } else { N };
+    let whole = band.width - band.width % side;
+    let mut copy = |row: usize, len: usize| {
+        let (from, to) = if BACK { (stored, row) } else { (row, stored) };
+        dst[to..to + len].copy_from_slice(&src[from..from + len]);
+        stored += len;
+    };
+    for at in (band.start..band.start + whole).step_by(side) {
+        for row in band.rows {
+            copy(at + row, side);
+        }
+    }
+    if whole < band.width {
+        for row in band.rows {
+            copy(band.start + whole + row, band.width - whole);
+        }
+    }
+    stored
+}
+
+/// Steps the corner of a cell, last dimension first; false when it has come round.
+fn advance(origin: &mut [usize], sides: &[usize], dims: &[usize]) -> bool {
+    for k in (0..origin.len()).rev() {
+        // No overflow: both are at most the dimension, which is at most half of what a `usize` holds.
+        origin[k] += sides[k];
+        if origin[k] < dims[k] {
             return true;
         }
-        digits[k] = 0;
+        origin[k] = 0;
     }
     false
-}
-
-/// Rows are mostly short and of few lengths; for those a call to `memcpy` would cost more than the copy.
-fn copy_row(src: &[u8], dst: &mut [u8]) {
-    fn fixed<const N: usize>(src: &[u8], dst: &mut [u8]) {
-        if let (Some(d), Some(s)) = (dst.first_chunk_mut::<N>(), src.first_chunk::<N>()) {
-            *d = *s;
-        }
-    }
-    match src.len() {
-        4 => fixed::<4>(src, dst),
-        8 => fixed::<8>(src, dst),
-        16 => fixed::<16>(src, dst),
-        32 => fixed::<32>(src, dst),
-        64 => fixed::<64>(src, dst),
-        _ => dst.copy_from_slice(src),
-    }
 }

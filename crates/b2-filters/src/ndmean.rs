@@ -26,22 +26,22 @@ impl Filter for NdMean {
     ) -> Result<(), FilterError> {
         let cells = cells(cx, meta, src, dst)?;
         // C-Blosc2 places cells by the side of the first dimension alone, so it could not read such a block.
-        if cells.sides().windows(2).any(|pair| pair[0] != pair[1]) {
+        let side = |dim: u32| dim.min(meta.into());
+        if cx.blockshape.windows(2).any(|pair| side(pair[0]) != side(pair[1])) {
             let what = "the side would differ among dimensions";
             return Err(FilterError::Meta { filter: self.id(), meta, what });
         }
         cells.to_cells(src, dst);
         let mut from = 0;
-        let end = |len: usize| {
-            let cell = &mut dst[from..from + len * cells.itemsize];
+        cells.lengths(|len| {
+            let cell = &mut dst[from..from + len];
             if cells.itemsize == 4 {
                 fill_with_mean_f32(cell);
             } else {
                 fill_with_mean_f64(cell);
             }
-            from += len * cells.itemsize;
-        };
-        cells.walk(|_, _| (), end);
+            from += len;
+        });
         Ok(())
     }
     fn backward(
