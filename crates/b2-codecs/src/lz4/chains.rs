@@ -6,6 +6,16 @@ use super::window::{FAR, MIN_MATCH, zeroed};
 
 const HASH_BITS: u32 = 16;
 
+/// How many attempts are taken off when a run is skipped, which takes as long: fewer where it is the ratio that
+/// counts, or where there would be none left.
+const fn skip_cost(attempts: usize) -> usize {
+    match attempts {
+        ..=4 => 2,
+        5..=128 => 4,
+        _ => 1,
+    }
+}
+
 /// The last position of each hash, and from each position the distance to the one before with the same hash.
 /// Positions have a base added that grows from stream to stream, so that nothing need be cleared.
 #[derive(Clone)]
@@ -100,8 +110,8 @@ impl Chains {
     /// at `pos`, begins at `low` or later and ends at `limit` at most.
     ///
     /// # Safety
-    /// `low <= pos <= low + best - 3`, `low + best < limit`, `pos + 4 <= limit`, `limit` is within the window,
-    /// and `pos` has not been added.
+    /// `low <= pos <= low + best`, `best` is 3 or more, `low + best < limit`, `pos + 4 <= limit`, `limit` is within
+    /// the window, and `pos` has not been added.
     #[inline(always)]
     pub(super) unsafe fn search(
         &mut self,
@@ -110,7 +120,7 @@ impl Chains {
         mut best: usize,
         attempts: usize,
     ) -> Option<Found> {
-        debug_assert!(low <= pos && pos + 3 <= low + best && low + best < limit && pos + 4 <= limit);
+        debug_assert!(low <= pos && pos <= low + best && best >= 3 && low + best < limit && pos + 4 <= limit);
         debug_assert!(self.next <= pos);
         let mut found = None;
         // SAFETY: a candidate is below `pos`, since each distance is at least 1, and above `pos - low`. What is
@@ -119,30 +129,58 @@ impl Chains {
             self.add_until(window, pos);
             let bytes = window.u32(pos);
             let mut distance = self.add(bytes) as usize;
-            // A longer match has these bytes, too: it ends behind them.
-            let mut tail = window.u32(low + best - 3);
-            for _ in 0..attempts {
+            // A longer match has these bytes, too, since it ends behind them. They are the rarer ones.
+            let mut tail_pos = pos.max(low + best - 3);
+            let mut tail = window.u32(tail_pos);
+            let mut left = attempts;
+            while left > 0 {
                 if distance >= FAR as usize || distance > low {
                     break;
                 }
-                if window.u32(low + best - 3 - distance) == tail {
-                    let cand = pos - distance;
-                    if window.u32(cand) == bytes {
-                        let ahead = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
-                        let back = window.back_len(cand, pos, pos - low);
-                        if ahead + back > best {
-                            best = ahead + back;
-                            found = Some(Found { pos: pos - back, distance, len: best });
-                            if pos + ahead == limit || low + best >= limit {
-                                break;
-                            }
-                            tail = window.u32(low + best - 3);
+                let cand = pos - distance;
+                if window.u32(tail_pos - distance) == tail && window.u32(cand) == bytes {
+                    let ahead = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
+                    let back = window.back_len(cand, pos, pos - low);
+                    if ahead + back > best {
+                        best = ahead + back;
+                        found = Some(Found { pos: pos - back, distance, len: best });
+                        if pos + ahead == limit || low + best >= limit {
+                            break;
                         }
+                        tail_pos = pos.max(low + best - 3);
+                        tail = window.u32(tail_pos);
                     }
                 }
-                distance += usize::from(self.distances[(self.base as usize + pos - distance) % FAR as usize]);
+                let mut step = usize::from(self.distances[(self.base as usize + cand) % FAR as usize]);
+                left -= 1;
+                if step == 1 {
+                    step = skip_run(window, cand, pos, limit);
+                    left = left.saturating_sub(skip_cost(attempts));
+                }
+                distance += step;
             }
         }
         found
     }
+}
+
+/// How far before `cand` the next candidate is, where both `cand` and `pos` are in runs of the same byte.
+///
+/// Only two positions of a run are worth a look: the one with as much of the run ahead as `pos` has, since the
+/// match may go on behind the run, and the first one.
+///
+/// # Safety
+/// `cand < pos < limit`, and `limit` is within the window.
+#[cold]
+#[inline(never)]
+unsafe fn skip_run(window: RawWindow<'_>, cand: usize, pos: usize, limit: usize) -> usize {
+    // SAFETY: as the caller promises.
+    let (ahead, cand_ahead, cand_back) = unsafe {
+        let ahead = window.match_len(pos, pos + 1, limit);
+        let cand_ahead = window.match_len(cand, cand + 1, limit.min(cand + 1 + ahead));
+        (ahead, cand_ahead, window.back_len(cand, cand + 1, cand))
+    };
+    let missing = if ahead > cand_ahead { ahead - cand_ahead } else { usize::MAX };
+    // Without a run, two neighbours had the same hash by chance.
+    missing.min(cand_back).max(1)
 }

@@ -17,7 +17,7 @@ const LAST_SEARCH: usize = 16;
 /// After two to the power of this many misses the step grows by one. C has 6 here. It costs nothing but at the
 /// highest levels, which find the last matches in noise.
 const fn skip_bits(acceleration: usize) -> u32 {
-    if acceleration <= 2 { 6 } else { 5 }
+    if acceleration <= 4 { 6 } else { 5 }
 }
 
 /// The same, once the stream is known to look like noise.

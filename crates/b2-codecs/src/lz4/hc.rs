@@ -16,7 +16,7 @@ use std::thread::LocalKey;
 /// The longest match whose length takes no byte of its own.
 const CHEAP: usize = 18;
 /// How much of a match the next one must hold.
-const OVERLAP: usize = 3;
+const OVERLAP: usize = 2;
 /// Nothing is searched nearer to the end. A match may have its start moved to the end of another one, which is
 /// up to `OVERLAP` later, and the raw output needs 16 bytes from there.
 const LAST_SEARCH: usize = 16 + OVERLAP;
@@ -124,27 +124,28 @@ unsafe fn sequences(
             current.len += back;
         }
         let mut before = Found::default();
+        // The first of those that took each other's place.
+        let mut first = current;
         loop {
             let end = current.end();
             let mut next = None;
             if current.len < ENOUGH && end - OVERLAP <= last_start {
-                // SAFETY: the last search was before the last three bytes of the match, which has four or more,
-                // and 16 bytes follow them.
+                // SAFETY: the last search was before the last two bytes of the match, and 16 bytes follow these.
                 next = unsafe {
                     chains.search(window, (current.pos, end - OVERLAP, limit), current.len, attempts)
                 };
             }
-            // Where the match before gives way to the current one.
-            let border = match before.len {
-                0 => current.pos,
-                _ => (before.pos + CHEAP).min(before.end()).min(end - MIN_MATCH).max(current.pos),
-            };
-            if let Some(next) = next
-                && next.pos < border + MIN_MATCH
-            {
-                current = next;
-                continue;
+            if let Some(next) = next {
+                if next.pos < border(before, current) + MIN_MATCH {
+                    current = next;
+                    continue;
+                }
+                // It reached the next one all the same, and began earlier.
+                if first.pos < current.pos && first.end() >= next.pos {
+                    current = first;
+                }
             }
+            let (border, end) = (border(before, current), current.end());
             if before.len > 0 {
                 before.len = before.len.min(border - before.pos);
                 // SAFETY: `anchor` is not above its start, and that is before the end of one that was searched.
@@ -153,7 +154,10 @@ unsafe fn sequences(
             }
             before = Found { pos: border, len: end - border, ..current };
             match next {
-                Some(next) => current = next,
+                Some(next) => {
+                    current = next;
+                    first = next;
+                }
                 None => {
                     // SAFETY: as above.
                     unsafe { out.sequence(window, anchor, before.pos, before.distance, before.len)? };
@@ -165,4 +169,12 @@ unsafe fn sequences(
         }
     }
     Some(anchor)
+}
+
+/// Where the match before gives way to the current one: as far as its length is cheap, if it can be.
+fn border(before: Found, current: Found) -> usize {
+    match before.len {
+        0 => current.pos,
+        _ => (before.pos + CHEAP).min(before.end()).min(current.end() - MIN_MATCH).max(current.pos),
+    }
 }
