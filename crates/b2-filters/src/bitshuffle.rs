@@ -160,15 +160,24 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     let (rows, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
     if typesize == 1 {
-        return kernels.gather_bits(items, Tile::dense(q / 8, 8, q / 8), rows);
+        for (i, n) in tiles(q / 8, 1024, LEAST / 8) {
+            let next = &items[8 * (i + n)..];
+            kernels.prefetch(&next[..next.len().min(8 * n)]);
+            kernels.gather_bits(&items[8 * i..], Tile::dense(n, 8, q / 8), &mut rows[i..]);
+        }
+        return;
     }
     let mut scratch = [0; SCRATCH];
     let step = step(typesize);
     for (i, n) in tiles(q, step, LEAST) {
+        // While the bits of this tile are at work, memory would have nothing to do: it brings the next tile, a part of
+        // it for each plane.
+        let mut next = items[(i + n) * typesize..].chunks(n);
         for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
             kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
             for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
+                kernels.prefetch(next.next().unwrap_or_default());
                 let bits = Tile::dense(n / 8, 8, q / 8);
                 kernels.gather_bits(&plane[..n], bits, &mut rows[(j + k) * q + i / 8..]);
             }

@@ -68,6 +68,10 @@ pub(crate) trait Kernels: Debug + Sync {
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
     /// Planes to items.
     fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
+    /// Asks for bytes that are going to be read soon.
+    fn prefetch(&self, bytes: &[u8]) {
+        let _ = bytes;
+    }
     /// Copies whole cache lines, past the caches where that is possible. `dst` starts and ends at lines. Ended by
     /// [`fence`](Self::fence).
     fn stream(&self, src: &[u8], dst: &mut [u8]) {

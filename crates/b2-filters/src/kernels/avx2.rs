@@ -7,7 +7,10 @@ use super::generic::Generic;
 use super::lanes::{EDGE, beyond, lane_kernels};
 use super::scan::{self, Scan};
 use super::sse2::Sse2;
-use super::vector::{fence, load8, load16, load32 as load, store8, store16, store32 as store, stream32};
+use super::vector::{
+    fence, load8, load16, load32 as load, prefetch, prefetch_ahead, store8, store16, store32 as store,
+    stream32,
+};
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
@@ -57,6 +60,9 @@ impl Kernels for Avx2 {
         } else {
             scan::xor(a, b, dst);
         }
+    }
+    fn prefetch(&self, bytes: &[u8]) {
+        prefetch(bytes);
     }
     fn stream(&self, src: &[u8], dst: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.

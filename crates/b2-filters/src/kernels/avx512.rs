@@ -8,7 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::scan::{self, Scan};
-use super::vector::{fence, load16, load64, store16, store64, stream64};
+use super::vector::{fence, load16, load64, prefetch, prefetch_ahead, store16, store64, stream64};
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile, avx2};
 
@@ -65,6 +65,9 @@ impl Kernels for Avx512 {
         } else {
             scan::xor(a, b, dst);
         }
+    }
+    fn prefetch(&self, bytes: &[u8]) {
+        prefetch(bytes);
     }
     fn stream(&self, src: &[u8], dst: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
@@ -156,6 +159,9 @@ fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool
     let mut edge = [0; EDGE];
     for part in groups(tile.n, GROUP) {
         for i in part {
+            if !BITS && DENSE {
+                prefetch_ahead(source.address(i), GROUP * C);
+            }
             let mut r = if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
                 load_items::<C, P, DENSE>(&source, i)
             } else {

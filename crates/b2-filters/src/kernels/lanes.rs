@@ -107,6 +107,9 @@ macro_rules! lane_kernels {
             let mut edge = [0; EDGE];
             for part in groups(tile.n, GROUP) {
                 for i in part {
+                    if !BITS && DENSE {
+                        prefetch_ahead(source.address(i), GROUP * C);
+                    }
                     let r = if beyond(C, P) == 0 || i + GROUP + beyond(C, P) <= tile.n {
                         load_items::<C, P, DENSE>(&source, i)
                     } else {

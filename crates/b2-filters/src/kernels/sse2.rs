@@ -7,7 +7,9 @@ use std::arch::x86_64::*;
 
 use super::generic::Generic;
 use super::lanes::{EDGE, beyond, lane_kernels};
-use super::vector::{fence, load4, load8, load16 as load, store4, store8, store16 as store, stream16};
+use super::vector::{
+    fence, load4, load8, load16 as load, prefetch, prefetch_ahead, store4, store8, store16 as store, stream16,
+};
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
@@ -36,6 +38,9 @@ impl Kernels for Sse2 {
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         // SAFETY: SSE2 is part of x86-64.
         unsafe { scatter_bits(planes, tile, items) }
+    }
+    fn prefetch(&self, bytes: &[u8]) {
+        prefetch(bytes);
     }
     fn stream(&self, src: &[u8], dst: &mut [u8]) {
         // SAFETY: SSE2 is part of x86-64.

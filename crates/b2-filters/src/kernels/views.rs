@@ -86,6 +86,12 @@ impl<'a, const C: usize, const DENSE: bool> Items<'a, C, DENSE> {
         let start = unsafe { self.start.add(i * pitch) };
         Places { start, distance: step * pitch, count, bytes: PhantomData }
     }
+
+    /// The address of item `i`, which need not exist.
+    #[inline(always)]
+    pub(super) fn address(&self, i: usize) -> *const u8 {
+        self.start.wrapping_add(i * if DENSE { C } else { self.pitch })
+    }
 }
 
 /// Items of `C` bytes to write to. `DENSE`: no gaps between them.
