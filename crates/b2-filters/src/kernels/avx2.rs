@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
-use super::lanes::{EDGE, beyond, lane_kernels};
+use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
 use super::scan::{self, Scan};
 use super::sse2::Sse2;
 use super::vector::{

@@ -7,6 +7,7 @@
 
 use std::arch::x86_64::*;
 
+use super::lanes::by_columns;
 use super::scan::{self, Scan};
 use super::vector::{fence, load16, load64, prefetch, prefetch_ahead, store16, store64, stream64};
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
@@ -80,52 +81,20 @@ impl Kernels for Avx512 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
-    match tile.cols {
-        _ if tile.n < GROUP => avx2::gather(items, tile, planes),
-        2 => gather_by::<2, 2, true, false>(items, tile, planes),
-        3 => gather_by::<3, 4, true, false>(items, tile, planes),
-        4 => gather_by::<4, 4, true, false>(items, tile, planes),
-        5 => gather_by::<5, 8, true, false>(items, tile, planes),
-        6 => gather_by::<6, 8, true, false>(items, tile, planes),
-        7 => gather_by::<7, 8, true, false>(items, tile, planes),
-        8 if tile.pitch > 8 => avx2::gather(items, tile, planes),
-        8 => gather_by::<8, 8, true, false>(items, tile, planes),
-        9 => gather_by::<9, 16, true, false>(items, tile, planes),
-        10 => gather_by::<10, 16, true, false>(items, tile, planes),
-        11 => gather_by::<11, 16, true, false>(items, tile, planes),
-        12 => gather_by::<12, 16, true, false>(items, tile, planes),
-        13 => gather_by::<13, 16, true, false>(items, tile, planes),
-        14 => gather_by::<14, 16, true, false>(items, tile, planes),
-        15 => gather_by::<15, 16, true, false>(items, tile, planes),
-        16 if tile.pitch > 16 => gather_by::<16, 16, false, false>(items, tile, planes),
-        16 => gather_by::<16, 16, true, false>(items, tile, planes),
-        _ => avx2::gather(items, tile, planes),
+    // Columns that are 8 of more take eight small accesses for each register whatever its width.
+    if tile.n < GROUP || tile.cols == 8 && tile.pitch > 8 {
+        return avx2::gather(items, tile, planes);
     }
+    by_columns!(tile, gather_by(items, tile, planes), avx2::gather(items, tile, planes))
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-    match tile.cols {
-        _ if tile.n < GROUP => avx2::scatter(planes, tile, items),
-        2 => scatter_by::<2, 2, true, false>(planes, tile, items),
-        3 => scatter_by::<3, 4, true, false>(planes, tile, items),
-        4 => scatter_by::<4, 4, true, false>(planes, tile, items),
-        5 => scatter_by::<5, 8, true, false>(planes, tile, items),
-        6 => scatter_by::<6, 8, true, false>(planes, tile, items),
-        7 => scatter_by::<7, 8, true, false>(planes, tile, items),
-        8 if tile.pitch > 8 => avx2::scatter(planes, tile, items),
-        8 => scatter_by::<8, 8, true, false>(planes, tile, items),
-        9 => scatter_by::<9, 16, true, false>(planes, tile, items),
-        10 => scatter_by::<10, 16, true, false>(planes, tile, items),
-        11 => scatter_by::<11, 16, true, false>(planes, tile, items),
-        12 => scatter_by::<12, 16, true, false>(planes, tile, items),
-        13 => scatter_by::<13, 16, true, false>(planes, tile, items),
-        14 => scatter_by::<14, 16, true, false>(planes, tile, items),
-        15 => scatter_by::<15, 16, true, false>(planes, tile, items),
-        16 if tile.pitch > 16 => scatter_by::<16, 16, false, false>(planes, tile, items),
-        16 => scatter_by::<16, 16, true, false>(planes, tile, items),
-        _ => avx2::scatter(planes, tile, items),
+    // Columns that are 8 of more take eight small accesses for each register whatever its width.
+    if tile.n < GROUP || tile.cols == 8 && tile.pitch > 8 {
+        return avx2::scatter(planes, tile, items);
     }
+    by_columns!(tile, scatter_by(planes, tile, items), avx2::scatter(planes, tile, items))
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]

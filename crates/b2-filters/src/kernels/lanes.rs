@@ -14,6 +14,32 @@ pub(super) const fn beyond(c: usize, p: usize) -> usize {
 /// Room for one group and what is beyond it.
 pub(super) const EDGE: usize = (32 + 2) * 16;
 
+/// Calls the kernel for the columns of a tile, a function of its own for each number of them, or else the last one.
+macro_rules! by_columns {
+    ($tile:ident, $kernel:ident($($arg:expr),*), $other:expr) => {
+        match $tile.cols {
+            2 => $kernel::<2, 2, true, false>($($arg),*),
+            3 => $kernel::<3, 4, true, false>($($arg),*),
+            4 => $kernel::<4, 4, true, false>($($arg),*),
+            5 => $kernel::<5, 8, true, false>($($arg),*),
+            6 => $kernel::<6, 8, true, false>($($arg),*),
+            7 => $kernel::<7, 8, true, false>($($arg),*),
+            8 if $tile.pitch > 8 => $kernel::<8, 8, false, false>($($arg),*),
+            8 => $kernel::<8, 8, true, false>($($arg),*),
+            9 => $kernel::<9, 16, true, false>($($arg),*),
+            10 => $kernel::<10, 16, true, false>($($arg),*),
+            11 => $kernel::<11, 16, true, false>($($arg),*),
+            12 => $kernel::<12, 16, true, false>($($arg),*),
+            13 => $kernel::<13, 16, true, false>($($arg),*),
+            14 => $kernel::<14, 16, true, false>($($arg),*),
+            15 => $kernel::<15, 16, true, false>($($arg),*),
+            16 if $tile.pitch > 16 => $kernel::<16, 16, false, false>($($arg),*),
+            16 => $kernel::<16, 16, true, false>($($arg),*),
+            _ => $other,
+        }
+    };
+}
+
 /// The kernels, for an instruction set with the vector `$Vector`. A macro rather than a generic function, since these
 /// must be functions of that instruction set. It finds where it is used:
 ///
@@ -30,52 +56,18 @@ macro_rules! lane_kernels {
 
         #[target_feature(enable = $feature)]
         pub(super) fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
-            match tile.cols {
-                _ if tile.n < GROUP => NARROWER.gather(items, tile, planes),
-                2 => gather_by::<2, 2, true, false>(items, tile, planes),
-                3 => gather_by::<3, 4, true, false>(items, tile, planes),
-                4 => gather_by::<4, 4, true, false>(items, tile, planes),
-                5 => gather_by::<5, 8, true, false>(items, tile, planes),
-                6 => gather_by::<6, 8, true, false>(items, tile, planes),
-                7 => gather_by::<7, 8, true, false>(items, tile, planes),
-                8 if tile.pitch > 8 => gather_by::<8, 8, false, false>(items, tile, planes),
-                8 => gather_by::<8, 8, true, false>(items, tile, planes),
-                9 => gather_by::<9, 16, true, false>(items, tile, planes),
-                10 => gather_by::<10, 16, true, false>(items, tile, planes),
-                11 => gather_by::<11, 16, true, false>(items, tile, planes),
-                12 => gather_by::<12, 16, true, false>(items, tile, planes),
-                13 => gather_by::<13, 16, true, false>(items, tile, planes),
-                14 => gather_by::<14, 16, true, false>(items, tile, planes),
-                15 => gather_by::<15, 16, true, false>(items, tile, planes),
-                16 if tile.pitch > 16 => gather_by::<16, 16, false, false>(items, tile, planes),
-                16 => gather_by::<16, 16, true, false>(items, tile, planes),
-                _ => Generic.gather(items, tile, planes),
+            if tile.n < GROUP {
+                return NARROWER.gather(items, tile, planes);
             }
+            by_columns!(tile, gather_by(items, tile, planes), Generic.gather(items, tile, planes))
         }
 
         #[target_feature(enable = $feature)]
         pub(super) fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-            match tile.cols {
-                _ if tile.n < GROUP => NARROWER.scatter(planes, tile, items),
-                2 => scatter_by::<2, 2, true, false>(planes, tile, items),
-                3 => scatter_by::<3, 4, true, false>(planes, tile, items),
-                4 => scatter_by::<4, 4, true, false>(planes, tile, items),
-                5 => scatter_by::<5, 8, true, false>(planes, tile, items),
-                6 => scatter_by::<6, 8, true, false>(planes, tile, items),
-                7 => scatter_by::<7, 8, true, false>(planes, tile, items),
-                8 if tile.pitch > 8 => scatter_by::<8, 8, false, false>(planes, tile, items),
-                8 => scatter_by::<8, 8, true, false>(planes, tile, items),
-                9 => scatter_by::<9, 16, true, false>(planes, tile, items),
-                10 => scatter_by::<10, 16, true, false>(planes, tile, items),
-                11 => scatter_by::<11, 16, true, false>(planes, tile, items),
-                12 => scatter_by::<12, 16, true, false>(planes, tile, items),
-                13 => scatter_by::<13, 16, true, false>(planes, tile, items),
-                14 => scatter_by::<14, 16, true, false>(planes, tile, items),
-                15 => scatter_by::<15, 16, true, false>(planes, tile, items),
-                16 if tile.pitch > 16 => scatter_by::<16, 16, false, false>(planes, tile, items),
-                16 => scatter_by::<16, 16, true, false>(planes, tile, items),
-                _ => Generic.scatter(planes, tile, items),
+            if tile.n < GROUP {
+                return NARROWER.scatter(planes, tile, items);
             }
+            by_columns!(tile, scatter_by(planes, tile, items), Generic.scatter(planes, tile, items))
         }
 
         #[target_feature(enable = $feature)]
@@ -278,4 +270,4 @@ macro_rules! lane_kernels {
     };
 }
 
-pub(super) use lane_kernels;
+pub(super) use {by_columns, lane_kernels};

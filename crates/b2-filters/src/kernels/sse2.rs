@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::generic::Generic;
-use super::lanes::{EDGE, beyond, lane_kernels};
+use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
 use super::vector::{
     fence, load4, load8, load16 as load, prefetch, prefetch_ahead, store4, store8, store16 as store, stream16,
 };
