@@ -47,15 +47,42 @@ impl<'a> RawWindow<'a> {
     #[inline(always)]
     pub(super) unsafe fn match_len(self, a: usize, b: usize, limit: usize) -> usize {
         debug_assert!(a < b && b <= limit && limit <= self.0.len());
-        let mut len = 0;
-        // SAFETY: `b + len + 8` is at most `limit`, and `a` is less than `b`.
+        // SAFETY: `b + 8` is at most `limit`, and `a` is less than `b`.
         unsafe {
+            if b + 16 <= limit {
+                let low = self.u64(a) ^ self.u64(b);
+                let high = self.u64(a + 8) ^ self.u64(b + 8);
+                if low | high != 0 {
+                    let (differs, before) = if low != 0 { (low, 0) } else { (high, 8) };
+                    return before + (differs.trailing_zeros() / 8) as usize;
+                }
+                return 16 + self.long_match_len(a + 16, b + 16, limit);
+            }
+            self.long_match_len(a, b, limit)
+        }
+    }
+
+    /// The same, for matches that are long already.
+    ///
+    /// # Safety
+    /// As for `match_len`.
+    #[inline(never)]
+    unsafe fn long_match_len(self, a: usize, b: usize, limit: usize) -> usize {
+        let mut len = 0;
+        // SAFETY: `b + len + 8`, or 32, is at most `limit`, and `a` is less than `b`.
+        unsafe {
+            let differs = |at: usize| self.u64(a + at) ^ self.u64(b + at);
             while b + len + 8 <= limit {
-                let differs = self.u64(a + len) ^ self.u64(b + len);
-                if differs != 0 {
-                    return len + (differs.trailing_zeros() / 8) as usize;
+                let first = differs(len);
+                if first != 0 {
+                    return len + (first.trailing_zeros() / 8) as usize;
                 }
                 len += 8;
+                while b + len + 32 <= limit
+                    && differs(len) | differs(len + 8) | differs(len + 16) | differs(len + 24) == 0
+                {
+                    len += 32;
+                }
             }
         }
         let (a, b) = (&self.0[a + len..], &self.0[b + len..limit]);
@@ -126,26 +153,15 @@ impl<'a> RawOutput<'a> {
         unsafe {
             let dst = self.dst.as_mut_ptr();
             let src = window.0.as_ptr().add(anchor);
-            let token = dst.add(at);
-            at += 1;
-            let mut high = nliterals;
-            if nliterals >= 15 {
-                high = 15;
-                at += write_rest(dst.add(at), nliterals - 15);
-            }
+            dst.add(at).write((nliterals.min(15) << 4 | extra.min(15)) as u8);
+            at = write_rest(dst, at + 1, nliterals);
             dst.add(at).copy_from_nonoverlapping(src, 16);
             if nliterals > 16 {
                 copy_more(src, dst.add(at), nliterals);
             }
             at += nliterals;
             dst.add(at).cast::<u16>().write_unaligned((distance as u16).to_le());
-            at += 2;
-            let mut low = extra;
-            if extra >= 15 {
-                low = 15;
-                at += write_rest(dst.add(at), extra - 15);
-            }
-            token.write((high << 4 | low) as u8);
+            at = write_rest(dst, at + 2, extra);
         }
         self.len = at;
         Some(())
@@ -162,23 +178,28 @@ impl<'a> RawOutput<'a> {
     }
 }
 
-/// Writes what a length needs beyond the 15 in the token. Returns how many bytes that is.
+/// Writes at `at` what a length needs beyond the 15 in the token. Returns where that ends.
 ///
 /// # Safety
-/// There is room for `rest / 255 + 1` bytes.
+/// `dst` has room for `n / 255 + 1` bytes from `at`.
 #[inline(always)]
-unsafe fn write_rest(at: *mut u8, mut rest: usize) -> usize {
-    let mut n = 0;
+unsafe fn write_rest(dst: *mut u8, mut at: usize, n: usize) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
-        while rest >= 255 {
-            at.add(n).write(255);
-            rest -= 255;
-            n += 1;
+        if n < 15 + 255 {
+            // Written in any case: whether it counts cannot be predicted.
+            dst.add(at).write(n.wrapping_sub(15) as u8);
+            return at + usize::from(n >= 15);
         }
-        at.add(n).write(rest as u8);
+        let mut rest = n - 15;
+        while rest >= 255 {
+            dst.add(at).write(255);
+            rest -= 255;
+            at += 1;
+        }
+        dst.add(at).write(rest as u8);
+        at + 1
     }
-    n + 1
 }
 
 /// Copies what is behind the first 16 bytes, up to 15 more than `len`.
