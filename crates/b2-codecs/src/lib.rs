@@ -2,12 +2,19 @@
 #![deny(unsafe_code)]
 
 mod blosclz;
+#[cfg(feature = "zlib-rs")]
+mod deflate;
 mod error;
 mod id;
 mod lz4;
 #[cfg(feature = "lz4_flex")]
 mod lz4_flex;
 mod ndlz;
+#[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
+mod pool;
+#[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
+#[cfg_attr(not(all(feature = "zlib-rs", feature = "zstd-c")), allow(dead_code))] // Each uses its own part.
+mod probe;
 #[allow(unsafe_code)]
 mod wide;
 #[cfg(feature = "zlib-rs")]
@@ -18,6 +25,8 @@ mod zlib_common;
 mod zlib_miniz;
 #[cfg(feature = "zstd-c")]
 mod zstd;
+#[cfg(feature = "zstd-c")]
+mod zstd_dict;
 #[cfg(feature = "zstd-rs")]
 mod zstd_rs;
 
