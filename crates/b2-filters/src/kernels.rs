@@ -144,7 +144,8 @@ pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item =
 /// All kernels this CPU can run, best first. The last one runs everywhere.
 pub(crate) fn available() -> Vec<&'static dyn Kernels> {
     #[cfg(target_arch = "x86_64")]
-    let vector = [avx512::Avx512::detect(), avx2::Avx2::detect(), Some(&sse2::Sse2)];
+    let vector =
+        [avx512::Avx512::detect(), avx2::Avx2::detect_gfni(), avx2::Avx2::detect(), Some(&sse2::Sse2)];
     #[cfg(target_arch = "aarch64")]
     let vector = [neon::Neon::detect()];
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -52,6 +52,7 @@ pub fn builtin() -> Vec<Arc<dyn Filter>> {
 /// | name | what the CPU has |
 /// | --- | --- |
 /// | `avx512` | x86-64 with AVX-512 F, BW, VBMI and GFNI |
+/// | `gfni` | x86-64 with AVX2 and GFNI |
 /// | `avx2` | x86-64 with AVX2 |
 /// | `neon` | 64-bit ARM |
 /// | `sse2` | any x86-64 |

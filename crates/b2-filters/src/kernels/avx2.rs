@@ -1,5 +1,5 @@
 //! AVX2: 32 items at a time, by the kernels of [`lanes`](super::lanes): items 0 to 15 in the low lane and 16 to 31 in the
-//! high one.
+//! high one. Where there is GFNI as well, it transposes bits.
 
 use std::arch::x86_64::*;
 
@@ -14,20 +14,29 @@ use super::vector::{
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
-/// Proof that the CPU has AVX2: values come from [`Avx2::detect`] only.
+/// Proof that the CPU has AVX2: values come from the functions below only.
 #[derive(Debug)]
-pub(super) struct Avx2(());
+pub(super) struct Avx2 {
+    /// Whether it also has GFNI, which transposes bits.
+    gfni: bool,
+}
 
 impl Avx2 {
     /// The kernels, if the CPU has what they need.
     pub(super) fn detect() -> Option<&'static dyn Kernels> {
-        if std::is_x86_feature_detected!("avx2") { Some(&Self(())) } else { None }
+        if std::is_x86_feature_detected!("avx2") { Some(&Self { gfni: false }) } else { None }
+    }
+
+    /// The same, with bits transposed by GFNI.
+    pub(super) fn detect_gfni() -> Option<&'static dyn Kernels> {
+        let found = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("gfni");
+        if found { Some(&Self { gfni: true }) } else { None }
     }
 }
 
 impl Kernels for Avx2 {
     fn name(&self) -> &'static str {
-        "avx2"
+        if self.gfni { "gfni" } else { "avx2" }
     }
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
@@ -38,12 +47,22 @@ impl Kernels for Avx2 {
         unsafe { scatter(planes, tile, items) }
     }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found AVX2.
-        unsafe { gather_bits(items, tile, planes) }
+        if self.gfni && tile.n >= GROUP {
+            // SAFETY: `self` exists and says so, so `detect_gfni` found AVX2 and GFNI.
+            unsafe { gather_bits_gfni(items, tile, planes) }
+        } else {
+            // SAFETY: `self` exists, so `detect` found AVX2.
+            unsafe { gather_bits(items, tile, planes) }
+        }
     }
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found AVX2.
-        unsafe { scatter_bits(planes, tile, items) }
+        if self.gfni && tile.n >= GROUP {
+            // SAFETY: `self` exists and says so, so `detect_gfni` found AVX2 and GFNI.
+            unsafe { scatter_bits_gfni(planes, tile, items) }
+        } else {
+            // SAFETY: `self` exists, so `detect` found AVX2.
+            unsafe { scatter_bits(planes, tile, items) }
+        }
     }
     fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found AVX2.
@@ -76,6 +95,55 @@ impl Kernels for Avx2 {
 const NARROWER: Sse2 = Sse2;
 lane_kernels!("avx2", __m256i, true);
 
+/// [`gather_bits`] by GFNI: one instruction for the bits of 4 items. At least `GROUP` items.
+#[target_feature(enable = "avx2,gfni")]
+fn gather_bits_gfni(items: &[u8], tile: Tile, planes: &mut [u8]) {
+    let by_byte = _mm256_broadcastsi128_si256(load16(&BY_BYTE[8], 0));
+    let mut planes = PlanesMut::<8>::new(planes, tile.stride, tile.n);
+    let items = Items::<8, true>::new(items, 8, tile.n);
+    for part in groups(tile.n, GROUP) {
+        for i in part {
+            let mut r = load_unsorted::<8, 8, true>(&items, i);
+            for v in &mut r {
+                *v = _mm256_shuffle_epi8(transpose_bits_of_items(*v), by_byte);
+            }
+            for (j, v) in to_planes(r).into_iter().enumerate() {
+                store(planes.get::<GROUP>(j, i), 0, v);
+            }
+        }
+    }
+}
+
+/// See [`gather_bits_gfni`].
+#[target_feature(enable = "avx2,gfni")]
+fn scatter_bits_gfni(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
+    let planes = Planes::<8>::new(&planes[..8], tile.n);
+    let mut items = ItemsMut::<8, true>::new(items, 8, tile.n);
+    for part in groups(tile.n, GROUP) {
+        for i in part {
+            let mut r = [zero(); 8];
+            for (j, v) in r.iter_mut().enumerate() {
+                *v = load(planes.get::<GROUP>(j, i), 0);
+            }
+            let mut r = to_items(r);
+            for v in &mut r {
+                *v = transpose_bits_of_items(*v);
+            }
+            store_items::<8, 8, true>(r, &mut items, i);
+        }
+    }
+}
+
+/// Each 8 bytes as an 8 x 8 bit matrix, transposed.
+#[inline]
+#[target_feature(enable = "avx2,gfni")]
+fn transpose_bits_of_items(v: __m256i) -> __m256i {
+    // The instruction wants the rows of its matrix last to first; byte i of each 8 selects their bit i.
+    let reverse = _mm256_broadcastsi128_si256(_mm_set_epi64x(0x0809_0A0B_0C0D_0E0F, 0x0001_0203_0405_0607));
+    let unit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    _mm256_gf2p8affine_epi64_epi8::<0>(unit, _mm256_shuffle_epi8(v, reverse))
+}
+
 #[target_feature(enable = "avx2")]
 fn stream(src: &[u8], dst: &mut [u8]) {
     for at in (0..dst.len()).step_by(LINE) {
@@ -97,6 +165,22 @@ fn load_items<const C: usize, const P: usize, const DENSE: bool>(
     items: &Items<'_, C, DENSE>,
     i: usize,
 ) -> [__m256i; P] {
+    let mut r = load_unsorted::<C, P, DENSE>(items, i);
+    if P < 16 {
+        let by_byte = _mm256_broadcastsi128_si256(load16(&BY_BYTE[C], 0));
+        for v in &mut r {
+            *v = _mm256_shuffle_epi8(*v, by_byte);
+        }
+    }
+    r
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_unsorted<const C: usize, const P: usize, const DENSE: bool>(
+    items: &Items<'_, C, DENSE>,
+    i: usize,
+) -> [__m256i; P] {
     let mut r = [zero(); P];
     if P == 8 && !DENSE {
         let places = items.places::<8>(i, 1, 32);
@@ -110,12 +194,6 @@ fn load_items<const C: usize, const P: usize, const DENSE: bool>(
         for (k, v) in r.iter_mut().enumerate() {
             let low = _mm256_castsi128_si256(load16(places.get(k), 0));
             *v = _mm256_inserti128_si256::<1>(low, load16(places.get(P + k), 0));
-        }
-    }
-    if P < 16 {
-        let by_byte = _mm256_broadcastsi128_si256(load16(&BY_BYTE[C], 0));
-        for v in &mut r {
-            *v = _mm256_shuffle_epi8(*v, by_byte);
         }
     }
     r
