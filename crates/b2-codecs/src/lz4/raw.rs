@@ -96,17 +96,25 @@ impl<'a> RawWindow<'a> {
     #[inline(always)]
     pub(super) unsafe fn back_len(self, a: usize, b: usize, most: usize) -> usize {
         debug_assert!(a < b && most <= a && b <= self.0.len());
-        let mut len = 0;
-        while a - len >= 8 {
-            // SAFETY: both are `len + 8` or more, and in the window.
-            let differs = unsafe { self.u64(a - len - 8) ^ self.u64(b - len - 8) };
-            if differs != 0 || len + 8 >= most {
-                return most.min(len + (differs.leading_zeros() / 8) as usize);
+        if a >= 8 {
+            // SAFETY: both are 8 or more, and in the window.
+            let differs = unsafe { self.u64(a - 8) ^ self.u64(b - 8) };
+            if differs != 0 || most <= 8 {
+                return most.min((differs.leading_zeros() / 8) as usize);
             }
-            len += 8;
         }
-        let (a, b) = (&self.0[a - most..a - len], &self.0[b - most..b - len]);
-        len + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
+        self.long_back_len(a, b, most)
+    }
+
+    /// The same, rarely needed.
+    #[cold]
+    #[inline(never)]
+    fn long_back_len(self, a: usize, b: usize, most: usize) -> usize {
+        let (a, b) = (&self.0[a - most..a], &self.0[b - most..b]);
+        let (eights, others) = (a.as_rchunks::<8>(), b.as_rchunks::<8>());
+        let same = eights.1.iter().rev().zip(others.1.iter().rev()).take_while(|(x, y)| x == y).count() * 8;
+        let (a, b) = (&a[..most - same], &b[..most - same]);
+        same + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
     }
 }
 
@@ -183,30 +191,36 @@ impl<'a> RawOutput<'a> {
 /// # Safety
 /// `dst` has room for `n / 255 + 1` bytes from `at`.
 #[inline(always)]
-unsafe fn write_rest(dst: *mut u8, mut at: usize, n: usize) -> usize {
+unsafe fn write_rest(dst: *mut u8, at: usize, n: usize) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
-        if n < 15 + 255 {
-            // Written in any case: whether it counts cannot be predicted.
-            dst.add(at).write(n.wrapping_sub(15) as u8);
-            return at + usize::from(n >= 15);
+        if n >= 15 + 255 {
+            return write_long_rest(dst, at, n - 15);
         }
-        let mut rest = n - 15;
-        while rest >= 255 {
-            dst.add(at).write(255);
-            rest -= 255;
-            at += 1;
-        }
-        dst.add(at).write(rest as u8);
-        at + 1
+        // Written in any case: whether it counts cannot be predicted.
+        dst.add(at).write(n.wrapping_sub(15) as u8);
     }
+    at + usize::from(n >= 15)
+}
+
+/// # Safety
+/// `dst` has room for `rest / 255 + 1` bytes from `at`.
+#[inline(never)]
+unsafe fn write_long_rest(dst: *mut u8, at: usize, rest: usize) -> usize {
+    let end = at + rest / 255;
+    // SAFETY: as the caller promises.
+    unsafe {
+        dst.add(at).write_bytes(255, rest / 255);
+        dst.add(end).write((rest % 255) as u8);
+    }
+    end + 1
 }
 
 /// Copies what is behind the first 16 bytes, up to 15 more than `len`.
 ///
 /// # Safety
 /// As many bytes can be read and written, and do not overlap.
-#[inline(always)]
+#[inline(never)]
 unsafe fn copy_more(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: as the caller promises.
     unsafe {
