@@ -2,7 +2,7 @@
 //!
 //! What costs time in an LZ77 decoder is not the copying but the guessing: each branch on a length or a distance
 //! that differs from sequence to sequence is mispredicted now and then, at a price of several sequences. So a match
-//! of any distance and of up to [`Copier::WIDTH`] bytes is copied here without a branch, by one load, one byte
+//! of any distance and of up to `copier::Copier::WIDTH` bytes is copied here without a branch, by one load, one byte
 //! shuffle, which repeats the period of a match that overlaps itself, and one store. That writes past the end of
 //! the match, so these loops stop in front of whatever comes too close to the end of the input or the output, and
 //! of anything unusual or malformed. The safe loops of `lz4` and `blosclz` go on from there, and they alone report
@@ -94,7 +94,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Set::Avx2 => unsafe { lz4::avx2(src, dst, at) },
-            Set::Generic => at,
+            Set::Generic => untouched(src, dst, at),
         }
     }
 
@@ -108,9 +108,14 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Set::Avx2 => unsafe { blosclz::avx2(src, dst, at) },
-            Set::Generic => at,
+            Set::Generic => untouched(src, dst, at),
         }
     }
+}
+
+/// What a set without a loop of its own does.
+fn untouched(_src: &[u8], _dst: &mut [u8], at: At) -> At {
+    at
 }
 
 /// The rest, at `at`, of a length whose first length byte is 255: what it adds, and where it ends. Both codecs write
