@@ -21,6 +21,7 @@ pub(crate) fn fill_past_caches(
     step: usize,
     mut make: impl FnMut(usize, &mut [u8]),
 ) {
+    debug_assert!((LINE..=PIECE).contains(&step));
     let Buffer(buffer) = &mut Buffer([0; LINE + PIECE]);
     let nbytes = dst.len();
     // The end of what is in `dst`; from here to the start of the piece, bytes stand in front of it in the buffer.
