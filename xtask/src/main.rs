@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod ci;
 mod conformance;
 mod crash;
+mod cross;
 mod demo;
 mod digest;
 mod fixtures;
@@ -32,6 +33,7 @@ enum Task {
     Fixtures(fixtures::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
+    Cross(cross::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
 }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
         Task::Crash(args) => crash::run(&args),
+        Task::Cross(args) => cross::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| match counts.failed {
             0 => Ok(()),
             n => Err(anyhow::anyhow!("{n} sequences with a difference")),
