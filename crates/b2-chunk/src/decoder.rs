@@ -1,10 +1,13 @@
 //! One block from its streams: codec, then filters backward.
 
+mod parts;
+
 use std::ops::Range;
 
 use b2_codecs::{CodecContext, Decoder};
 use b2_filters::{FilterContext, FilterId};
 
+pub use self::parts::BlockParts;
 use crate::chain::{Active, Chain};
 use crate::fill::fill;
 use crate::layout::{Body, Layout, vl_block_nbytes};

@@ -26,7 +26,7 @@ mod streams;
 
 pub use auto::{Goal, sample_ranges};
 pub use chunk::Chunk;
-pub use decoder::BlockDecoder;
+pub use decoder::{BlockDecoder, BlockParts};
 pub use error::ChunkError;
 pub use header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,

@@ -307,7 +307,7 @@ pub enum Destination {
 
 impl Destination {
     /// Whether a call that fills `nbytes` is to write past the caches.
-    pub(crate) fn is_streaming(self, nbytes: usize) -> bool {
+    pub fn is_streaming(self, nbytes: usize) -> bool {
         match self {
             Self::Auto => nbytes >= LARGER_THAN_CACHES,
             Self::Cached => false,
