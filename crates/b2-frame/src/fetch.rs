@@ -2,81 +2,17 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk};
 use bytes::Bytes;
 
+use crate::head::{ChunkHead, HeadState, Place};
 use crate::plan::{Coalesced, Extent, FrameFile, Plan, Step};
 use crate::pool::Pooled;
 use crate::{FrameError, Structure};
 
 /// Blocks at most this far apart are read at once, in bytes. Reading so much from the page cache costs about
 /// as much as another call.
-const GAP: u64 = 8 * 1024;
-/// Chunks up to this size are read whole when blocks of them are wanted, in bytes.
-const SMALL: u64 = 16 * 1024;
-/// Least that is read of the head of larger chunks, in bytes.
-const HEAD: u64 = 4 * 1024;
-
-/// Where a stored chunk is, and what the frame knows about it.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) nchunk: usize,
-    pub(crate) file: FrameFile,
-    /// First byte of the chunk in the file.
-    pub(crate) start: u64,
-    /// One past the last byte it may have.
-    pub(crate) end: u64,
-    /// How many bytes it probably has. May be too few or too many.
-    pub(crate) guess: u64,
-    /// Its uncompressed size, if the frame tells.
-    pub(crate) nbytes: Option<u64>,
-    /// How many blocks it probably has, 0 if the frame has no idea.
-    pub(crate) nblocks: u64,
-}
-
-impl Place {
-    fn structure(&self) -> Structure {
-        Structure::Chunk(self.nchunk)
-    }
-
-    fn most(&self) -> u64 {
-        self.end.saturating_sub(self.start)
-    }
-
-    fn at_most(&self, len: u64) -> Extent {
-        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.most())))
-    }
-
-    fn exactly(&self, len: usize) -> Extent {
-        Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
-    }
-
-    /// Bytes from the chunk's start to where it must end, after `asked` bytes were asked for and `got` came.
-    fn available(&self, asked: u64, got: usize) -> u64 {
-        if (got as u64) < asked.min(self.most()) { got as u64 } else { self.most() }
-    }
-
-    fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
-        let header = ChunkHeader::parse(head).map_err(FrameError::chunk(self.structure()))?;
-        self.check(&header, available)?;
-        Ok(header)
-    }
-
-    /// What the frame says against what the chunk says.
-    fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
-        let cbytes = header.cbytes() as u64;
-        if cbytes > available {
-            let (structure, offset) = (self.structure(), self.start);
-            return Err(FrameError::Truncated { structure, offset, need: cbytes, have: available });
-        }
-        let nbytes = header.nbytes() as u64;
-        if self.nbytes.is_some_and(|expected| expected != nbytes) {
-            let expected = "the chunk size of the frame (the rest of nbytes in the last chunk)";
-            return Err(FrameError::field(self.structure(), "nbytes", 4, nbytes, expected));
-        }
-        Ok(())
-    }
-}
+pub(crate) const GAP: u64 = 8 * 1024;
 
 /// Reads a whole chunk; for special entries without any reading.
 #[derive(Clone, Debug)]
@@ -201,9 +137,8 @@ pub struct BlocksPlan {
 #[derive(Clone, Debug)]
 enum BlocksState {
     Made(Chunk),
-    Start(Place),
-    Head(Place, u64),
-    Blocks { place: Place, lazy: Box<LazyChunk>, numbers: Vec<usize>, head: Bytes, coalesced: Coalesced },
+    Head(HeadState),
+    Blocks { head: Box<ChunkHead>, numbers: Vec<usize>, coalesced: Coalesced },
     Spent,
 }
 
@@ -213,7 +148,7 @@ impl BlocksPlan {
     }
 
     pub(crate) fn stored(place: Place, wanted: Wanted, dparams: DParams) -> Self {
-        Self { wanted, dparams, state: BlocksState::Start(place) }
+        Self { wanted, dparams, state: BlocksState::Head(HeadState::new(place)) }
     }
 
     /// The numbers of the wanted blocks, with block 0 at the end if it is needed besides.
@@ -274,62 +209,37 @@ impl Plan for BlocksPlan {
                 let blocks = numbers.into_iter().map(|n| (n, Bytes::new())).collect();
                 Ok(Step::Done(StoredBlocks { structure: Structure::Index, lazy, blocks }))
             }
-            BlocksState::Start(place) => {
-                let tables = EXTENDED_HEADER_LEN as u64 + 4 * place.nblocks;
-                let asked = if place.guess <= SMALL { place.guess } else { tables.clamp(HEAD, place.guess) };
-                let need = place.at_most(asked);
-                self.state = BlocksState::Head(place, asked);
-                Ok(Step::Need(vec![need]))
-            }
-            BlocksState::Head(place, asked) => {
-                let head = parts.into_iter().next().unwrap_or_default();
-                let available = place.available(asked, head.len());
-                let header = place.header(&head, available)?;
-                let parsed = LazyChunk::parse(&head, available, &self.dparams);
-                let more = match parsed.map_err(FrameError::chunk(place.structure()))? {
-                    // Lengths stand in front of the blocks.
-                    LazyHead::Ready(lazy) if lazy.header().is_vl() && head.len() < header.cbytes() => {
-                        header.cbytes()
-                    }
-                    LazyHead::Ready(lazy) => {
-                        let numbers = self.numbers(&lazy)?;
-                        let extents: Vec<Range<u64>> = numbers
-                            .iter()
-                            .map(|n| lazy.block_extent(*n))
-                            .map(|extent| match head.get(extent.clone()) {
-                                Some(_) => 0..0,
-                                None => place.start + extent.start as u64..place.start + extent.end as u64,
-                            })
-                            .collect();
-                        let coalesced = Coalesced::new(&extents, GAP);
-                        let need = coalesced.reads.iter();
-                        let need = need.map(|read| Extent::exactly(place.file, read.clone())).collect();
-                        let lazy = Box::new(lazy);
-                        self.state = BlocksState::Blocks { place, lazy, numbers, head, coalesced };
+            BlocksState::Head(mut state) => {
+                let head = match state.step(parts, &self.dparams)? {
+                    Step::Need(need) => {
+                        self.state = BlocksState::Head(state);
                         return Ok(Step::Need(need));
                     }
-                    LazyHead::Need(len) if len > head.len() => len,
-                    LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
+                    Step::Done(head) => Box::new(head),
                 };
-                let need = place.exactly(more);
-                self.state = BlocksState::Head(place, more as u64);
-                Ok(Step::Need(vec![need]))
+                let numbers = self.numbers(head.chunk())?;
+                let extents: Vec<Range<u64>> = numbers.iter().map(|n| head.to_read(*n)).collect();
+                let coalesced = Coalesced::new(&extents, GAP);
+                let need = coalesced.reads.iter();
+                let need = need.map(|read| Extent::exactly(head.file(), read.clone())).collect();
+                self.state = BlocksState::Blocks { head, numbers, coalesced };
+                Ok(Step::Need(need))
             }
-            BlocksState::Blocks { place, lazy, numbers, head, coalesced } => {
-                let stored = |(i, nblock): (usize, usize)| {
-                    let extent = lazy.block_extent(nblock);
-                    let in_head = head.get(extent).map(|bytes| head.slice_ref(bytes));
-                    (nblock, in_head.unwrap_or_else(|| coalesced.pick(&parts, i)))
+            BlocksState::Blocks { head, numbers, coalesced } => {
+                let stored = |(i, nblock): (usize, usize)| match head.to_read(nblock).is_empty() {
+                    true => (nblock, head.bytes().slice_ref(head.at_hand(nblock))),
+                    false => (nblock, coalesced.pick(&parts, i)),
                 };
-                let blocks = numbers.into_iter().enumerate().map(stored).collect();
-                Ok(Step::Done(StoredBlocks { structure: place.structure(), lazy: *lazy, blocks }))
+                let blocks: Vec<_> = numbers.into_iter().enumerate().map(stored).collect();
+                let (structure, lazy) = (head.structure(), head.into_chunk());
+                Ok(Step::Done(StoredBlocks { structure, lazy, blocks }))
             }
             BlocksState::Spent => Err(spent()),
         }
     }
 }
 
-fn spent() -> FrameError {
+pub(crate) fn spent() -> FrameError {
     FrameError::argument("plan", "it has ended")
 }
 

@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+mod blocks;
 mod contiguous;
 mod copy;
 mod disk;
@@ -11,6 +12,7 @@ mod error;
 mod fetch;
 mod fit;
 mod gather;
+mod head;
 mod header;
 mod index;
 mod infos;
@@ -36,6 +38,7 @@ mod super_chunk;
 mod trailer;
 mod writer;
 
+pub use blocks::{BlockBytes, BlockReader, Groups};
 pub use disk::Disk;
 pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};

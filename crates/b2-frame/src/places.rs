@@ -3,7 +3,8 @@
 use b2_chunk::{Chunk, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
 
 use crate::error::within;
-use crate::fetch::{BlocksPlan, ChunkPlan, Place, Wanted};
+use crate::fetch::{BlocksPlan, ChunkPlan, Wanted};
+use crate::head::Place;
 use crate::header::Storage;
 use crate::index::Entry;
 use crate::open::Opened;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use b2_chunk::{CParams, Container, Limits, Plugins, parallel};
-use b2_frame::{FrameError, OpenOptions, SuperChunk};
+use b2_chunk::{CParams, Container, Limits, Plugins};
+use b2_frame::{OpenOptions, SuperChunk};
 use bytes::Bytes;
 
 use crate::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
@@ -194,45 +194,6 @@ impl NdArray {
     /// Selects everything.
     pub fn all(&self) -> Slice<'_> {
         Slice::whole(self)
-    }
-
-    /// Decodes the given array blocks of a chunk and hands each to `visit`, in any order.
-    pub(crate) fn visit_blocks(
-        &self,
-        nchunk: usize,
-        nblocks: &[usize],
-        visit: &(impl Fn(usize, &[u8]) + Sync),
-    ) -> Result<(), NdError> {
-        let size = self.geometry.block_nbytes();
-        let stored = match self.frame.stored_blocks(nchunk, nblocks) {
-            // The chunk is cut into fewer blocks than the array's.
-            Err(FrameError::OutOfRange { what: "blocks", .. }) => None,
-            stored => Some(stored?),
-        };
-        if let Some(stored) = stored.filter(|stored| stored.chunk().blocksize() == size) {
-            self.check_chunk(nchunk, stored.chunk().header().nbytes())?;
-            let dparams = self.frame.dparams();
-            let block0 = stored.block0(dparams)?;
-            return parallel::for_each(
-                stored.iter(),
-                (nblocks.len() * size) as u64,
-                || Ok((stored.chunk().decoder(dparams)?, Vec::new())),
-                |(decoder, block), (nblock, bytes)| {
-                    // Every byte is overwritten.
-                    block.resize(size, 0);
-                    decoder.decode(nblock, bytes, block0.as_deref().filter(|_| nblock > 0), block)?;
-                    visit(nblock, block);
-                    Ok(())
-                },
-            );
-        }
-        // Another block size: legal to read, only the order of bytes in the chunk matters.
-        let chunk = self.frame.decompress_chunk(nchunk)?;
-        self.check_chunk(nchunk, chunk.len())?;
-        for &nblock in nblocks {
-            visit(nblock, &chunk[nblock * size..(nblock + 1) * size]);
-        }
-        Ok(())
     }
 
     pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {

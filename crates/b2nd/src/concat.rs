@@ -6,9 +6,10 @@ use b2_chunk::{CodecId, FilterId};
 use b2_frame::Entry;
 
 use crate::geometry::{product, strides};
+use crate::read::read_moves;
 use crate::select::{Along, OutDim};
 use crate::source::{ChunkContent, RegionSource, invalid};
-use crate::view::{check_len, read_moves};
+use crate::view::check_len;
 use crate::{ArrayBuilder, Geometry, NdArray, NdError, Slice};
 
 /// Several arrays, or views of arrays, joined along an axis; the source of a new array.

@@ -240,55 +240,6 @@ pub(crate) fn for_each_position<E>(
     }
 }
 
-/// Copies a box of items between two buffers. Strides are in bytes and may be negative; offsets are of the
-/// first item, in bytes.
-pub(crate) fn copy_box(
-    counts: &[usize],
-    itemsize: usize,
-    (src, src_offset, src_strides): (&[u8], usize, &[isize]),
-    (dst, dst_offset, dst_strides): (&mut [u8], usize, &[isize]),
-) {
-    if counts.contains(&0) {
-        return;
-    }
-    // Merge inner dimensions that are contiguous on both sides into one row.
-    let mut row = itemsize;
-    let mut outer = counts.len();
-    while outer > 0 && src_strides[outer - 1] == row as isize && dst_strides[outer - 1] == row as isize {
-        row *= counts[outer - 1];
-        outer -= 1;
-    }
-    let mut at = vec![0usize; outer];
-    let (mut from, mut to) = (src_offset as isize, dst_offset as isize);
-    loop {
-        let (f, t) = (from as usize, to as usize);
-        match row {
-            // The common item sizes as single moves.
-            1 => dst[t] = src[f],
-            2 => dst[t..t + 2].copy_from_slice(&src[f..f + 2]),
-            4 => dst[t..t + 4].copy_from_slice(&src[f..f + 4]),
-            8 => dst[t..t + 8].copy_from_slice(&src[f..f + 8]),
-            _ => dst[t..t + row].copy_from_slice(&src[f..f + row]),
-        }
-        let mut dim = outer;
-        loop {
-            if dim == 0 {
-                return;
-            }
-            dim -= 1;
-            at[dim] += 1;
-            from += src_strides[dim];
-            to += dst_strides[dim];
-            if at[dim] < counts[dim] {
-                break;
-            }
-            from -= src_strides[dim] * counts[dim] as isize;
-            to -= dst_strides[dim] * counts[dim] as isize;
-            at[dim] = 0;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,17 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+// All of the crate but `disjoint`, and the one call in `read`.
+#![deny(unsafe_code)]
 
 mod array;
+mod block;
 mod concat;
 #[cfg(feature = "ndarray")]
 mod convert;
+mod copy;
 mod create;
+mod cut;
 mod defaults;
+mod disjoint;
 mod dtype;
 mod edit;
 mod element;
@@ -17,6 +22,7 @@ mod meta;
 mod moves;
 mod points;
 mod produce;
+mod read;
 mod select;
 mod slice;
 mod source;
@@ -38,6 +44,6 @@ pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
 pub use points::Points;
 pub use select::Select;
 pub use slice::SliceDim;
-pub use source::{ChunkContent, RegionSource};
+pub use source::{ChunkContent, Region, RegionSource};
 pub use view::Slice;
 pub use write::ArrayBuilder;

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use crate::Geometry;
-use crate::geometry::{coords, copy_box, for_each_position, product, strides};
+use crate::copy::Loops;
+use crate::geometry::{coords, for_each_position, product, strides};
 use crate::select::{Along, Run};
 
 /// A box of items in a block, and where they are in the buffer. Offsets and strides are in bytes.
@@ -27,14 +28,14 @@ impl<'a> Move<'a> {
         Self { counts, size, block, buffer }
     }
 
-    pub(crate) fn to_buffer(&self, block: &[u8], buffer: &mut [u8]) {
-        let ((from, from_strides), (to, to_strides)) = (self.block, self.buffer);
-        copy_box(self.counts, self.size, (block, from, from_strides), (buffer, to, to_strides));
+    /// How the items go from the block to the buffer; `None` if there are none.
+    pub(crate) fn to_buffer(&self) -> Option<Loops> {
+        Loops::new(self.counts, self.size, self.block, self.buffer)
     }
 
-    pub(crate) fn to_block(&self, buffer: &[u8], block: &mut [u8]) {
-        let ((to, to_strides), (from, from_strides)) = (self.block, self.buffer);
-        copy_box(self.counts, self.size, (buffer, from, from_strides), (block, to, to_strides));
+    /// How they go from the buffer to the block.
+    pub(crate) fn to_block(&self) -> Option<Loops> {
+        Loops::new(self.counts, self.size, self.buffer, self.block)
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) trait Moves: Sync {
     fn nparts(&self) -> u64;
     /// Part `npart`: in ascending order of chunks, each of them once.
     fn part(&self, npart: u64) -> Part<'_>;
+    /// Whether each item has a place of its own in the buffer.
+    fn disjoint(&self) -> bool;
 }
 
 /// The selected items of one chunk.
@@ -122,6 +125,24 @@ impl Moves for BoxMoves<'_> {
             0 => 0,
             _ => self.chunks.iter().map(|chunks| chunks.len() as u64).product(),
         }
+    }
+
+    fn disjoint(&self) -> bool {
+        // Along dimensions from the innermost of the buffer on, each step must lead behind all before it.
+        let mut dims: Vec<(u128, u128)> = self
+            .along
+            .iter()
+            .zip(&self.buffer_strides)
+            .map(|(along, stride)| (stride.unsigned_abs() as u128, along.len().into()))
+            .filter(|&(_, len)| len > 1)
+            .collect();
+        dims.sort_unstable();
+        let mut reach = self.item.len() as u128;
+        dims.into_iter().all(|(stride, len)| {
+            let behind = stride >= reach;
+            reach = reach.saturating_add((len - 1).saturating_mul(stride));
+            behind
+        })
     }
 
     fn part(&self, npart: u64) -> Part<'_> {

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::geometry::{coords, product, strides};
 use crate::moves::{Move, Moves, Part, linear};
-use crate::view::{buffer, check_len, read_moves};
+use crate::read::read_moves;
+use crate::view::{buffer, check_len};
 use crate::{Dtype, Element, Geometry, NdArray, NdError};
 
 /// Items at given coordinates of an array; reading is what costs, and only reads the blocks that hold them,
@@ -225,6 +226,11 @@ impl Moves for Places {
 
     fn nparts(&self) -> u64 {
         product(self.rest_grid().iter().copied().chain([self.groups.len() as u64]))
+    }
+
+    fn disjoint(&self) -> bool {
+        // The place of a point in the list is its own, and so are those of the items behind it.
+        true
     }
 
     fn part(&self, npart: u64) -> Part<'_> {

@@ -1,17 +1,22 @@
 //! From items to compressed chunks, several at once, in bounded memory.
 
-use std::convert::Infallible;
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{CParams, Chunk, EXTENDED_HEADER_LEN, SpecialKind, parallel};
+use bytes::Bytes;
 
-use crate::geometry::{copy_box, for_each_position, product, strides};
+use crate::cut::Cut;
+use crate::geometry::{for_each_position, product, strides};
 use crate::moves::linear;
-use crate::source::{ChunkContent, RegionSource};
+use crate::source::{ChunkContent, Region, RegionSource};
 use crate::{Geometry, NdError};
 
-/// Bytes of items read at once, as far as a single chunk is not larger.
+/// Bytes of items handled at once when arrays are changed, as far as a single chunk is not larger.
 pub(crate) const BATCH: usize = 64 << 20;
+/// Bytes of items read from a source at once, as far as a chunk for each thread is not more.
+const READ: usize = 8 << 20;
 
 /// A chunk on its way into a frame.
 pub(crate) enum Produced {
@@ -34,7 +39,7 @@ impl Job<'_> {
     pub(crate) fn run(
         &self,
         source: &mut dyn RegionSource,
-        mut each: impl FnMut(u64, Produced) -> Result<(), NdError>,
+        mut each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
     ) -> Result<(), NdError> {
         let geometry = self.geometry;
         // Chunks that follow each other along `axis` are neighbours in the file too: behind it there is one.
@@ -44,8 +49,10 @@ impl Job<'_> {
         if let Some(axis) = axis {
             outer[axis] = 0..1;
         }
-        let most = ((BATCH / geometry.chunk_nbytes().max(1)).max(1)) as u64;
-        let mut region = Vec::new();
+        // Enough for all threads, and for reading in large pieces.
+        let most = (READ / geometry.chunk_nbytes().max(1)).max(threads()) as u64;
+        let mut buffer = Vec::new();
+        let buffers = Arc::default();
         for_each_position(&outer, |at| {
             let coords = |k: u64| {
                 let mut coords = at.to_vec();
@@ -93,33 +100,47 @@ impl Job<'_> {
                         }
                     }
                 }
-                let chunks = self.batch(&coords(k), axis, count, source, &mut region)?;
-                for (n, chunk) in (k..).zip(chunks) {
-                    each(number(n), Produced::Chunk(chunk?))?;
-                }
+                self.batch(&coords(k), axis, count, source, (&mut buffer, &buffers), |n, chunk| {
+                    each(number(k + n), Produced::Chunk(chunk))
+                })?;
                 k += count;
             }
             Ok(())
         })
     }
 
-    /// Reads the items of `count` chunks along `axis` and compresses them in parallel.
+    /// Compresses `count` chunks along `axis` in parallel.
     fn batch(
         &self,
         first: &[u64],
         axis: Option<usize>,
         count: u64,
         source: &mut dyn RegionSource,
-        region: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Chunk, NdError>>, NdError> {
+        (buffer, buffers): (&mut Vec<u8>, &Arc<Buffers>),
+        each: impl FnMut(u64, Chunk) -> Result<(), NdError> + Send,
+    ) -> Result<(), NdError> {
         let geometry = self.geometry;
         let (start, mut shape) = geometry.chunk_box(first);
         if let Some(axis) = axis {
             let c = u64::from(geometry.chunkshape()[axis]);
             shape[axis] = (count * c).min(geometry.shape()[axis] - start[axis]);
         }
-        region.resize(product(shape.iter().copied()) as usize * geometry.itemsize(), 0);
-        source.read_region(geometry, &start, &shape, region).map_err(NdError::Source)?;
+        let read;
+        let region = match source.region(geometry, &start, &shape) {
+            Some(region) => region,
+            None => {
+                let nbytes = product(shape.iter().copied()) as usize * geometry.itemsize();
+                if buffer.len() < nbytes {
+                    buffer.resize(nbytes, 0);
+                }
+                let items = &mut buffer[..nbytes];
+                source.read_region(geometry, &start, &shape, items).map_err(NdError::Source)?;
+                read = &*items;
+                let strides = strides(shape.iter().map(|&n| n as usize), geometry.itemsize());
+                let strides: Vec<usize> = strides.into_iter().map(|stride| stride as usize).collect();
+                Region::new(read, &shape, geometry.itemsize(), 0, strides)?
+            }
+        };
         let compress = |k: u64| {
             let mut at = vec![0; shape.len()];
             let mut part = shape.clone();
@@ -128,11 +149,118 @@ impl Job<'_> {
                 at[axis] = k * c;
                 part[axis] = (shape[axis] - at[axis]).min(c);
             }
-            let chunk = to_blocks(geometry, region, &shape, &at, &part);
-            Ok(Chunk::compress(&chunk, self.cparams)?)
+            let cut = Cut::new(geometry, &region, &at, part);
+            with_scratch(geometry.chunk_nbytes(), |plain| {
+                cut.chunk(plain);
+                buffers.compress(plain, self.cparams)
+            })
         };
-        Ok(in_parallel(count, compress))
+        in_order(count, geometry.chunk_nbytes() as u64, compress, each)
     }
+}
+
+/// Memory of compressed chunks, used again: fresh memory would have to be mapped page by page.
+#[derive(Debug, Default)]
+struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// A compressed chunk, whose memory comes back when the chunk is dropped.
+    fn compress(self: &Arc<Self>, plain: &[u8], cparams: &CParams) -> Result<Chunk, NdError> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut bytes = kept.unwrap_or_default();
+        let need = plain.len() + EXTENDED_HEADER_LEN;
+        if bytes.len() < need {
+            bytes = vec![0; need];
+        }
+        let mut lent = Lent { bytes, len: 0, home: self.clone() };
+        lent.len = Chunk::compress_into(plain, &mut lent.bytes, cparams)?;
+        Ok(Chunk::parse(Bytes::from_owner(lent))?)
+    }
+}
+
+struct Lent {
+    bytes: Vec<u8>,
+    len: usize,
+    home: Arc<Buffers>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+}
+
+thread_local! {
+    /// The chunk that this thread cut last; fresh memory would have to be mapped for each.
+    static PLAIN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Largest chunk whose memory is kept, in bytes.
+const LARGEST_KEPT: usize = 16 << 20;
+
+/// Calls back with a buffer of any content.
+fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    // The callback may come back here, on a thread that helps itself to other work.
+    let mut plain = PLAIN.take();
+    if plain.len() < len {
+        plain.resize(len, 0);
+    }
+    let result = work(&mut plain[..len]);
+    if plain.len() <= LARGEST_KEPT {
+        PLAIN.replace(plain);
+    }
+    result
+}
+
+/// Makes results for `0..count` in parallel; `each` gets them in order, on whatever thread, while others are made.
+/// `nbytes`: of each.
+fn in_order<T: Send, E: FnMut(u64, T) -> Result<(), NdError> + Send>(
+    count: u64,
+    nbytes: u64,
+    make: impl Fn(u64) -> Result<T, NdError> + Sync,
+    each: E,
+) -> Result<(), NdError> {
+    struct Made<T> {
+        results: Vec<Option<T>>,
+        /// The first one that was not taken yet.
+        next: usize,
+    }
+    let made = Mutex::new(Made { results: (0..count).map(|_| None).collect(), next: 0 });
+    let take = || {
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = made.next;
+        let result = made.results.get_mut(next)?.take()?;
+        made.next += 1;
+        Some((next as u64, result))
+    };
+    let each = Mutex::new(each);
+    // Who makes the next one takes all that are ready; others go on making.
+    let hand_over = |each: &mut E| -> Result<(), NdError> {
+        while let Some((k, result)) = take() {
+            each(k, result)?;
+        }
+        Ok(())
+    };
+    // Encoding a byte costs several times what decoding one does.
+    parallel::for_each(
+        0..count,
+        count.saturating_mul(nbytes).saturating_mul(4),
+        || Ok(()),
+        |(), k| {
+            let result = make(k)?;
+            made.lock().unwrap_or_else(PoisonError::into_inner).results[k as usize] = Some(result);
+            each.try_lock().map_or(Ok(()), |mut each| hand_over(&mut each))
+        },
+    )?;
+    // What was ready while somebody was handing over.
+    hand_over(&mut each.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// What C-Blosc2 needs of a chunk that was not compressed for this array.
@@ -149,6 +277,14 @@ fn check(geometry: &Geometry, chunk: &Chunk) -> Result<(), NdError> {
     Ok(())
 }
 
+/// Threads at hand.
+fn threads() -> usize {
+    #[cfg(feature = "rayon")]
+    return rayon::current_num_threads();
+    #[cfg(not(feature = "rayon"))]
+    return 1;
+}
+
 /// Results of `work` for `0..count`, in order.
 pub(crate) fn in_parallel<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
     #[cfg(feature = "rayon")]
@@ -158,34 +294,4 @@ pub(crate) fn in_parallel<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -
         return (0..count as usize).into_par_iter().with_max_len(1).map(|k| work(k as u64)).collect();
     }
     (0..count).map(work).collect()
-}
-
-/// A chunk as it is stored, block after block, padded with zeros: the items `at..at + part` of a region.
-pub(crate) fn to_blocks(
-    geometry: &Geometry,
-    region: &[u8],
-    region_shape: &[u64],
-    at: &[u64],
-    part: &[u64],
-) -> Vec<u8> {
-    let itemsize = geometry.itemsize();
-    let src_strides = strides(region_shape.iter().map(|&n| n as usize), itemsize);
-    let dst_strides = strides(geometry.blockshape().iter().map(|&n| n as usize), itemsize);
-    let mut chunk = vec![0; geometry.chunk_nbytes()];
-    let mut blocks = chunk.chunks_exact_mut(geometry.block_nbytes());
-    let ranges: Vec<_> = geometry.blocks().iter().map(|&n| 0..u64::from(n)).collect();
-    let mut counts = vec![0; at.len()];
-    let done: Result<(), Infallible> = for_each_position(&ranges, |block| {
-        let Some(dst) = blocks.next() else { return Ok(()) };
-        let mut offset = 0;
-        for (dim, &j) in block.iter().enumerate() {
-            let b = u64::from(geometry.blockshape()[dim]);
-            counts[dim] = part[dim].saturating_sub(j * b).min(b) as usize;
-            offset += (at[dim] + j * b) as isize * src_strides[dim];
-        }
-        copy_box(&counts, itemsize, (region, offset as usize, &src_strides), (dst, 0, &dst_strides));
-        Ok(())
-    });
-    let Ok(()) = done;
-    chunk
 }

@@ -4,8 +4,9 @@ use std::io;
 
 use b2_chunk::{Chunk, SpecialKind};
 
-use crate::geometry::{copy_box, strides};
-use crate::{Geometry, NdArray, Slice};
+use crate::copy::copy_box;
+use crate::geometry::strides;
+use crate::{Geometry, NdArray, NdError, Slice};
 
 /// Where the items of a new array come from.
 ///
@@ -29,12 +30,65 @@ pub trait RegionSource {
         dst: &mut [u8],
     ) -> io::Result<()>;
 
+    /// The same box where it lies in memory, if the source has it there: it is then not read. What is answered
+    /// for a box is asked for once.
+    fn region(&self, _geometry: &Geometry, _start: &[u64], _shape: &[u64]) -> Option<Region<'_>> {
+        None
+    }
+
     /// What makes up chunk `nchunk` of the new array, where items need not be compressed for it.
     ///
     /// # Errors
     /// When it cannot be had.
     fn chunk(&mut self, _geometry: &Geometry, _nchunk: u64) -> io::Result<ChunkContent> {
         Ok(ChunkContent::Items)
+    }
+}
+
+/// A box of items in memory.
+#[derive(Clone, Debug)]
+pub struct Region<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    strides: Vec<isize>,
+}
+
+impl<'a> Region<'a> {
+    /// The items of a box of `shape` in `bytes`: `offset` is that of the first one, `strides` are the distances
+    /// between neighbours along each dimension, in bytes.
+    ///
+    /// # Errors
+    /// When the items are not all inside.
+    pub fn new(
+        bytes: &'a [u8],
+        shape: &[u64],
+        itemsize: usize,
+        offset: usize,
+        strides: impl Into<Vec<usize>>,
+    ) -> Result<Self, NdError> {
+        let strides: Vec<usize> = strides.into();
+        let last = shape.iter().zip(&strides).try_fold(offset as u128, |at, (&len, &stride)| {
+            // Below 2^128: there are at most 16 dimensions, and each product is below 2^127.
+            at.checked_add(u128::from(len.saturating_sub(1)).checked_mul(stride as u128)?)
+        });
+        let inside = shape.contains(&0)
+            || last.is_some_and(|last| last.saturating_add(itemsize as u128) <= bytes.len() as u128);
+        if !inside || strides.len() != shape.len() || isize::try_from(offset).is_err() {
+            return Err(NdError::geometry("the items of a region are not inside its memory"));
+        }
+        // Strides that matter are shorter than the memory.
+        let strides = strides.into_iter().map(|stride| stride as isize).collect();
+        Ok(Self { bytes, offset, strides })
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+    pub(crate) fn strides(&self) -> &[isize] {
+        &self.strides
     }
 }
 
@@ -64,6 +118,16 @@ impl RegionSource for &[u8] {
         }
         copy_region(self, geometry.shape(), start, shape, geometry.itemsize(), dst);
         Ok(())
+    }
+
+    fn region(&self, geometry: &Geometry, start: &[u64], shape: &[u64]) -> Option<Region<'_>> {
+        if self.len() as u64 != geometry.nbytes() {
+            return None;
+        }
+        let strides = strides(geometry.shape().iter().map(|&n| n as usize), geometry.itemsize());
+        let strides: Vec<usize> = strides.into_iter().map(|stride| stride as usize).collect();
+        let offset = start.iter().zip(&strides).map(|(&at, &stride)| at as usize * stride).sum();
+        Region::new(self, shape, geometry.itemsize(), offset, strides).ok()
     }
 }
 

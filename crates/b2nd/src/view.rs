@@ -1,12 +1,10 @@
 //! Views: checked selections that read through to the array.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
-
-use b2_chunk::parallel;
 
 use crate::geometry::{product, strides};
-use crate::moves::{BoxMoves, Moves};
+use crate::moves::BoxMoves;
+use crate::read::read_moves;
 use crate::select::{Along, OutDim, select};
 use crate::{Dtype, Element, Field, NdArray, NdError, Select};
 
@@ -292,22 +290,4 @@ pub(crate) fn check_len(have: usize, need: u64) -> Result<(), NdError> {
         true => Ok(()),
         false => Err(NdError::BufferLength { have, need: usize::try_from(need).unwrap_or(usize::MAX) }),
     }
-}
-
-/// Reads selected items into a buffer.
-pub(crate) fn read_moves(array: &NdArray, moves: &dyn Moves, dst: &mut [u8]) -> Result<(), NdError> {
-    let dst = Mutex::new(dst);
-    // Chunks in parallel; a single one, or few, in parallel by blocks.
-    parallel::for_each(
-        0..moves.nparts(),
-        moves.nbytes(),
-        || Ok(()),
-        |(), npart| {
-            let part = moves.part(npart);
-            array.visit_blocks(part.nchunk, &part.nblocks, &|nblock, block| {
-                let mut dst = dst.lock().unwrap_or_else(PoisonError::into_inner);
-                (part.moves)(nblock, &mut |step| step.to_buffer(block, &mut dst));
-            })
-        },
-    )
 }

@@ -17,6 +17,7 @@ pub struct BlockParts<'d> {
     source: Source<'d>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one on the stack for each block; a box would be an allocation")]
 enum Source<'d> {
     /// The plain bytes themselves.
     Plain(&'d [u8]),

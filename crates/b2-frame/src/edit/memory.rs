@@ -51,6 +51,10 @@ impl WriteAt for MemoryFile {
         if end > bytes.len() {
             let more = end - bytes.len();
             bytes.try_reserve(more).map_err(|_| out_of_memory())?;
+            if start == bytes.len() {
+                bytes.extend_from_slice(data);
+                return Ok(());
+            }
             bytes.resize(end, 0);
         }
         if let Some(part) = bytes.get_mut(start..end) {

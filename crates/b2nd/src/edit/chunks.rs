@@ -3,8 +3,9 @@
 use b2_chunk::{Chunk, SpecialKind};
 use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
+use crate::copy::copy_box;
 use crate::edit::ArrayEditor;
-use crate::geometry::{copy_box, for_each_position, product, strides};
+use crate::geometry::{for_each_position, product, strides};
 use crate::meta::{METALAYER, OLD_METALAYER};
 use crate::produce::Produced;
 use crate::{Geometry, NdArray, NdError};

@@ -175,7 +175,11 @@ pub(super) fn changed(
     let size = geometry.block_nbytes();
     for &nblock in &part.nblocks {
         let block = &mut chunk[nblock * size..(nblock + 1) * size];
-        (part.moves)(nblock, &mut |step| step.to_block(items, block));
+        (part.moves)(nblock, &mut |step| {
+            if let Some(loops) = step.to_block() {
+                loops.copy(items, block);
+            }
+        });
     }
     Ok(Chunk::compress(&chunk, cparams)?)
 }

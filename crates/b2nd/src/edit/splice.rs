@@ -3,13 +3,14 @@
 use std::io;
 use std::ops::Range;
 
+use crate::copy::copy_box;
 use crate::edit::ArrayEditor;
 use crate::edit::chunks::{Target, same_numbers};
-use crate::geometry::{copy_box, for_each_position, product, strides};
+use crate::geometry::{for_each_position, product, strides};
 use crate::moves::linear;
 use crate::produce::Job;
-use crate::source::{ChunkContent, RegionSource};
-use crate::view::read_moves;
+use crate::read::read_moves;
+use crate::source::{ChunkContent, Region, RegionSource};
 use crate::{Geometry, NdArray, NdError};
 
 impl ArrayEditor {
@@ -247,6 +248,14 @@ impl RegionSource for Spliced<'_> {
             self.read_new(&start, &shape, (dst, offset(at), &dst_strides))?;
         }
         Ok(())
+    }
+
+    fn region(&self, _: &Geometry, start: &[u64], shape: &[u64]) -> Option<Region<'_>> {
+        let mut start = start.to_vec();
+        // Only where all of it is new.
+        start[self.axis] = start[self.axis].checked_sub(self.range.start)?;
+        let new = start[self.axis] + shape[self.axis] <= self.len;
+        new.then(|| self.source.region(&self.data, &start, shape))?
     }
 
     fn chunk(&mut self, geometry: &Geometry, nchunk: u64) -> io::Result<ChunkContent> {
