@@ -103,18 +103,27 @@ impl<'a> RawWindow<'a> {
                 return most.min((differs.leading_zeros() / 8) as usize);
             }
         }
-        self.long_back_len(a, b, most)
+        // SAFETY: as the caller promises.
+        unsafe { self.long_back_len(a, b, most) }
     }
 
-    /// The same, rarely needed.
-    #[cold]
+    /// The same, where there is much to compare.
+    ///
+    /// # Safety
+    /// As for `back_len`.
     #[inline(never)]
-    fn long_back_len(self, a: usize, b: usize, most: usize) -> usize {
-        let (a, b) = (&self.0[a - most..a], &self.0[b - most..b]);
-        let (eights, others) = (a.as_rchunks::<8>(), b.as_rchunks::<8>());
-        let same = eights.1.iter().rev().zip(others.1.iter().rev()).take_while(|(x, y)| x == y).count() * 8;
-        let (a, b) = (&a[..most - same], &b[..most - same]);
-        same + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
+    unsafe fn long_back_len(self, a: usize, b: usize, most: usize) -> usize {
+        let mut len = 0;
+        while len + 8 <= most {
+            // SAFETY: both are `len + 8` or more, since `most <= a < b`, and in the window.
+            let differs = unsafe { self.u64(a - len - 8) ^ self.u64(b - len - 8) };
+            if differs != 0 {
+                return len + (differs.leading_zeros() / 8) as usize;
+            }
+            len += 8;
+        }
+        let (a, b) = (&self.0[a - most..a - len], &self.0[b - most..b - len]);
+        len + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
     }
 }
 
