@@ -1,6 +1,6 @@
 //! No bytes make the chunk reader panic, and truncation is always noticed.
 
-use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterId, FilterSlot, LazyChunk, SpecialKind};
+use b2_chunk::{CParams, Chunk, ChunkReader, CodecId, DParams, FilterId, FilterSlot, LazyChunk, SpecialKind};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -48,6 +48,21 @@ fn exercise(bytes: &[u8]) {
     let Ok(chunk) = Chunk::parse(Bytes::copy_from_slice(bytes)) else { return };
     let whole = chunk.decompress_with(&dparams);
     let middle = chunk.nbytes() / 3..chunk.nbytes() / 2;
+    let mut out = vec![0; 9.min(chunk.nbytes())];
+    let at = chunk.nbytes() / 5 * 4;
+    if at + out.len() <= chunk.nbytes() {
+        let part = chunk.get_bytes_into(at, &mut out, &dparams);
+        if let (Ok(whole), Ok(())) = (&whole, part) {
+            assert_eq!(out, whole[at..at + out.len()], "part and whole differ");
+        }
+        if let Ok(mut reader) = ChunkReader::new(chunk.clone(), dparams.clone()) {
+            for _ in 0..2 {
+                if let (Ok(()), Ok(whole)) = (reader.read(at, &mut out), &whole) {
+                    assert_eq!(out, whole[at..at + out.len()], "part and whole differ");
+                }
+            }
+        }
+    }
     if let (Ok(whole), Ok(part)) = (whole, chunk.get_bytes(middle.clone(), &dparams)) {
         assert_eq!(part, whole[middle], "part and whole differ");
     }

@@ -1,8 +1,8 @@
 //! Whatever is compressed comes back, whole and in part, whatever the parameters.
 
 use b2_chunk::{
-    CParams, Chunk, ChunkHeader, CodecId, Container, DParams, FilterId, FilterSlot, LazyChunk, LazyHead,
-    SplitMode,
+    CParams, Chunk, ChunkHeader, ChunkReader, CodecId, Container, DParams, Destination, FilterId, FilterSlot,
+    LazyChunk, LazyHead, SplitMode,
 };
 use proptest::prelude::*;
 
@@ -133,6 +133,55 @@ proptest! {
     }
 
     #[test]
+    fn small_parts_are_those_of_the_whole(
+        cparams in cparams(),
+        kind in 0..6usize,
+        len in 200..150_000usize,
+        seed: u32,
+        places in prop::collection::vec((0.0..1.0f64, 1..50usize), 8),
+    ) {
+        let raw = data(kind, len, seed);
+        let dparams = knowing(&cparams);
+        let mut buffer = vec![0x55; len + 40];
+        let cbytes = Chunk::compress_into(&raw, &mut buffer, &cparams).unwrap();
+        let chunk = Chunk::compress(&raw, &cparams).unwrap();
+        prop_assert!(chunk.as_bytes()[..] == buffer[..cbytes]);
+        for destination in [Destination::Cached, Destination::Streaming] {
+            let mut out = vec![0xAA; len];
+            chunk.decompress_into(&mut out, &dparams.clone().with_destination(destination)).unwrap();
+            prop_assert!(out == raw);
+        }
+        let lazy = lazy(&chunk, &dparams);
+        let stored = |nblock| &chunk.as_bytes()[lazy.block_extent(nblock)];
+        let mut decoder = lazy.decoder(&dparams).unwrap();
+        let mut block0 = vec![0x55; lazy.block_range(0).len()];
+        decoder.decode(0, stored(0), None, &mut block0).unwrap();
+        let mut reader = ChunkReader::new(chunk.clone(), dparams.clone()).unwrap();
+        for (place, size) in places {
+            let start = (place * (len - size) as f64) as usize;
+            let expected = &raw[start..start + size];
+            let mut out = vec![0xAA; size];
+            chunk.get_bytes_into(start, &mut out, &dparams).unwrap();
+            prop_assert!(out == expected);
+            // The second time the block is kept, and the third it is at hand.
+            for _ in 0..3 {
+                out.fill(0x55);
+                reader.read(start, &mut out).unwrap();
+                prop_assert!(out == expected);
+            }
+            for nblock in lazy.blocks_of(start..start + size) {
+                let block = lazy.block_range(nblock);
+                let (first, end) = (start.max(block.start), (start + size).min(block.end));
+                let out = &mut out[..end - first];
+                out.fill(0x55);
+                let part = first - block.start..end - block.start;
+                decoder.decode_part(nblock, stored(nblock), Some(&block0), part, out).unwrap();
+                prop_assert!(*out == raw[first..end]);
+            }
+        }
+    }
+
+    #[test]
     fn vl_chunks_round_trip(
         cparams in cparams(),
         lens in prop::collection::vec(1..5000usize, 1..40),
@@ -166,6 +215,10 @@ fn output_does_not_depend_on_the_number_of_threads() {
             let pool = builder().num_threads(threads).build().unwrap();
             let many = pool.install(|| Chunk::compress(&raw, &cparams).unwrap());
             assert_eq!(many.as_bytes(), one.as_bytes());
+            // From outside the pool too.
+            let mut into = vec![0; raw.len() + 32];
+            let len = Chunk::compress_into(&raw, &mut into, &cparams).unwrap();
+            assert_eq!(into[..len], one.as_bytes()[..]);
             assert_eq!(pool.install(|| many.decompress().unwrap()), raw);
         }
     }
@@ -193,6 +246,36 @@ fn special_chunks_stand_for_their_values() {
     assert!(Chunk::special(Value, b"", 100, 3, 0).is_err());
     assert!(Chunk::special(Zeros, b"x", 100, 3, 0).is_err());
     assert!(Chunk::special(Uninit, &[], 30, 4, 0).is_err());
+}
+
+#[test]
+fn input_of_one_item_becomes_a_special_chunk() {
+    use b2_chunk::SpecialKind;
+    let special = |item: &[u8], filters: &[FilterSlot]| {
+        let raw = item.repeat(30_000 / item.len());
+        let cparams = CParams::builder(item.len()).filters(filters).build().unwrap();
+        let chunk = Chunk::compress(&raw, &cparams).unwrap();
+        assert!(chunk.decompress().unwrap() == raw);
+        // One item less, and another last one.
+        for other in [&raw[..raw.len() - item.len()], &[&raw[1..], &[0x77]].concat()] {
+            assert!(Chunk::compress(other, &cparams).unwrap().decompress().unwrap() == other);
+        }
+        chunk.header().special()
+    };
+    let shuffle = &[FilterSlot::SHUFFLE];
+    assert_eq!(special(&1.5f64.to_le_bytes(), shuffle), Some(SpecialKind::Value));
+    assert_eq!(special(&[9], &[]), Some(SpecialKind::Value));
+    assert_eq!(special(b"abc", &[FilterSlot::DELTA, FilterSlot::SHUFFLE]), Some(SpecialKind::Value));
+    assert_eq!(special(&[b'a'; 300], shuffle), Some(SpecialKind::Value));
+    assert_eq!(special(&0x7FC0_0000u32.to_le_bytes(), shuffle), Some(SpecialKind::NaN));
+    assert_eq!(special(&0x7FF8_0000_0000_0000u64.to_le_bytes(), shuffle), Some(SpecialKind::NaN));
+    // A NaN with other bits is a value like others.
+    assert_eq!(special(&0xFFC0_0000u32.to_le_bytes(), shuffle), Some(SpecialKind::Value));
+    assert_eq!(special(&[0; 12], shuffle), Some(SpecialKind::Zeros));
+    // What a lossy filter makes of it is another matter.
+    let trunc = CParams::builder(4).filters([FilterSlot::new(FilterId::TRUNC_PREC, 4)]).build().unwrap();
+    let chunk = Chunk::compress(&1.1f32.to_le_bytes().repeat(1000), &trunc).unwrap();
+    assert_eq!(chunk.decompress().unwrap(), 1.0625f32.to_le_bytes().repeat(1000));
 }
 
 #[test]
