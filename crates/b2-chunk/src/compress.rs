@@ -354,8 +354,8 @@ fn write_blocks(
 /// How many times as long as decoding a byte it takes to encode it, roughly and at least.
 fn encoding_cost(cparams: &CParams) -> u64 {
     match (cparams.codec(), cparams.clevel()) {
-        (CodecId::BLOSCLZ | CodecId::LZ4, _) => 2,
-        (CodecId::ZSTD, 1..=2) => 4,
+        (CodecId::BLOSCLZ | CodecId::LZ4, _) => 3,
+        (CodecId::ZSTD, 1..=2) => 8,
         _ => 30,
     }
 }

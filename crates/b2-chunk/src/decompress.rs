@@ -46,7 +46,7 @@ pub(crate) fn decompress(
         return Ok(());
     }
     let blocksize = lazy.blocksize();
-    let work = chunk.len().max(dst.len()) as u64;
+    let work = chunk.len().max(dst.len()) as u64 * lazy.layout.decoding_cost();
     if lazy.needs_block0() {
         let (first, rest) = dst.split_at_mut(blocksize);
         let stored = &chunk[lazy.block_extent(0)];

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ChunkError;
 use crate::encoder::EncodedLen;
-use crate::scratch::sized;
+use crate::scratch::{Scratch, sized};
 
 /// Takes encoded blocks in any order.
 pub(crate) struct Joiner<'d> {
@@ -68,6 +68,10 @@ impl<'d> Joiner<'d> {
         }
         if nblock == state.next && state.rest.len() >= most {
             let rest = std::mem::take(&mut state.rest);
+            if state.spare.is_empty() && !buffer.is_empty() {
+                // Not needed here: lent to one who is not in turn.
+                state.spare.push(std::mem::take(buffer));
+            }
             drop(state);
             let done = encode(&mut rest[..most])?;
             let mut state = self.lock();
@@ -115,6 +119,9 @@ impl<'d> Joiner<'d> {
     /// `None` when the blocks did not fit.
     pub(crate) fn finish(self) -> Option<Joined> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(block) = state.spare.into_iter().next() {
+            Scratch::take().with_block(block).keep();
+        }
         (!state.full).then_some(Joined { ends: state.ends, all_zero: state.all_zero })
     }
 }

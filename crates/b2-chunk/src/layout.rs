@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use b2_codecs::CodecId;
 use b2_filters::FilterId;
 
 use crate::header::SpecialKind;
@@ -74,6 +75,15 @@ impl Layout {
         matches!(self.body, Body::Blocks { .. })
             && !self.header.is_instrumented()
             && self.header.filters().iter().any(|slot| slot.id == FilterId::DELTA)
+    }
+
+    /// How many times as long as with a fast codec it takes to decode a byte, roughly.
+    pub(crate) fn decoding_cost(&self) -> u64 {
+        match (&self.body, self.header.codec()) {
+            (Body::Fill { .. } | Body::Stored, _) | (_, Some(CodecId::BLOSCLZ | CodecId::LZ4)) => 1,
+            (_, Some(CodecId::ZSTD)) => 3,
+            _ => 6,
+        }
     }
 
     pub(crate) fn dict(&self) -> Option<&[u8]> {

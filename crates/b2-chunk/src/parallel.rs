@@ -34,13 +34,14 @@ pub fn for_each<T: Send, S, E: Send>(
 mod pool {
     use std::sync::{Mutex, PoisonError};
 
-    /// Below this many bytes a second thread costs more than it gives.
-    const MIN_PARALLEL: u64 = 192 * 1024;
+    /// Below this many bytes a second thread costs more than it gives: about 40 us of work, of which waking a thread
+    /// takes 5 to 10.
+    const MIN_PARALLEL: u64 = 640 << 10;
     /// The same for a caller that is no thread of the pool: it cannot take back what no thread has begun when its own
     /// work is done, and waits for one to wake up.
-    const MIN_PARALLEL_OUTSIDE: u64 = 768 * 1024;
-    /// Each further thread has to have this much to do.
-    const MIN_PER_THREAD: u64 = 128 * 1024;
+    const MIN_PARALLEL_OUTSIDE: u64 = 3 << 19;
+    /// Each thread has to have this much to do.
+    const MIN_PER_THREAD: u64 = 256 << 10;
 
     /// How many threads to ask for help.
     pub(super) fn helpers(nbytes: u64, nitems: Option<usize>) -> usize {

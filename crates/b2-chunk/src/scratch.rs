@@ -32,6 +32,14 @@ impl Scratch {
         SCRATCH.try_with(RefCell::take).unwrap_or_default()
     }
 
+    /// With this buffer, if it had none.
+    pub(crate) fn with_block(mut self, block: Vec<u8>) -> Self {
+        if self.block.is_empty() {
+            self.block = block;
+        }
+        self
+    }
+
     /// Gives it back to the thread.
     pub(crate) fn keep(self) {
         if [&self.planes.bytes, &self.a, &self.b, &self.block].iter().all(|b| b.len() <= LARGEST_KEPT) {
