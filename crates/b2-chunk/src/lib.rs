@@ -8,6 +8,7 @@ mod chunk;
 mod compress;
 mod decoder;
 mod decompress;
+mod dict;
 mod encoder;
 mod error;
 mod fill;
