@@ -10,7 +10,6 @@ mod lz4;
 #[cfg(feature = "lz4_flex")]
 mod lz4_flex;
 mod ndlz;
-#[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
 mod pool;
 #[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
 #[cfg_attr(not(all(feature = "zlib-rs", feature = "zstd-c")), allow(dead_code))] // Each uses its own part.

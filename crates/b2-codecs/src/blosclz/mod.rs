@@ -17,7 +17,9 @@ mod encode;
 #[cfg(test)]
 pub(crate) use self::decode::decode_with;
 
+use crate::pool::Pooled;
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
+use std::cell::RefCell;
 
 /// The blosclz codec. Both directions are our own code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,10 @@ pub(crate) const LITERAL_MAX: usize = 32;
 /// Distances from here on take two more bytes.
 pub(crate) const FAR_BASE: usize = 8192;
 
+thread_local! {
+    static STATES: RefCell<Vec<encode::State>> = const { RefCell::new(Vec::new()) };
+}
+
 impl Codec for BloscLz {
     fn id(&self) -> CodecId {
         CodecId::BLOSCLZ
@@ -37,7 +43,8 @@ impl Codec for BloscLz {
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         refuse_dict(cx)?;
-        Ok(Box::new(BloscLzEncoder(encode::State::new(cx.clevel))))
+        let state = Pooled::take(&STATES, |_| true, || Ok::<_, CodecError>(encode::State::new()))?;
+        Ok(Box::new(BloscLzEncoder { clevel: cx.clevel, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         refuse_dict(cx)?;
@@ -53,11 +60,14 @@ fn refuse_dict(cx: &CodecContext<'_>) -> Result<(), CodecError> {
     }
 }
 
-struct BloscLzEncoder(encode::State);
+struct BloscLzEncoder {
+    clevel: u8,
+    state: Pooled<encode::State>,
+}
 
 impl Encoder for BloscLzEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
-        Ok(match self.0.encode(src, dst) {
+        Ok(match self.state.encode(self.clevel, src, dst) {
             Some(len) => Encoded::Len(len),
             None => Encoded::TooBig,
         })

@@ -11,7 +11,7 @@ mod hc;
 mod lazy;
 mod output;
 mod pool;
-mod raw;
+pub(crate) mod raw;
 
 #[cfg(test)]
 mod tests;

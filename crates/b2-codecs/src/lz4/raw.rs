@@ -10,22 +10,22 @@ use super::window::MIN_MATCH;
 
 /// A window that is read without checks.
 #[derive(Clone, Copy)]
-pub(super) struct RawWindow<'a>(&'a [u8]);
+pub(crate) struct RawWindow<'a>(&'a [u8]);
 
 impl<'a> RawWindow<'a> {
-    pub(super) fn new(window: &'a [u8]) -> Self {
+    pub(crate) fn new(window: &'a [u8]) -> Self {
         Self(window)
     }
 
     /// All of it.
-    pub(super) fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// # Safety
     /// `pos + 4` is within the window.
     #[inline(always)]
-    pub(super) unsafe fn u32(self, pos: usize) -> u32 {
+    pub(crate) unsafe fn u32(self, pos: usize) -> u32 {
         debug_assert!(pos + 4 <= self.0.len());
         // SAFETY: in bounds, as the caller promises.
         u32::from_le(unsafe { self.0.as_ptr().add(pos).cast::<u32>().read_unaligned() })
@@ -34,7 +34,7 @@ impl<'a> RawWindow<'a> {
     /// # Safety
     /// `pos + 8` is within the window.
     #[inline(always)]
-    pub(super) unsafe fn u64(self, pos: usize) -> u64 {
+    pub(crate) unsafe fn u64(self, pos: usize) -> u64 {
         debug_assert!(pos + 8 <= self.0.len());
         // SAFETY: in bounds, as the caller promises.
         u64::from_le(unsafe { self.0.as_ptr().add(pos).cast::<u64>().read_unaligned() })
@@ -45,7 +45,7 @@ impl<'a> RawWindow<'a> {
     /// # Safety
     /// `a < b <= limit`, and `limit` is within the window.
     #[inline(always)]
-    pub(super) unsafe fn match_len(self, a: usize, b: usize, limit: usize) -> usize {
+    pub(crate) unsafe fn match_len(self, a: usize, b: usize, limit: usize) -> usize {
         debug_assert!(a < b && b <= limit && limit <= self.0.len());
         // SAFETY: `b + 8` is at most `limit`, and `a` is less than `b`.
         unsafe {
@@ -94,7 +94,7 @@ impl<'a> RawWindow<'a> {
     /// # Safety
     /// `a < b`, `most <= a`, and `b` is within the window.
     #[inline(always)]
-    pub(super) unsafe fn back_len(self, a: usize, b: usize, most: usize) -> usize {
+    pub(crate) unsafe fn back_len(self, a: usize, b: usize, most: usize) -> usize {
         debug_assert!(a < b && most <= a && b <= self.0.len());
         if a >= 8 {
             // SAFETY: both are 8 or more, and in the window.
