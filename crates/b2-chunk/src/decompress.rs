@@ -183,7 +183,8 @@ impl<'c> Glance<'c> {
                 .min()
                 .unwrap_or(self.bytes.len()),
         };
-        (start >= self.tables_end && start + 4 <= self.bytes.len()).then(|| self.bytes.get(start..end))?
+        (start >= self.tables_end && self.bytes.len().checked_sub(4).is_some_and(|last| start <= last))
+            .then(|| self.bytes.get(start..end))?
     }
 
     /// `None` when a block is not where it should be.
