@@ -4,7 +4,7 @@ mod common;
 
 use serde_json::Value;
 
-use common::{Folder, counting, noise};
+use common::{Folder, counting, noise, npy};
 
 const OPS: &str = "compress,decompress,getitem,getitem-block";
 
@@ -148,4 +148,106 @@ fn bad_requests_are_told() {
     folder.fails(2, &["bench", "--input", "raw.bin", "--op", "memcpy"]);
     folder.fails(2, &["bench", "--input", "raw.bin", "--codec", "snappy"]);
     folder.fails(2, &["bench", "--input", "raw.bin", "--repeat", "0"]);
+}
+
+const FEW: [&str; 4] = ["--codecs", "lz4,zstd", "--clevels", "1,5"];
+
+#[test]
+fn the_table_covers_all_choices_and_names_commands_that_work() {
+    let folder = Folder::new();
+    let items: Vec<u8> = (0..60_000).flat_map(|i| ((i % 250) as f32).to_le_bytes()).collect();
+    folder.write("a b.npy", &npy("<f4", false, "(30, 40, 50)", &items));
+    let mut args = vec!["bench", "a b.npy"];
+    args.extend(FEW);
+    let text = folder.ok_text(&args);
+    assert!(text.starts_with("a b.npy: 234 KiB, shape 30, 40, 50, items of 4 bytes; "), "{text}");
+    for codec in ["lz4 ", "zstd"] {
+        for level in [1, 5] {
+            for filters in ["none", "shuffle", "bitshuffle"] {
+                let row = |line: &&str| {
+                    let words: Vec<&str> = line.trim_start_matches(['*', ' ']).split_whitespace().collect();
+                    words.get(..3) == Some(&[codec.trim(), &level.to_string(), filters][..])
+                };
+                assert_eq!(text.lines().filter(row).count(), 1, "{codec} {level} {filters}: {text}");
+            }
+        }
+    }
+    assert!(text.lines().any(|line| line.starts_with("* ")), "somebody is on the front: {text}");
+    for name in ["balance", "smallest", "fastest"] {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        let command = line[name.len()..].trim();
+        assert!(command.starts_with("b2kit pack 'a b.npy' OUT --codec "), "{command}");
+        let options: Vec<&str> = command.split(" OUT ").nth(1).unwrap().split(' ').collect();
+        let mut pack = vec!["pack", "a b.npy", "out.b2nd"];
+        pack.extend(options);
+        folder.ok(&pack);
+        assert_eq!(folder.ok(&["cat", "out.b2nd"]), items);
+    }
+}
+
+#[test]
+fn json_tells_the_same_of_all_kinds_of_files() {
+    let folder = Folder::new();
+    let items = counting(50_000);
+    folder.write("raw.bin", &items);
+    folder.write("f.npy", &npy("<i4", true, "(100, 500)", &items));
+    folder.pack("s.b2frame", &items, &["--typesize", "4", "--chunksize", "40000"]);
+    folder.pack("a.b2nd", &npy("<i4", false, "(500, 100)", &items), &[]);
+    let mut args =
+        vec!["bench", "--json", "--limit", "80K", "--threads", "2", "--codecs", "lz4", "--clevels", "1"];
+    args.extend(["--filters", "shuffle", "--filters", "delta,shuffle", "--filters", "bitshuffle"]);
+    args.extend(["raw.bin", "f.npy", "s.b2frame", "a.b2nd"]);
+    let text = folder.ok_text(&args);
+    let objects: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shapes = ["[81920]", "[40,500]", "[20480]", "[204,100]"];
+    let commands = ["pack raw.bin OUT", "pack f.npy OUT", "copy s.b2frame OUT", "copy a.b2nd OUT"];
+    assert_eq!(objects.len(), 4);
+    for ((object, shape), command) in objects.iter().zip(shapes).zip(commands) {
+        assert_eq!(object["nbytes"], 200_000);
+        assert_eq!(object["shape"].to_string(), shape);
+        assert_eq!(object["threads"], 2);
+        let results = object["results"].as_array().unwrap();
+        let names: Vec<&str> = results.iter().map(|result| result["filters"].as_str().unwrap()).collect();
+        assert_eq!(names, ["shuffle", "delta,shuffle", "bitshuffle"]);
+        for result in results {
+            for key in ["ratio", "compress_s", "decompress_s", "item_s", "slice_s"] {
+                assert!(result[key].as_f64().unwrap() > 0.0, "{key}");
+            }
+        }
+        for best in ["balance", "smallest", "fastest"] {
+            let said = object[best]["command"].as_str().unwrap();
+            assert!(
+                said.starts_with(&format!("b2kit {command} --codec lz4 --clevel 1 --filters ")),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn raw_items_have_the_size_that_was_given() {
+    let folder = Folder::new();
+    folder.write("raw.bin", &noise(10_003));
+    let mut args =
+        vec!["bench", "raw.bin", "--typesize", "8", "--filters", "trunc_prec:10,shuffle", "--quiet"];
+    args.extend(FEW);
+    let text = folder.ok_text(&args);
+    assert!(text.starts_with("raw.bin: "), "{text}");
+    assert!(text.contains("shape 1250, items of 8 bytes"), "{text}");
+    assert!(text.contains("b2kit pack raw.bin OUT --typesize 8 --codec "), "{text}");
+}
+
+#[test]
+fn the_two_forms_do_not_mix() {
+    let folder = Folder::new();
+    folder.write("raw.bin", &noise(100));
+    folder.write("empty.npy", &npy("<i4", false, "(0, 3)", &[]));
+    folder.fails(2, &["bench"]);
+    folder.fails(2, &["bench", "raw.bin", "--input", "raw.bin"]);
+    folder.fails(2, &["bench", "raw.bin", "--op", "compress"]);
+    folder.fails(2, &["bench", "raw.bin", "--codecs", "auto"]);
+    folder.fails(2, &["bench", "--input", "raw.bin", "--codecs", "lz4"]);
+    folder.refuses(&["bench", "empty.npy"], "empty.npy: there is nothing to measure on");
+    let message = folder.fails(1, &["bench", "absent"]);
+    assert!(message.starts_with("b2kit: absent: "), "{message}");
 }

@@ -1,85 +1,79 @@
 //! The machine form: one operation after the other on chunks of a raw file, one line of JSON each, so that other
 //! programs can be measured beside this one.
 //!
-//! What is timed: every chunk goes through [`Chunk`] on its own, into buffers that are there (and paged in)
-//! before. One thread is plain calls; more are a pool of which this thread is one.
+//! What is timed: every chunk goes through [`Chunk`] on its own, into buffers that are there (and paged in) before;
+//! random items through one [`ChunkReader`] for each chunk. One thread is plain calls; more are a pool of which this
+//! thread is one.
 
 use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use b2kit::chunk::{EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
-use b2kit::{CParams, Chunk, CodecId, DParams, Destination, FilterId, FilterSlot};
+use anyhow::{Context, Result, ensure};
+use b2kit::chunk::{ChunkReader, Destination, EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
+use b2kit::{CParams, Chunk, CodecId, DParams, FilterId, FilterSlot};
+use bytes::Bytes;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::args::Global;
-use crate::error::Trouble;
 use crate::output::Output;
 use crate::pump::resize;
-use crate::values::{Codec, parse_codec, parse_size};
+use crate::values::parse_size;
 
 use super::clock::{Clock, Spent};
+use super::table::one_codec;
+use super::{Common, SplitMix, ensure_same};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One measurement, for machines")]
 #[group(skip)]
 pub(super) struct Args {
     /// Measure on this file, taken as raw bytes
-    #[arg(long, value_name = "FILE")]
-    input: PathBuf,
-    /// Bytes per item
-    #[arg(long, value_name = "N", default_value = "1")]
-    typesize: NonZeroUsize,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "codecs", "clevels", "filters"])]
+    input: Option<PathBuf>,
     /// blosclz, lz4, lz4hc, zlib, zstd
-    #[arg(long, value_name = "NAME", value_parser = one_codec, default_value = "blosclz")]
+    #[arg(long, conflicts_with = "files", value_name = "NAME", value_parser = one_codec, default_value = "blosclz")]
     codec: CodecId,
     /// 0 (store) to 9 (smallest)
-    #[arg(long, value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), default_value_t = 5)]
+    #[arg(long, conflicts_with = "files", value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), default_value_t = 5)]
     clevel: u8,
     /// The filters before the codec
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Pipeline::Shuffle)]
+    #[arg(long, conflicts_with = "files", value_name = "NAME", value_enum, default_value_t = Pipeline::Shuffle)]
     filter: Pipeline,
     /// What to measure, in this order
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Op::Compress, Op::Decompress])]
+    #[arg(long, conflicts_with = "files", value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Op::Compress, Op::Decompress])]
     op: Vec<Op>,
     /// Measure each operation up to R times
-    #[arg(long, value_name = "R", default_value = "5")]
+    #[arg(long, conflicts_with = "files", value_name = "R", default_value = "5")]
     repeat: NonZeroUsize,
     /// Stop repeating an operation after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1e9, hide_default_value = true)]
+    #[arg(
+        long,
+        requires = "input",
+        value_name = "SECONDS",
+        default_value_t = 1e9,
+        hide_default_value = true
+    )]
     budget: f64,
     /// Uncompressed bytes per chunk
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "4M")]
+    #[arg(long, conflicts_with = "files", value_name = "BYTES", value_parser = parse_size, default_value = "4M")]
     chunk: u64,
     /// Uncompressed bytes per block; 0: automatic
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    #[arg(long, conflicts_with = "files", value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     blocksize: u64,
-    /// Take only the first bytes of the file
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
-    limit: Option<u64>,
     /// Items per call of getitem
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, conflicts_with = "files", value_name = "N", default_value = "1")]
     nitems: NonZeroUsize,
     /// Calls of getitem
-    #[arg(long, value_name = "N", default_value = "20000")]
+    #[arg(long, conflicts_with = "files", value_name = "N", default_value = "20000")]
     calls: NonZeroUsize,
     /// Bits that truncprec keeps [default: 10, and 20 for items of 8 bytes]
-    #[arg(long, value_name = "N")]
+    #[arg(long, conflicts_with = "files", value_name = "N")]
     truncbits: Option<u8>,
     /// Where decompress writes: through a large buffer, or always to the same place
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Dest::Stream)]
+    #[arg(long, conflicts_with = "files", value_name = "HOW", value_enum, default_value_t = Dest::Stream)]
     dest: Dest,
-}
-
-/// A codec by name; none is chosen here.
-fn one_codec(name: &str) -> Result<CodecId, String> {
-    match parse_codec(name)? {
-        Codec::Id(codec) => Ok(codec),
-        Codec::Auto => Err("which one is to be measured?".into()),
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -128,15 +122,18 @@ fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-pub(super) fn run(args: &Args, global: Global) -> Result<()> {
-    let src = read(&args.input, args.limit, args.typesize.get())
-        .with_context(|| args.input.display().to_string())?;
-    let threads = match global.threads {
-        Some(threads) => threads.into(),
-        None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    };
+impl Args {
+    /// The file to measure on, in this form.
+    pub(super) fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
+    }
+}
+
+pub(super) fn run(args: &Args, input: &Path, common: &Common) -> Result<()> {
+    let typesize = common.typesize.map_or(1, NonZeroUsize::get);
+    let src = read(input, common.limit, typesize).with_context(|| input.display().to_string())?;
     let mut output = Output::create(None, false)?;
-    let mut bench = Bench::new(args, threads, src)?;
+    let mut bench = Bench::new(args, input, common.threads, typesize, src)?;
     for op in &args.op {
         let line = match *op {
             Op::Compress => bench.compress()?,
@@ -165,25 +162,24 @@ fn read(path: &Path, limit: Option<u64>, typesize: usize) -> Result<Vec<u8>> {
 
 struct Bench<'a> {
     args: &'a Args,
+    input: &'a Path,
     threads: usize,
+    typesize: usize,
     src: Vec<u8>,
     /// As long as `src`.
     dst: Vec<u8>,
     chunksize: usize,
     cparams: CParams,
     dparams: DParams,
+    /// Where chunks are compressed to: room for each, and its length.
+    packed: Vec<(Vec<u8>, usize)>,
+    /// The same chunks, to be read.
     chunks: Vec<Chunk>,
-    /// Where the timed runs compress to.
-    buffers: Vec<Vec<u8>>,
 }
 
 impl<'a> Bench<'a> {
     /// Compresses once, and verifies.
-    fn new(args: &'a Args, threads: usize, src: Vec<u8>) -> Result<Self> {
-        // This thread is one of the pool: nothing has to be handed over to the others and waited for.
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
-        pool.build_global().context("--threads")?;
-        let typesize = args.typesize.get();
+    fn new(args: &'a Args, input: &'a Path, threads: usize, typesize: usize, src: Vec<u8>) -> Result<Self> {
         let chunksize = usize::try_from(args.chunk)?;
         let chunksize = chunksize - chunksize % typesize;
         ensure!(
@@ -199,20 +195,30 @@ impl<'a> Bench<'a> {
             .blocksize(usize::try_from(args.blocksize)?)
             .build()?;
         let dst = vec![1; src.len()];
+        let room = |part: &[u8]| (vec![1; part.len() + EXTENDED_HEADER_LEN], 0);
+        let packed = src.chunks(chunksize).map(room).collect();
         let dparams = DParams::default().with_destination(match args.dest {
-            Dest::Stream => Destination::Streaming,
+            // A part of something larger than the caches, if all of it is.
+            Dest::Stream if src.len() > CACHES => Destination::Streaming,
+            Dest::Stream => Destination::Auto,
             Dest::Reuse => Destination::Cached,
         });
-        let parts = || src.chunks(chunksize);
-        let chunks = parts().map(|part| Chunk::compress(part, &cparams)).collect::<Result<_, _>>()?;
-        let buffers = parts().map(|part| vec![1; part.len() + EXTENDED_HEADER_LEN]).collect();
-        let mut bench = Self { args, threads, src, dst, chunksize, cparams, dparams, chunks, buffers };
+        let mut bench = Self {
+            args,
+            input,
+            threads,
+            typesize,
+            src,
+            dst,
+            chunksize,
+            cparams,
+            dparams,
+            packed,
+            chunks: vec![],
+        };
         bench.compress_all()?;
-        let same = |(chunk, buffer): (&Chunk, &Vec<u8>)| buffer.starts_with(chunk.as_bytes());
-        ensure_same(
-            bench.chunks.iter().zip(&bench.buffers).all(same),
-            "compressing twice gives other bytes",
-        )?;
+        let chunk = |(room, len): &(Vec<u8>, usize)| Chunk::parse(Bytes::copy_from_slice(&room[..*len]));
+        bench.chunks = bench.packed.iter().map(chunk).collect::<Result<_, _>>()?;
         bench.decompress_all(Dest::Stream)?;
         ensure_same(bench.lossy() || bench.src == bench.dst, "the round trip gives other bytes")?;
         Ok(bench)
@@ -223,8 +229,8 @@ impl<'a> Bench<'a> {
     }
 
     fn compress_all(&mut self) -> Result<()> {
-        for (part, buffer) in self.src.chunks(self.chunksize).zip(&mut self.buffers) {
-            Chunk::compress_into(part, buffer, &self.cparams)?;
+        for (part, (room, len)) in self.src.chunks(self.chunksize).zip(&mut self.packed) {
+            *len = Chunk::compress_into(part, room, &self.cparams)?;
         }
         Ok(())
     }
@@ -257,7 +263,7 @@ impl<'a> Bench<'a> {
     }
 
     fn getitem(&mut self, op: Op) -> Result<Value> {
-        let typesize = self.args.typesize.get();
+        let typesize = self.typesize;
         let calls = self.args.calls.get();
         let (calls, per) = match op {
             Op::GetitemBlock => ((calls / 20).max(1), self.chunks[0].header().blocksize() / typesize),
@@ -270,24 +276,22 @@ impl<'a> Bench<'a> {
                 "error": format!("wrong bytes (chunk {nchunk} item {item})"),
             }));
         }
+        let mut readers = self.readers()?;
         let mut bytes = 0;
-        let mut items_read = vec![0; per * typesize];
         let times = self.repeat(|bench| {
             let mut random = SplitMix(42);
             let clock = Clock::start();
             let mut done = 0;
             for call in 0..calls {
-                let nchunk = random.below(bench.chunks.len());
-                let chunk = &bench.chunks[nchunk];
-                let items = chunk.nbytes() / typesize;
+                let reader = &mut readers[random.below(bench.chunks.len())];
+                let items = reader.chunk().nbytes() / typesize;
                 let mut start = random.below(items);
                 if op == Op::GetitemBlock {
                     start -= start % per;
                 }
-                let end = items.min(start + per);
-                let out = &mut items_read[..(end - start) * typesize];
-                chunk.get_bytes_into(start * typesize, out, &bench.dparams)?;
-                bytes += out.len();
+                let dst = &mut bench.dst[..(items.min(start + per) - start) * typesize];
+                reader.read(start * typesize, dst)?;
+                bytes += dst.len();
                 done += 1;
                 if call % 256 == 255 && clock.wall() > bench.args.budget {
                     break;
@@ -300,10 +304,18 @@ impl<'a> Bench<'a> {
         Ok(self.line(op, &times, bytes / times.len(), calls))
     }
 
+    /// What a program keeps that reads many parts of the same chunks.
+    fn readers(&self) -> Result<Vec<ChunkReader>> {
+        // What is read is used at once.
+        let dparams = self.dparams.clone().with_destination(Destination::Cached);
+        let reader = |chunk: &Chunk| Ok(ChunkReader::new(chunk.clone(), dparams.clone())?);
+        self.chunks.iter().map(reader).collect()
+    }
+
     /// Reads a few items; the place of one that is wrong.
     fn wrong_item(&self) -> Result<Option<(usize, usize)>> {
-        let typesize = self.args.typesize.get();
-        let mut random = SplitMix(7);
+        let typesize = self.typesize;
+        let (mut random, mut readers) = (SplitMix(7), self.readers()?);
         for _ in 0..if self.lossy() { 0 } else { 64 } {
             let nchunk = random.below(self.chunks.len());
             let chunk = &self.chunks[nchunk];
@@ -311,7 +323,9 @@ impl<'a> Bench<'a> {
             let start = random.below(items);
             let range = start * typesize..items.min(start + 3) * typesize;
             let at = nchunk * self.chunksize;
-            if chunk.get_bytes(range.clone(), &self.dparams)? != self.src[at + range.start..at + range.end] {
+            let mut got = vec![0; range.len()];
+            readers[nchunk].read(range.start, &mut got)?;
+            if got != self.src[at + range.start..at + range.end] {
                 return Ok(Some((nchunk, start)));
             }
         }
@@ -339,16 +353,16 @@ impl<'a> Bench<'a> {
             "impl": "b2kit",
             "version": env!("CARGO_PKG_VERSION"),
             "op": name(op),
-            "input": self.args.input.file_name().map(|name| name.to_string_lossy()),
+            "input": self.input.file_name().map(|name| name.to_string_lossy()),
             "codec": self.args.codec.to_string(),
             "clevel": self.args.clevel,
             "filter": name(self.args.filter),
-            "typesize": self.args.typesize,
+            "typesize": self.typesize,
             "threads": self.threads,
             "chunk": self.chunksize,
             "blocksize": self.chunks[0].header().blocksize(),
             "nbytes": self.src.len(),
-            "cbytes": self.chunks.iter().map(Chunk::cbytes).sum::<usize>(),
+            "cbytes": self.packed.iter().map(|(_, len)| len).sum::<usize>(),
             "bytes_per_rep": bytes_per_rep,
             "calls": calls,
             "repeat": times.len(),
@@ -360,24 +374,5 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A wrong answer is not a bad file: exit code 2.
-fn ensure_same(same: bool, message: &str) -> Result<()> {
-    if same { Ok(()) } else { Err(Trouble(anyhow!("{message}")).into()) }
-}
-
-/// SplitMix64, so that all programs ask for the same items.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// `n` is not 0.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
+/// What is larger does not stay in the caches, in bytes.
+const CACHES: usize = 16 << 20;

@@ -1,0 +1,135 @@
+//! The part of a file that is measured on: a box of items in plain bytes.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::input::Input;
+use crate::npy::nbytes;
+use crate::operand::Operand;
+use crate::pump::resize;
+use crate::slice::{Axis, resolve};
+
+use super::Common;
+
+/// Bytes that are measured on, when nothing else is said.
+const DEFAULT_LIMIT: u64 = 16 << 20;
+
+pub(super) struct Sample {
+    /// Bytes of all items of the file.
+    pub(super) whole: u64,
+    pub(super) itemsize: usize,
+    /// Of the part, in items.
+    pub(super) shape: Vec<u64>,
+    /// The items of the part, in C order.
+    pub(super) plain: Vec<u8>,
+    /// The command that writes such a file anew, and options it needs for that.
+    pub(super) command: &'static str,
+    pub(super) options: String,
+}
+
+impl Sample {
+    /// Takes the middle of an `.npy` file, a Blosc2 file, or (all else, or with `--typesize`) raw bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read, or there is not one item.
+    pub(super) fn open(path: &Path, common: &Common) -> Result<Self> {
+        let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
+        let operand = Operand::open(path, path)?;
+        if let Some(header) = &operand.npy {
+            let (shape, itemsize) = (header.shape.clone(), header.dtype.itemsize());
+            return Self::of_operand(operand, &shape, itemsize, limit, String::new());
+        }
+        if common.typesize.is_none()
+            && let Ok(input) = Input::open(path, 0)
+        {
+            return Self::of_input(&input, limit).with_context(|| path.display().to_string());
+        }
+        let typesize = common.typesize.map_or(1, std::num::NonZeroUsize::get);
+        let options = if typesize == 1 { String::new() } else { format!(" --typesize {typesize}") };
+        let nitems = operand.len / typesize as u64;
+        Self::of_operand(operand, &[nitems], typesize, limit, options)
+    }
+
+    fn of_operand(
+        operand: Operand,
+        whole: &[u64],
+        itemsize: usize,
+        limit: u64,
+        options: String,
+    ) -> Result<Self> {
+        let (start, shape) = middle(whole, itemsize, limit);
+        let bytes = nbytes(whole, itemsize as u64).context("the array is too large")?;
+        let mut plain = room(&shape, itemsize).with_context(|| operand.name.clone())?;
+        // Trailing bytes that make no item are left out.
+        operand.into_items(whole, itemsize, true)?.read(&start, &shape, &mut plain)?;
+        Ok(Self { whole: bytes, itemsize, shape, plain, command: "pack", options })
+    }
+
+    fn of_input(input: &Input, limit: u64) -> Result<Self> {
+        let itemsize = input.itemsize();
+        let whole = match input {
+            Input::Array(array) => array.shape().to_vec(),
+            _ => vec![input.nbytes() / itemsize as u64],
+        };
+        let (start, shape) = middle(&whole, itemsize, limit);
+        let mut plain = room(&shape, itemsize)?;
+        match input {
+            Input::Array(array) => {
+                let axes: Vec<Axis> = resolve(&[], &shape)?;
+                let dims = axes
+                    .iter()
+                    .zip(&start)
+                    .map(|(axis, start)| crate::input::slice_dim(&Axis { start: *start, ..*axis }));
+                array.slice(dims.collect::<Result<Vec<_>>>()?)?.read_into(&mut plain)?;
+            }
+            _ => input.read_linear(start[0] * itemsize as u64, &mut plain)?,
+        }
+        let options = String::new();
+        Ok(Self { whole: input.nbytes(), itemsize, shape, plain, command: "copy", options })
+    }
+}
+
+/// Start and shape of a box of at most about `limit` bytes: the leading dimensions are cut.
+fn middle(whole: &[u64], itemsize: usize, limit: u64) -> (Vec<u64>, Vec<u64>) {
+    let mut shape = whole.to_vec();
+    for dim in 0..shape.len() {
+        // Of one position along this dimension. At most the whole array, whose size is known to fit.
+        let row = shape[dim + 1..].iter().fold(itemsize as u64, |bytes, n| bytes.saturating_mul(*n)).max(1);
+        let fit = limit / row;
+        shape[dim] = shape[dim].min(fit.max(1));
+        if fit > 0 {
+            break;
+        }
+    }
+    let start = whole.iter().zip(&shape).map(|(whole, part)| (whole - part) / 2).collect();
+    (start, shape)
+}
+
+fn room(shape: &[u64], itemsize: usize) -> Result<Vec<u8>> {
+    let nbytes = nbytes(shape, itemsize as u64).context("the array is too large")?;
+    ensure!(nbytes > 0, "there is nothing to measure on");
+    let mut plain = Vec::new();
+    resize(&mut plain, usize::try_from(nbytes)?)?;
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::middle;
+
+    #[test]
+    fn leading_dimensions_are_cut() {
+        for (whole, limit, start, shape) in [
+            (&[100u64][..], 1000, &[0u64][..], &[100u64][..]),
+            (&[100], 80, &[40], &[20]),
+            (&[100, 10], 400, &[45, 0], &[10, 10]),
+            (&[3, 100, 10], 400, &[1, 45, 0], &[1, 10, 10]),
+            (&[3, 3], 1, &[1, 1], &[1, 1]),
+            (&[], 1, &[], &[]),
+            (&[0, 5], 100, &[0, 0], &[0, 5]),
+        ] {
+            assert_eq!(middle(whole, 4, limit), (start.to_vec(), shape.to_vec()), "{whole:?}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The table for people: codec x level x filters, on one file after the other.
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
+use serde_json::{Value, json};
+
+use crate::output;
+use crate::plugins;
+use crate::progress::Progress;
+use crate::table::{dims, short_size};
+use crate::values::{Codec, Filters, parse_codec};
+
+use super::choice::{Cost, best, pareto};
+use super::clock::Clock;
+use super::sample::Sample;
+use super::{Common, SplitMix, ensure_same};
+
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    /// .npy files, Blosc2 files, or raw bytes
+    #[arg(value_name = "FILE", required_unless_present = "input")]
+    files: Vec<PathBuf>,
+    /// Only these codecs
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = one_codec, default_value = "blosclz,lz4,lz4hc,zlib,zstd")]
+    codecs: Vec<CodecId>,
+    /// Only these levels
+    #[arg(long, value_name = "0..9,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=9), default_value = "1,5,9")]
+    clevels: Vec<u8>,
+    /// Filters as `pack` takes them; again for more [default: none, shuffle, bitshuffle]
+    #[arg(long, value_name = "NAME[:META],...")]
+    filters: Vec<Filters>,
+}
+
+/// A codec by name; `auto` would choose one, and all are tried here.
+pub(super) fn one_codec(name: &str) -> Result<CodecId, String> {
+    match parse_codec(name)? {
+        Codec::Id(codec) => Ok(codec),
+        Codec::Auto => Err("name the codecs to measure".into()),
+    }
+}
+
+/// Seconds that an operation is repeated for; the best time counts.
+const BUDGET: f64 = 0.05;
+const ITEMS: usize = 200;
+const SLICES: usize = 10;
+
+/// One line of the table.
+struct Measured {
+    codec: CodecId,
+    clevel: u8,
+    filters: String,
+    cbytes: u64,
+    /// In seconds.
+    compress: f64,
+    decompress: f64,
+    item: f64,
+    slice: f64,
+}
+
+pub(super) fn run(args: &Args, common: &Common, as_json: bool, quiet: bool) -> Result<()> {
+    for file in &args.files {
+        let sample = Sample::open(file, common)?;
+        let rows = measure(args, file, &sample, quiet)?;
+        let costs: Vec<Cost> = rows.iter().map(cost).collect();
+        let (front, best) = (pareto(&costs), best(&costs).context("there is nothing to measure")?);
+        let text = if as_json {
+            format!("{}\n", as_json_object(file, &sample, common.threads, &rows, &front, best))
+        } else {
+            as_table(file, &sample, common.threads, &rows, &front, best)
+        };
+        output::print(&text)?;
+    }
+    Ok(())
+}
+
+fn cost(row: &Measured) -> Cost {
+    Cost { cbytes: row.cbytes as f64, compress: row.compress * 1e9, decompress: row.decompress * 1e9 }
+}
+
+fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec<Measured>> {
+    let default = ["none", "shuffle", "bitshuffle"];
+    // Shuffling single bytes changes nothing.
+    let keep = |name: &str| sample.itemsize > 1 || name != "shuffle";
+    let mut pipelines: Vec<Filters> = args.filters.clone();
+    if pipelines.is_empty() {
+        let parsed = default.iter().filter(|name| keep(name)).map(|name| name.parse());
+        pipelines = parsed.collect::<Result<_, String>>().map_err(anyhow::Error::msg)?;
+    }
+    let n = args.codecs.len() * args.clevels.len() * pipelines.len();
+    let nbytes = sample.plain.len() as u64;
+    let mut progress = Progress::new(file.display().to_string(), n as u64 * nbytes, quiet);
+    let mut dst = vec![1; sample.plain.len()];
+    let mut rows = Vec::with_capacity(n);
+    for &codec in &args.codecs {
+        for &clevel in &args.clevels {
+            for filters in &pipelines {
+                let row = one(sample, codec, clevel, filters, &mut dst);
+                let what = || format!("{}: {codec} level {clevel}, {}", file.display(), name(filters));
+                rows.push(row.with_context(what)?);
+                progress.add(nbytes);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// As `pack` takes it.
+fn name(filters: &Filters) -> String {
+    let names = filters.0.iter().map(|slot| match slot.meta {
+        0 => slot.id.to_string(),
+        meta => format!("{}:{meta}", slot.id),
+    });
+    let names: Vec<String> = names.collect();
+    if names.is_empty() { "none".into() } else { names.join(",") }
+}
+
+fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut [u8]) -> Result<Measured> {
+    let (itemsize, shape) = (sample.itemsize, &sample.shape);
+    let cparams = plugins::cparams(itemsize).codec(codec).clevel(clevel).filters(&filters.0).build()?;
+    let builder = ArrayBuilder::new(shape.clone(), Dtype::parse(&format!("|V{itemsize}"))?).cparams(cparams);
+    let mut frame = builder.to_memory(&mut &sample.plain[..])?;
+    let cbytes = frame.len() as u64;
+    let array = NdArray::options().plugins(plugins::plugins()).from_bytes(frame.clone())?;
+    array.all().read_into(dst)?;
+    ensure_same(is_lossy(filters) || dst == sample.plain, "the round trip gives other bytes")?;
+
+    let compress = best_of(|| {
+        frame = builder.to_memory(&mut &sample.plain[..])?;
+        Ok(())
+    })?;
+    let decompress = best_of(|| Ok(array.all().read_into(dst)?))?;
+    let mut boxes = |shape: &[u64], n: usize| -> Result<f64> {
+        let nbytes = shape.iter().product::<u64>() as usize * itemsize;
+        let seconds = best_of(|| {
+            let mut random = SplitMix(42);
+            for _ in 0..n {
+                let place = |(whole, part): (&u64, &u64)| {
+                    let start = random.below((whole - part + 1) as usize) as i64;
+                    start..start + *part as i64
+                };
+                let place: Vec<_> = sample.shape.iter().zip(shape).map(place).collect();
+                array.slice(place)?.read_into(black_box(&mut dst[..nbytes]))?;
+            }
+            Ok(())
+        })?;
+        Ok(seconds / n as f64)
+    };
+    let item = boxes(&vec![1; shape.len()], ITEMS)?;
+    let slice = boxes(&slice_shape(shape), SLICES)?;
+    Ok(Measured { codec, clevel, filters: name(filters), cbytes, compress, decompress, item, slice })
+}
+
+/// What the filters lose is meant to be lost.
+fn is_lossy(filters: &Filters) -> bool {
+    use b2kit::FilterId;
+    let lossy = [FilterId::TRUNC_PREC, FilterId::INT_TRUNC, FilterId::NDMEAN];
+    filters.0.iter().any(|slot| lossy.contains(&slot.id))
+}
+
+/// An eighth of each dimension, up to 64 positions; 1000 items where there is only one dimension.
+fn slice_shape(shape: &[u64]) -> Vec<u64> {
+    match shape {
+        [n] => vec![1000.min(*n)],
+        shape => shape.iter().map(|n| (n / 8).clamp(1, 64)).collect(),
+    }
+}
+
+fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let (mut best, mut total) = (f64::INFINITY, 0.0);
+    while total < BUDGET {
+        let clock = Clock::start();
+        work()?;
+        let time = clock.stop().wall;
+        // A clock that stands still must not keep us here.
+        (best, total) = (best.min(time), total + time.max(1e-6));
+    }
+    Ok(best.max(1e-9))
+}
+
+/// The command that writes the file this way.
+fn command(file: &Path, sample: &Sample, row: &Measured) -> String {
+    format!(
+        "b2kit {} {} OUT{} --codec {} --clevel {} --filters {}",
+        sample.command,
+        quoted(&file.display().to_string()),
+        sample.options,
+        row.codec,
+        row.clevel,
+        row.filters
+    )
+}
+
+/// For a shell, when it is not safe as it is.
+fn quoted(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !text.is_empty() && text.chars().all(safe) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+const BEST: [&str; 3] = ["balance", "smallest", "fastest"];
+
+fn as_table(
+    file: &Path,
+    sample: &Sample,
+    threads: usize,
+    rows: &[Measured],
+    front: &[bool],
+    best: [usize; 3],
+) -> String {
+    let nbytes = sample.plain.len() as f64;
+    let part = if sample.plain.len() as u64 == sample.whole {
+        short_size(sample.whole)
+    } else {
+        format!("{} of {}", short_size(sample.plain.len() as u64), short_size(sample.whole))
+    };
+    let mut out = format!(
+        "{}: {part}, shape {}, items of {} bytes; {threads} thread{}\n\n",
+        crate::table::printable(&file.display().to_string()),
+        dims(&sample.shape),
+        sample.itemsize,
+        if threads == 1 { "" } else { "s" }
+    );
+    let width = rows.iter().map(|row| row.filters.len()).max().unwrap_or(0).max(7);
+    let _ = writeln!(
+        out,
+        "  {:8} level  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
+        "codec", "filters", "ratio", "compress", "decompress", "item", "slice"
+    );
+    let _ = writeln!(
+        out,
+        "  {:8} {:5}  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
+        "", "", "", "", "GB/s", "GB/s", "us", "us"
+    );
+    for (row, on_front) in rows.iter().zip(front) {
+        let _ = writeln!(
+            out,
+            "{} {:8} {:>5}  {:width$} {:>8.2}x {:>10.3} {:>10.3} {:>9.2} {:>9.1}",
+            if *on_front { '*' } else { ' ' },
+            row.codec.to_string(),
+            row.clevel,
+            row.filters,
+            nbytes / row.cbytes as f64,
+            nbytes / row.compress / 1e9,
+            nbytes / row.decompress / 1e9,
+            row.item * 1e6,
+            row.slice * 1e6,
+        );
+    }
+    out.push_str("\n* no other choice is both smaller and faster\n\n");
+    for (name, place) in BEST.iter().zip(best) {
+        let _ = writeln!(out, "{name:9} {}", command(file, sample, &rows[place]));
+    }
+    out
+}
+
+fn as_json_object(
+    file: &Path,
+    sample: &Sample,
+    threads: usize,
+    rows: &[Measured],
+    front: &[bool],
+    best: [usize; 3],
+) -> Value {
+    let nbytes = sample.plain.len() as f64;
+    let results: Vec<Value> = rows
+        .iter()
+        .zip(front)
+        .map(|(row, on_front)| {
+            json!({
+                "codec": row.codec.to_string(),
+                "clevel": row.clevel,
+                "filters": row.filters,
+                "cbytes": row.cbytes,
+                "ratio": nbytes / row.cbytes as f64,
+                "compress_s": row.compress,
+                "decompress_s": row.decompress,
+                "item_s": row.item,
+                "slice_s": row.slice,
+                "pareto": on_front,
+            })
+        })
+        .collect();
+    let mut object = json!({
+        "file": file.display().to_string(),
+        "nbytes": sample.whole,
+        "measured_nbytes": sample.plain.len(),
+        "shape": sample.shape,
+        "typesize": sample.itemsize,
+        "threads": threads,
+        "results": results,
+    });
+    for (name, place) in BEST.iter().zip(best) {
+        object[name] = json!({"result": place, "command": command(file, sample, &rows[place])});
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        for (name, text) in [("a/b.npy", "a/b.npy"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''")] {
+            assert_eq!(quoted(name), text);
+        }
+    }
+
+    #[test]
+    fn pipelines_have_the_names_that_pack_takes() {
+        for text in ["none", "shuffle", "delta,shuffle", "trunc_prec:10,bitshuffle"] {
+            assert_eq!(name(&text.parse().unwrap()), text);
+        }
+    }
+}
