@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 
+use crate::bench::counts::{self, Outcome};
 use crate::{sh, test};
 
-/// Run all checks: formatting, lints, documentation, a build without any C compiler, and then `test`.
+/// Run all checks: formatting, lints, documentation, a build without any C compiler, instruction counts (where
+/// valgrind is installed), and then `test`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,5 +24,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // The command-line tool in pure Rust: CC=/bin/false shows that nothing in it needs a C compiler.
     let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
     sh::run(sh::cargo_without_c(&pure))?;
-    test::run(&args.test)
+    let counted = counts::check(false)?;
+    let outcome = test::run(&args.test);
+    match counted {
+        Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
+        // Not in the middle of the output, where nobody would see it.
+        Outcome::NotRun(why) => {
+            println!("instruction counts: NOT RUN ({why}): a slower kernel would not have been noticed");
+        }
+    }
+    outcome
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod ci;
 mod conformance;
 mod crash;
@@ -36,6 +37,7 @@ enum Task {
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
             0 => Ok(()),
             n => Err(anyhow::anyhow!("{n} sequences with a difference")),
         }),
+        Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),

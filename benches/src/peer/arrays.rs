@@ -203,7 +203,8 @@ impl Bench<'_> {
         editor.commit()?;
         let spent = clock.stop();
         if verify {
-            let appended = editor.snapshot()?.slice([shape[0] as i64..(shape[0] + planes) as i64])?.read()?;
+            let appended =
+                editor.snapshot()?.slice(ranges(&[shape[0], 0, 0], &[planes, shape[1], shape[2]]))?.read()?;
             ensure!(appended == extra, "wrong items were appended");
         }
         if self.on_disk {

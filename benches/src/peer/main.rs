@@ -24,6 +24,8 @@ enum What {
     Encode(chunks::Args),
     /// Decode a file of chunks and compare with the input
     Decode(chunks::Args),
+    /// Print which kernels are used
+    Kernels,
     /// Time operations on an array of three dimensions
     Nd(arrays::Args),
 }
@@ -60,6 +62,10 @@ fn main() -> Result<()> {
     match Args::parse().what {
         What::Encode(args) => chunks::encode(&args),
         What::Decode(args) => chunks::decode(&args),
+        What::Kernels => {
+            println!("{}", b2_filters::kernels());
+            Ok(())
+        }
         What::Nd(args) => arrays::run(&args),
     }
 }

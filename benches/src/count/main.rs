@@ -1,0 +1,154 @@
+//! Fixed pieces of work whose instructions `cargo xtask bench --count` counts under callgrind: `b2-count-cases NAME`
+//! does one, without a name it lists them. Only what [`counted`] calls counts.
+#![forbid(unsafe_code)]
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use b2_benches::{counter_i32, field_f32};
+use b2_codecs::{CodecContext, Encoded};
+use b2kit::{CParams, Chunk, CodecId, DParams, FilterSlot, Plugins};
+
+type Error = Box<dyn std::error::Error>;
+/// Prepares the data and gives the work.
+type Case = Box<dyn Fn() -> Result<(), Error>>;
+
+type Kernel = fn(usize, &[u8], &mut [u8]) -> Result<(), b2_filters::FilterError>;
+
+/// Callgrind collects inside of this function alone.
+#[inline(never)]
+fn counted<T>(work: impl FnOnce() -> T) -> T {
+    black_box(work())
+}
+
+const BLOCK: usize = 32 * 1024;
+const CHUNK_ITEMS: usize = 96 * 1024;
+
+fn cases() -> Vec<(String, Case)> {
+    let mut cases: Vec<(String, Case)> = Vec::new();
+    let mut add = |name: String, case: Case| cases.push((name, case));
+    let kernels: [(&str, Kernel); 4] = [
+        ("shuffle", b2_filters::shuffle),
+        ("unshuffle", b2_filters::unshuffle),
+        ("bitshuffle", b2_filters::bitshuffle),
+        ("bitunshuffle", b2_filters::bitunshuffle),
+    ];
+    for (name, kernel) in kernels {
+        for typesize in [2, 4, 7, 8, 12] {
+            add(format!("{name}-{typesize}"), Box::new(move || kernel_case(typesize, kernel)));
+        }
+    }
+    for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB] {
+        add(format!("{codec}-encode"), Box::new(move || stream_case(codec, true)));
+        add(format!("{codec}-decode"), Box::new(move || stream_case(codec, false)));
+    }
+    for (codec, filter) in [
+        (CodecId::BLOSCLZ, FilterSlot::SHUFFLE),
+        (CodecId::LZ4, FilterSlot::SHUFFLE),
+        (CodecId::LZ4, FilterSlot::BITSHUFFLE),
+    ] {
+        for work in [Work::Compress, Work::Decompress, Work::Item] {
+            let name = format!("chunk-{codec}-{}-{}", filter.id, work.name());
+            add(name, Box::new(move || chunk_case(codec, filter, work)));
+        }
+    }
+    cases
+}
+
+fn kernel_case(typesize: usize, kernel: Kernel) -> Result<(), Error> {
+    let src = field_f32(BLOCK / 4);
+    let src = &src[..BLOCK - BLOCK % typesize];
+    let mut dst = vec![0; src.len()];
+    // The processor is asked for its features before.
+    kernel(typesize, src, &mut dst)?;
+    Ok(counted(|| kernel(typesize, black_box(src), &mut dst))?)
+}
+
+/// The second byte of each item, as shuffled blocks have it in a stream of its own.
+fn plane() -> Vec<u8> {
+    counter_i32(2 * BLOCK).into_iter().skip(1).step_by(4).collect()
+}
+
+fn stream_case(codec: CodecId, encode: bool) -> Result<(), Error> {
+    let plain = plane();
+    let codec = Plugins::builtin().codec(codec)?.clone();
+    let cx = CodecContext::new(5);
+    let (mut encoder, mut decoder) = (codec.encoder(&cx)?, codec.decoder(&cx)?);
+    let (mut packed, mut back) = (vec![0; plain.len()], vec![0; plain.len()]);
+    let mut pack = || match encoder.encode(black_box(&plain), &mut packed)? {
+        Encoded::Len(len) => Ok(len),
+        Encoded::TooBig => Err(Error::from("does not compress")),
+    };
+    // Tables are allocated before.
+    let mut len = pack()?;
+    if encode {
+        len = counted(pack)?;
+    }
+    decoder.decode(&packed[..len], &mut back)?;
+    if !encode {
+        counted(|| decoder.decode(black_box(&packed[..len]), &mut back))?;
+    }
+    if back != plain { Err("the round trip gives other bytes".into()) } else { Ok(()) }
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Compress,
+    Decompress,
+    Item,
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compress => "compress",
+            Self::Decompress => "decompress",
+            Self::Item => "item",
+        }
+    }
+}
+
+fn chunk_case(codec: CodecId, filter: FilterSlot, work: Work) -> Result<(), Error> {
+    let plain = counter_i32(CHUNK_ITEMS);
+    let cparams = CParams::builder(4).codec(codec).filters([filter]).build()?;
+    let dparams = DParams::default();
+    let chunk = Chunk::compress(&plain, &cparams)?;
+    let mut back = vec![0; plain.len()];
+    chunk.decompress_into(&mut back, &dparams)?;
+    if back != plain {
+        return Err("the round trip gives other bytes".into());
+    }
+    match work {
+        Work::Compress => drop(counted(|| Chunk::compress(black_box(&plain), &cparams))?),
+        Work::Decompress => counted(|| black_box(&chunk).decompress_into(&mut back, &dparams))?,
+        Work::Item => {
+            let at = 4 * (CHUNK_ITEMS / 2 + 77);
+            let item = counted(|| black_box(&chunk).get_bytes(at..at + 4, &dparams))?;
+            if item != plain[at..at + 4] {
+                return Err("the wrong item".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let cases = cases();
+    let Some(wanted) = std::env::args().nth(1) else {
+        cases.iter().for_each(|(name, _)| println!("{name}"));
+        return ExitCode::SUCCESS;
+    };
+    // One thread: the same instructions each time.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    let outcome = match cases.into_iter().find(|(name, _)| *name == wanted) {
+        None => Err(format!("no case '{wanted}'").into()),
+        Some((_, case)) => pool.build_global().map_err(Error::from).and_then(|()| case()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{wanted}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `cargo xtask bench`: this project beside C-Blosc2, in the same run on the same data.
+//!
+//! - `data`, `peers`: what is measured on, and the programs that are timed
+//! - `chunks`, `arrays`: the rows, both sides interleaved
+//! - `figures`, `goals`: from times to ratios, and from ratios to the goals
+//! - `report`, `chart`, `machine`: how it is told
+//! - `counts`: instructions instead of time, for CI
+
+mod arrays;
+mod chart;
+mod chunks;
+pub(crate) mod counts;
+mod data;
+mod figures;
+mod goals;
+mod machine;
+mod peers;
+mod report;
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{python, root};
+
+/// Time this project beside C-Blosc2: chunks, arrays, threads, memory. Prints tables of ratios and writes them to
+/// benches/results/<date>.md, with a chart in docs/images/speed.svg.
+///
+/// Needs a C compiler and, for the library to compare with, python3 with venv and pip. Every round trip is verified,
+/// and each side decodes what the other compressed. A figure is the median over the rounds of the ratio of both
+/// sides' best repeat: CPU time with one thread, wall time with two (which needs a quiet machine).
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// About 3 minutes: fewer rounds, less data, some rows left out. Written to target/xtask/bench/quick.md.
+    #[arg(long)]
+    quick: bool,
+    /// Only these data sets.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    sets: Vec<String>,
+    /// Only these codecs, where they are compared.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    codecs: Vec<String>,
+    /// Only these rows.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
+    rows: Vec<Rows>,
+    /// Rounds of all programs in turn [default: 5, quick: 3]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// More real arrays, beside those in testdata/arrays.
+    #[arg(long, value_name = "FILE.npy")]
+    array: Vec<PathBuf>,
+    /// Write the report here.
+    #[arg(long, value_name = "FILE.md")]
+    output: Option<PathBuf>,
+    /// Count instructions of a few fixed cases instead, and compare with those stored.
+    #[arg(long)]
+    count: bool,
+    /// With --count: store what was counted.
+    #[arg(long, requires = "count")]
+    update: bool,
+}
+
+/// Groups of rows.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub(crate) enum Rows {
+    /// 12 data sets x 5 codecs x shuffle and bitshuffle, one and two threads
+    Cells,
+    /// Small chunks, one and two threads
+    Threads,
+    /// Items of odd sizes, constants
+    Special,
+    /// Real arrays
+    Real,
+    /// Arrays: slices, writing, opening, many readers, memory
+    Arrays,
+    /// Each side decodes what the other compressed
+    Cross,
+}
+
+/// What is measured, and how long.
+pub(crate) struct Plan {
+    quick: bool,
+    /// All of it: what the results in the repository are made of.
+    whole: bool,
+    rows: Vec<Rows>,
+    codecs: Vec<String>,
+    rounds: usize,
+    /// Seconds for an operation in a round.
+    budget: f64,
+}
+
+/// What was measured.
+struct Results {
+    cells: Vec<chunks::Cell>,
+    rows: Vec<arrays::Row>,
+    scratch: Vec<arrays::Scratch>,
+    /// GB/s of memcpy, one thread; for each part of the run.
+    memcpy: Vec<f64>,
+    /// Cases that each side decoded of the other.
+    crossed: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.count {
+        return counts::run(args.update);
+    }
+    use clap::ValueEnum;
+    let started = Instant::now();
+    let folder = root::target().join("xtask").join("bench");
+    fs::create_dir_all(&folder)?;
+    // Two runs at once would measure each other.
+    let lock = File::create(folder.join("lock"))?;
+    lock.try_lock().context("another run is going on")?;
+
+    let codecs = if !args.codecs.is_empty() {
+        args.codecs.clone()
+    } else if args.quick {
+        ["blosclz", "lz4", "zstd"].map(str::to_owned).into()
+    } else {
+        chunks::CODECS.map(str::to_owned).into()
+    };
+    for codec in &codecs {
+        ensure!(chunks::CODECS.contains(&codec.as_str()), "no codec '{codec}'");
+    }
+    let rows = if args.rows.is_empty() { Rows::value_variants().to_vec() } else { args.rows.clone() };
+    let plan = Plan {
+        quick: args.quick,
+        whole: !args.quick && args.sets.is_empty() && args.codecs.is_empty() && args.rows.is_empty(),
+        rows,
+        codecs,
+        rounds: args.rounds.unwrap_or(if args.quick { 3 } else { 5 }).max(1),
+        budget: if args.quick { 0.02 } else { 0.06 },
+    };
+    let python = python::environment(python::PEER)?;
+    let peers = peers::build(&python, &folder)?;
+    let mut sets = data::make(&python, &folder.join("data"), &args.sets, &args.array)?;
+    let field = sets.iter().position(|set| set.name == data::FIELD).context("no field")?;
+    let field = sets.remove(field);
+    for name in &args.sets {
+        ensure!(sets.iter().any(|set| set.name == *name), "no data set '{name}'");
+    }
+    sets.retain(|set| args.sets.is_empty() || args.sets.contains(&set.name));
+
+    let mut machine = machine::describe(&peers.c_version, &peers.kernels);
+    let results = measure(&plan, &peers, &folder, &sets, &field)?;
+    machine.finish(started.elapsed());
+    let report = report::markdown(&plan, &results, &machine);
+    println!("{report}");
+    let output = match &args.output {
+        Some(path) => path.clone(),
+        None if plan.whole => {
+            root::workspace().join("benches").join("results").join(format!("{}.md", machine.date))
+        }
+        None => folder.join(if plan.quick { "quick.md" } else { "part.md" }),
+    };
+    if let Some(parent) = output.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(&output, &report).with_context(|| output.display().to_string())?;
+    println!("written to {}", output.display());
+    if plan.whole {
+        let chart = root::workspace().join("docs").join("images").join("speed.svg");
+        fs::write(&chart, chart::svg(&results, &machine))?;
+        println!("chart in {}", chart.display());
+    }
+    Ok(())
+}
+
+fn measure(
+    plan: &Plan,
+    peers: &peers::Peers,
+    folder: &std::path::Path,
+    sets: &[data::Set],
+    field: &data::Set,
+) -> Result<Results> {
+    let mut results = Results { cells: vec![], rows: vec![], scratch: vec![], memcpy: vec![], crossed: 0 };
+    results.memcpy.push(chunks::memcpy(peers, plan, field)?);
+    let cases = chunks::cases(plan, sets);
+    for (i, case) in cases.iter().enumerate() {
+        progress(&format!("{}/{} {} {} {}", i + 1, cases.len(), case.set.name, case.codec, case.filter));
+        results.cells.extend(chunks::measure(peers, plan, case)?);
+        if plan.rows.contains(&Rows::Cross) && case.rows != Rows::Threads {
+            chunks::cross(peers, folder, case)?;
+            results.crossed += 1;
+        }
+        if i % 20 == 19 {
+            results.memcpy.push(chunks::memcpy(peers, plan, field)?);
+        }
+    }
+    if plan.rows.contains(&Rows::Arrays) {
+        progress("arrays");
+        (results.rows, results.scratch) = arrays::measure(peers, plan, folder, field)?;
+        results.memcpy.push(chunks::memcpy(peers, plan, field)?);
+    }
+    progress("");
+    Ok(results)
+}
+
+/// What is being done, on standard error if that is a terminal.
+fn progress(what: &str) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{what}");
+    }
+}
