@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     fn text(len: usize) -> Vec<u8> {
-        (0..len).map(|i| b"abcdefgh"[(i * i / 7 + i / 1000) % 8]).collect()
+        (0..len as u64).map(|i| b"abcdefgh"[((i * i / 7 + i / 1000) % 8) as usize]).collect()
     }
 
     /// Settings change from stream to stream, and nothing of one is left in the next.
