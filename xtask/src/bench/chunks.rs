@@ -73,7 +73,7 @@ pub(super) fn cases(plan: &Plan, sets: &[Set]) -> Vec<Case> {
                 } else if !odd {
                     add(Rows::Cells, set, codec, filter, 4 * MIB);
                 }
-                if odd && (codec == "lz4" || (codec != "lz4hc" && filter == "shuffle")) {
+                if odd && (codec == "lz4" || (matches!(codec, "blosclz" | "zstd") && filter == "shuffle")) {
                     add(Rows::Special, set, codec, filter, 4 * MIB);
                 }
                 if ["walk_f32", "counter_i32", "linspace_f64"].contains(&set.name.as_str())
@@ -116,7 +116,7 @@ pub(super) fn measure(peers: &Peers, plan: &Plan, case: &Case) -> Result<Vec<Cel
 fn limit(plan: &Plan, codec: &str) -> usize {
     match (plan.quick, is_fast(codec)) {
         (false, true) => 32 * MIB,
-        (false, false) => 12 * MIB,
+        (false, false) => 8 * MIB,
         (true, true) => 12 * MIB,
         (true, false) => 4 * MIB,
     }

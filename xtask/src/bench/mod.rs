@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         rows,
         codecs,
         rounds: args.rounds.unwrap_or(if args.quick { 3 } else { 5 }).max(1),
-        budget: if args.quick { 0.02 } else { 0.06 },
+        budget: if args.quick { 0.02 } else { 0.05 },
     };
     let python = python::environment(python::PEER)?;
     let peers = peers::build(&python, &folder)?;
