@@ -38,28 +38,28 @@ struct Effort {
     skip_shift: u32,
     /// Whether to try the next position before taking a match.
     lazy: bool,
-    /// Streams that do not save `len >> gain_shift` bytes are better stored: reading them is then a copy.
-    gain_shift: u32,
+    /// Streams that do not save one byte in so many are better stored: reading them is then a copy.
+    gain: usize,
 }
 
 impl Effort {
     fn of(clevel: u8) -> Self {
-        let e = |hash_log, hash_bytes, min_match, skip_shift, lazy, gain_shift| Self {
+        let e = |hash_log, hash_bytes, min_match, skip_shift, lazy, gain| Self {
             hash_log,
             hash_bytes,
             min_match,
             skip_shift,
             lazy,
-            gain_shift,
+            gain,
         };
         match clevel {
-            0..=2 => e(12, 6, 6, 3, false, 5),
-            3 => e(12, 6, 6, 4, false, 5),
+            0..=2 => e(12, 6, 6, 3, false, 6),
+            3 => e(12, 6, 6, 4, false, 6),
             4 | 5 => e(12, 6, 6, 4, false, 6),
             6 => e(13, 6, 6, 5, false, 6),
-            7 => e(14, 6, 5, 5, true, 7),
-            8 => e(14, 6, 5, 6, true, 7),
-            _ => e(14, 5, 5, 7, true, 8),
+            7 => e(14, 6, 5, 5, true, 8),
+            8 => e(14, 6, 5, 6, true, 11),
+            _ => e(14, 5, 5, 7, true, 256),
         }
     }
 }
@@ -95,7 +95,7 @@ impl State {
         };
         let finder = Finder::new(&effort, self.base, &mut self.table, src);
         self.base = end;
-        let room = dst.len().min(src.len() - (src.len() >> effort.gain_shift).max(1));
+        let room = dst.len().min(src.len() - (src.len() / effort.gain).max(1));
         let writer = Writer { src, dst: &mut dst[..room], len: 0 };
         match effort.lazy {
             true => parse_lazy(finder, writer, effort.skip_shift),
