@@ -27,7 +27,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{python, root};
 
 /// Time this project beside C-Blosc2: chunks, arrays, threads, memory. Prints tables of ratios and writes them to
-/// benches/results/<date>.md, with a chart in docs/images/speed.svg.
+/// `benches/results/DATE.md`, with a chart in docs/images/speed.svg.
 ///
 /// Needs a C compiler and, for the library to compare with, python3 with venv and pip. Every round trip is verified,
 /// and each side decodes what the other compressed. A figure is the median over the rounds of the ratio of both
