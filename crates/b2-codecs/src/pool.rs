@@ -37,6 +37,12 @@ impl<T> Pooled<T> {
         };
         Ok(Self { state: Some(state), pool })
     }
+
+    /// Any kept state, or a new one: where all of them do, whatever they hold.
+    pub(crate) fn any(pool: &'static Pool<T>, make: impl FnOnce() -> T) -> Self {
+        let state = pool.with_borrow_mut(Vec::pop).unwrap_or_else(make);
+        Self { state: Some(state), pool }
+    }
 }
 
 impl<T> Deref for Pooled<T> {

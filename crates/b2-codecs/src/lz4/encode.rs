@@ -4,12 +4,11 @@
 //! acceleration is how many it steps over to begin with.
 #![allow(unsafe_code)]
 
-use super::pool::{Pooled, Reusable};
 use super::raw::{RawOutput, RawWindow};
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
-use std::cell::Cell;
+use crate::pool::Pooled;
+use std::cell::RefCell;
 use std::mem::replace;
-use std::thread::LocalKey;
 
 /// Matches start at least this far from the end. Three bytes more than the format asks, so that 16 literals can
 /// be copied at once anywhere.
@@ -67,15 +66,8 @@ impl Tables {
     }
 }
 
-impl Reusable for Tables {
-    fn make() -> Self {
-        Self::new()
-    }
-
-    fn slot() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
-        thread_local!(static SLOT: Cell<Option<Box<Tables>>> = const { Cell::new(None) });
-        &SLOT
-    }
+thread_local! {
+    static KEPT: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
 }
 
 /// State of the fast encoder.
@@ -89,7 +81,7 @@ pub(super) struct FastMatcher {
 impl FastMatcher {
     /// `acceleration` is 1 for the best ratio, more for speed.
     pub(super) fn new(acceleration: usize) -> Self {
-        Self { acceleration, tables: Pooled::take(), dict: None }
+        Self { acceleration, tables: Pooled::any(&KEPT, Tables::new), dict: None }
     }
 }
 

@@ -7,11 +7,10 @@
 
 use super::chains::{Chains, Found};
 use super::encode::looks_like_noise;
-use super::pool::{Pooled, Reusable};
 use super::raw::{RawOutput, RawWindow};
 use super::window::{LAST_LITERALS, MIN_MATCH};
-use std::cell::Cell;
-use std::thread::LocalKey;
+use crate::pool::Pooled;
+use std::cell::RefCell;
 
 /// The longest match whose length takes no byte of its own.
 const CHEAP: usize = 18;
@@ -27,15 +26,8 @@ const ENOUGH: usize = 4096;
 const NOISE_TEST: usize = 256;
 const MAX_NOISE_STEP: usize = 16;
 
-impl Reusable for Chains {
-    fn make() -> Self {
-        Self::new()
-    }
-
-    fn slot() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
-        thread_local!(static SLOT: Cell<Option<Box<Chains>>> = const { Cell::new(None) });
-        &SLOT
-    }
+thread_local! {
+    static KEPT: RefCell<Vec<Chains>> = const { RefCell::new(Vec::new()) };
 }
 
 /// State of the encoder.
@@ -51,7 +43,7 @@ impl HcMatcher {
     pub(super) fn new(level: u8) -> Self {
         // As many as in the C library.
         let attempts = 4 << (level.clamp(3, 9) - 3);
-        Self { attempts, chains: Pooled::take(), dict: None }
+        Self { attempts, chains: Pooled::any(&KEPT, Chains::new), dict: None }
     }
 }
 

@@ -5,12 +5,11 @@
 #![allow(unsafe_code)]
 
 use super::encode::looks_like_noise;
-use super::pool::{Pooled, Reusable};
 use super::raw::{RawOutput, RawWindow};
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
-use std::cell::Cell;
+use crate::pool::Pooled;
+use std::cell::RefCell;
 use std::mem::replace;
-use std::thread::LocalKey;
 
 const HASH_BITS: u32 = 15;
 /// Nothing is searched nearer to the end: the raw output needs 16 bytes from the start of a match.
@@ -30,15 +29,8 @@ pub(super) struct Tables {
     pub(super) base: u32,
 }
 
-impl Reusable for Tables {
-    fn make() -> Self {
-        Self::new()
-    }
-
-    fn slot() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
-        thread_local!(static SLOT: Cell<Option<Box<Tables>>> = const { Cell::new(None) });
-        &SLOT
-    }
+thread_local! {
+    static KEPT: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Tables {
@@ -72,7 +64,7 @@ pub(super) struct LazyMatcher {
 
 impl LazyMatcher {
     pub(super) fn new() -> Self {
-        Self { tables: Pooled::take(), dict: None }
+        Self { tables: Pooled::any(&KEPT, Tables::new), dict: None }
     }
 }
 

@@ -10,7 +10,6 @@ mod encode;
 mod hc;
 mod lazy;
 mod output;
-mod pool;
 pub(crate) mod raw;
 
 #[cfg(test)]
