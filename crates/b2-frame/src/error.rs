@@ -77,6 +77,14 @@ pub enum FrameError {
         /// The chunk's own error.
         source: ChunkError,
     },
+    /// A checksum says that bytes are not those that were written (docs/format/checksums.md).
+    #[error("{structure} is damaged: {what}")]
+    Checksum {
+        /// The part of the frame.
+        structure: Structure,
+        /// What does not fit.
+        what: &'static str,
+    },
     /// The request needs more than the caller's limits allow.
     #[error("{what}: {asked} is above the limit of {limit}")]
     LimitExceeded {

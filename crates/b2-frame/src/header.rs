@@ -315,6 +315,8 @@ pub(crate) mod patch {
     pub(crate) const NBYTES: usize = offset::NBYTES as usize;
     pub(crate) const CBYTES: usize = offset::CBYTES as usize;
     pub(crate) const CHUNKSIZE: usize = offset::CHUNKSIZE as usize;
+    /// Threads to compress and to decompress.
+    pub(crate) const NTHREADS: [std::ops::Range<usize>; 2] = [63..65, 66..68];
     pub(crate) const HAS_VLMETALAYERS: usize = 68;
     /// Nothing before this byte ever changes: magic and the marker of `header_len`.
     pub(crate) const START: usize = offset::HEADER_LEN as usize;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use b2_chunk::SpecialKind;
 
+use crate::checksums::block_len;
 use crate::header::Storage;
 use crate::index::Entry;
 use crate::{FrameError, SuperChunk};
@@ -80,7 +81,9 @@ impl SuperChunk {
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);
-        Ok(data.saturating_sub(live) + gap)
+        // The checksums, unless C-Blosc2 has left them behind.
+        let block = if self.trailer().has_fingerprint() { block_len(self.nchunks()) as u64 } else { 0 };
+        Ok(data.saturating_sub(live) + gap.saturating_sub(block))
     }
 
     fn infos(&self, start: usize) -> Result<Vec<ChunkInfo>, FrameError> {

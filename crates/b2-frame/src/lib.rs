@@ -4,10 +4,12 @@
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
 mod blocks;
+mod checksums;
 mod contiguous;
 mod copy;
 mod disk;
 mod edit;
+mod ends;
 mod error;
 mod fetch;
 mod fit;
@@ -39,6 +41,7 @@ mod trailer;
 mod writer;
 
 pub use blocks::{BlockBytes, BlockReader, Groups};
+pub use checksums::Checksums;
 pub use disk::Disk;
 pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};

@@ -5,6 +5,7 @@ use std::ops::Range;
 use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
 
+use crate::checksums::{Checksums, Parts, block_len};
 use crate::error::within;
 use crate::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
@@ -13,7 +14,7 @@ use crate::index::Index;
 use crate::metalayers::Metalayers;
 use crate::plan::{Extent, FrameFile, Plan, Step};
 use crate::trailer::{TRAILER_TAIL_LEN, Trailer};
-use crate::{FrameError, Structure};
+use crate::{FrameError, Structure, trailer};
 
 /// Read first: holds nearly every header, and the whole of small frames.
 const PAGE: u64 = 4096;
@@ -38,6 +39,10 @@ pub struct Opened {
     pub trailer: Trailer,
     /// Which bytes of the frame hold what.
     pub layout: Layout,
+    /// What its checksums say.
+    pub checksums: Checksums,
+    /// The sums of the chunks as stored, 8 bytes each; empty without.
+    pub(crate) sums: Bytes,
 }
 
 /// Places in a contiguous frame, or in the index file of a sparse one, in bytes from its start.
@@ -79,6 +84,7 @@ pub struct Layout {
 pub struct OpenPlan {
     len: u64,
     whole: bool,
+    checksums: bool,
     storage: Storage,
     dparams: DParams,
     state: State,
@@ -90,8 +96,31 @@ enum State {
     Page,
     Header(Box<Head>),
     Tail(Box<Head>),
-    Exact(Box<Head>, Range<u64>, Range<u64>),
+    Exact(Box<Head>, Exact),
     Spent,
+}
+
+/// Where exactly the parts behind the chunks are.
+#[derive(Debug)]
+struct Exact {
+    index: Range<u64>,
+    trailer: Range<u64>,
+    /// The checksums, if there are any: what is right before the trailer.
+    block: Range<u64>,
+}
+
+impl Exact {
+    fn new(index: Range<u64>, trailer: Range<u64>, nchunks: u64) -> Self {
+        let len = block_len(usize::try_from(nchunks).unwrap_or(usize::MAX)) as u64;
+        let block = trailer.start.saturating_sub(len).max(index.end)..trailer.start;
+        Self { index, trailer, block }
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        [&self.index, &self.trailer, &self.block]
+            .map(|range| Extent::exactly(FrameFile::Main, range.clone()))
+            .to_vec()
+    }
 }
 
 #[derive(Debug)]
@@ -106,7 +135,12 @@ struct Head {
 impl OpenPlan {
     /// Opens a frame that is at the start of `len` bytes, which may be followed by others.
     pub fn new(len: u64, storage: Storage, dparams: &DParams) -> Self {
-        Self { len, whole: false, storage, dparams: dparams.clone(), state: State::Start }
+        Self { len, whole: false, checksums: true, storage, dparams: dparams.clone(), state: State::Start }
+    }
+
+    /// Whether checksums are compared (the default).
+    pub fn checksums(self, checksums: bool) -> Self {
+        Self { checksums, ..self }
     }
 
     /// The frame must be all of the bytes, as C-Blosc2 asks of frames in memory.
@@ -193,10 +227,11 @@ impl OpenPlan {
             return Ok((gap.start..gap.start + need, trailer));
         }
         let header = sub(tail, base, gap.start..gap.start + need)?;
-        Ok((self.index_range(&header, &gap)?, trailer))
+        Ok((self.index_range(&header, &gap)?.0, trailer))
     }
 
-    fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<Range<u64>, FrameError> {
+    /// Where the index chunk is, and how many chunks it is for.
+    fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<(Range<u64>, u64), FrameError> {
         let header = ChunkHeader::parse(header).map_err(FrameError::chunk(Structure::Index))?;
         let (cbytes, have) = (header.cbytes() as u64, gap.end - gap.start);
         if cbytes > have {
@@ -208,7 +243,7 @@ impl OpenPlan {
             });
         }
         within("index chunk, in bytes", cbytes, self.dparams.limits.max_metadata)?;
-        Ok(gap.start..gap.start + cbytes)
+        Ok((gap.start..gap.start + cbytes, header.nbytes() as u64 / 8))
     }
 
     /// With all bytes from `base`, which is not behind the index, to the end of the frame.
@@ -216,14 +251,14 @@ impl OpenPlan {
         let (index, trailer) = self.tail(head, &rest, base)?;
         let index_bytes = sub(&rest, base, index.clone())?;
         let trailer_bytes = sub(&rest, base, trailer.clone())?;
-        self.finish(head, index_bytes, trailer_bytes, index, trailer)
+        let gap = sub(&rest, base, index.end..trailer.start)?;
+        self.finish(head, [index_bytes, trailer_bytes, gap], index, trailer)
     }
 
     fn finish(
         &self,
         head: &Head,
-        index_bytes: Bytes,
-        trailer_bytes: Bytes,
+        [index_bytes, trailer_bytes, before_trailer]: [Bytes; 3],
         index: Range<u64>,
         trailer: Range<u64>,
     ) -> Result<Opened, FrameError> {
@@ -233,10 +268,18 @@ impl OpenPlan {
         let nchunks = nchunks(&header, self.dparams.limits.max_nchunks)?;
         let decoded = match nchunks {
             Some(0) => Index::default(),
-            _ => Index::decode(index_bytes, nchunks, &self.dparams)?,
+            _ => Index::decode(index_bytes.clone(), nchunks, &self.dparams)?,
         };
         let trailer_start = trailer.start;
         let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
+        let (checksums, sums) = if self.checksums {
+            let index = if decoded.len() == 0 { Bytes::new() } else { index_bytes };
+            let values = trailer::values(&trailer_bytes);
+            let parts = Parts { header: &header_bytes, index: &index, vlmetalayers: values };
+            parts.check(decoded.len(), &before_trailer, trailer_parsed.fingerprint())?
+        } else {
+            (Checksums::None, Bytes::new())
+        };
         let data_start = u64::from(header.header_len);
         let data = match header.storage {
             // In a frame without chunks the stored number may be stale.
@@ -244,7 +287,16 @@ impl OpenPlan {
             Storage::Sparse => data_start..data_start,
         };
         let layout = Layout { header: 0..data_start, data, index, trailer };
-        Ok(Opened { header, header_bytes, metalayers, index: decoded, trailer: trailer_parsed, layout })
+        Ok(Opened {
+            header,
+            header_bytes,
+            metalayers,
+            index: decoded,
+            trailer: trailer_parsed,
+            layout,
+            checksums,
+            sums,
+        })
     }
 }
 
@@ -276,14 +328,11 @@ impl Plan for OpenPlan {
                     return self.finish_from(&head, rest, base).map(Step::Done);
                 }
                 let (index, trailer) = self.tail(&head, &rest, base)?;
-                let need =
-                    [index.clone(), trailer.clone()].map(|range| Extent::exactly(FrameFile::Main, range));
-                self.state = if head.header.nbytes == 0 {
-                    State::Exact(head, index, trailer)
-                } else {
-                    State::Tail(head)
-                };
-                Ok(Step::Need(need.to_vec()))
+                let exact = Exact::new(index, trailer, 0);
+                let need = exact.extents();
+                self.state =
+                    if head.header.nbytes == 0 { State::Exact(head, exact) } else { State::Tail(head) };
+                Ok(Step::Need(need))
             }
             State::Tail(head) => {
                 let (index_header, trailer) = (part(), part());
@@ -293,14 +342,15 @@ impl Plan for OpenPlan {
                     return Err(too_long());
                 };
                 let trailer_range = start..frame_len;
-                let index = self.index_range(&index_header, &(head.rest..trailer_range.start))?;
-                let need = [index.clone(), trailer_range.clone()];
-                self.state = State::Exact(head, index, trailer_range);
-                Ok(Step::Need(need.map(|range| Extent::exactly(FrameFile::Main, range)).to_vec()))
+                let (index, nchunks) = self.index_range(&index_header, &(head.rest..trailer_range.start))?;
+                let exact = Exact::new(index, trailer_range, nchunks);
+                let need = exact.extents();
+                self.state = State::Exact(head, exact);
+                Ok(Step::Need(need))
             }
-            State::Exact(head, index, trailer) => {
-                let (index_bytes, trailer_bytes) = (part(), part());
-                self.finish(&head, index_bytes, trailer_bytes, index, trailer).map(Step::Done)
+            State::Exact(head, Exact { index, trailer, .. }) => {
+                let parts = [part(), part(), part()];
+                self.finish(&head, parts, index, trailer).map(Step::Done)
             }
             State::Spent => Err(FrameError::argument("plan", "it has ended")),
         }

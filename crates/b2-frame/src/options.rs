@@ -35,6 +35,7 @@ pub struct OpenOptions {
     pub(crate) lock: bool,
     pub(crate) max_vlmetalayers: usize,
     pub(crate) force: bool,
+    pub(crate) checksums: bool,
 }
 
 impl Default for OpenOptions {
@@ -46,6 +47,7 @@ impl Default for OpenOptions {
             lock: true,
             max_vlmetalayers: MAX_METALAYERS,
             force: false,
+            checksums: true,
         }
     }
 }
@@ -93,6 +95,13 @@ impl OpenOptions {
     /// has several names may be replaced under one of them.
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
+        self
+    }
+
+    /// Whether checksums, where the frame has them, are compared (the default): those of header, index and metadata
+    /// when it is opened, that of a chunk when all of the chunk is read. For changing: whether they are kept up.
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
         self
     }
 
@@ -207,7 +216,7 @@ impl OpenOptions {
         whole: bool,
     ) -> Result<SuperChunk, FrameError> {
         let len = files.open(FrameFile::Main)?.len();
-        let plan = OpenPlan::new(len, storage, &self.dparams);
+        let plan = OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums);
         let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
         Ok(SuperChunk::new(opened, files, self.dparams.clone()))
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use b2_chunk::{Chunk, ChunkHeader, Container, DParams};
 use bytes::Bytes;
 
+use crate::checksums::{Checksums, ChunkSums, sum};
 use crate::fetch::StoredBlocks;
 use crate::header::{FrameHeader, Storage};
 use crate::index::{Entry, Index};
@@ -14,7 +15,7 @@ use crate::options::Source;
 use crate::plan::{FrameFiles, drive};
 use crate::sizes::ChunkSizes;
 use crate::trailer::Trailer;
-use crate::{FrameError, OpenOptions};
+use crate::{FrameError, OpenOptions, Structure};
 
 /// A frame, open for reading: a sequence of chunks and named metadata.
 ///
@@ -159,6 +160,49 @@ impl SuperChunk {
     pub fn trailer(&self) -> &Trailer {
         &self.opened.trailer
     }
+    /// What the frame's checksums say, as far as it is known without reading chunks.
+    pub fn checksums(&self) -> Checksums {
+        self.opened.checksums
+    }
+
+    /// The sums of the chunks, if the frame has some that can be relied on.
+    pub(crate) fn chunk_sums(&self) -> Option<ChunkSums> {
+        let sums = &self.opened.sums;
+        let reliable = if self.nchunks() == 0 { self.checksums() == Checksums::Ok } else { !sums.is_empty() };
+        let entries = self.index().to_entries(self.dparams.limits.max_metadata).ok().filter(|_| reliable)?;
+        Some(ChunkSums::of(&entries, sums))
+    }
+
+    /// Compares all stored chunks with their checksums, if there are some; what is not stored in chunks was compared
+    /// when the frame was opened. Nothing is decoded.
+    ///
+    /// # Errors
+    /// [`FrameError::Checksum`] names the first chunk that is damaged; also when one cannot be read.
+    pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
+        let mut nchunk = 0;
+        while nchunk < self.nchunks() && !self.opened.sums.is_empty() {
+            let (entry, run) = self.index().run(nchunk)?;
+            if let Entry::Stored(_) = entry {
+                self.chunk(nchunk)?;
+            }
+            nchunk = run.end;
+        }
+        Ok(self.checksums())
+    }
+
+    fn compare(&self, nchunk: usize, chunk: &Chunk) -> Result<(), FrameError> {
+        let sums = self.opened.sums.as_chunks::<8>().0;
+        match sums.get(nchunk) {
+            Some(expected) if u64::from_le_bytes(*expected) != sum(chunk.as_bytes()) => {
+                Err(FrameError::Checksum {
+                    structure: Structure::Chunk(nchunk),
+                    what: "the bytes do not fit the checksum",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Which bytes of the frame hold what.
     pub fn layout(&self) -> &Layout {
         &self.opened.layout
@@ -192,7 +236,12 @@ impl SuperChunk {
     pub fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
         match self.entry(nchunk)? {
             Entry::Special(kind) if self.chunksize() == 0 => self.inferred_special(nchunk, kind),
-            _ => drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files),
+            Entry::Special(_) => drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files),
+            Entry::Stored(_) => {
+                let chunk = drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files)?;
+                self.compare(nchunk, &chunk)?;
+                Ok(chunk)
+            }
         }
     }
 

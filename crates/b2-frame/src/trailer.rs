@@ -8,6 +8,7 @@ use b2_chunk::DParams;
 use b2_msgpack::{Reader, Writer};
 use bytes::Bytes;
 
+use crate::checksums::{Fingerprint, NO_FINGERPRINT};
 use crate::header::FIXED_HEADER_LEN;
 use crate::metalayers::{VlMetalayers, write_vlmetalayers};
 use crate::{FrameError, Structure};
@@ -26,7 +27,7 @@ pub struct Trailer {
     pub vlmetalayers: VlMetalayers,
     /// Kind of fingerprint: 0 none, 1 to 3 for 32, 64 and 128 bits.
     pub fingerprint_kind: u8,
-    /// The fingerprint; zeros in all files of C-Blosc2.
+    /// The fingerprint; zeros in all files of C-Blosc2, see docs/format/checksums.md for ours.
     pub fingerprint: [u8; 16],
 }
 
@@ -48,6 +49,14 @@ impl Trailer {
             ));
         }
         Ok(len as usize)
+    }
+
+    pub(crate) fn has_fingerprint(&self) -> bool {
+        self.fingerprint() != NO_FINGERPRINT
+    }
+
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        (self.fingerprint_kind, self.fingerprint)
     }
 
     /// Reads a trailer; `bytes` is all of it and starts at `base` of the frame.
@@ -76,6 +85,19 @@ pub(crate) fn encode(vlmetalayers: &[(Bytes, Bytes)]) -> Result<Vec<u8>, FrameEr
     let total = w.len() as u32;
     w.patch(len, total);
     Ok(w.into_bytes())
+}
+
+/// All of a trailer but its length and the fingerprint.
+pub(crate) fn values(trailer: &[u8]) -> &[u8] {
+    trailer.get(..trailer.len().saturating_sub(END_LEN)).unwrap_or_default()
+}
+
+/// Puts a fingerprint into a trailer that [`encode`] made.
+pub(crate) fn set_fingerprint(trailer: &mut [u8], (kind, value): Fingerprint) {
+    if let Some((_, [at, rest @ ..])) = trailer.split_at_mut_checked(trailer.len().saturating_sub(17)) {
+        *at = kind;
+        rest.copy_from_slice(&value);
+    }
 }
 
 fn msgpack(field: &'static str, error: b2_msgpack::Error, base: u64) -> FrameError {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use b2_chunk::{Chunk, Container, DParams, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
 use bytes::Bytes;
 
+use crate::checksums::ChunkSums;
 use crate::edit::compress_value;
 use crate::fit::Fit;
 use crate::header::{FrameHeader, Storage};
-use crate::index::{self, Entry, MAX_NCHUNKS};
+use crate::index::{Entry, MAX_NCHUNKS};
 use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS, Metalayers, check_name, show};
 use crate::sink::{DirectorySink, FileSink, Sink};
 use crate::staging::{Durability, Staged, Target};
 use crate::storage::FileSystem;
-use crate::{Disk, FrameError, FrameParams, Structure, trailer};
+use crate::{Disk, FrameError, FrameParams, Structure, ends};
 
 /// Writes a new frame, chunk by chunk. Only the index is kept in memory.
 ///
@@ -47,6 +48,7 @@ pub struct FrameWriter {
     metalayers: Metalayers,
     vlmetalayers: Vec<(Bytes, Bytes)>,
     max_vlmetalayers: usize,
+    sums: Option<ChunkSums>,
     entries: Vec<i64>,
     sizes: Sizes,
     nbytes: u64,
@@ -94,6 +96,7 @@ impl Written {
 pub struct WriteOptions {
     target: Target,
     max_vlmetalayers: usize,
+    checksums: bool,
 }
 
 impl WriteOptions {
@@ -123,6 +126,13 @@ impl WriteOptions {
         self
     }
 
+    /// Whether the frame gets checksums (the default): damage is told when it is read, and which chunk it hit.
+    /// C-Blosc2 reads such frames; when it changes them the checksums are gone. They take 8 bytes for each chunk.
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
@@ -134,6 +144,7 @@ impl WriteOptions {
             fs: self.target.fs.clone(),
             durability: self.target.durability,
             max_vlmetalayers: self.max_vlmetalayers,
+            checksums: self.checksums,
             ..crate::OpenOptions::default()
         }
     }
@@ -143,7 +154,7 @@ impl WriteOptions {
     /// # Errors
     /// When the parameters do not fit each other, or the file cannot be created or replaced.
     pub fn contiguous(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
-        let mut writer = FrameWriter::new(params, Storage::Contiguous, self.max_vlmetalayers)?;
+        let mut writer = FrameWriter::new(params, Storage::Contiguous, self)?;
         let (staged, file) = Staged::file(self.target.clone(), path.as_ref())?;
         writer.sink = Sink::File(FileSink::new(staged, file, writer.header.header_len()));
         Ok(writer)
@@ -154,7 +165,7 @@ impl WriteOptions {
     /// # Errors
     /// When the parameters do not fit each other, or the directory cannot be created or replaced.
     pub fn sparse(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
-        let mut writer = FrameWriter::new(params, Storage::Sparse, self.max_vlmetalayers)?;
+        let mut writer = FrameWriter::new(params, Storage::Sparse, self)?;
         writer.sink =
             Sink::Directory(DirectorySink::new(Staged::directory(self.target.clone(), path.as_ref())?));
         Ok(writer)
@@ -165,7 +176,7 @@ impl WriteOptions {
     /// # Errors
     /// When the parameters do not fit each other.
     pub fn memory(&self, params: FrameParams) -> Result<FrameWriter, FrameError> {
-        FrameWriter::new(params, Storage::Contiguous, self.max_vlmetalayers)
+        FrameWriter::new(params, Storage::Contiguous, self)
     }
 }
 
@@ -197,10 +208,10 @@ impl FrameWriter {
     /// Options for writing: replacing, durability, file system.
     pub fn options() -> WriteOptions {
         let target = Target { fs: Arc::new(Disk), overwrite: false, durability: Durability::Sync };
-        WriteOptions { target, max_vlmetalayers: MAX_METALAYERS }
+        WriteOptions { target, max_vlmetalayers: MAX_METALAYERS, checksums: true }
     }
 
-    fn new(params: FrameParams, storage: Storage, max_vlmetalayers: usize) -> Result<Self, FrameError> {
+    fn new(params: FrameParams, storage: Storage, options: &WriteOptions) -> Result<Self, FrameError> {
         let FrameParams { typesize, chunksize, blocksize, .. } = params;
         if typesize == 0 || typesize > MAX_BLOCKSIZE {
             return Err(FrameError::argument(
@@ -254,7 +265,8 @@ impl FrameWriter {
             header,
             metalayers,
             vlmetalayers: Vec::new(),
-            max_vlmetalayers,
+            max_vlmetalayers: options.max_vlmetalayers,
+            sums: options.checksums.then(ChunkSums::default),
             entries: Vec::new(),
             sizes,
             nbytes: 0,
@@ -365,12 +377,6 @@ impl FrameWriter {
             return Err(FrameError::argument("chunks", "all of them are empty"));
         }
         let header_len = self.header.header_len() as u64;
-        let mut tail = Vec::new();
-        if self.nbytes > 0 {
-            tail.extend_from_slice(index::encode(&self.entries)?.as_bytes());
-        }
-        tail.extend_from_slice(&trailer::encode(&self.vlmetalayers)?);
-
         let (chunksize, individual) = match self.sizes {
             Sizes::Open => (-1, false),
             // At most MAX_CHUNK_NBYTES.
@@ -383,9 +389,13 @@ impl FrameWriter {
         header.chunksize = chunksize;
         header.nbytes = self.nbytes;
         header.cbytes = self.sink.cbytes(header_len);
-        header.frame_len = self.sink.index_at(header_len) + tail.len() as u64;
         header.has_vlmetalayers = !self.vlmetalayers.is_empty();
-        let bytes = self.sink.finish(&header.encode(&self.metalayers), &tail)?;
+        let index_at = self.sink.index_at(header_len);
+        let ends = ends::encode(&self.entries, &self.vlmetalayers, self.sums.as_ref(), |tail_len| {
+            header.frame_len = index_at + tail_len;
+            header.encode(&self.metalayers).into()
+        })?;
+        let bytes = self.sink.finish(&ends.header, &ends.tail)?;
         Ok(Written {
             nchunks: self.entries.len(),
             nbytes: self.nbytes,
@@ -474,6 +484,10 @@ impl FrameWriter {
 
     fn store(&mut self, chunk: &Chunk) -> Result<i64, FrameError> {
         let offset = self.sink.append(chunk.as_bytes(), self.header.header_len() as u64)?;
-        Ok(Entry::Stored(offset).to_raw())
+        let raw = Entry::Stored(offset).to_raw();
+        if let Some(sums) = &mut self.sums {
+            sums.put(raw, chunk.as_bytes());
+        }
+        Ok(raw)
     }
 }

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::checksums::ChunkSums;
 use crate::contiguous::Contiguous;
 use crate::edit::leftover;
 use crate::edit::memory::MemoryFile;
 use crate::edit::rewrite::{Rewritten, Whole};
 use crate::edit::state::State;
+use crate::ends::{self, Ends};
 use crate::header::patch;
 use crate::lock::FrameLock;
 use crate::open::Layout;
@@ -20,7 +22,7 @@ use crate::plan::{FrameFiles, OpenFile};
 use crate::redo::Redo;
 use crate::staging::{self, Durability, Target};
 use crate::storage::{FileId, FileSystem, Links, ReadAt, WriteAt};
-use crate::{FrameError, SuperChunk, index, trailer};
+use crate::{FrameError, SuperChunk};
 
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -180,25 +182,27 @@ impl ContiguousStore {
     }
 
     /// Makes `new` the committed state, and returns the header written. `old` is the committed state;
-    /// `metadata_only`: all that differs are values in the header.
+    /// `metadata_only`: all that differs are values in the header, and there are no checksums of it.
     pub(crate) fn commit(
         &mut self,
         old: &State,
         new: &State,
         metadata_only: bool,
+        sums: Option<&ChunkSums>,
     ) -> Result<Bytes, FrameError> {
         self.check_unchanged(&old.header)?;
-        let mut behind = Vec::new();
-        let (cbytes, frame_len) = if metadata_only {
-            (crate::FrameHeader::parse(&old.header)?.cbytes(), self.committed)
+        let (header, mut behind, frame_len) = if metadata_only {
+            let cbytes = crate::FrameHeader::parse(&old.header)?.cbytes();
+            (new.encode_header(cbytes, self.committed), Vec::new(), self.committed)
         } else {
             self.begin();
             self.flush()?;
-            behind.extend_from_slice(index::encode(&new.entries)?.as_bytes());
-            behind.extend_from_slice(&trailer::encode(&new.vlmetalayers)?);
-            (self.at - self.header_len, self.at + behind.len() as u64)
+            let cbytes = self.at - self.header_len;
+            let header = |tail_len| new.encode_header(cbytes, self.at + tail_len);
+            let Ends { header, tail } = ends::encode(&new.entries, &new.vlmetalayers, sums, header)?;
+            let frame_len = self.at + tail.len() as u64;
+            (header, tail, frame_len)
         };
-        let header = new.encode_header(cbytes, frame_len);
         let differing = old.header.iter().zip(&header).rposition(|(a, b)| a != b);
         let Some(last) = differing else { return Ok(header) };
         let range = patch::START..last + 1;
@@ -275,13 +279,15 @@ impl ContiguousStore {
     }
 
     /// Writes `state` as a whole new frame, which takes the place of this one. Returns the header written and
-    /// the new entries. `source` is a snapshot of `state`.
+    /// the new entries, with the sums of their chunks. `source` is a snapshot of `state`.
     pub(crate) fn rewrite(
         &mut self,
         old: &State,
         state: &State,
         source: &SuperChunk,
-    ) -> Result<(Bytes, Vec<i64>), FrameError> {
+        sums: Option<&ChunkSums>,
+        checksums: bool,
+    ) -> Result<(Bytes, Vec<i64>, Option<ChunkSums>), FrameError> {
         self.check_unchanged(&old.header)?;
         if let (Home::Disk { force: false, .. }, links) =
             (&self.home, self.file.hard_links().map_err(FrameError::io(&*self.name))?)
@@ -289,14 +295,14 @@ impl ContiguousStore {
         {
             return Err(FrameError::HardLinks { name: self.name.to_string(), links });
         }
-        let whole = Whole { header_len: self.header_len, state, source };
-        let (header, entries, len) = match &self.home {
+        let whole = Whole { header_len: self.header_len, state, source, sums, checksums };
+        let (header, entries, sums, len) = match &self.home {
             Home::Memory(_) => {
-                let Rewritten { place, header, entries, len } = whole.memory()?;
+                let Rewritten { place, header, entries, sums, len } = whole.memory()?;
                 let memory = Arc::new(MemoryFile::new(place));
                 self.file = memory.clone();
                 self.home = Home::Memory(memory);
-                (header, entries, len)
+                (header, entries, sums, len)
             }
             Home::Disk { fs, path, lock, .. } => {
                 let target = Target { fs: fs.clone(), overwrite: true, durability: self.durability };
@@ -304,9 +310,9 @@ impl ContiguousStore {
                 let result = whole.disk(target, path, before_rename);
                 // The frame is the new one then, which this store does not hold.
                 self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
-                let Rewritten { place, header, entries, len } = result?;
+                let Rewritten { place, header, entries, sums, len } = result?;
                 self.file = place;
-                (header, entries, len)
+                (header, entries, sums, len)
             }
         };
         // Nothing may fail from here on: the new frame is there.
@@ -316,7 +322,7 @@ impl ContiguousStore {
         self.buf.clear();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch { rollbacks: AtomicU64::new(0), committed: AtomicU64::new(len) });
-        Ok((header, entries))
+        Ok((header, entries, sums))
     }
 
     /// Forgets what was put since the last commit.

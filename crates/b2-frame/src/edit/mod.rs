@@ -28,6 +28,7 @@ use ::bytes::Bytes;
 use b2_chunk::{CParams, Chunk, Container, DParams, SpecialKind};
 
 pub use self::savepoint::Savepoint;
+use crate::checksums::ChunkSums;
 use crate::edit::contiguous::ContiguousStore;
 pub(crate) use crate::edit::meta::compress_value;
 use crate::edit::sparse::SparseStore;
@@ -87,6 +88,10 @@ pub struct FrameEditor {
     fit: Fit,
     cparams: Option<CParams>,
     max_vlmetalayers: usize,
+    /// Of the chunks, those that are not committed too, if they are known.
+    sums: Option<ChunkSums>,
+    /// Whether the frame has checksums: as committed, and after the next commit.
+    has_sums: (bool, bool),
     source: Option<Arc<Source>>,
     /// Bytes written up to the last commit.
     accounted: u64,
@@ -232,7 +237,8 @@ impl FrameEditor {
         self.settle()?;
         let old = &self.committed;
         let same_tail = Arc::ptr_eq(&old.entries, &self.staged.entries)
-            && Arc::ptr_eq(&old.vlmetalayers, &self.staged.vlmetalayers);
+            && Arc::ptr_eq(&old.vlmetalayers, &self.staged.vlmetalayers)
+            && self.has_sums.0 == self.has_sums.1;
         if !(same_tail && old.header == self.staged.header) {
             self.staged.check()?;
             // C-Blosc2 finds the trailer of an empty frame right behind its header only.
@@ -240,19 +246,29 @@ impl FrameEditor {
             let whole = contiguous && self.staged.nbytes == 0 && !same_tail;
             let mut late = Ok(());
             let source = if whole { Some(self.snapshot()?) } else { None };
+            if let Some(sums) = &mut self.sums {
+                sums.tidy(&self.staged.entries);
+            }
+            let sums = self.sums.as_ref().filter(|_| self.has_sums.1);
             let header = match (&mut self.store, source) {
                 (Store::Contiguous(store), Some(source)) => {
-                    store.rewrite(&self.committed, &self.staged, &source)?.0
+                    store
+                        .rewrite(&self.committed, &self.staged, &source, self.sums.as_ref(), self.has_sums.1)?
+                        .0
                 }
-                (Store::Contiguous(store), None) => store.commit(&self.committed, &self.staged, same_tail)?,
+                (Store::Contiguous(store), None) => {
+                    // The checksums are of the header, too.
+                    store.commit(&self.committed, &self.staged, same_tail && sums.is_none(), sums)?
+                }
                 (Store::Sparse(store), _) => {
-                    let (header, result) = store.commit(&self.committed, &self.staged)?;
+                    let (header, result) = store.commit(&self.committed, &self.staged, sums)?;
                     late = result;
                     header
                 }
             };
             self.staged.header = header;
             self.committed = self.staged.clone();
+            self.has_sums.0 = self.has_sums.1;
             late?;
         }
         let written = self.written();
@@ -265,10 +281,36 @@ impl FrameEditor {
         self.epoch = Arc::default();
         self.tail = None;
         self.staged = self.committed.clone();
+        self.has_sums.1 = self.has_sums.0;
         match &mut self.store {
             Store::Contiguous(store) => store.rollback(),
             Store::Sparse(store) => store.rollback(),
         }
+    }
+
+    /// Whether the frame will have checksums after the next commit.
+    pub fn has_checksums(&self) -> bool {
+        self.has_sums.1
+    }
+
+    /// Whether the frame is to have checksums from the next commit on. To give it some, all chunks are read; whether
+    /// they decode is not looked at.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read.
+    pub fn set_checksums(&mut self, checksums: bool) -> Result<(), FrameError> {
+        if checksums && self.sums.is_none() {
+            let snapshot = self.snapshot()?;
+            let mut sums = ChunkSums::default();
+            for (nchunk, raw) in self.staged.entries.iter().enumerate() {
+                if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
+                    sums.put(*raw, snapshot.chunk(nchunk)?.as_bytes());
+                }
+            }
+            self.sums = Some(sums);
+        }
+        self.has_sums.1 = checksums;
+        Ok(())
     }
 
     /// Runs operations and commits them; if one fails, or the commit, all changes since the last commit are
@@ -327,8 +369,11 @@ impl FrameEditor {
         self.staged.check()?;
         let source = self.snapshot()?;
         if let Store::Contiguous(store) = &mut self.store {
-            let (header, entries) = store.rewrite(&self.committed, &self.staged, &source)?;
+            let (header, entries, sums) =
+                store.rewrite(&self.committed, &self.staged, &source, self.sums.as_ref(), self.has_sums.1)?;
             drop(source);
+            self.sums = sums;
+            self.has_sums.0 = self.has_sums.1;
             self.staged.header = header;
             self.staged.entries = Arc::new(entries);
             self.committed = self.staged.clone();
@@ -406,7 +451,11 @@ impl FrameEditor {
             Store::Contiguous(store) => store.put(chunk.as_bytes())?,
             Store::Sparse(store) => store.put(chunk.as_bytes())?,
         };
-        Ok(Entry::Stored(offset).to_raw())
+        let raw = Entry::Stored(offset).to_raw();
+        if let Some(sums) = &mut self.sums {
+            sums.put(raw, chunk.as_bytes());
+        }
+        Ok(raw)
     }
 }
 

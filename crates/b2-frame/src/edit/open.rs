@@ -131,6 +131,7 @@ impl OpenOptions {
         let (typesize, blocksize) = (schunk.typesize(), schunk.header().blocksize());
         // As for new frames: a block of less than an item would make C-Blosc2 refuse chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
+        let sums = schunk.chunk_sums();
         Ok(FrameEditor {
             store: store(&state)?,
             committed: state.clone(),
@@ -139,6 +140,8 @@ impl OpenOptions {
             fit: Fit { typesize, blocksize, dparams: schunk.dparams().clone() },
             cparams: None,
             max_vlmetalayers: self.max_vlmetalayers,
+            has_sums: (sums.is_some(), sums.is_some()),
+            sums,
             source: path.map(|path| Arc::new(Source::new(self, path))),
             accounted: 0,
             epoch: Arc::default(),

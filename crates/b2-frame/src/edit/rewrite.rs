@@ -6,20 +6,24 @@ use std::sync::Arc;
 
 use ::bytes::{Bytes, BytesMut};
 
+use crate::checksums::ChunkSums;
 use crate::edit::state::State;
+use crate::ends::{self, Ends};
 use crate::header::{MAGIC, patch};
-use crate::index::{self, Entry};
+use crate::index::Entry;
 use crate::lock::FrameLock;
 use crate::sink::{FileSink, Sink};
 use crate::staging::{self, Staged, Target};
 use crate::storage::{FileKind, Links, WriteAt};
-use crate::{FrameError, SuperChunk, WriteOptions, trailer};
+use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// A frame that was written.
 pub(crate) struct Rewritten<T> {
     pub(crate) place: T,
     pub(crate) header: Bytes,
     pub(crate) entries: Vec<i64>,
+    /// Of the chunks at their new places.
+    pub(crate) sums: Option<ChunkSums>,
     /// Of the frame, in bytes.
     pub(crate) len: u64,
 }
@@ -30,6 +34,11 @@ pub(crate) struct Whole<'a> {
     pub(crate) state: &'a State,
     /// A snapshot of that state.
     pub(crate) source: &'a SuperChunk,
+    /// Of the chunks where they are now, if they are known. They are taken over, not made anew: damage that happens on
+    /// the way shows.
+    pub(crate) sums: Option<&'a ChunkSums>,
+    /// Whether to write checksums.
+    pub(crate) checksums: bool,
 }
 
 impl Whole<'_> {
@@ -46,43 +55,45 @@ impl Whole<'_> {
     ) -> Result<Rewritten<Arc<dyn WriteAt>>, FrameError> {
         let (staged, file) = Staged::file(target, path)?;
         let mut sink = Sink::File(FileSink::new(staged, file.clone(), self.header_len as usize));
-        let entries = self.chunks(&mut sink)?;
-        let (header, tail, len) = self.ends(&sink, &entries)?;
+        let (entries, sums) = self.chunks(&mut sink)?;
+        let Ends { header, tail } = self.ends(&sink, &entries, sums.as_ref())?;
+        let len = sink.index_at(self.header_len) + tail.len() as u64;
         before_rename()?;
         sink.finish(&header, &tail)?;
-        Ok(Rewritten { place: file, header, entries, len })
+        Ok(Rewritten { place: file, header, entries, sums, len })
     }
 
     fn write_to(&self, mut sink: Sink) -> Result<Rewritten<Bytes>, FrameError> {
-        let entries = self.chunks(&mut sink)?;
-        let (header, tail, len) = self.ends(&sink, &entries)?;
-        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries, len })
+        let (entries, sums) = self.chunks(&mut sink)?;
+        let Ends { header, tail } = self.ends(&sink, &entries, sums.as_ref())?;
+        let len = sink.index_at(self.header_len) + tail.len() as u64;
+        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries, sums, len })
     }
 
     /// Copies the chunks in order. Two entries that share a chunk get one each.
-    fn chunks(&self, sink: &mut Sink) -> Result<Vec<i64>, FrameError> {
+    fn chunks(&self, sink: &mut Sink) -> Result<(Vec<i64>, Option<ChunkSums>), FrameError> {
         let mut entries = Vec::with_capacity(self.state.nchunks());
+        let mut sums = self.sums.map(|_| ChunkSums::default());
         for (nchunk, raw) in self.state.entries.iter().enumerate() {
             entries.push(match Entry::from_raw(*raw) {
                 Some(Entry::Stored(_)) => {
                     let chunk = self.source.chunk(nchunk)?;
-                    Entry::Stored(sink.append(chunk.as_bytes(), self.header_len)?).to_raw()
+                    let new = Entry::Stored(sink.append(chunk.as_bytes(), self.header_len)?).to_raw();
+                    if let (Some(sums), Some(sum)) = (&mut sums, self.sums.and_then(|sums| sums.get(*raw))) {
+                        sums.put_sum(new, sum);
+                    }
+                    new
                 }
                 _ => *raw,
             });
         }
-        Ok(entries)
+        Ok((entries, sums))
     }
 
-    fn ends(&self, sink: &Sink, entries: &[i64]) -> Result<(Bytes, Vec<u8>, u64), FrameError> {
-        let mut tail = Vec::new();
-        if self.state.nbytes > 0 {
-            tail.extend_from_slice(index::encode(entries)?.as_bytes());
-        }
-        tail.extend_from_slice(&trailer::encode(&self.state.vlmetalayers)?);
-        let cbytes = sink.cbytes(self.header_len);
-        let frame_len = sink.index_at(self.header_len) + tail.len() as u64;
-        Ok((self.state.encode_header(cbytes, frame_len), tail, frame_len))
+    fn ends(&self, sink: &Sink, entries: &[i64], sums: Option<&ChunkSums>) -> Result<Ends, FrameError> {
+        let (cbytes, index_at) = (sink.cbytes(self.header_len), sink.index_at(self.header_len));
+        let header = |tail_len| self.state.encode_header(cbytes, index_at + tail_len);
+        ends::encode(entries, &self.state.vlmetalayers, sums.filter(|_| self.checksums), header)
     }
 }
 
@@ -132,7 +143,9 @@ impl SuperChunk {
         patch::put(&mut header, patch::STORAGE, &[0]);
         let state = State { header: header.freeze(), ..State::of(self)? };
         let header_len = state.header.len();
-        let whole = Whole { header_len: header_len as u64, state: &state, source: self };
+        let sums = self.chunk_sums();
+        let (header_len_u64, sums, checksums) = (header_len as u64, sums.as_ref(), sums.is_some());
+        let whole = Whole { header_len: header_len_u64, state: &state, source: self, sums, checksums };
         whole.write_to(sink(header_len)).map(|written| written.place)
     }
 }

@@ -10,14 +10,16 @@ use std::sync::atomic::Ordering;
 use b2_chunk::EXTENDED_HEADER_LEN;
 use bytes::Bytes;
 
+use crate::checksums::ChunkSums;
 use crate::edit::state::State;
+use crate::ends::{self, Ends};
 use crate::lock::FrameLock;
 use crate::open::Layout;
 use crate::plan::{FrameFiles, OpenFile};
 use crate::sparse::{INDEX_NAME, IndexWatch, Sparse, chunk_id, chunk_name};
 use crate::staging::{self, Durability};
 use crate::storage::{FileSystem, Links, ReadAt, WriteAt};
-use crate::{FrameError, FrameHeader, index, trailer};
+use crate::{FrameError, FrameHeader};
 
 /// The directory of a sparse frame.
 pub(crate) struct SparseStore {
@@ -133,16 +135,13 @@ impl SparseStore {
         &mut self,
         old: &State,
         new: &State,
+        sums: Option<&ChunkSums>,
     ) -> Result<(Bytes, Result<(), FrameError>), FrameError> {
         self.check_unchanged(&old.header)?;
         let named = named(new);
-        let mut tail = Vec::new();
-        if new.nbytes > 0 {
-            tail.extend_from_slice(index::encode(&new.entries)?.as_bytes());
-        }
-        tail.extend_from_slice(&trailer::encode(&new.vlmetalayers)?);
         let cbytes = self.cbytes(old, &named)?;
-        let header = new.encode_header(cbytes, self.header_len + tail.len() as u64);
+        let header = |tail_len| new.encode_header(cbytes, self.header_len + tail_len);
+        let Ends { header, tail } = ends::encode(&new.entries, &new.vlmetalayers, sums, header)?;
 
         let path = self.dir.join(INDEX_NAME);
         let (temporary, file) = staging::temporary(&path, &mut |name| self.fs.create_new(name))?;
