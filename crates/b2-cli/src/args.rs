@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use b2kit::frame::WriteOptions;
+use b2kit::{FrameWriter, OpenOptions, SuperChunk};
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd;
+use crate::plugins::plugins;
 use crate::values::{Codec, Dims, Filters, Format, Goal, Named, Split, parse_codec, parse_meta, parse_size};
 
 const EXAMPLES: &str = "\
@@ -40,9 +43,22 @@ pub(crate) struct Global {
     /// Threads to use [default: all cores]
     #[arg(short, long, global = true, display_order = 102, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+    /// Write no checksums, and do not compare those that are there
+    #[arg(long, global = true, display_order = 103)]
+    pub(crate) no_checksums: bool,
 }
 
 impl Global {
+    /// How frames are opened.
+    pub(crate) fn reading(&self) -> OpenOptions {
+        SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums)
+    }
+
+    /// How frames are written.
+    pub(crate) fn writing(&self) -> WriteOptions {
+        FrameWriter::options().checksums(!self.no_checksums)
+    }
+
     /// With `--verbose`: a line on standard error, if anybody listens.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.verbose {
@@ -77,6 +93,8 @@ pub(crate) enum Command {
     Chunk(cmd::chunk::Args),
     /// Set, get or delete a metalayer of variable size
     Vlmeta(cmd::vlmeta::Args),
+    /// Add checksums to a frame, or remove them
+    Checksum(cmd::checksum::Args),
     /// Give the space of holes back
     Compact(cmd::compact::Args),
     /// Tell whether two files hold the same data, and where they differ first

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::{Committed, Durability, INDEX_NAME, Kind, sniff};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
+use b2kit::{ArrayEditor, FrameEditor};
 
 use crate::args::Global;
 use crate::npy;
 use crate::operand::{Items, Operand};
-use crate::plugins::plugins;
 use crate::table::{printable, short_size};
 
 /// Which file is changed, and how carefully.
@@ -54,7 +53,7 @@ impl Target {
     ///
     /// # Errors
     /// Without the name of the file: callers add it.
-    pub(crate) fn frame(&self, many_vlmetalayers: bool) -> Result<FrameEditor> {
+    pub(crate) fn frame(&self, many_vlmetalayers: bool, global: Global) -> Result<FrameEditor> {
         let path = &self.file;
         let there = fs::metadata(path)?;
         ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
@@ -70,7 +69,7 @@ impl Target {
         }
         let care = self.care;
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
-        let options = SuperChunk::options().plugins(plugins()).durability(durability).lock(!care.no_lock);
+        let options = global.reading().durability(durability).lock(!care.no_lock);
         Ok(options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path)?)
     }
 
@@ -78,8 +77,8 @@ impl Target {
     ///
     /// # Errors
     /// As [`frame`](Self::frame).
-    pub(crate) fn open(&self) -> Result<Editor> {
-        let frame = self.frame(false)?;
+    pub(crate) fn open(&self, global: Global) -> Result<Editor> {
+        let frame = self.frame(false, global)?;
         let metalayers = frame.metalayers()?;
         if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
             return Ok(Editor::Array(Box::new(ArrayEditor::new(frame)?)));
@@ -91,8 +90,8 @@ impl Target {
     ///
     /// # Errors
     /// As [`frame`](Self::frame), and for super-chunks.
-    pub(crate) fn array(&self) -> Result<Box<ArrayEditor>> {
-        match self.open()? {
+    pub(crate) fn array(&self, global: Global) -> Result<Box<ArrayEditor>> {
+        match self.open(global)? {
             Editor::Array(array) => Ok(array),
             Editor::SuperChunk(_) => bail!("this is a super-chunk: only arrays have dimensions"),
         }

@@ -4,6 +4,7 @@ pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cat;
+pub(crate) mod checksum;
 pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod completions;

@@ -224,11 +224,13 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
     pub(crate) format: Format,
     pub(crate) overwrite: bool,
+    /// How frames are written, but for that.
+    pub(crate) global: Global,
 }
 
 impl Target<'_> {
     fn options(&self) -> WriteOptions {
-        FrameWriter::options().overwrite(self.overwrite)
+        self.global.writing().overwrite(self.overwrite)
     }
 
     /// Starts a frame with these parameters and metalayers.
@@ -376,7 +378,7 @@ pub(crate) fn check_shape(shape: &[u64], dtype: &Dtype, have: u64) -> Result<()>
 /// When the new file cannot be opened.
 pub(crate) fn tell(global: Global, from: &Path, to: &Path, start: Instant) -> Result<()> {
     if global.verbose {
-        let written = Input::open(to, 0).with_context(|| to.display().to_string())?;
+        let written = Input::open(to, 0, global).with_context(|| to.display().to_string())?;
         let line = info::one_line(&written);
         let seconds = start.elapsed().as_secs_f64();
         global.tell(|| format!("{} -> {}: {line}, {seconds:.2} s", from.display(), to.display()));

@@ -9,8 +9,8 @@ use b2kit::frame::INDEX_NAME;
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
-use crate::args::Source;
-use crate::plugins::{dparams, plugins};
+use crate::args::{Global, Source};
+use crate::plugins::dparams;
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
@@ -31,7 +31,7 @@ impl Input {
     ///
     /// # Errors
     /// Without the name of the file: callers add it.
-    pub(crate) fn open(path: &Path, offset: u64) -> Result<Self> {
+    pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
@@ -39,7 +39,7 @@ impl Input {
                 ensure!(!store::has_member(path), "a store; --key picks a member, `b2kit ls` lists them");
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
             }
-            return Self::from_frame(SuperChunk::options().plugins(plugins()).open(path)?);
+            return Self::from_frame(global.reading().open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
         let len = there.len();
@@ -49,7 +49,7 @@ impl Input {
         let mut start = Vec::new();
         file.by_ref().take(b2kit::chunk::EXTENDED_HEADER_LEN as u64).read_to_end(&mut start)?;
         if start.starts_with(&b2kit::frame::MAGIC) {
-            return Self::from_frame(SuperChunk::options().plugins(plugins()).open_at(path, offset)?);
+            return Self::from_frame(global.reading().open_at(path, offset)?);
         }
         ensure!(!start.starts_with(b"PK\x03\x04"), "a zip archive (if it is a store, --key picks a member)");
         // Nothing marks a chunk: it is what is left.
@@ -70,9 +70,9 @@ impl Input {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(crate) fn open_source(source: &Source) -> Result<Self> {
-        let Some(key) = &source.key else { return Self::open(&source.file, source.offset) };
-        Store::open(&source.file, source.offset)?.context("--key: not a store")?.member(key)
+    pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
+        let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
+        Store::open(&source.file, source.offset, global)?.context("--key: not a store")?.member(key)
     }
 
     pub(crate) fn from_frame(frame: SuperChunk) -> Result<Self> {

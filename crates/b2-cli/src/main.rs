@@ -45,7 +45,7 @@ fn run(cli: &Cli) -> Result<()> {
         pool.build_global().context("--threads")?;
     }
     match &cli.command {
-        Command::Info(args) => cmd::info::run(args),
+        Command::Info(args) => cmd::info::run(args, global),
         Command::Cat(args) => cmd::cat::run(args, global),
         Command::Verify(args) => cmd::verify::run(args, global),
         Command::Pack(args) => cmd::pack::run(args, global),
@@ -57,12 +57,13 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Delete(args) => cmd::delete::run(args, global),
         Command::Chunk(args) => cmd::chunk::run(args, global),
         Command::Vlmeta(args) => cmd::vlmeta::run(args, global),
+        Command::Checksum(args) => cmd::checksum::run(args, global),
         Command::Compact(args) => cmd::compact::run(args, global),
         Command::Diff(args) => cmd::diff::run(args, global),
         Command::Salvage(args) => cmd::salvage::run(args, global),
         Command::Bench(args) => cmd::bench::run(args, global),
-        Command::Ls(args) => cmd::ls::run(args),
-        Command::Items(args) => cmd::items::run(args),
+        Command::Ls(args) => cmd::ls::run(args, global),
+        Command::Items(args) => cmd::items::run(args, global),
         Command::Batch(_) => cmd::batch::run(),
         Command::Completions(args) => cmd::completions::run(args),
     }

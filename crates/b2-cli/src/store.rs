@@ -15,8 +15,8 @@ use b2kit::{FrameError, Storage, SuperChunk};
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
 use rmpv::Value;
 
+use crate::args::Global;
 use crate::input::Input;
-use crate::plugins::plugins;
 
 /// The frame with small members, in directories and archives.
 const EMBEDDED: &str = "embed.b2e";
@@ -49,6 +49,7 @@ enum Place {
 /// An open store: the keys and where their members are.
 pub(crate) struct Store {
     path: PathBuf,
+    global: Global,
     members: BTreeMap<String, Place>,
     embedded: Option<SuperChunk>,
 }
@@ -58,8 +59,8 @@ impl Store {
     ///
     /// # Errors
     /// When it is a store, but damaged, or cannot be read.
-    pub(crate) fn open(path: &Path, offset: u64) -> Result<Option<Self>> {
-        let mut store = Self { path: path.to_owned(), members: BTreeMap::new(), embedded: None };
+    pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
+        let mut store = Self { path: path.to_owned(), global, members: BTreeMap::new(), embedded: None };
         let there = fs::metadata(path)?;
         if there.is_dir() {
             if path.join(INDEX_NAME).exists() || !has_member(path) {
@@ -71,7 +72,7 @@ impl Store {
             if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
                 store.list_archive(path)?;
             } else if start == b2kit::frame::MAGIC[..start.len()] && start.len() == 4 {
-                let frame = SuperChunk::options().plugins(plugins()).open_at(path, offset)?;
+                let frame = global.reading().open_at(path, offset)?;
                 if !is_store(&frame) {
                     return Ok(None);
                 }
@@ -83,11 +84,9 @@ impl Store {
             return Ok(None);
         }
         match store.members.remove("/embed") {
-            Some(Place::Path(path)) => {
-                store.list_embedded(SuperChunk::options().plugins(plugins()).open(path)?)?
-            }
+            Some(Place::Path(path)) => store.list_embedded(global.reading().open(path)?)?,
             Some(Place::Offset(offset)) => {
-                store.list_embedded(SuperChunk::options().plugins(plugins()).open_at(path, offset)?)?;
+                store.list_embedded(global.reading().open_at(path, offset)?)?;
             }
             Some(Place::Packed(method)) => bail!("{EMBEDDED}: {}", packed(method)),
             Some(embedded) => drop(store.members.insert("/embed".into(), embedded)),
@@ -107,11 +106,11 @@ impl Store {
     /// When there is none of that key, or it cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let place = self.members.get(key).or_else(|| self.members.get(&format!("/{key}")));
-        let options = SuperChunk::options().plugins(plugins());
+        let options = self.global.reading();
         let opened = || -> Result<Input> {
             match place.context("there is no such key; `b2kit ls` lists them")? {
-                Place::Path(path) => Input::open(path, 0),
-                Place::Offset(offset) => Input::open(&self.path, *offset),
+                Place::Path(path) => Input::open(path, 0, self.global),
+                Place::Offset(offset) => Input::open(&self.path, *offset, self.global),
                 Place::Packed(method) => bail!("{}", packed(*method)),
                 Place::Embedded { offset, len } => {
                     let frame = self.embedded.clone().context("no frame for it")?;

@@ -99,7 +99,8 @@ impl OpenOptions {
     }
 
     /// Whether checksums, where the frame has them, are compared (the default): those of header, index and metadata
-    /// when it is opened, that of a chunk when all of the chunk is read. For changing: whether they are kept up.
+    /// when it is opened, that of a chunk when all of the chunk is read. For changing: whether they are kept up; without, the
+    /// next commit drops them.
     pub fn checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
         self

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
     // First: it may take long to come, and nobody has to wait for the lock meanwhile.
     let input = Operand::open(&args.input, &args.target.file)?;
-    let (what, committed) = match args.target.open().with_context(named)? {
+    let (what, committed) = match args.target.open(global).with_context(named)? {
         Editor::Array(mut array) => append_items(&mut array, args, input, global),
         Editor::SuperChunk(mut frame) => append_bytes(&mut frame, args, input, global),
     }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
-    let input = Input::open_source(&args.source).with_context(named)?;
+    let input = Input::open_source(&args.source, global).with_context(named)?;
     if let Some(nchunk) = args.chunk {
         let chunk = decode_chunk(&input, nchunk).with_context(named)?;
         let mut output = Output::create(args.output.as_deref(), args.force)?;

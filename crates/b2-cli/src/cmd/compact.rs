@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
-    let mut frame = args.target.frame(false).with_context(named)?;
+    let mut frame = args.target.frame(false, global).with_context(named)?;
     let (what, committed) = compact(&mut frame, &args.target.file).with_context(named)?;
     args.target.tell(global, &what, committed);
     Ok(())

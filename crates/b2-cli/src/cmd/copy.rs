@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
-    let input = Input::open(&args.input, 0).with_context(named)?;
+    let input = Input::open(&args.input, 0, global).with_context(named)?;
     check_folder(&args.output)?;
     refuse_existing(&args.output, args.force)?;
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });
-    let target = Target { path: &args.output, format, overwrite: args.force };
+    let target = Target { path: &args.output, format, overwrite: args.force, global };
     let progress = Progress::new(named(), input.nbytes(), global.quiet);
     let encoding = chosen(encoding, &input).with_context(named)?;
     let job = Job { path: &args.input, input: &input, encoding: &encoding, target, progress };

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         _ => bail!("--range={}: expected one position, or start:stop", args.range),
     };
     let named = || args.target.named();
-    let mut array = args.target.array().with_context(named)?;
+    let mut array = args.target.array(global).with_context(named)?;
     let (what, committed) = delete(&mut array, args, range).with_context(named)?;
     args.target.tell(global, &what, committed);
     Ok(())

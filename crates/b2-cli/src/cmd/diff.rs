@@ -64,8 +64,8 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
-        let input = Input::open(path, 0).with_context(|| path.display().to_string())?;
+    fn open(path: &'a Path, global: Global) -> Result<Self> {
+        let input = Input::open(path, 0, global).with_context(|| path.display().to_string())?;
         Ok(Self { path, input })
     }
 
@@ -76,7 +76,7 @@ impl<'a> Side<'a> {
 
 /// The first difference in words; `None` if there is none.
 fn compare(args: &Args, global: Global) -> Result<Option<String>> {
-    let sides = [Side::open(&args.first)?, Side::open(&args.second)?];
+    let sides = [Side::open(&args.first, global)?, Side::open(&args.second, global)?];
     if let Some(difference) = compare_form(&sides) {
         return Ok(Some(difference));
     }

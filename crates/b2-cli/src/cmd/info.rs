@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, anyhow};
+use b2kit::frame::Checksums;
 use b2kit::{ChunkHeader, Entry, FilterId, FilterSlot, NdArray, SpecialKind, Storage, SuperChunk};
 use serde_json::{Map, Value, json};
 
-use crate::args::Source;
+use crate::args::{Global, Source};
 use crate::input::Input;
 use crate::output::{Output, print};
 use crate::store::{self, Store};
@@ -42,17 +43,17 @@ pub(crate) struct Args {
     chunks: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     if args.source.key.is_none()
-        && let Some(store) = Store::open(&args.source.file, args.source.offset).with_context(named)?
+        && let Some(store) = Store::open(&args.source.file, args.source.offset, global).with_context(named)?
     {
         return run_store(args, &store);
     }
     if args.tree {
         return Err(anyhow!("--tree: not a store").context(named()));
     }
-    let input = Input::open_source(&args.source).with_context(named)?;
+    let input = Input::open_source(&args.source, global).with_context(named)?;
     let facts = Facts::gather(&input).with_context(named)?;
     let mut output = Output::create(None, false)?;
     let frame = input.frame().filter(|_| args.chunks);
@@ -217,6 +218,7 @@ impl Facts {
         let Special { zero, nan, value, uninit } = self.special;
         put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
         put("dead", self.dead.into());
+        put("checksums", frame.map(|frame| checksums(frame.checksums())).into());
         put("shape", array.map(NdArray::shape).into_json());
         put("chunks", array.map(NdArray::chunkshape).into_json());
         put("blocks", array.map(NdArray::blockshape).into_json());
@@ -292,6 +294,9 @@ impl Facts {
         if let Some(dead) = self.dead {
             table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
         }
+        if let Some(frame) = input.frame() {
+            table.row("checksums", checksums(frame.checksums()));
+        }
         table
     }
 }
@@ -320,6 +325,15 @@ fn kind(input: &Input) -> &'static str {
         Input::Array(_) => "ndarray",
         Input::SuperChunk(_) => "schunk",
         Input::Chunk(_) => "chunk",
+    }
+}
+
+/// What is known without reading chunks.
+fn checksums(checksums: Checksums) -> &'static str {
+    match checksums {
+        Checksums::None => "none",
+        Checksums::Ok => "ok",
+        Checksums::Changed => "changed",
     }
 }
 

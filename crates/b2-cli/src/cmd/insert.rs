@@ -38,7 +38,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
     let input = Operand::open(&args.input, &args.target.file)?;
-    let mut array = args.target.array().with_context(named)?;
+    let mut array = args.target.array(global).with_context(named)?;
     let (what, committed) = insert(&mut array, args, input, global).with_context(named)?;
     args.target.tell(global, &what, committed);
     Ok(())

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::SuperChunk;
 
-use crate::args::Source;
+use crate::args::{Global, Source};
 use crate::input::Input;
 use crate::json;
 use crate::output::Output;
@@ -30,9 +30,9 @@ const MAX_NBYTES: u64 = 64 << 20;
 /// Bytes of lines that are written at once.
 const AT_ONCE: usize = 64 << 10;
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
-    let input = Input::open_source(&args.source).with_context(named)?;
+    let input = Input::open_source(&args.source, global).with_context(named)?;
     let frame = input.frame().context("no object list: a bare chunk").with_context(named)?;
     let kind = Kind::of(frame).with_context(named)?;
     let mut output = Output::create(None, false)?;

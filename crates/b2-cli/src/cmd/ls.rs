@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use crate::args::Global;
 use crate::output::Output;
 use crate::store::Store;
 
@@ -23,10 +24,11 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.file.display().to_string();
-    let store =
-        Store::open(&args.file, 0).and_then(|store| store.context("not a store")).with_context(named)?;
+    let store = Store::open(&args.file, 0, global)
+        .and_then(|store| store.context("not a store"))
+        .with_context(named)?;
     let mut output = Output::create(None, false)?;
     let mut lines = String::new();
     for key in store.keys() {

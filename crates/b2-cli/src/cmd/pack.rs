@@ -57,8 +57,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     check_folder(&args.output)?;
     let named = || args.input.display().to_string();
     let Operand { file, len, npy, .. } = Operand::open(&args.input, &args.output)?;
-    let target =
-        Target { path: &args.output, format: encoding.format.unwrap_or(Format::Cframe), overwrite: true };
+    let target = Target {
+        path: &args.output,
+        format: encoding.format.unwrap_or(Format::Cframe),
+        overwrite: true,
+        global,
+    };
     let mut layers = Layers::default();
     layers.add(encoding)?;
     let array = match (&npy, dtype, &encoding.shape) {

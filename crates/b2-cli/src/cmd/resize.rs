@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
-    let mut array = args.target.array().with_context(named)?;
+    let mut array = args.target.array(global).with_context(named)?;
     let old = dims(array.shape());
     array.resize(&args.shape.0).context("--shape").with_context(named)?;
     let committed = array.commit().with_context(named)?;

@@ -4,13 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::{Condition, Salvaged, salvage};
-use b2kit::{FrameWriter, SuperChunk};
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::error::Told;
 use crate::output::{print, refuse_existing};
-use crate::plugins::plugins;
 use crate::table::{Table, printable, size};
 
 const EXAMPLES: &str = "\
@@ -46,8 +44,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let same =
         args.input.canonicalize().ok().is_some_and(|path| args.output.canonicalize().ok() == Some(path));
     ensure!(!same, "{}: IN and OUT are the same", named());
-    let open = SuperChunk::options().plugins(plugins());
-    let write = FrameWriter::options().overwrite(args.force);
+    let open = global.reading();
+    let write = global.writing().overwrite(args.force);
     let report = salvage(&args.input, &args.output, &open, &write).with_context(named)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report))?))?;

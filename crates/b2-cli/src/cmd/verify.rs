@@ -6,7 +6,8 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use b2kit::{Entry, NdArray};
+use b2kit::frame::Checksums;
+use b2kit::{Entry, NdArray, SuperChunk};
 use sha2::{Digest, Sha256};
 
 use crate::args::Global;
@@ -22,7 +23,9 @@ Examples:
 
 Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints, and the name; or FAIL, -, -, the name and why.
-Exit code 1 if any failed.";
+`changed` in place of ok: a program that does not know checksums changed the file
+after they were written, so damage to what it changed cannot be seen; `b2kit
+checksum add` writes new ones. Exit code 1 if any failed.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,7 +68,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
     let verified = verify(file, global);
     let mut line = match &verified {
-        Ok((nbytes, hash)) => format!("ok\t{nbytes}\t{hash}\t").into_bytes(),
+        Ok(Verified { checksums, nbytes, hash }) => {
+            let verdict = if *checksums == Checksums::Changed { "changed" } else { "ok" };
+            format!("{verdict}\t{nbytes}\t{hash}\t").into_bytes()
+        }
         Err(_) => b"FAIL\t-\t-\t".to_vec(),
     };
     line.extend(file.as_os_str().as_encoded_bytes());
@@ -78,9 +84,23 @@ fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
     Ok(verified.is_ok())
 }
 
-/// Decodes everything. Uncompressed bytes and their hash.
-fn verify(file: &Path, global: Global) -> Result<(u64, String)> {
-    let input = Input::open(file, 0)?;
+/// A file that can be decoded.
+pub(crate) struct Verified {
+    /// What its checksums say.
+    pub(crate) checksums: Checksums,
+    /// Uncompressed bytes.
+    pub(crate) nbytes: u64,
+    /// SHA-256 of them.
+    pub(crate) hash: String,
+}
+
+/// Compares all checksums and decodes everything.
+///
+/// # Errors
+/// Without the name of the file.
+pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
+    let input = Input::open(file, 0, global)?;
+    let checksums = input.frame().map_or(Ok(Checksums::None), SuperChunk::verify_checksums)?;
     let selection = Selection::all(&input);
     let mut hasher = Sha256::new();
     let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);
@@ -101,7 +121,8 @@ fn verify(file: &Path, global: Global) -> Result<(u64, String)> {
         }
     }
     let hash = hasher.finalize();
-    Ok((selection.nbytes(), hash.iter().map(|byte| format!("{byte:02x}")).collect()))
+    let hash = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Verified { checksums, nbytes: selection.nbytes(), hash })
 }
 
 /// Above this many blocks in a chunk all of it is decoded again, rather than listing blocks.

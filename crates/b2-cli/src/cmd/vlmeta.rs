@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     match &args.action {
         Action::Set { target, name, json, many } => set(target, name, json, *many, global),
         Action::Get { file, name } => {
-            let text = get(file, name).with_context(|| file.display().to_string())?;
+            let text = get(file, name, global).with_context(|| file.display().to_string())?;
             print(&format!("{text}\n"))
         }
         Action::Del { target, name } => del(target, name, global),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> Result<()> {
     let named = || target.named();
     let value = json::to_msgpack(json).with_context(|| format!("vlmetalayer {name:?}"))?;
-    let mut frame = target.frame(many).with_context(named)?;
+    let mut frame = target.frame(many, global).with_context(named)?;
     let new = !frame.vlmetalayers().iter().any(|(there, _)| there == name.as_bytes());
     frame.set_vlmetalayer(name, &value).with_context(named)?;
     let committed = frame.commit().with_context(named)?;
@@ -86,8 +86,8 @@ fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> R
     Ok(())
 }
 
-fn get(file: &std::path::Path, name: &str) -> Result<String> {
-    let input = Input::open(file, 0)?;
+fn get(file: &std::path::Path, name: &str, global: Global) -> Result<String> {
+    let input = Input::open(file, 0, global)?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers")?;
     let value = frame.vlmetalayers().get(name)?;
     Ok(json::from_msgpack(&value.with_context(|| missing(name))?).to_string())
@@ -95,7 +95,7 @@ fn get(file: &std::path::Path, name: &str) -> Result<String> {
 
 fn del(target: &Target, name: &str, global: Global) -> Result<()> {
     let named = || target.named();
-    let mut frame = target.frame(false).with_context(named)?;
+    let mut frame = target.frame(false, global).with_context(named)?;
     let removed = frame.remove_vlmetalayer(name);
     ensure!(removed, "{}: {}", named(), missing(name));
     let committed = frame.commit().with_context(named)?;

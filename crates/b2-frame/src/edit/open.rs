@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ::bytes::Bytes;
 
+use crate::checksums::Checksums;
 use crate::contiguous::Contiguous;
 use crate::edit::contiguous::{ContiguousStore, Home};
 use crate::edit::memory::MemoryFile;
@@ -140,7 +141,16 @@ impl OpenOptions {
             fit: Fit { typesize, blocksize, dparams: schunk.dparams().clone() },
             cparams: None,
             max_vlmetalayers: self.max_vlmetalayers,
-            has_sums: (sums.is_some(), sums.is_some()),
+            has_sums: (
+                match schunk.checksums() {
+                    Checksums::Ok => true,
+                    // Not right: the next commit writes them anew.
+                    Checksums::Changed => false,
+                    // Not compared, but maybe there: the next commit drops them.
+                    Checksums::None => schunk.trailer().has_fingerprint(),
+                },
+                sums.is_some(),
+            ),
             sums,
             source: path.map(|path| Arc::new(Source::new(self, path))),
             accounted: 0,
