@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let common = Common { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
         Some(input) => machine::run(&args.machine, input, &common),
-        None => table::run(&args.table, &common, args.json, global.quiet),
+        None => table::run(&args.table, &common, args.json, global),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::args::Global;
 use crate::input::Input;
 use crate::npy::nbytes;
 use crate::operand::Operand;
@@ -33,7 +34,7 @@ impl Sample {
     ///
     /// # Errors
     /// When it cannot be read, or there is not one item.
-    pub(super) fn open(path: &Path, common: &Common) -> Result<Self> {
+    pub(super) fn open(path: &Path, common: &Common, global: Global) -> Result<Self> {
         let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
         let operand = Operand::open(path, path)?;
         if let Some(header) = &operand.npy {
@@ -41,7 +42,7 @@ impl Sample {
             return Self::of_operand(operand, &shape, itemsize, limit, String::new());
         }
         if common.typesize.is_none()
-            && let Ok(input) = Input::open(path, 0)
+            && let Ok(input) = Input::open(path, 0, global)
         {
             return Self::of_input(&input, limit).with_context(|| path.display().to_string());
         }

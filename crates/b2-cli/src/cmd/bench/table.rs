@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
 use serde_json::{Value, json};
 
+use crate::args::Global;
 use crate::output;
 use crate::plugins;
 use crate::progress::Progress;
@@ -62,10 +63,10 @@ struct Measured {
     slice: f64,
 }
 
-pub(super) fn run(args: &Args, common: &Common, as_json: bool, quiet: bool) -> Result<()> {
+pub(super) fn run(args: &Args, common: &Common, as_json: bool, global: Global) -> Result<()> {
     for file in &args.files {
-        let sample = Sample::open(file, common)?;
-        let rows = measure(args, file, &sample, quiet)?;
+        let sample = Sample::open(file, common, global)?;
+        let rows = measure(args, file, &sample, global.quiet)?;
         let costs: Vec<Cost> = rows.iter().map(cost).collect();
         let (front, best) = (pareto(&costs), best(&costs).context("there is nothing to measure")?);
         let text = if as_json {
