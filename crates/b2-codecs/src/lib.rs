@@ -5,6 +5,9 @@ mod blosclz;
 #[cfg(feature = "zlib-rs")]
 mod deflate;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod lz4;
 #[cfg(feature = "lz4_flex")]

@@ -100,6 +100,10 @@ pub(crate) trait Kernels: Debug + Sync {
 
 /// The kernels to use: the best this CPU has, or those that the environment variable [`VARIABLE`] names. Chosen once.
 pub(crate) fn best() -> &'static dyn Kernels {
+    #[cfg(fuzzing)]
+    if let Some(kernels) = crate::fuzzing::forced() {
+        return kernels;
+    }
     static BEST: LazyLock<&'static dyn Kernels> =
         LazyLock::new(|| choose(std::env::var(VARIABLE).ok().as_deref(), &available()));
     *BEST

@@ -5,6 +5,9 @@ mod bytedelta;
 mod cells;
 mod delta;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod int_trunc;
 mod kernels;

@@ -48,6 +48,21 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
+/// Runs one command: exit code, what it would have put on standard output, and message.
+pub(crate) fn one(line: &[u8]) -> (u8, Vec<u8>, String) {
+    capture::start();
+    let (rc, err) = answer(line);
+    let mut out = Vec::new();
+    let read = capture::finish().map_or(Ok(0), |mut kept| {
+        kept.rewind()?;
+        kept.read_to_end(&mut out)
+    });
+    match read {
+        Ok(_) => (rc, out, err),
+        Err(error) => (1, out, error.to_string()),
+    }
+}
+
 /// Runs one command. Exit code and message.
 fn answer(line: &[u8]) -> (u8, String) {
     let args: Vec<String> = match serde_json::from_slice(line) {

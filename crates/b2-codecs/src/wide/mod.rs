@@ -45,6 +45,10 @@ const VARIABLE: &str = "B2KIT_SIMD";
 impl Isa {
     /// The best that this CPU has, or what [`VARIABLE`] names. Chosen once.
     pub(crate) fn best() -> Self {
+        #[cfg(fuzzing)]
+        if let Some(isa) = crate::fuzzing::forced() {
+            return isa;
+        }
         static BEST: LazyLock<Isa> = LazyLock::new(|| Isa::choose(std::env::var(VARIABLE).ok().as_deref()));
         *BEST
     }
@@ -74,7 +78,7 @@ impl Isa {
         all
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
