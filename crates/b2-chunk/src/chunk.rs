@@ -1,3 +1,20 @@
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -70,13 +87,12 @@ impl Chunk {
     pub fn lazy(&self, dparams: &DParams) -> Result<LazyChunk, ChunkError> {
         match LazyChunk::parse(&self.bytes, self.bytes.len() as u64, dparams)? {
             LazyHead::Ready(lazy) => Ok(lazy),
-            // All bytes of the chunk were given, and its header says so.
-            LazyHead::Need(need) => Err(ChunkError::Truncated {
+            // Not reached: all bytes of the chunk were given, and its header says so.
+            need => Err(ChunkError::Truncated {
                 what: "the chunk",
-                need: need as u64,
+                need: if let LazyHead::Need(need) = need { need as u64 } else { u64::MAX },
                 have: self.bytes.len() as u64,
             }),
-            LazyHead::Whole => unreachable!("only asked for when bytes are missing"),
         }
     }
 
@@ -121,16 +137,16 @@ impl Chunk {
     /// As [`decompress_with`](Self::decompress_with), and when the range is not inside the chunk.
     pub fn get_items(&self, range: Range<usize>) -> Result<Vec<u8>, ChunkError> {
         let typesize = self.header.typesize();
-        let nitems = self.nbytes() / typesize;
-        if range.start > range.end || range.end > nitems {
-            return Err(ChunkError::OutOfRange {
-                what: "items",
-                start: range.start,
-                end: range.end,
-                len: nitems,
-            });
+        let nitems = self.nbytes().checked_div(typesize).unwrap_or(0);
+        let bytes = (range.start.checked_mul(typesize), range.end.checked_mul(typesize));
+        match bytes {
+            (Some(start), Some(end)) if start <= end && range.end <= nitems => {
+                self.get_bytes(start..end, &DParams::default())
+            }
+            _ => {
+                Err(ChunkError::OutOfRange { what: "items", start: range.start, end: range.end, len: nitems })
+            }
         }
-        self.get_bytes(range.start * typesize..range.end * typesize, &DParams::default())
     }
 
     /// Decompresses the plain bytes `range`, reading only the blocks they are in (and block 0 where delta
@@ -174,7 +190,8 @@ impl Chunk {
     pub fn blocks(&self, dparams: &DParams) -> Result<Vec<Vec<u8>>, ChunkError> {
         let lazy = self.lazy(dparams)?;
         let plain = self.decompress_with(dparams)?;
-        Ok((0..lazy.nblocks()).map(|nblock| plain[lazy.block_range(nblock)].to_vec()).collect())
+        let block = |nblock| plain.get(lazy.block_range(nblock)).unwrap_or_default().to_vec();
+        Ok((0..lazy.nblocks()).map(block).collect())
     }
 
     /// Whether all content follows from the header (special values, or nothing at all).

@@ -3,18 +3,19 @@
 mod part;
 mod parts;
 
-use b2_codecs::{CodecContext, Decoder};
+use b2_codecs::{CodecContext, CodecFormat, Decoder};
 use b2_filters::FilterContext;
 
 pub use self::parts::BlockParts;
 use crate::chain::{Active, Chain};
 use crate::fill::fill;
+use crate::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
 use crate::layout::{Body, Layout, vl_block_nbytes};
 use crate::lazy::Starts;
 use crate::params::Destination;
 use crate::scratch::{MAX_PLANES, Scratch, sized};
-use crate::streams::{Malformed, Stream, Streams};
-use crate::{BlockInfo, ChunkError, DParams};
+use crate::streams::{Fault, Malformed, Stream, Streams};
+use crate::{BlockInfo, ChunkError, ChunkHeader, DParams};
 
 /// Decodes blocks of one chunk: the scratch of one thread. Made by [`LazyChunk::decoder`](crate::LazyChunk::decoder).
 ///
@@ -46,9 +47,10 @@ impl<'a> BlockDecoder<'a> {
         let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
         let filters = if has_streams && !header.is_instrumented() {
             let cx = FilterContext::new(header.typesize());
-            Chain::new(&dparams.plugins, header.filters.iter().rev(), |(filter, meta)| {
+            let chain = Chain::new(&dparams.plugins, header.filters.iter().rev(), |(filter, meta)| {
                 filter.backward_is_copy(&cx, meta)
-            })?
+            });
+            chain.map_err(|error| in_header(error, header))?
         } else {
             Chain::EMPTY
         };
@@ -107,7 +109,9 @@ impl<'a> BlockDecoder<'a> {
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
         let layout = self.layout;
-        let wrong_length = |what| Err(ChunkError::Block { nblock, offset: 0, what });
+        let wrong_length = |what: &str, have: usize, need: usize| {
+            Err(ChunkError::argument("block", format!("{nblock}: {what} has {have} bytes, expected {need}")))
+        };
         match &layout.body {
             Body::Fill { value } => {
                 fill(dst, value, layout.block_range(nblock).start);
@@ -115,19 +119,21 @@ impl<'a> BlockDecoder<'a> {
             }
             Body::Stored => {
                 if stored.len() != dst.len() {
-                    return wrong_length("the stored block has another length than the plain one");
+                    return wrong_length("the stored block", stored.len(), dst.len());
                 }
                 dst.copy_from_slice(stored);
                 return Ok(());
             }
             Body::Blocks { .. } => {
-                if dst.len() != layout.block_range(nblock).len() {
-                    return wrong_length("the destination has another length than the block");
+                let len = layout.block_range(nblock).len();
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
                 }
             }
             Body::VlBlocks { .. } => {
-                if dst.len() != vl_block_nbytes(stored, nblock)? {
-                    return wrong_length("the destination has another length than the block");
+                let len = vl_block_nbytes(stored, nblock, self.starts.start(nblock))?;
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
                 }
             }
         }
@@ -285,14 +291,20 @@ impl<'a> BlockDecoder<'a> {
         if let Body::VlBlocks { .. } = self.layout.body {
             let stream = &stored[4..];
             let stream = if stream.len() == len { Stream::Stored(stream) } else { Stream::Encoded(stream) };
-            return Ok(Block { nblock, nstreams: 1, stream_len: len, streams: Streams::Single(stream) });
+            return Ok(Block {
+                nblock,
+                stored,
+                nstreams: 1,
+                stream_len: len,
+                streams: Streams::Single(stream),
+            });
         }
         let nstreams = if header.is_split() && len == self.layout.blocksize { header.typesize() } else { 1 };
         let stream_len = len / nstreams;
         if stream_len == 0 || stream_len * nstreams != len {
-            return Err(self.malformed(nblock, (0, "a split block must be a multiple of typesize")));
+            return Err(self.malformed(nblock, Malformed { pos: 0, fault: Fault::Split, value: len as i64 }));
         }
-        Ok(Block { nblock, nstreams, stream_len, streams: Streams::new(stored, stream_len) })
+        Ok(Block { nblock, stored, nstreams, stream_len, streams: Streams::new(stored, stream_len) })
     }
 
     fn next<'s>(&self, block: &Block<'_>, streams: &mut Streams<'s>) -> Result<Stream<'s>, ChunkError> {
@@ -300,8 +312,10 @@ impl<'a> BlockDecoder<'a> {
     }
 
     #[cold]
-    fn malformed(&self, nblock: usize, (pos, what): Malformed) -> ChunkError {
-        ChunkError::Block { nblock, offset: self.starts.start(nblock) + pos as u64, what }
+    fn malformed(&self, nblock: usize, Malformed { pos, fault, value }: Malformed) -> ChunkError {
+        let (field, expected) = fault.words();
+        let offset = self.starts.start(nblock).saturating_add(pos as u64);
+        ChunkError::Block { nblock, field, offset, value, expected }
     }
 
     /// Writes the plain bytes of a stream to all of `out`.
@@ -329,7 +343,13 @@ impl<'a> BlockDecoder<'a> {
         dst: &mut [u8],
         len: Option<usize>,
     ) -> Result<(), ChunkError> {
-        let failed = |source| ChunkError::Codec { nblock: block.nblock, nstream, source };
+        // Only on failure: where the stream lies in the block.
+        let starts = self.starts;
+        let failed = |source| {
+            let pos = src.as_ptr().addr().saturating_sub(block.stored.as_ptr().addr());
+            let offset = starts.start(block.nblock).saturating_add(pos as u64);
+            ChunkError::Stream { nblock: block.nblock, nstream, offset, source }
+        };
         if self.codec.is_none() {
             let header = &self.layout.header;
             let id = header.codec().ok_or(ChunkError::UnknownCodecFormat(header.codec_format().0))?;
@@ -338,9 +358,12 @@ impl<'a> BlockDecoder<'a> {
                 .with_typesize(self.dparams.container.itemsize.unwrap_or(header.typesize()))
                 .with_dict(self.layout.dict())
                 .with_blockshape(&self.dparams.container.blockshape);
-            self.codec = Some(self.dparams.plugins.codec(id)?.decoder(&cx).map_err(failed)?);
+            let codec = self.dparams.plugins.codec(id).map_err(|error| in_header(error, header))?;
+            self.codec = Some(codec.decoder(&cx).map_err(failed)?);
         }
-        let codec = self.codec.as_mut().expect("made above");
+        let Some(codec) = self.codec.as_mut() else {
+            return Err(ChunkError::UnknownCodecFormat(self.layout.header.codec_format().0));
+        };
         match len {
             Some(len) if dst.len() < len => codec.decode_start(src, dst, len).map_err(failed),
             _ => codec.decode(src, dst).map_err(failed),
@@ -351,8 +374,25 @@ impl<'a> BlockDecoder<'a> {
 /// A stored block, cut into streams.
 struct Block<'s> {
     nblock: usize,
+    stored: &'s [u8],
     nstreams: usize,
     /// Plain length of each stream, 1 or more.
     stream_len: usize,
     streams: Streams<'s>,
+}
+
+/// Adds the place in the header that asks for a plugin which is not there.
+#[cold]
+fn in_header(error: ChunkError, header: &ChunkHeader) -> ChunkError {
+    match error {
+        ChunkError::UnknownFilter { id, .. } => {
+            let slot = header.filters.iter().position(|slot| slot.id == id);
+            ChunkError::UnknownFilter { id, at: slot.and_then(|slot| slot.checked_add(FILTERS_AT)) }
+        }
+        ChunkError::UnknownCodec { id, .. } => {
+            let in_full = header.codec_format() == CodecFormat::USER_DEFINED;
+            ChunkError::UnknownCodec { id, at: Some(if in_full { UDCODEC_AT } else { FLAGS_AT }) }
+        }
+        other => other,
+    }
 }

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use b2_codecs::{CodecError, CodecId};
 use b2_filters::{FilterError, FilterId};
 
@@ -6,7 +8,7 @@ use b2_filters::{FilterError, FilterId};
 #[non_exhaustive]
 pub enum ChunkError {
     /// The buffer ends before the chunk does.
-    #[error("chunk is truncated: {what} needs {need} bytes, there are {have}")]
+    #[error("chunk is truncated: {what} reaches to byte {need}, there are {have} bytes")]
     Truncated {
         /// The part that does not fit.
         what: &'static str,
@@ -28,7 +30,9 @@ pub enum ChunkError {
         expected: &'static str,
     },
     /// The chunk uses features of a later format version.
-    #[error("chunk format version {version} with unknown flags {flags2:#04x}: written by a newer Blosc2")]
+    #[error(
+        "chunk header field `flags2` at byte 30 is {flags2}, expected 0 or 1 in format version {version}: written by a newer Blosc2"
+    )]
     FromTheFuture {
         /// Header byte 0.
         version: u8,
@@ -36,14 +40,18 @@ pub enum ChunkError {
         flags2: u8,
     },
     /// A table or block inside the chunk is malformed.
-    #[error("block {nblock}, byte {offset} of the chunk: {what}")]
+    #[error("block {nblock}: {field} at byte {offset} of the chunk is {value}, expected {expected}")]
     Block {
         /// Which block.
         nblock: usize,
+        /// What stands there.
+        field: &'static str,
         /// Offset from the start of the chunk, in bytes.
         offset: u64,
-        /// What is wrong there.
-        what: &'static str,
+        /// Its value.
+        value: i64,
+        /// What the format allows.
+        expected: &'static str,
     },
     /// The dictionary section is malformed.
     #[error("dictionary size at byte {offset} is {value}, expected {expected}")]
@@ -55,16 +63,26 @@ pub enum ChunkError {
         /// What the format allows.
         expected: &'static str,
     },
-    /// A stream needs a codec that is not there.
-    #[error("codec id {} ({}) is not registered", .0.0, .0)]
-    UnknownCodec(CodecId),
+    /// A codec is not there.
+    #[error("codec id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
+    UnknownCodec {
+        /// Which one.
+        id: CodecId,
+        /// The byte of the chunk header that asks for it.
+        at: Option<usize>,
+    },
     /// A stream needs a codec format that nothing defines (2, 5 and 7).
-    #[error("codec format {0} in the chunk flags is not defined")]
+    #[error("codec format {0} in bits 5 to 7 of header byte 2 is not defined, expected 0, 1, 3, 4 or 6")]
     UnknownCodecFormat(u8),
-    /// The pipeline needs a filter that is not there.
-    #[error("filter id {} ({}) is not registered", .0.0, .0)]
-    UnknownFilter(FilterId),
-    /// A stream could not be encoded or decoded.
+    /// A filter is not there.
+    #[error("filter id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
+    UnknownFilter {
+        /// Which one.
+        id: FilterId,
+        /// The byte of the chunk header that asks for it.
+        at: Option<usize>,
+    },
+    /// A stream could not be encoded.
     #[error("block {nblock}, stream {nstream}: {source}")]
     Codec {
         /// Which block.
@@ -72,6 +90,18 @@ pub enum ChunkError {
         /// Which stream of it.
         nstream: usize,
         /// The codec's own error.
+        source: CodecError,
+    },
+    /// A stream could not be decoded.
+    #[error("block {nblock}, stream {nstream} from byte {offset} of the chunk on: {source}")]
+    Stream {
+        /// Which block.
+        nblock: usize,
+        /// Which stream of it.
+        nstream: usize,
+        /// Where its bytes begin, from the start of the chunk.
+        offset: u64,
+        /// The codec's own error; offsets in it count from there.
         source: CodecError,
     },
     /// A filter could not be applied or undone.
@@ -117,5 +147,14 @@ pub enum ChunkError {
 impl ChunkError {
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
         Self::Argument { name, what: what.into() }
+    }
+}
+
+/// The place of a field of the header, in a message.
+struct InHeader(Option<usize>);
+
+impl fmt::Display for InHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |at| write!(f, " in header byte {at}"))
     }
 }

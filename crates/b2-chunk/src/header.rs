@@ -6,6 +6,23 @@
 //! 10 filters[6]  16 udcodec  17 codec meta | 18 filter metas[6]  1E flags2  1F blosc2 flags
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_codecs::{CodecFormat, CodecId};
 use b2_filters::{FilterId, FilterSlot};
 
@@ -15,10 +32,13 @@ use crate::ChunkError;
 pub const MIN_HEADER_LEN: usize = 16;
 /// Size of the extended header, in bytes.
 pub const EXTENDED_HEADER_LEN: usize = 32;
+/// Where the value of a repeated-value chunk is.
+const VALUE_AT: u32 = 32;
 /// Largest uncompressed chunk, in bytes: 2^31 - 1 - 32.
 pub const MAX_CHUNK_NBYTES: usize = i32::MAX as usize - EXTENDED_HEADER_LEN;
 /// Largest block, and largest item, in bytes.
-pub const MAX_BLOCKSIZE: usize = 536_866_816;
+pub const MAX_BLOCKSIZE: usize = LARGEST_BLOCK as usize;
+const LARGEST_BLOCK: i32 = 536_866_816;
 /// Inputs shorter than this are stored, not compressed, in bytes.
 pub(crate) const MIN_COMPRESSIBLE: usize = 32;
 /// Largest dictionary, in bytes.
@@ -28,6 +48,11 @@ pub const MAX_DICT_LEN: usize = 32_768;
 pub(crate) const VERSION: u8 = 5;
 /// Version of chunks with variable-length blocks.
 pub(crate) const VERSION_VL: u8 = 6;
+
+/// Offsets of fields that errors of other modules point at.
+pub(crate) const FLAGS_AT: usize = 0x02;
+pub(crate) const FILTERS_AT: usize = 0x10;
+pub(crate) const UDCODEC_AT: usize = 0x16;
 
 /// Bits of the `flags` byte.
 pub(crate) mod flags {
@@ -127,16 +152,17 @@ impl ChunkHeader {
             have: bytes.len() as u64,
         };
         let basic: &[u8; MIN_HEADER_LEN] = bytes.first_chunk().ok_or_else(|| truncated(MIN_HEADER_LEN))?;
-        let [version, _versionlz, flags, typesize, rest @ ..] = *basic;
-        let field = |i: usize| i32::from_le_bytes([rest[i], rest[i + 1], rest[i + 2], rest[i + 3]]);
-        let (nbytes, blocksize, cbytes) = (field(0), field(4), field(8));
+        let [version, _versionlz, flags, typesize, n0, n1, n2, n3, b0, b1, b2, b3, c0, c1, c2, c3] = *basic;
+        let nbytes = i32::from_le_bytes([n0, n1, n2, n3]);
+        let blocksize = i32::from_le_bytes([b0, b1, b2, b3]);
+        let cbytes = i32::from_le_bytes([c0, c1, c2, c3]);
 
         let mut header = Self {
             version,
             flags,
             typesize,
             nbytes: checked(nbytes, 0..=i32::MAX, "nbytes", 4, "0 or more")?,
-            blocksize: checked(blocksize, 1..=MAX_BLOCKSIZE as i32, "blocksize", 8, "1 to 536866816")?,
+            blocksize: checked(blocksize, 1..=LARGEST_BLOCK, "blocksize", 8, "1 to 536866816")?,
             cbytes: checked(cbytes, 16..=i32::MAX, "cbytes", 12, "16 or more")?,
             filters: [FilterSlot::EMPTY; 6],
             udcodec: 0,
@@ -148,10 +174,10 @@ impl ChunkHeader {
         };
         checked(typesize.into(), 1..=255, "typesize", 3, "1 to 255")?;
         if header.is_extended() {
-            let ext: &[u8; EXTENDED_HEADER_LEN] =
-                bytes.first_chunk().ok_or_else(|| truncated(EXTENDED_HEADER_LEN))?;
+            let extension = bytes.get(MIN_HEADER_LEN..).and_then(|rest| rest.first_chunk());
+            let extension = extension.ok_or_else(|| truncated(EXTENDED_HEADER_LEN))?;
             checked(cbytes, 32..=i32::MAX, "cbytes", 12, "32 or more with an extended header")?;
-            header.read_extension(ext)?;
+            header.read_extension(extension)?;
         } else {
             header.filters = blosc1_filters(flags);
         }
@@ -162,18 +188,19 @@ impl ChunkHeader {
         Ok(header)
     }
 
-    fn read_extension(&mut self, ext: &[u8; EXTENDED_HEADER_LEN]) -> Result<(), ChunkError> {
-        for (slot, (id, meta)) in self.filters.iter_mut().zip(ext[0x10..0x16].iter().zip(&ext[0x18..0x1E])) {
-            *slot = FilterSlot::new(FilterId(*id), *meta);
-        }
+    fn read_extension(&mut self, extension: &[u8; 16]) -> Result<(), ChunkError> {
+        let [f0, f1, f2, f3, f4, f5, udcodec, codec_meta, m0, m1, m2, m3, m4, m5, flags2, blosc2_flags] =
+            *extension;
+        let slots = [(f0, m0), (f1, m1), (f2, m2), (f3, m3), (f4, m4), (f5, m5)];
+        self.filters = slots.map(|(id, meta)| FilterSlot::new(FilterId(id), meta));
         if self.version == 3 {
             // The alphas that wrote version 3 left garbage in the last slot.
-            self.filters[5] = FilterSlot::EMPTY;
+            let [.., last] = &mut self.filters;
+            *last = FilterSlot::EMPTY;
         }
-        self.udcodec = ext[0x16];
-        self.codec_meta = ext[0x17];
-        self.flags2 = ext[0x1E];
-        let blosc2_flags = ext[0x1F];
+        self.udcodec = udcodec;
+        self.codec_meta = codec_meta;
+        self.flags2 = flags2;
         if self.version > VERSION_VL && self.flags2 & !1 != 0 {
             return Err(ChunkError::FromTheFuture { version: self.version, flags2: self.flags2 });
         }
@@ -204,13 +231,13 @@ impl ChunkHeader {
             );
         }
         if self.flags & flags::MEMCPYED != 0
-            && u64::from(self.cbytes) != u64::from(self.nbytes) + self.header_len() as u64
+            && u64::from(self.cbytes) != u64::from(self.nbytes).saturating_add(self.header_len() as u64)
         {
             return fail("cbytes", 12, self.cbytes, "nbytes + header in a memcpyed chunk");
         }
         match self.special {
             Some(SpecialKind::Value) => {
-                let width = self.cbytes - EXTENDED_HEADER_LEN as u32;
+                let width = self.cbytes.saturating_sub(VALUE_AT);
                 if width == 0
                     || width as usize > MAX_BLOCKSIZE
                     || !self.nbytes.is_multiple_of(width)
@@ -234,24 +261,23 @@ impl ChunkHeader {
 
     /// The header as stored: 32 bytes (only extended headers are written).
     pub(crate) fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
-        let mut out = [0; EXTENDED_HEADER_LEN];
-        out[0] = self.version;
-        out[1] = 1;
-        out[2] = self.flags;
-        out[3] = self.typesize;
-        out[4..8].copy_from_slice(&self.nbytes.to_le_bytes());
-        out[8..12].copy_from_slice(&self.blocksize.to_le_bytes());
-        out[12..16].copy_from_slice(&self.cbytes.to_le_bytes());
-        for (i, slot) in self.filters.iter().enumerate() {
-            out[0x10 + i] = slot.id.0;
-            out[0x18 + i] = slot.meta;
-        }
-        out[0x16] = self.udcodec;
-        out[0x17] = self.codec_meta;
-        out[0x1E] = self.flags2;
-        out[0x1F] =
-            (u8::from(self.dict) * blosc2_flags::DICT) | (self.special.map_or(0, SpecialKind::code) << 4);
-        out
+        let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
+        let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();
+        let [c0, c1, c2, c3] = self.cbytes.to_le_bytes();
+        let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
+        let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
+        let dict = if self.dict { blosc2_flags::DICT } else { 0 };
+        let special = self.special.map_or(0, SpecialKind::code) << 4;
+        [
+            [self.version, 1, self.flags, self.typesize, n0, n1, n2, n3],
+            [b0, b1, b2, b3, c0, c1, c2, c3],
+            [f0, f1, f2, f3, f4, f5, self.udcodec, self.codec_meta],
+            [m0, m1, m2, m3, m4, m5, self.flags2, dict | special],
+        ]
+        .as_flattened()
+        .first_chunk()
+        .copied()
+        .unwrap_or_default()
     }
 
     /// Chunk format version, header byte 0.
@@ -274,6 +300,10 @@ impl ChunkHeader {
     pub fn cbytes(&self) -> usize {
         self.cbytes as usize
     }
+    /// [`cbytes`](Self::cbytes) in its own width: offsets inside the chunk fit it.
+    pub(crate) fn stored_len(&self) -> u32 {
+        self.cbytes
+    }
     /// Uncompressed size of every block but possibly the last, in bytes, at most `nbytes`; 0 when blocks
     /// have variable lengths.
     pub fn blocksize(&self) -> usize {
@@ -284,7 +314,8 @@ impl ChunkHeader {
         if self.is_vl() {
             self.blocksize as usize
         } else {
-            (self.nbytes as usize).div_ceil(self.blocksize as usize)
+            // A block size is 1 or more.
+            (self.nbytes as usize).div_ceil(self.blocksize.max(1) as usize)
         }
     }
     /// Size of this header in bytes: 16 or 32.
@@ -355,14 +386,14 @@ fn checked(
 
 /// The pipeline of a 16-byte header, from its flags (docs/format/chunk.md, section 9).
 fn blosc1_filters(flags: u8) -> [FilterSlot; 6] {
-    let mut filters = [FilterSlot::EMPTY; 6];
-    if flags & flags::SHUFFLE != 0 {
-        filters[5] = FilterSlot::SHUFFLE;
+    const NONE: FilterSlot = FilterSlot::EMPTY;
+    let shuffle = if flags & flags::SHUFFLE != 0 {
+        FilterSlot::SHUFFLE
     } else if flags & flags::BITSHUFFLE != 0 {
-        filters[5] = FilterSlot::BITSHUFFLE;
-    }
-    if flags & flags::DELTA != 0 {
-        filters[4] = FilterSlot::DELTA;
-    }
-    filters
+        FilterSlot::BITSHUFFLE
+    } else {
+        NONE
+    };
+    let delta = if flags & flags::DELTA != 0 { FilterSlot::DELTA } else { NONE };
+    [NONE, NONE, NONE, NONE, delta, shuffle]
 }

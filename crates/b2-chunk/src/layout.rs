@@ -1,5 +1,22 @@
 //! How a chunk is laid out: what its header says, settled.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -59,7 +76,7 @@ impl Layout {
     pub(crate) fn block_range(&self, nblock: usize) -> Range<usize> {
         let nbytes = self.header.nbytes();
         nblock.saturating_mul(self.blocksize).min(nbytes)
-            ..(nblock + 1).saturating_mul(self.blocksize).min(nbytes)
+            ..nblock.saturating_add(1).saturating_mul(self.blocksize).min(nbytes)
     }
 
     /// The blocks that hold the plain bytes `range`; not for variable-length blocks.
@@ -67,7 +84,10 @@ impl Layout {
         if range.is_empty() {
             return 0..0;
         }
-        range.start / self.blocksize..range.end.div_ceil(self.blocksize).min(self.nblocks)
+        // Never 0 here; blocks of variable lengths are the caller's to find.
+        let blocksize = self.blocksize.max(1);
+        let first = range.start.checked_div(blocksize).unwrap_or(0);
+        first..range.end.div_ceil(blocksize).min(self.nblocks)
     }
 
     /// Whether the decoded block 0 is needed to decode the others (the delta filter).
@@ -99,11 +119,12 @@ pub(crate) const NAN4: [u8; 4] = 0x7FC0_0000_u32.to_le_bytes();
 /// The same in items of 8 bytes.
 pub(crate) const NAN8: [u8; 8] = 0x7FF8_0000_0000_0000_u64.to_le_bytes();
 
-/// Plain length of a variable-length block, from its stored bytes.
-pub(crate) fn vl_block_nbytes(stored: &[u8], nblock: usize) -> Result<usize, ChunkError> {
+/// Plain length of a variable-length block, from its stored bytes, which are at byte `offset` of the chunk.
+pub(crate) fn vl_block_nbytes(stored: &[u8], nblock: usize, offset: u64) -> Result<usize, ChunkError> {
     let size = stored.first_chunk::<4>().map_or(0, |b| i32::from_le_bytes(*b));
     if size <= 0 {
-        return Err(ChunkError::Block { nblock, offset: 0, what: "the block length must be 1 or more" });
+        let (field, expected) = ("block length", "1 or more");
+        return Err(ChunkError::Block { nblock, field, offset, value: size.into(), expected });
     }
     Ok(size.unsigned_abs() as usize)
 }

@@ -1,5 +1,22 @@
 //! Where the blocks of a chunk lie, known from its head alone.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -89,7 +106,7 @@ impl LazyChunk {
             });
         }
         dparams.limits.check_chunk(header.nbytes())?;
-        let head = &head[..head.len().min(header.cbytes())];
+        let head = head.get(..header.cbytes()).unwrap_or(head);
         let ready = |header, body, extents, starts| {
             Ok(LazyHead::Ready(Self { layout: Layout::new(header, body), extents, starts }))
         };
@@ -131,7 +148,7 @@ impl LazyChunk {
         // The candidate is smaller than `plain`, so its tables are at least as long.
         let passes = match read_tables(head, &header, header.nbytes().div_ceil(candidate.blocksize)) {
             Ok(Tables::Need(len)) => return Ok(LazyHead::Need(len)),
-            Ok(Tables::Read(tables)) => tables.bstarts.iter().min() == Some(&(tables.end as i64)),
+            Ok(Tables::Read(tables)) => tables.bstarts.iter().min() == Some(&i64::from(tables.end)),
             Err(_) => false,
         };
         if !passes {
@@ -176,13 +193,16 @@ impl LazyChunk {
         let mut block0 = Vec::new();
         let mut block = vec![0; self.blocksize()];
         for nblock in 0..self.nblocks() {
-            let dst = &mut block[..self.block_range(nblock).len()];
             let reference = (nblock > 0 && self.needs_block0()).then_some(&block0[..]);
-            if decoder.decode_reference(nblock, &chunk[self.block_extent(nblock)], reference, dst).is_err() {
-                return false;
-            }
-            if nblock == 0 && self.needs_block0() {
-                block0 = dst.to_vec();
+            let stored = chunk.get(self.block_extent(nblock)).unwrap_or_default();
+            let decoded = match block.get_mut(..self.block_range(nblock).len()) {
+                Some(dst) => decoder.decode_reference(nblock, stored, reference, dst).map(|()| dst),
+                None => return false,
+            };
+            match decoded {
+                Ok(dst) if nblock == 0 && self.needs_block0() => block0 = dst.to_vec(),
+                Ok(_) => {}
+                Err(_) => return false,
             }
         }
         true
@@ -209,7 +229,7 @@ impl LazyChunk {
     /// variable-length blocks as long as only the head is known.
     pub fn block_range(&self, nblock: usize) -> Range<usize> {
         if let Body::VlBlocks { .. } = self.layout.body {
-            return match (self.starts.get(nblock), self.starts.get(nblock + 1)) {
+            return match (self.starts.get(nblock), self.starts.get(nblock.saturating_add(1))) {
                 (Some(&start), Some(&end)) => start as usize..end as usize,
                 _ => 0..0,
             };
@@ -221,7 +241,8 @@ impl LazyChunk {
     pub fn blocks_of(&self, range: Range<usize>) -> Range<usize> {
         if let (Body::VlBlocks { .. }, false) = (&self.layout.body, range.is_empty()) {
             let block = |byte: usize| self.starts.partition_point(|&s| s as usize <= byte).saturating_sub(1);
-            return block(range.start)..(block(range.end - 1) + 1).min(self.nblocks());
+            let last = block(range.end.saturating_sub(1));
+            return block(range.start)..last.saturating_add(1).min(self.nblocks());
         }
         self.layout.blocks_of(&range)
     }
@@ -232,7 +253,7 @@ impl LazyChunk {
             Body::Fill { .. } => 0..0,
             Body::Stored => {
                 let (plain, header_len) = (self.block_range(nblock), self.header().header_len());
-                header_len + plain.start..header_len + plain.end
+                header_len.saturating_add(plain.start)..header_len.saturating_add(plain.end)
             }
             Body::Blocks { .. } | Body::VlBlocks { .. } => {
                 self.extents.get(nblock).map_or(0..0, |&(start, end)| start as usize..end as usize)
@@ -300,8 +321,9 @@ pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Opt
         (1, Some(itemsize)) if itemsize > 255 => itemsize,
         (typesize, _) => typesize,
     };
-    if plain > unit && !plain.is_multiple_of(unit) {
-        return Some(Candidate { blocksize: plain - plain % unit, guess: false });
+    let ragged = plain.checked_rem(unit).unwrap_or(0);
+    if plain > unit && ragged > 0 {
+        return Some(Candidate { blocksize: plain.saturating_sub(ragged), guess: false });
     }
     let frame_blocksize = dparams.container.frame_blocksize;
     (unit == 1 && frame_blocksize > 255 && frame_blocksize < plain)
@@ -311,8 +333,8 @@ pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Opt
 struct ParsedTables {
     bstarts: Vec<i64>,
     dict: Option<Bytes>,
-    /// End of block starts and dictionary, from the start of the chunk.
-    end: u64,
+    /// End of block starts and dictionary, from the start of the chunk; inside it.
+    end: u32,
 }
 
 enum Tables {
@@ -320,41 +342,38 @@ enum Tables {
     Read(ParsedTables),
 }
 
+/// Bytes of the table entry of one block.
+const ENTRY: u64 = 4;
+
 fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tables, ChunkError> {
     let start = header.header_len();
     let cbytes = header.cbytes() as u64;
-    let mut end = start as u64 + 4 * nblocks as u64;
-    if end > cbytes {
-        return Err(ChunkError::Truncated { what: "the table of block starts", need: end, have: cbytes });
-    }
-    // In bounds of an i32 from here on.
+    // An end that is inside the chunk, whose size is an i32; else the error.
+    let inside = |what, end: Option<u64>| match end.filter(|end| *end <= cbytes).map(u32::try_from) {
+        Some(Ok(end)) => Ok(end),
+        _ => Err(ChunkError::Truncated { what, need: end.unwrap_or(u64::MAX), have: cbytes }),
+    };
+    let table_end = ENTRY.checked_mul(nblocks as u64).and_then(|len| len.checked_add(start as u64));
+    let mut end = inside("the table of block starts", table_end)?;
     let Some(table) = head.get(start..end as usize) else { return Ok(Tables::Need(end as usize)) };
     let mut dict = None;
     if header.has_dict() {
         let size_at = end;
-        if size_at + 4 > cbytes {
-            return Err(ChunkError::Truncated {
-                what: "the dictionary size",
-                need: size_at + 4,
-                have: cbytes,
-            });
-        }
+        let dict_at = inside("the dictionary size", u64::from(size_at).checked_add(4))?;
         let Some(size) = head.get(size_at as usize..).and_then(|rest| rest.first_chunk::<4>()) else {
-            return Ok(Tables::Need(size_at as usize + 4));
+            return Ok(Tables::Need(dict_at as usize));
         };
         let size = i32::from_le_bytes(*size);
-        if !(1..=MAX_DICT_LEN as i32).contains(&size) {
+        let len = usize::try_from(size).ok().filter(|len| (1..=MAX_DICT_LEN).contains(len));
+        let Some(len) = len else {
             return Err(ChunkError::Dictionary {
-                offset: size_at,
+                offset: size_at.into(),
                 value: size.into(),
                 expected: "1 to 32768",
             });
-        }
-        end = size_at + 4 + u64::from(size.unsigned_abs());
-        if end > cbytes {
-            return Err(ChunkError::Truncated { what: "the dictionary", need: end, have: cbytes });
-        }
-        match head.get(size_at as usize + 4..end as usize) {
+        };
+        end = inside("the dictionary", u64::from(dict_at).checked_add(len as u64))?;
+        match head.get(dict_at as usize..end as usize) {
             Some(bytes) => dict = Some(Bytes::copy_from_slice(bytes)),
             None => return Ok(Tables::Need(end as usize)),
         }
@@ -363,33 +382,41 @@ fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tabl
     Ok(Tables::Read(ParsedTables { bstarts, dict, end }))
 }
 
+/// The table entry of a block is not what it must be.
+#[cold]
+fn bad_start(header: &ChunkHeader, nblock: usize, value: i64, expected: &'static str) -> ChunkError {
+    let offset = ENTRY.saturating_mul(nblock as u64).saturating_add(header.header_len() as u64);
+    ChunkError::Block { nblock, field: "block start", offset, value, expected }
+}
+
 /// Blocks may be stored in any order: a block ends where the next larger start is.
 fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
-    let cbytes = header.cbytes();
+    let cbytes = header.stored_len();
+    let last = cbytes.saturating_sub(4);
     let mut order = Vec::with_capacity(tables.bstarts.len());
     for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
-        if bstart < tables.end as i64 || bstart > cbytes as i64 - 4 {
-            return Err(ChunkError::Block {
-                nblock,
-                offset: header.header_len() as u64 + 4 * nblock as u64,
-                what: "the block start is outside the chunk's data",
-            });
+        match (u32::try_from(bstart), u32::try_from(nblock)) {
+            (Ok(bstart), Ok(nblock)) if (tables.end..=last).contains(&bstart) => order.push((bstart, nblock)),
+            _ => {
+                return Err(bad_start(header, nblock, bstart, "an offset behind the tables and in the chunk"));
+            }
         }
-        order.push((bstart as u32, nblock as u32));
     }
     if !order.is_sorted_by_key(|&(bstart, _)| bstart) {
         order.sort_unstable();
     }
     let mut extents = vec![(0, 0); order.len()];
-    let mut end = cbytes as u32;
-    let mut previous = cbytes as u32;
+    let mut end = cbytes;
+    let mut previous = cbytes;
     for &(bstart, nblock) in order.iter().rev() {
         if bstart < previous {
             end = previous;
             previous = bstart;
         }
         // Equal starts share their end.
-        extents[nblock as usize] = (bstart, end);
+        if let Some(extent) = extents.get_mut(nblock as usize) {
+            *extent = (bstart, end);
+        }
     }
     Ok(extents.into())
 }
@@ -397,17 +424,19 @@ fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents,
 /// Variable-length blocks are stored in order, without gaps.
 fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
     let mut extents = Vec::with_capacity(tables.bstarts.len());
-    let mut least = tables.end as i64;
-    for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
-        let end = tables.bstarts.get(nblock + 1).copied().unwrap_or(header.cbytes() as i64);
-        if bstart < least || end - bstart <= 4 || end > header.cbytes() as i64 {
-            return Err(ChunkError::Block {
-                nblock,
-                offset: header.header_len() as u64 + 4 * nblock as u64,
-                what: "starts of variable-length blocks must increase by more than 4",
-            });
+    let cbytes = i64::from(header.stored_len());
+    let mut least = i64::from(tables.end);
+    let ends = tables.bstarts.iter().copied().skip(1).chain([cbytes]);
+    for (nblock, (&bstart, end)) in tables.bstarts.iter().zip(ends).enumerate() {
+        match (u32::try_from(bstart), u32::try_from(end)) {
+            (Ok(start), Ok(stop)) if bstart >= least && stop > start.saturating_add(4) && end <= cbytes => {
+                extents.push((start, stop));
+            }
+            _ => {
+                let expected = "behind the tables, rising by more than 4, in the chunk";
+                return Err(bad_start(header, nblock, bstart, expected));
+            }
         }
-        extents.push((bstart as u32, end as u32));
         least = end;
     }
     Ok(extents.into())
@@ -417,18 +446,19 @@ fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Ar
     let mut starts = vec![0u32];
     let mut total = 0u64;
     for (nblock, &(start, end)) in extents.iter().enumerate() {
-        let size = vl_block_nbytes(&chunk[start as usize..end as usize], nblock)?;
-        total += size as u64;
-        if total > header.nbytes() as u64 {
-            break;
+        let stored = chunk.get(start as usize..end as usize).unwrap_or_default();
+        let size = vl_block_nbytes(stored, nblock, start.into())?;
+        total = total.saturating_add(size as u64);
+        match u32::try_from(total) {
+            Ok(total) if total as usize <= header.nbytes() => starts.push(total),
+            _ => break,
         }
-        starts.push(total as u32);
     }
     if total != header.nbytes() as u64 {
         return Err(ChunkError::Field {
             field: "nbytes",
             offset: 4,
-            value: header.nbytes() as i64,
+            value: header.nbytes.into(),
             expected: "the sum of the block lengths",
         });
     }

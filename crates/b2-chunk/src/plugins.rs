@@ -55,7 +55,7 @@ impl Plugins {
     /// # Errors
     /// [`ChunkError::UnknownCodec`], naming the id.
     pub fn codec(&self, id: CodecId) -> Result<&Arc<dyn Codec>, ChunkError> {
-        self.codecs.iter().find(|c| c.id() == id).ok_or(ChunkError::UnknownCodec(id))
+        self.codecs.iter().find(|c| c.id() == id).ok_or(ChunkError::UnknownCodec { id, at: None })
     }
 
     /// Finds a filter.
@@ -63,7 +63,7 @@ impl Plugins {
     /// # Errors
     /// [`ChunkError::UnknownFilter`], naming the id.
     pub fn filter(&self, id: FilterId) -> Result<&Arc<dyn Filter>, ChunkError> {
-        self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter(id))
+        self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter { id, at: None })
     }
 }
 

@@ -1,5 +1,22 @@
 //! The streams of a stored block (docs/format/chunk.md, data streams).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 /// One stream, as it is stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stream<'a> {
@@ -20,8 +37,38 @@ pub(crate) enum Streams<'a> {
     Single(Stream<'a>),
 }
 
-/// Where in the stored block something is wrong, and what.
-pub(crate) type Malformed = (usize, &'static str);
+/// What is wrong in a stored block. Small, as every stream that is read may end so.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    /// Where, from the start of the block.
+    pub(crate) pos: usize,
+    pub(crate) fault: Fault,
+    pub(crate) value: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    RoomForLength,
+    RoomForToken,
+    Length,
+    RunLength,
+    Token,
+    Split,
+}
+
+impl Fault {
+    /// Field and expectation, as in [`ChunkError::Block`](crate::ChunkError::Block).
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RoomForLength => ("room for the length of a stream", "4 bytes or more"),
+            Self::RoomForToken => ("room for the token of a run", "1 byte or more"),
+            Self::Length => ("length of a stream", "at most what is left of the block"),
+            Self::RunLength => ("length of a stream", "-255 or more"),
+            Self::Token => ("token of a run", "an odd number"),
+            Self::Split => ("length of a split block", "a multiple of typesize, and not 0"),
+        }
+    }
+}
 
 impl<'a> Streams<'a> {
     pub(crate) fn new(stored: &'a [u8], stream_len: usize) -> Self {
@@ -34,34 +81,40 @@ impl<'a> Streams<'a> {
             Self::Single(stream) => return Ok(*stream),
             Self::Listed { stored, pos, stream_len } => (*stored, pos, *stream_len),
         };
-        let Some(csize) = stored.get(*pos..).and_then(|rest| rest.first_chunk::<4>()) else {
-            return Err((*pos, "the block ends before the length of a stream"));
+        let start = *pos;
+        let fail = |pos, fault, value| Err(Malformed { pos, fault, value });
+        let rest = stored.get(start..).unwrap_or_default();
+        let Some((csize, rest)) = rest.split_first_chunk::<4>() else {
+            let room = i64::try_from(rest.len()).unwrap_or(i64::MAX);
+            return fail(start, Fault::RoomForLength, room);
         };
         let csize = i32::from_le_bytes(*csize);
-        let data = *pos + 4;
+        // Positions are inside `stored` from here on.
+        let data = start.saturating_add(4);
         match csize {
             0 => {
                 *pos = data;
                 Ok(Stream::Run(0))
             }
             i32::MIN..=-1 => {
-                let Some(&token) = stored.get(data) else {
-                    return Err((data, "the block ends before the token of a run"));
+                let Some(&token) = rest.first() else {
+                    return fail(data, Fault::RoomForToken, 0);
                 };
-                match u8::try_from(csize.unsigned_abs()) {
-                    Ok(value) if token & 1 == 1 => {
-                        *pos = data + 1;
-                        Ok(Stream::Run(value))
-                    }
-                    _ => Err((data, "unknown kind of run")),
+                let Ok(value) = u8::try_from(csize.unsigned_abs()) else {
+                    return fail(start, Fault::RunLength, csize.into());
+                };
+                if token & 1 == 0 {
+                    return fail(data, Fault::Token, token.into());
                 }
+                *pos = data.saturating_add(1);
+                Ok(Stream::Run(value))
             }
             1.. => {
-                let csize = csize.unsigned_abs() as usize;
-                let Some(bytes) = stored.get(data..).and_then(|rest| rest.get(..csize)) else {
-                    return Err((data, "the stream is longer than its block"));
+                let Some(bytes) = rest.get(..csize.unsigned_abs() as usize) else {
+                    return fail(start, Fault::Length, csize.into());
                 };
-                *pos = data + csize;
+                let csize = bytes.len();
+                *pos = data.saturating_add(csize);
                 // A stream that would not shrink is stored as it is.
                 Ok(if csize == stream_len { Stream::Stored(bytes) } else { Stream::Encoded(bytes) })
             }

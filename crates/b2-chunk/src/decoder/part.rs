@@ -29,7 +29,7 @@ impl BlockDecoder<'_> {
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
         let len = match self.layout.body {
-            Body::VlBlocks { .. } => vl_block_nbytes(stored, nblock)?,
+            Body::VlBlocks { .. } => vl_block_nbytes(stored, nblock, self.starts.start(nblock))?,
             _ => self.layout.block_range(nblock).len(),
         };
         if part.start > part.end || part.end > len {
