@@ -1,8 +1,28 @@
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use b2_chunk::ChunkError;
+
+use crate::plan::FrameFile;
+use crate::sparse::chunk_name;
 
 /// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -182,6 +202,8 @@ pub enum Structure {
     Metalayers,
     /// The index chunk.
     Index,
+    /// What the index chunk decodes to: 8 bytes for each chunk.
+    Entries,
     /// The trailer.
     Trailer,
     /// Names and values of the vlmetalayers, in the trailer.
@@ -190,20 +212,36 @@ pub enum Structure {
     VlMetalayer(String),
     /// The data chunk at this position.
     Chunk(usize),
+    /// A data chunk, and where it is stored.
+    StoredChunk {
+        /// Its position.
+        nchunk: usize,
+        /// The file it is in.
+        file: FrameFile,
+        /// Its first byte in that file, from the frame's start.
+        start: u64,
+    },
 }
 
 impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame => f.write_str("frame"),
-            Self::ChunkFile(id) => write!(f, "chunk file {id:08X}.chunk"),
+            Self::ChunkFile(id) => write!(f, "chunk file {}", chunk_name(*id)),
             Self::Header => f.write_str("frame header"),
             Self::Metalayers => f.write_str("metalayers"),
             Self::Index => f.write_str("index chunk"),
+            Self::Entries => f.write_str("decoded index"),
             Self::Trailer => f.write_str("trailer"),
             Self::VlMetalayers => f.write_str("vlmetalayers"),
             Self::VlMetalayer(name) => write!(f, "vlmetalayer {name:?}"),
             Self::Chunk(nchunk) => write!(f, "chunk {nchunk}"),
+            Self::StoredChunk { nchunk, file: FrameFile::Main, start } => {
+                write!(f, "chunk {nchunk} (from byte {start} on)")
+            }
+            Self::StoredChunk { nchunk, file: FrameFile::Chunk(id), .. } => {
+                write!(f, "chunk {nchunk} ({})", chunk_name(*id))
+            }
         }
     }
 }
@@ -220,6 +258,11 @@ impl FrameError {
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
         Self::Argument { name, what: what.into() }
+    }
+
+    /// An entry of the index is wrong.
+    pub(crate) fn entry(nchunk: usize, value: impl Into<i128>, expected: &'static str) -> Self {
+        Self::field(Structure::Entries, "entry", (nchunk as u64).saturating_mul(8), value, expected)
     }
 
     pub(crate) fn field(

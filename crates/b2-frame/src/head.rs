@@ -1,5 +1,22 @@
 //! The head of a stored chunk: header, block starts and dictionary, which tell where its blocks are.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use b2_chunk::{ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
@@ -33,7 +50,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn structure(&self) -> Structure {
-        Structure::Chunk(self.nchunk)
+        Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
     }
 
     pub(crate) fn most(&self) -> u64 {
@@ -115,7 +132,10 @@ impl ChunkHead {
         let extent = self.lazy.block_extent(nblock);
         match self.bytes.get(extent.clone()) {
             Some(_) => 0..0,
-            None => self.place.start + extent.start as u64..self.place.start + extent.end as u64,
+            None => {
+                let at = |n: usize| self.place.start.saturating_add(n as u64);
+                at(extent.start)..at(extent.end)
+            }
         }
     }
 }
@@ -141,7 +161,7 @@ impl HeadState {
     ) -> Result<Step<ChunkHead>, FrameError> {
         match std::mem::replace(self, Self::Spent) {
             Self::Start(place) => {
-                let tables = EXTENDED_HEADER_LEN as u64 + 4 * place.nblocks;
+                let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
                 let asked = if place.guess <= SMALL { place.guess } else { tables.clamp(HEAD, place.guess) };
                 let need = place.at_most(asked);
                 *self = Self::Asked(place, asked);

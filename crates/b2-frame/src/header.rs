@@ -10,6 +10,23 @@
 //! 57 metalayers, up to header_len
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_chunk::{CodecId, FilterId, FilterSlot, SplitMode};
 use b2_msgpack::{Reader, Writer};
 
@@ -146,7 +163,7 @@ impl FrameHeader {
             general_flags,
             storage,
             clevel: codec_flags >> 4,
-            splitmode: SplitMode::from_code((split_flags & 3) + 1).unwrap_or_default(),
+            splitmode: SplitMode::from_code((split_flags & 3).saturating_add(1)).unwrap_or_default(),
             nbytes,
             cbytes,
             typesize,
@@ -162,6 +179,11 @@ impl FrameHeader {
     }
 
     /// The header as stored, with its metalayers; sets `header_len`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "writes numbers that were parsed or checked against the format's limits"
+    )]
     pub(crate) fn encode(&mut self, metalayers: &Metalayers) -> Vec<u8> {
         let mut w = Writer::new();
         w.raw(&MAGIC);
@@ -175,7 +197,7 @@ impl FrameHeader {
                 Storage::Sparse => 1,
             },
             nibble | self.clevel << 4,
-            self.splitmode.code() - 1,
+            self.splitmode.code().saturating_sub(1),
         ]);
         w.number(self.nbytes as i64);
         w.number(self.cbytes as i64);
@@ -185,15 +207,10 @@ impl FrameHeader {
         w.number(self.nthreads.0);
         w.number(self.nthreads.1);
         w.bool(self.has_vlmetalayers);
-        let mut pipeline = [0; 16];
-        for (i, slot) in self.filters.iter().enumerate() {
-            pipeline[i] = slot.id.0;
-            pipeline[8 + i] = slot.meta;
-        }
-        pipeline[6] = self.codec.0;
-        pipeline[7] = self.codec_meta;
-        pipeline[14] = self.use_dict.into();
-        w.fixext16(6, &pipeline);
+        let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
+        let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
+        let (codec, meta, dict) = (self.codec.0, self.codec_meta, self.use_dict.into());
+        w.fixext16(6, &[f0, f1, f2, f3, f4, f5, codec, meta, m0, m1, m2, m3, m4, m5, dict, 0]);
         write_metalayers(&mut w, metalayers);
         // At most 16 metalayers, whose sum the writer's caller has checked.
         self.header_len = w.len() as u32;
@@ -300,12 +317,15 @@ fn fail<T>(
 pub(crate) const FRAME_TYPE_OFFSET: u64 = offset::FRAME_TYPE;
 /// Offset of `frame_len`.
 pub(crate) const FRAME_LEN_OFFSET: u64 = offset::FRAME_LEN;
+/// Offset of `typesize`.
+pub(crate) const TYPESIZE_OFFSET: u64 = offset::TYPESIZE;
 /// Offset of `nbytes`.
 pub(crate) const NBYTES_OFFSET: u64 = offset::NBYTES;
 /// Offset of `cbytes`.
 pub(crate) const CBYTES_OFFSET: u64 = offset::CBYTES;
 
 /// Fields that a commit changes in a stored header.
+#[allow(clippy::cast_possible_truncation, reason = "constants below 100")]
 pub(crate) mod patch {
     use super::offset;
 
@@ -323,7 +343,7 @@ pub(crate) mod patch {
 
     /// Puts `bytes` into a header that was parsed, so that they fit.
     pub(crate) fn put(header: &mut [u8], at: usize, bytes: &[u8]) {
-        if let Some(field) = header.get_mut(at..at + bytes.len()) {
+        if let Some(field) = header.get_mut(at..at.saturating_add(bytes.len())) {
             field.copy_from_slice(bytes);
         }
     }

@@ -1,6 +1,23 @@
 //! The index: where each chunk is (docs/format/frame-contiguous.md, section 5). Its payload is one little-endian i64 per
 //! chunk: an offset behind the header (contiguous), the number of a file (sparse), or a special value.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -32,7 +49,7 @@ impl Entry {
         if let Ok(offset) = u64::try_from(raw) {
             return Some(Self::Stored(offset));
         }
-        let kind = (raw >> 56) as u8;
+        let [kind, ..] = raw.to_be_bytes();
         Some(Self::Special(if kind & Self::ZEROS != 0 {
             SpecialKind::Zeros
         } else if kind & Self::UNINIT != 0 {
@@ -47,7 +64,8 @@ impl Entry {
     pub(crate) fn to_raw(self) -> i64 {
         let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
         match self {
-            Self::Stored(offset) => offset as i64,
+            // Made from an i64, or a place in a file, which are no larger.
+            Self::Stored(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
             Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
             Self::Special(SpecialKind::NaN) => special(Self::NAN),
             // Repeated values are stored chunks, the writer never gets here with one.
@@ -85,7 +103,7 @@ impl Index {
         const PIECE: usize = 1 << 20;
         let chunk = Chunk::parse(bytes).map_err(FrameError::chunk(Structure::Index))?;
         let nbytes = chunk.nbytes();
-        let expected = nchunks.map_or(nbytes as u64 / 8 * 8, |n| n.saturating_mul(8));
+        let expected = nchunks.map_or(nbytes as u64 & !7, |n| n.saturating_mul(8));
         if nbytes as u64 != expected {
             let rule = if nchunks.is_some() { "8 for each chunk" } else { "a multiple of 8" };
             return Err(FrameError::field(Structure::Index, "nbytes", 4, nbytes as u64, rule));
@@ -129,10 +147,11 @@ impl Index {
         match &self.table {
             Table::All(entries) => Ok(entries.clone()),
             Table::Runs(runs) => {
-                within("index, in bytes", self.len as u64 * 8, limit)?;
+                within("index, in bytes", (self.len as u64).saturating_mul(8), limit)?;
                 let mut entries = Vec::with_capacity(self.len);
-                for (i, (_, raw)) in runs.iter().enumerate() {
-                    entries.resize(runs.get(i + 1).map_or(self.len, |(start, _)| *start), *raw);
+                let ends = runs.iter().skip(1).map(|(start, _)| *start).chain([self.len]);
+                for ((_, raw), end) in runs.iter().zip(ends) {
+                    entries.resize(end, *raw);
                 }
                 Ok(Arc::new(entries))
             }
@@ -157,19 +176,11 @@ impl Index {
         let raw = self.raw(nchunk).ok_or(FrameError::OutOfRange {
             what: "chunks",
             start: nchunk as u64,
-            end: nchunk as u64 + 1,
+            end: (nchunk as u64).saturating_add(1),
             len: self.len as u64,
         })?;
-        Entry::from_raw(raw).ok_or_else(|| {
-            let at = nchunk as u64 * 8;
-            FrameError::field(
-                Structure::Index,
-                "entry",
-                at,
-                raw,
-                "an offset, or a special value of known kind",
-            )
-        })
+        Entry::from_raw(raw)
+            .ok_or_else(|| FrameError::entry(nchunk, raw, "an offset, or a special value of known kind"))
     }
 
     /// The longest known run of chunks from `nchunk` on that have the same entry. Lets callers handle billions
@@ -185,10 +196,11 @@ impl Index {
                 runs.get(next).map_or(self.len, |(start, _)| *start)
             }
             // No two chunks share their bytes, as a rule.
-            (Entry::Stored(_), Table::All(_)) => nchunk + 1,
+            (Entry::Stored(_), Table::All(_)) => nchunk.saturating_add(1),
             (Entry::Special(_), Table::All(entries)) => {
                 let rest = entries.get(nchunk..).unwrap_or_default();
-                nchunk + rest.iter().take_while(|raw| Some(**raw) == rest.first().copied()).count()
+                let same = rest.iter().take_while(|raw| Some(**raw) == rest.first().copied()).count();
+                nchunk.saturating_add(same)
             }
         };
         Ok((entry, nchunk..end))
@@ -259,23 +271,23 @@ impl Builder {
                 if runs.last().is_none_or(|(_, last)| *last != entry) {
                     runs.push((self.len, entry));
                 }
-                if runs.len() > FEW && runs.len() > (self.len + 1) / 4 {
+                if runs.len() > FEW && runs.len() > self.len.saturating_add(1) / 4 {
                     self.unroll()?;
                 }
             }
             Table::All(entries) => Arc::make_mut(entries).push(entry),
         }
-        self.len += 1;
+        self.len = self.len.saturating_add(1);
         Ok(())
     }
 
     /// Turns runs, up to and with the entry being pushed, into a table of all entries.
     fn unroll(&mut self) -> Result<(), FrameError> {
         let Table::Runs(runs) = &self.table else { return Ok(()) };
-        within("index, in bytes", self.of as u64 * 8, self.limit)?;
+        within("index, in bytes", (self.of as u64).saturating_mul(8), self.limit)?;
         let mut entries = Vec::with_capacity(self.of);
-        for (i, (_, raw)) in runs.iter().enumerate() {
-            let end = runs.get(i + 1).map_or(self.len + 1, |(start, _)| *start);
+        let ends = runs.iter().skip(1).map(|(start, _)| *start).chain([self.len.saturating_add(1)]);
+        for ((_, raw), end) in runs.iter().zip(ends) {
             entries.resize(end, *raw);
         }
         self.table = Table::All(Arc::new(entries));
@@ -289,7 +301,13 @@ pub(crate) fn encode(entries: &[i64]) -> Result<Chunk, FrameError> {
     let result = match entries.split_first() {
         // One special value throughout: stored once, and read without expanding it.
         Some((first, rest)) if *first < 0 && !rest.is_empty() && rest.iter().all(|entry| entry == first) => {
-            Chunk::special(SpecialKind::Value, &first.to_le_bytes(), entries.len() * 8, 8, BLOCKSIZE)
+            Chunk::special(
+                SpecialKind::Value,
+                &first.to_le_bytes(),
+                entries.len().saturating_mul(8),
+                8,
+                BLOCKSIZE,
+            )
         }
         _ => {
             let payload: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();

@@ -7,6 +7,23 @@
 //! DC u16, N x { C6 u32 value }
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -86,7 +103,8 @@ impl Metalayers {
     pub(crate) fn place(&self, header: &Bytes, name: &[u8]) -> Option<Range<usize>> {
         let value = self.0.get(name)?;
         let start = (value.as_ptr() as usize).checked_sub(header.as_ptr() as usize)?;
-        (start + value.len() <= header.len()).then_some(start..start + value.len())
+        let end = start.checked_add(value.len())?;
+        (end <= header.len()).then_some(start..end)
     }
 
     /// Metalayers to be written: at most 16, with distinct names of 1 to 31 bytes.
@@ -100,7 +118,7 @@ impl Metalayers {
             if entries.iter().take(i).any(|(earlier, _)| earlier == name) {
                 return Err(FrameError::argument("metalayers", format!("{:?} twice", show(name))));
             }
-            total += value.len() as u64;
+            total = total.saturating_add(value.len() as u64);
         }
         // The header's length is an i32.
         within("metalayers, in bytes", total, (1 << 31) - 4096)?;
@@ -193,8 +211,14 @@ impl Section<'_> {
         let count_at = r.position();
         let count = self.field("count", r.map16())?;
         if usize::from(count) > max {
-            let (at, expected) = (self.base + count_at as u64 + 1, "at most 16 (8192 for vlmetalayers)");
-            return Err(FrameError::field(self.structure.clone(), "count", at, count, expected));
+            let expected = "at most 16 (8192 for vlmetalayers)";
+            return Err(FrameError::field(
+                self.structure.clone(),
+                "count",
+                self.behind(count_at),
+                count,
+                expected,
+            ));
         }
         let mut entries = Vec::new();
         let mut seen = HashSet::new();
@@ -203,7 +227,7 @@ impl Section<'_> {
             let at = r.position();
             let offset: i32 = self.field("offset", r.number())?;
             let Some(offset) = usize::try_from(offset).ok().filter(|o| *o < self.bytes.len()) else {
-                let (at, expected) = (self.base + at as u64 + 1, "an offset inside the section");
+                let (at, expected) = (self.behind(at), "an offset inside the section");
                 return Err(FrameError::field(self.structure.clone(), "offset", at, offset, expected));
             };
             let value = self.field("value", Reader::at(self.bytes, offset).bin32())?;
@@ -214,6 +238,11 @@ impl Section<'_> {
         }
         self.field("values", r.array16())?;
         Ok(Entries(entries))
+    }
+
+    /// The offset in the frame of what follows a marker.
+    fn behind(&self, marker_at: usize) -> u64 {
+        self.base.saturating_add(marker_at as u64).saturating_add(1)
     }
 
     fn field<T>(&self, field: &'static str, item: Result<T, b2_msgpack::Error>) -> Result<T, FrameError> {
@@ -235,7 +264,12 @@ pub(crate) fn write_vlmetalayers(w: &mut Writer, entries: &[(Bytes, Bytes)]) {
     write_section(w, entries, false);
 }
 
-/// Counts and lengths are checked by the callers.
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "writes; counts and lengths are checked by the callers"
+)]
 fn write_section(w: &mut Writer, entries: &[(Bytes, Bytes)], count_marker: bool) {
     let count = entries.len() as u16;
     let start = w.len() + usize::from(!count_marker);

@@ -1,5 +1,22 @@
 //! Opening: header, index and trailer are read and checked, chunks are not touched.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use b2_chunk::{ChunkHeader, DParams};
@@ -197,7 +214,9 @@ impl OpenPlan {
         if bytes.is_none() {
             need.push(Extent::exactly(FrameFile::Main, header_range));
         }
-        let start = if header.frame_len - rest <= ONE_READ { rest } else { header.frame_len - TAIL };
+        // `rest_of` has checked that index and trailer are behind `rest`.
+        let few = header.frame_len.saturating_sub(rest) <= ONE_READ;
+        let start = if few { rest } else { header.frame_len.saturating_sub(TAIL) };
         need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));
         Ok((Box::new(Head { header, bytes, rest }), Step::Need(need)))
     }
@@ -206,9 +225,9 @@ impl OpenPlan {
     fn tail(&self, head: &Head, tail: &Bytes, base: u64) -> Result<(Range<u64>, Range<u64>), FrameError> {
         let frame_len = head.header.frame_len;
         let trailer_len = Trailer::len(tail, frame_len)? as u64;
-        let trailer = frame_len - trailer_len..frame_len;
+        let trailer = frame_len.saturating_sub(trailer_len)..frame_len;
         if trailer.start < head.rest {
-            let at = frame_len - TRAILER_TAIL_LEN as u64 + 3;
+            let at = Trailer::len_at(frame_len);
             let expected = "a trailer that starts behind header and chunks";
             return Err(FrameError::field(Structure::Trailer, "trailer_len", at, trailer_len, expected));
         }
@@ -218,22 +237,23 @@ impl OpenPlan {
         }
         let gap = head.rest..trailer.start;
         let need = b2_chunk::EXTENDED_HEADER_LEN as u64;
-        if gap.end - gap.start < need {
-            let have = gap.end - gap.start;
+        let have = gap.end.saturating_sub(gap.start);
+        if have < need {
             return Err(FrameError::Truncated { structure: Structure::Index, offset: gap.start, need, have });
         }
+        let head = gap.start..gap.start.saturating_add(need);
         if base > gap.start {
             // The index header is asked for first.
-            return Ok((gap.start..gap.start + need, trailer));
+            return Ok((head, trailer));
         }
-        let header = sub(tail, base, gap.start..gap.start + need)?;
+        let header = sub(tail, base, head)?;
         Ok((self.index_range(&header, &gap)?.0, trailer))
     }
 
     /// Where the index chunk is, and how many chunks it is for.
     fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<(Range<u64>, u64), FrameError> {
         let header = ChunkHeader::parse(header).map_err(FrameError::chunk(Structure::Index))?;
-        let (cbytes, have) = (header.cbytes() as u64, gap.end - gap.start);
+        let (cbytes, have) = (header.cbytes() as u64, gap.end.saturating_sub(gap.start));
         if cbytes > have {
             return Err(FrameError::Truncated {
                 structure: Structure::Index,
@@ -243,7 +263,7 @@ impl OpenPlan {
             });
         }
         within("index chunk, in bytes", cbytes, self.dparams.limits.max_metadata)?;
-        Ok((gap.start..gap.start + cbytes, header.nbytes() as u64 / 8))
+        Ok((gap.start..gap.start.saturating_add(cbytes), header.nbytes() as u64 / 8))
     }
 
     /// With all bytes from `base`, which is not behind the index, to the end of the frame.
@@ -273,7 +293,7 @@ impl OpenPlan {
         let trailer_start = trailer.start;
         let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
         let (checksums, sums) = if self.checksums {
-            let index = if decoded.len() == 0 { Bytes::new() } else { index_bytes };
+            let index = if decoded.is_empty() { Bytes::new() } else { index_bytes };
             let values = trailer::values(&trailer_bytes);
             let parts = Parts { header: &header_bytes, index: &index, vlmetalayers: values };
             parts.check(decoded.len(), &before_trailer, trailer_parsed.fingerprint())?
@@ -367,7 +387,7 @@ fn rest_of(header: &FrameHeader) -> Result<u64, FrameError> {
     let mut need = TRAILER_TAIL_LEN as u64;
     let mut rest = Some(header_len);
     if header.nbytes > 0 {
-        need += b2_chunk::EXTENDED_HEADER_LEN as u64;
+        need = const { (TRAILER_TAIL_LEN + b2_chunk::EXTENDED_HEADER_LEN) as u64 };
         if header.storage == Storage::Contiguous {
             rest = header_len.checked_add(header.cbytes);
         }

@@ -1,5 +1,22 @@
 //! Where chunks are and what is known about them before they are read.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_chunk::{Chunk, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
 
 use crate::error::within;
@@ -27,8 +44,9 @@ impl Opened {
         if chunksize == 0 || nchunk >= self.nchunks() {
             return None;
         }
-        let rest = self.header.nbytes % chunksize;
-        Some(if nchunk + 1 == self.nchunks() && rest != 0 { rest } else { chunksize })
+        let rest = self.header.nbytes.checked_rem(chunksize).unwrap_or(0);
+        let last = nchunk.checked_add(1) == Some(self.nchunks());
+        Some(if last && rest != 0 { rest } else { chunksize })
     }
 
     /// A plan that reads chunk `nchunk`.
@@ -67,23 +85,23 @@ impl Opened {
         let nbytes = self.expected_nbytes(nchunk);
         within("uncompressed chunk, in bytes", nbytes.unwrap_or(0), dparams.limits.max_chunk_nbytes)?;
         // No chunk is longer than stored plain; a wrong guess costs a second read.
-        let longest = nbytes.map(|n| n + EXTENDED_HEADER_LEN as u64);
-        let entry_at = nchunk as u64 * 8;
+        let longest = nbytes.map(|n| n.saturating_add(EXTENDED_HEADER_LEN as u64));
         let (file, start, end, guess) = match self.header.storage {
             Storage::Contiguous => {
-                let len = self.layout.data.end - self.layout.data.start;
+                let data = &self.layout.data;
+                let len = data.end.saturating_sub(data.start);
                 if offset > len.saturating_sub(MIN_HEADER_LEN as u64) {
                     let expected = "an offset inside the chunk data";
-                    return Err(FrameError::field(Structure::Index, "entry", entry_at, offset, expected));
+                    return Err(FrameError::entry(nchunk, offset, expected));
                 }
                 let next = self.index.next_offset(offset).unwrap_or(len).min(len);
-                let guess = (next - offset).min(longest.unwrap_or(u64::MAX));
-                (FrameFile::Main, self.layout.data.start + offset, self.layout.data.end, guess)
+                let guess = next.saturating_sub(offset).min(longest.unwrap_or(u64::MAX));
+                (FrameFile::Main, data.start.saturating_add(offset), data.end, guess)
             }
             Storage::Sparse => {
                 let Ok(id) = u32::try_from(offset) else {
                     let expected = "a file number of at most 32 bits";
-                    return Err(FrameError::field(Structure::Index, "entry", entry_at, offset, expected));
+                    return Err(FrameError::entry(nchunk, offset, expected));
                 };
                 (FrameFile::Chunk(id), 0, u64::MAX, longest.unwrap_or(UNKNOWN_SIZE))
             }
@@ -106,7 +124,7 @@ impl Opened {
         let nbytes = self.special_nbytes(nchunk)?;
         within("uncompressed chunk, in bytes", nbytes, dparams.limits.max_chunk_nbytes)?;
         let typesize = self.header.typesize();
-        let nbytes = nbytes as usize;
+        let nbytes = usize::try_from(nbytes).unwrap_or(usize::MAX);
         // Sizes that are no multiple of the item size cannot be told as "uninitialised"; both read as zeros.
         let kind = match kind {
             SpecialKind::Uninit if !nbytes.is_multiple_of(typesize) => SpecialKind::Zeros,
@@ -122,8 +140,8 @@ impl Opened {
 
     /// Nothing tells the size of a special chunk where sizes are individual.
     pub(crate) fn untold_size(&self, nchunk: usize) -> FrameError {
-        let (at, raw) = (nchunk as u64 * 8, self.index.entry(nchunk).map_or(0, Entry::to_raw));
+        let raw = self.index.entry(nchunk).map_or(0, Entry::to_raw);
         let expected = "no special value in a frame whose chunks have individual sizes";
-        FrameError::field(Structure::Index, "entry", at, raw, expected)
+        FrameError::entry(nchunk, raw, expected)
     }
 }

@@ -1,6 +1,22 @@
 //! Reading without doing I/O: a plan says which bytes of which file it needs, a driver fetches them, and so
 //! on until the plan is done. The driver here fetches synchronously; an asynchronous one runs the same plans.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -1,5 +1,21 @@
 //! Reading across chunks: bytes, items, and the sizes of chunks that have individual ones.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use b2_chunk::{ChunkError, SpecialKind};
@@ -90,7 +106,7 @@ impl SuperChunk {
         let (nchunk, chunk, mut end) = if let Some(nchunk) = at.checked_div(chunksize) {
             let start = nchunk * chunksize;
             let chunk = start..start.saturating_add(chunksize).min(self.nbytes());
-            let (entry, run) = self.index().run(nchunk as usize)?;
+            let (entry, run) = self.index().run(usize::try_from(nchunk).unwrap_or(usize::MAX))?;
             let mut end = chunk.end;
             if matches!(entry, Entry::Special(_)) {
                 end = (run.end as u64).saturating_mul(chunksize).min(self.nbytes());
@@ -99,7 +115,7 @@ impl SuperChunk {
                 let equal = (run.end as u64).min(self.nbytes() / chunksize);
                 end = equal.saturating_mul(chunksize).max(chunk.end);
             }
-            (nchunk as usize, chunk, end)
+            (usize::try_from(nchunk).unwrap_or(usize::MAX), chunk, end)
         } else {
             match sizes.chunk_at(at) {
                 Some((nchunk, chunk, equal)) => {
@@ -118,11 +134,13 @@ impl SuperChunk {
             }
         };
         end = end.min(at.saturating_add(rest.len() as u64));
-        let len = (end - at) as usize;
+        // Not beyond `rest`.
+        let len = usize::try_from(end - at).unwrap_or(rest.len());
         let (dst, others) = std::mem::take(rest).split_at_mut(len);
         *rest = others;
         // Both are inside one chunk, whose size fits 32 bits.
-        let range = (at - chunk.start) as usize..(end.min(chunk.end) - chunk.start) as usize;
+        let inside = |at: u64| usize::try_from(at - chunk.start).unwrap_or(usize::MAX);
+        let range = inside(at)..inside(end.min(chunk.end));
         Ok(Piece { nchunk, range, nbytes: chunk.end - chunk.start, dst })
     }
 
@@ -174,9 +192,9 @@ impl SuperChunk {
             4 if nbytes % 4 == 0 => Ok(&NAN4),
             8 if nbytes % 8 == 0 => Ok(&NAN8),
             typesize => {
-                let at = nchunk as u64 * 8;
-                let expected = "items of 4 or 8 bytes, and whole ones, in a chunk of NaNs";
-                Err(FrameError::field(Structure::Index, "entry", at, typesize as u64, expected))
+                let expected = "4 or 8, and whole items, for the chunk of NaNs in the index";
+                let at = crate::header::TYPESIZE_OFFSET;
+                Err(FrameError::field(Structure::Header, "typesize", at, typesize as u64, expected))
             }
         }
     }
@@ -188,7 +206,18 @@ impl SuperChunk {
         Ok(())
     }
 
+    /// The chunk, as errors name it.
+    pub(crate) fn structure(&self, nchunk: usize) -> Structure {
+        match self.entry(nchunk) {
+            Ok(Entry::Stored(offset)) => self
+                .opened
+                .place(nchunk, offset, &self.dparams)
+                .map_or(Structure::Chunk(nchunk), |place| place.structure()),
+            _ => Structure::Chunk(nchunk),
+        }
+    }
+
     pub(crate) fn chunk_error(&self, nchunk: usize) -> impl FnOnce(ChunkError) -> FrameError {
-        FrameError::chunk(Structure::Chunk(nchunk))
+        move |source| FrameError::Chunk { structure: self.structure(nchunk), source }
     }
 }

@@ -1,6 +1,22 @@
 //! Which bytes each chunk holds, in frames whose chunks have individual sizes: the header does not tell, so
 //! the chunks' headers have to be read.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::ops::Range;
 
 use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
@@ -98,7 +114,8 @@ impl SuperChunk {
         let nbytes = self.chunk_nbytes(nchunk)?;
         within("uncompressed chunk, in bytes", nbytes, self.dparams.limits.max_chunk_nbytes)?;
         let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
-        Chunk::special(kind, &[], nbytes as usize, self.typesize(), 0).map_err(self.chunk_error(nchunk))
+        Chunk::special(kind, &[], usize::try_from(nbytes).unwrap_or(usize::MAX), self.typesize(), 0)
+            .map_err(self.chunk_error(nchunk))
     }
 
     /// The sizes of all chunks; read once.

@@ -4,6 +4,23 @@
 //! 94  01 version  93 … vlmetalayers  CE u32 trailer_len  D8 fingerprint type, 16 bytes
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_chunk::DParams;
 use b2_msgpack::{Reader, Writer};
 use bytes::Bytes;
@@ -37,18 +54,23 @@ impl Trailer {
         let base = frame_len.saturating_sub(tail.len() as u64);
         let mut r = Reader::at(tail, tail.len().saturating_sub(END_LEN));
         let len: u32 = r.number().map_err(|error| msgpack("trailer_len", error, base))?;
-        let most = (frame_len - FIXED_HEADER_LEN as u64).min(i32::MAX as u64);
+        let most = frame_len.saturating_sub(FIXED_HEADER_LEN as u64).min(i32::MAX as u64);
         if u64::from(len) < TRAILER_TAIL_LEN as u64 || u64::from(len) > most {
             let expected = "25 to what is behind the header";
             return Err(FrameError::field(
                 Structure::Trailer,
                 "trailer_len",
-                frame_len - END_LEN as u64 + 1,
+                Self::len_at(frame_len),
                 len,
                 expected,
             ));
         }
         Ok(len as usize)
+    }
+
+    /// Where the length of the trailer is, behind its marker.
+    pub(crate) fn len_at(frame_len: u64) -> u64 {
+        frame_len.saturating_sub(END_LEN as u64).saturating_add(1)
     }
 
     pub(crate) fn has_fingerprint(&self) -> bool {
@@ -73,6 +95,11 @@ impl Trailer {
 }
 
 /// A trailer as stored, without fingerprint. Names and values are checked; values are chunks.
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    reason = "writes; the sum is checked"
+)]
 pub(crate) fn encode(vlmetalayers: &[(Bytes, Bytes)]) -> Result<Vec<u8>, FrameError> {
     let total: u64 = vlmetalayers.iter().map(|(name, value)| (name.len() + value.len() + 11) as u64).sum();
     crate::error::within("vlmetalayers, in bytes", total, (1 << 31) - 4096)?;

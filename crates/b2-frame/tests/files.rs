@@ -103,7 +103,10 @@ fn damaged_sparse_frames_are_errors() {
     read().unwrap();
     // A chunk of another size.
     fs::write(&member, compress(&data(501, 1), &cparams(4)).as_bytes()).unwrap();
-    assert!(matches!(read(), Err(FrameError::Field { field: "nbytes", structure: Structure::Chunk(1), .. })));
+    assert!(matches!(
+        read(),
+        Err(FrameError::Field { field: "nbytes", structure: Structure::StoredChunk { nchunk: 1, .. }, .. })
+    ));
     fs::remove_file(&member).unwrap();
     match read().unwrap_err() {
         FrameError::Io { name, source } => {

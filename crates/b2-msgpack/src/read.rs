@@ -1,3 +1,20 @@
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use rmp::Marker;
 
 use crate::{Error, Fixed, Item};
@@ -199,7 +216,7 @@ impl<'a> Reader<'a> {
         let need = len.saturating_add(head as u64);
         let all = usize::try_from(need).ok().and_then(|need| self.rest().get(..need));
         let Some(all) = all else { return Err(self.truncated(item, need)) };
-        self.position += all.len();
+        self.position = self.position.saturating_add(all.len());
         Ok(all.get(head..).unwrap_or_default())
     }
 
@@ -224,7 +241,7 @@ impl<'a> Reader<'a> {
         if !fits {
             return Err(Error::Marker { offset: self.position, expected: item, got });
         }
-        self.position += 1;
+        self.position = self.position.saturating_add(1);
         Ok(())
     }
 

@@ -1,5 +1,22 @@
 //! Shape, chunkshape and blockshape, checked against each other (docs/format/b2nd.md, section 2).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 
 use crate::NdError;

@@ -5,6 +5,23 @@
 //!    | 90+nd, nd x (D2 i32 blockshape) | dtype format | DB u32 len, dtype
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use b2_msgpack::{Reader, Writer};
 
 use crate::NdError;
