@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use crate::bench::counts::{self, Outcome};
-use crate::{sh, test};
+use crate::{deny, sh, test};
 
-/// Run all checks: formatting, lints, documentation, a build without any C compiler, instruction counts (where
-/// valgrind is installed), and then `test`.
+/// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
+/// compiler, instruction counts (where valgrind is installed), and then `test`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -17,6 +17,8 @@ pub(crate) struct Args {
 /// Runs the checks; stops at the first that fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
+    let dependencies = deny::check()?;
+    dependencies.verdict().inspect_err(|_| dependencies.print())?;
     sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -26,6 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     sh::run(sh::cargo_without_c(&pure))?;
     let counted = counts::check(false)?;
     let outcome = test::run(&args.test);
+    dependencies.print();
     match counted {
         Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
         // Not in the middle of the output, where nobody would see it.

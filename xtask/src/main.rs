@@ -10,12 +10,14 @@ mod conformance;
 mod crash;
 mod cross;
 mod demo;
+mod deny;
 mod digest;
 mod fixtures;
 mod pingpong;
 mod python;
 mod rng;
 mod root;
+mod sanitize;
 mod sh;
 mod test;
 
@@ -37,6 +39,8 @@ enum Task {
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
+    Deny(deny::Args),
+    Sanitize(sanitize::Args),
     Bench(bench::Args),
 }
 
@@ -55,6 +59,8 @@ fn main() -> ExitCode {
         }),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Deny(args) => deny::run(&args),
+        Task::Sanitize(args) => sanitize::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
