@@ -31,7 +31,7 @@ fn items(rng: &mut Rng, count: usize, itemsize: usize) -> Vec<u8> {
             (0..itemsize).map(move |j| match j {
                 _ if noisy == 0 => 7,
                 0 if noisy == 2 => low,
-                _ => (i >> (4 * j).min(40)) as u8,
+                _ => (i as u64 >> (4 * j).min(40)) as u8,
             })
         })
         .collect()
