@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Folder in which packages were unpacked instead of being installed [default: target/cross/root, if it exists]
     #[arg(long)]
     root: Option<PathBuf>,
-    /// What cargo shall do [default: test the library crates]
+    /// What cargo shall do [default: test all crates but xtask and benches]
     #[arg(last = true)]
     cargo: Vec<String>,
 }
@@ -35,23 +35,9 @@ enum Arch {
     S390x,
 }
 
-/// What the tests are about: the crates that every reader and writer needs.
-const DEFAULT: &[&str] = &[
-    "test",
-    "--no-fail-fast",
-    "-p",
-    "b2-msgpack",
-    "-p",
-    "b2-filters",
-    "-p",
-    "b2-codecs",
-    "-p",
-    "b2-chunk",
-    "-p",
-    "b2-frame",
-    "-p",
-    "b2nd",
-];
+/// All but what runs on the developer's machine.
+const DEFAULT: &[&str] =
+    &["test", "--no-fail-fast", "--workspace", "--exclude", "xtask", "--exclude", "b2-benches"];
 
 impl Arch {
     /// Rust's name.
@@ -190,6 +176,8 @@ impl Tools {
         set(cargo, "AR_{t}", &self.ar);
         if let Some(emulator) = &self.emulator {
             set(cargo, "CARGO_TARGET_{T}_RUNNER", emulator);
+            // For programs that tests start.
+            set(cargo, "B2KIT_TEST_RUNNER", emulator);
         }
         let flags = Path::new("-C target-feature=+crt-static");
         set(cargo, "CARGO_TARGET_{T}_RUSTFLAGS", flags);
@@ -258,6 +246,7 @@ mod tests {
         };
         assert_eq!(value("CARGO_BUILD_TARGET"), "s390x-unknown-linux-gnu");
         assert_eq!(value("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUNNER"), "qemu");
+        assert_eq!(value("B2KIT_TEST_RUNNER"), "qemu");
         assert_eq!(value("CC_s390x_unknown_linux_gnu"), "gcc");
         assert!(value("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUSTFLAGS").contains("crt-static"));
     }

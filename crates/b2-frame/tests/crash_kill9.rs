@@ -7,7 +7,7 @@ mod common;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ struct Killed {
 
 /// Starts a process, kills it after `commits` commits and `delay` more, and hears what it had said.
 fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) -> Killed {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = b2_storage_sim::program(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(CHILD, path);
     if sync {
         command.env(SYNC, "1");

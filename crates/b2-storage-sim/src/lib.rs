@@ -8,6 +8,7 @@ mod image;
 mod kill;
 mod log;
 mod power;
+mod program;
 mod rng;
 
 pub use campaign::{Counts, Plan, every_crash};
@@ -15,4 +16,5 @@ pub use fault::{Call, Calls, Fault, Trouble};
 pub use fs::SimFs;
 pub use image::Image;
 pub use log::{Log, Op, State};
+pub use program::program;
 pub use rng::Rng;

@@ -159,7 +159,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     assert!(read <= needed + metadata + (touched + 1) * SLACK, "read {read} bytes, {needed} are needed");
 
     // The child checks its peak memory where the system tells it.
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
+    let child = b2_storage_sim::program(std::env::current_exe().unwrap())
         .args(["a_box_of_one_percent_reads_its_blocks_only_in_little_memory", "--exact", "--nocapture"])
         .env(CHILD, &path)
         .output()

@@ -40,7 +40,7 @@ impl Folder {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_b2kit"));
+        let mut command = b2_storage_sim::program(env!("CARGO_BIN_EXE_b2kit"));
         command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
         command
     }
