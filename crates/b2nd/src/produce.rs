@@ -49,8 +49,7 @@ impl Job<'_> {
         if let Some(axis) = axis {
             outer[axis] = 0..1;
         }
-        // Enough for all threads, and for reading in large pieces.
-        let most = (READ / geometry.chunk_nbytes().max(1)).max(threads()) as u64;
+        let most = chunks_at_once(geometry.chunk_nbytes(), threads());
         let mut buffer = Vec::new();
         let buffers = Arc::default();
         for_each_position(&outer, |at| {
@@ -129,11 +128,8 @@ impl Job<'_> {
         let region = match source.region(geometry, &start, &shape) {
             Some(region) => region,
             None => {
-                let nbytes = product(shape.iter().copied()) as usize * geometry.itemsize();
-                if buffer.len() < nbytes {
-                    buffer.resize(nbytes, 0);
-                }
-                let items = &mut buffer[..nbytes];
+                let nbytes = product(shape.iter().copied()).saturating_mul(geometry.itemsize() as u64);
+                let items = grown(buffer, nbytes)?;
                 source.read_region(geometry, &start, &shape, items).map_err(NdError::Source)?;
                 read = &*items;
                 let strides = strides(shape.iter().map(|&n| n as usize), geometry.itemsize());
@@ -170,7 +166,8 @@ impl Buffers {
         let mut bytes = kept.unwrap_or_default();
         let need = plain.len() + EXTENDED_HEADER_LEN;
         if bytes.len() < need {
-            bytes = vec![0; need];
+            bytes = Vec::new();
+            grown(&mut bytes, need as u64)?;
         }
         let mut lent = Lent { bytes, len: 0, home: self.clone() };
         lent.len = Chunk::compress_into(plain, &mut lent.bytes, cparams)?;
@@ -206,17 +203,32 @@ thread_local! {
 const LARGEST_KEPT: usize = 16 << 20;
 
 /// Calls back with a buffer of any content.
-fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T, NdError>) -> Result<T, NdError> {
     // The callback may come back here, on a thread that helps itself to other work.
     let mut plain = PLAIN.take();
-    if plain.len() < len {
-        plain.resize(len, 0);
-    }
-    let result = work(&mut plain[..len]);
+    let result = work(grown(&mut plain, len as u64)?);
     if plain.len() <= LARGEST_KEPT {
         PLAIN.replace(plain);
     }
     result
+}
+
+/// The first `len` bytes of a buffer, which grows if it has to.
+fn grown(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
+    let too_large = || NdError::TooLarge { asked: len };
+    let nbytes = usize::try_from(len).map_err(|_| too_large())?;
+    if let Some(more) = nbytes.checked_sub(buffer.len()) {
+        buffer.try_reserve_exact(more).map_err(|_| too_large())?;
+        buffer.resize(nbytes, 0);
+    }
+    Ok(&mut buffer[..nbytes])
+}
+
+/// How many chunks are read at once: enough for all threads, and for reading in large pieces, but no more than can
+/// be addressed.
+fn chunks_at_once(chunk_nbytes: usize, threads: usize) -> u64 {
+    let nbytes = chunk_nbytes.max(1);
+    (READ / nbytes).max(threads).min(isize::MAX as usize / 2 / nbytes).max(1) as u64
 }
 
 /// Makes results for `0..count` in parallel; `each` gets them in order, on whatever thread, while others are made.
@@ -294,4 +306,33 @@ pub(crate) fn in_parallel<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -
         return (0..count as usize).into_par_iter().with_max_len(1).map(|k| work(k as u64)).collect();
     }
     (0..count).map(work).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_at_once_can_be_addressed() {
+        for chunk_nbytes in [0, 1, 1000, READ, 64 << 20, 1 << 30, i32::MAX as usize - 32] {
+            for threads in [1, 2, 64] {
+                let chunks = chunks_at_once(chunk_nbytes, threads);
+                assert!(chunks >= 1, "{chunk_nbytes} {threads}");
+                let nbytes = chunks * chunk_nbytes as u64;
+                assert!(chunks == 1 || nbytes <= isize::MAX as u64 / 2, "{chunk_nbytes} {threads}");
+            }
+        }
+        assert_eq!(chunks_at_once(1 << 20, 2), 8);
+        assert_eq!(chunks_at_once(16 << 20, 4), 4);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let mut buffer = vec![1, 2];
+        assert_eq!(grown(&mut buffer, 3).unwrap(), [1, 2, 0]);
+        assert_eq!(grown(&mut buffer, 2).unwrap(), [1, 2]);
+        for len in [isize::MAX as u64, u64::MAX] {
+            assert!(matches!(grown(&mut buffer, len), Err(NdError::TooLarge { asked }) if asked == len));
+        }
+    }
 }
