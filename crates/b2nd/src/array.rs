@@ -23,6 +23,7 @@ use b2_chunk::{CParams, Container, Limits, Plugins};
 use b2_frame::{OpenOptions, SuperChunk};
 use bytes::Bytes;
 
+use crate::geometry::Part;
 use crate::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::{Dtype, Geometry, NdError, Select, Slice};
 
@@ -80,33 +81,35 @@ impl NdArray {
     /// # Errors
     /// When the frame is no array, or its parts contradict each other.
     pub fn from_super_chunk(mut frame: SuperChunk) -> Result<Self, NdError> {
-        let meta = if let Some(bytes) = frame.metalayers().get(METALAYER) {
-            ArrayMeta::parse(METALAYER, bytes)?
-        } else if let Some(bytes) = frame.metalayers().get(OLD_METALAYER) {
-            ArrayMeta::parse(OLD_METALAYER, bytes)?
-        } else {
-            return Err(NdError::NotAnArray);
+        let metalayers = frame.metalayers();
+        let stored =
+            [METALAYER, OLD_METALAYER].into_iter().find_map(|name| Some((name, metalayers.get(name)?)));
+        let (name, stored) = stored.ok_or(NdError::NotAnArray)?;
+        let meta = ArrayMeta::parse(name, stored)?;
+        let contradiction = |part: Part, dim, what| NdError::Contradiction {
+            name,
+            field: part.name(),
+            offset: meta.offset_of(part, dim),
+            what,
         };
         let chunksize = frame.header().chunksize();
         let itemsize = lost_itemsize(&meta, frame.header().typesize(), chunksize);
-        let geometry =
-            Geometry::new(meta.shape.clone(), meta.chunkshape.clone(), meta.blockshape.clone(), itemsize)?;
-        if geometry.nchunks() != frame.nchunks() as u64 {
-            return Err(NdError::geometry(format!(
-                "shape {:?} in chunks of {:?} needs {} chunks, the frame has {}",
-                meta.shape,
-                meta.chunkshape,
-                geometry.nchunks(),
-                frame.nchunks()
-            )));
+        let (shape, chunkshape, blockshape) = (&meta.shape, &meta.chunkshape, &meta.blockshape);
+        let geometry = Geometry::checked(shape.clone(), chunkshape.clone(), blockshape.clone(), itemsize)
+            .map_err(|fault| contradiction(fault.part, fault.dim, fault.what))?;
+        let (needed, nchunks) = (geometry.nchunks(), frame.nchunks() as u64);
+        if needed != nchunks {
+            let what = format!(
+                "{shape:?} in chunks of {chunkshape:?} needs {needed} chunks, the frame has {nchunks}"
+            );
+            return Err(contradiction(Part::Shape, 0, what));
         }
-        if geometry.nchunks() > 0 && geometry.chunk_nbytes() != chunksize {
-            return Err(NdError::geometry(format!(
-                "chunks of {:?} padded to blocks of {:?} with items of {itemsize} bytes have {} bytes, the frame says {chunksize}",
-                meta.chunkshape,
-                meta.blockshape,
-                geometry.chunk_nbytes(),
-            )));
+        let chunk_nbytes = geometry.chunk_nbytes();
+        if nchunks > 0 && chunk_nbytes != chunksize {
+            let what = format!(
+                "chunks of {chunkshape:?} padded to blocks of {blockshape:?} with items of {itemsize} bytes have {chunk_nbytes} bytes, the frame says {chunksize}"
+            );
+            return Err(contradiction(Part::Chunkshape, 0, what));
         }
         let dtype = dtype(&meta, itemsize);
         frame.set_container(Container {
@@ -283,9 +286,11 @@ fn lost_itemsize(meta: &ArrayMeta, typesize: usize, chunksize: usize) -> usize {
         .zip(&meta.blockshape)
         .try_fold(1u64, |n, (&c, &b)| n.checked_mul(u64::from(c).checked_next_multiple_of(b.into())?));
     match nitems {
-        Some(n @ 1..) if (chunksize as u64).is_multiple_of(n) && chunksize as u64 / n > 255 => {
-            (chunksize as u64 / n) as usize
-        }
+        Some(n @ 1..) if (chunksize as u64).is_multiple_of(n) => (chunksize as u64)
+            .checked_div(n)
+            .and_then(|quotient| usize::try_from(quotient).ok())
+            .filter(|quotient| *quotient > 255)
+            .unwrap_or(typesize),
         _ => typesize,
     }
 }

@@ -75,6 +75,8 @@ pub struct Field {
 
 /// No item can be larger than the largest block.
 const MAX_ITEMSIZE: usize = b2_chunk::MAX_BLOCKSIZE;
+/// Longest text, in bytes: thousands of fields, but not so many that they cost much memory.
+const MAX_TEXT: usize = 1 << 20;
 /// Structures nest at most this deep.
 const MAX_DEPTH: usize = 16;
 
@@ -87,6 +89,10 @@ impl Dtype {
     /// When the string is none of these, or describes Python objects.
     pub fn parse(text: &str) -> Result<Self, NdError> {
         let fail = |(offset, what)| NdError::Dtype { dtype: text.to_owned(), offset, what };
+        if text.len() > MAX_TEXT {
+            let dtype = format!("{}...", text.chars().take(64).collect::<String>());
+            return Err(NdError::Dtype { dtype, offset: MAX_TEXT, what: "the text is longer than 1 MiB" });
+        }
         let trimmed = text.trim();
         if trimmed.starts_with(['[', '{', '(', '\'', '"']) {
             let literal = parse_literal(trimmed).map_err(fail)?;
@@ -218,7 +224,7 @@ fn described(literal: &Literal, depth: usize) -> Described {
         // ('<f4', (2, 3)): a sub-array without a name.
         Literal::Tuple(parts) => match &parts[..] {
             [base, shape] => {
-                let (itemsize, _) = described(base, depth + 1)?;
+                let (itemsize, _) = described(base, depth.saturating_add(1))?;
                 Ok((checked_size(itemsize, &dims(shape)?)?, DtypeKind::Opaque))
             }
             _ => Err("expected a type and a shape"),
@@ -264,14 +270,17 @@ fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> Described {
     let mut fields = Vec::with_capacity(names.len());
     let mut end = 0;
     for (i, (name, format)) in names.iter().zip(formats).enumerate() {
-        let offset = match offsets.map(|o| &o[i]) {
+        let offset = match offsets.and_then(|o| o.get(i)) {
             Some(Literal::Int(n)) => usize::try_from(*n).map_err(|_| "an offset is negative")?,
             Some(_) => return Err("an offset is not a number"),
             None => end,
         };
         let (format, shape) = match format {
-            Literal::Tuple(parts) if parts.len() == 2 => (&parts[0], dims(&parts[1])?),
-            other => (other, Vec::new()),
+            Literal::Tuple(parts) => match &parts[..] {
+                [format, shape] => (format, dims(shape)?),
+                _ => (format, Vec::new()),
+            },
+            _ => (format, Vec::new()),
         };
         let field = field(field_name(name)?, format, shape, offset, depth)?;
         end = end.max(field_end(&field)?);
@@ -295,7 +304,7 @@ fn field(
     offset: usize,
     depth: usize,
 ) -> Result<Field, &'static str> {
-    let (itemsize, kind) = described(format, depth + 1)?;
+    let (itemsize, kind) = described(format, depth.saturating_add(1))?;
     let text = format.to_string();
     let text = if let Literal::Str(inner) = format { inner.clone() } else { text };
     Ok(Field { name, offset, dtype: Dtype { text, itemsize, kind }, shape })
@@ -412,7 +421,14 @@ mod tests {
         ] {
             assert!(Dtype::parse(text).is_err(), "{text}");
         }
-        let deep = format!("{}'<i4'{}", "[('a', ".repeat(100), ")]".repeat(100));
-        assert!(Dtype::parse(&deep).is_err());
+        for depth in [100, 100_000] {
+            let deep = format!("{}'<i4'{}", "[('a', ".repeat(depth), ")]".repeat(depth));
+            assert!(Dtype::parse(&deep).is_err());
+            assert!(Dtype::parse(&"[".repeat(depth)).is_err());
+            assert!(Dtype::parse(&"{'a':".repeat(depth)).is_err());
+        }
+        let long = format!("[{}]", "('a', '<i4'), ".repeat(100_000));
+        let error = Dtype::parse(&long).unwrap_err().to_string();
+        assert!(error.contains("longer than 1 MiB") && error.len() < 200, "{error}");
     }
 }

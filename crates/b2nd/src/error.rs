@@ -24,7 +24,19 @@ pub enum NdError {
         /// What is wrong, with the offset from the start of the metalayer.
         source: b2_msgpack::Error,
     },
-    /// Shapes are out of range or contradict each other or the frame.
+    /// A field of the array metalayer contradicts the format, another field, or the frame.
+    #[error("metalayer `{name}` field `{field}` at byte {offset}: {what}")]
+    Contradiction {
+        /// Name of the metalayer.
+        name: &'static str,
+        /// The field.
+        field: &'static str,
+        /// Where it is, in bytes from the start of the metalayer.
+        offset: usize,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// Shapes are out of range or contradict each other.
     #[error("{what}")]
     Geometry {
         /// The rule that is broken, with the numbers.

@@ -51,42 +51,61 @@ impl Geometry {
         blockshape: Vec<u32>,
         itemsize: usize,
     ) -> Result<Self, NdError> {
+        Self::checked(shape, chunkshape, blockshape, itemsize).map_err(|fault| NdError::geometry(fault.what))
+    }
+
+    /// As [`new`](Self::new); the error tells which part is at fault.
+    pub(crate) fn checked(
+        shape: Vec<u64>,
+        chunkshape: Vec<u32>,
+        blockshape: Vec<u32>,
+        itemsize: usize,
+    ) -> Result<Self, Fault> {
         let nd = shape.len();
         if nd > MAX_DIM {
-            return Err(NdError::geometry(format!("{nd} dimensions, at most {MAX_DIM} are supported")));
+            let what = format!("{nd} dimensions, at most {MAX_DIM} are supported");
+            return Err(Fault::new(Part::Dimensions, 0, what));
         }
         if chunkshape.len() != nd || blockshape.len() != nd {
-            return Err(NdError::geometry(format!(
-                "shape has {nd} dimensions, chunkshape {}, blockshape {}",
-                chunkshape.len(),
-                blockshape.len()
-            )));
+            let (c, b) = (chunkshape.len(), blockshape.len());
+            let what = format!("shape has {nd} dimensions, chunkshape {c}, blockshape {b}");
+            return Err(Fault::new(Part::Dimensions, 0, what));
         }
         if itemsize == 0 || itemsize > MAX_BLOCKSIZE {
-            return Err(NdError::geometry(format!("item size {itemsize}, expected 1 to {MAX_BLOCKSIZE}")));
+            let what = format!("item size {itemsize}, expected 1 to {MAX_BLOCKSIZE}");
+            return Err(Fault::new(Part::Shape, 0, what));
         }
         let mut grid = Vec::with_capacity(nd);
         let mut blocks = Vec::with_capacity(nd);
         let (mut chunk, mut block) = (itemsize as u64, itemsize as u64);
-        for dim in 0..nd {
-            let (s, c, b) = (shape[dim], chunkshape[dim], blockshape[dim]);
+        for (dim, (&s, (&c, &b))) in shape.iter().zip(chunkshape.iter().zip(&blockshape)).enumerate() {
+            let fail = |part, what: String| Err(Fault::new(part, dim, format!("dimension {dim}: {what}")));
             if (c == 0 || b == 0) && s > 0 {
-                return Err(NdError::geometry(format!(
-                    "dimension {dim}: chunk length {c}, block length {b} in an array of length {s}"
-                )));
+                let part = if c == 0 { Part::Chunkshape } else { Part::Blockshape };
+                return fail(part, format!("chunk length {c}, block length {b} in an array of length {s}"));
             }
-            if i64::try_from(s).ok().and_then(|s| s.checked_add(c.into())).is_none()
-                || c > i32::MAX as u32
-                || b > i32::MAX as u32
-            {
-                return Err(NdError::geometry(format!("dimension {dim}: a length is too large")));
+            if c > i32::MAX as u32 {
+                return fail(Part::Chunkshape, format!("length {c}, expected less than 2^31"));
+            }
+            if b > i32::MAX as u32 {
+                return fail(Part::Blockshape, format!("length {b}, expected less than 2^31"));
+            }
+            if i64::try_from(s).ok().and_then(|s| s.checked_add(c.into())).is_none() {
+                return fail(
+                    Part::Shape,
+                    format!("length {s}, expected less than 2^63 with a chunk of {c} more"),
+                );
             }
             grid.push(if c == 0 { 0 } else { s.div_ceil(c.into()) });
             let nblocks = if b == 0 { 0 } else { c.div_ceil(b) };
             blocks.push(nblocks);
-            // Below 2^63 each: 2^31 * 2^32.
-            chunk = bounded(chunk, u64::from(nblocks) * u64::from(b), MAX_CHUNK_NBYTES as u64, "chunk")?;
-            block = bounded(block, b.into(), MAX_BLOCKSIZE as u64, "block")?;
+            let padded = u64::from(nblocks).saturating_mul(b.into());
+            let bounded = |product: u64, factor, limit: usize, part, what| {
+                let found = product.checked_mul(factor).filter(|&n| n <= limit as u64);
+                found.ok_or_else(|| Fault::new(part, dim, format!("a {what} is larger than {limit} bytes")))
+            };
+            chunk = bounded(chunk, padded, MAX_CHUNK_NBYTES, Part::Chunkshape, "chunk")?;
+            block = bounded(block, b.into(), MAX_BLOCKSIZE, Part::Blockshape, "block")?;
         }
         let product = |numbers: &[u64], what| {
             if numbers.contains(&0) {
@@ -96,14 +115,14 @@ impl Geometry {
                 .iter()
                 .try_fold(1u64, |n, &x| n.checked_mul(x))
                 .filter(|&n| n <= i64::MAX as u64)
-                .ok_or_else(|| NdError::geometry(format!("the number of {what} is too large")))
+                .ok_or_else(|| Fault::new(Part::Shape, 0, format!("the number of {what} is too large")))
         };
         let nitems = product(&shape, "items")?;
         let nchunks = product(&grid, "chunks")?;
         if nitems.checked_mul(itemsize as u64).is_none_or(|n| n > i64::MAX as u64)
             || nchunks.checked_mul(chunk).is_none_or(|n| n > i64::MAX as u64)
         {
-            return Err(NdError::geometry("the array is larger than 2^63 bytes"));
+            return Err(Fault::new(Part::Shape, 0, "the array is larger than 2^63 bytes"));
         }
         Ok(Self {
             shape,
@@ -114,8 +133,9 @@ impl Geometry {
             blocks,
             nitems,
             nchunks,
-            chunk_nbytes: chunk as usize,
-            block_nbytes: block as usize,
+            // Both are below 2^31.
+            chunk_nbytes: usize::try_from(chunk).unwrap_or(usize::MAX),
+            block_nbytes: usize::try_from(block).unwrap_or(usize::MAX),
         })
     }
 
@@ -153,7 +173,8 @@ impl Geometry {
     }
     /// Size of all items in bytes, padding not counted.
     pub fn nbytes(&self) -> u64 {
-        self.nitems * self.itemsize as u64
+        // Checked when it was made.
+        self.nitems.saturating_mul(self.itemsize as u64)
     }
     /// Number of chunks.
     pub fn nchunks(&self) -> u64 {
@@ -179,21 +200,49 @@ impl Geometry {
 
     /// The items a chunk really holds along each dimension: start and length, cut at the array's edge.
     pub fn chunk_box(&self, coords: &[u64]) -> (Vec<u64>, Vec<u64>) {
-        let start: Vec<u64> = coords.iter().zip(&self.chunkshape).map(|(&g, &c)| g * u64::from(c)).collect();
+        let start: Vec<u64> =
+            coords.iter().zip(&self.chunkshape).map(|(&g, &c)| g.saturating_mul(c.into())).collect();
         let len = start
             .iter()
             .zip(self.shape.iter().zip(&self.chunkshape))
-            .map(|(&start, (&s, &c))| (s - start).min(c.into()))
+            .map(|(&start, (&s, &c))| s.saturating_sub(start).min(c.into()))
             .collect();
         (start, len)
     }
 }
 
-fn bounded(product: u64, factor: u64, limit: u64, what: &str) -> Result<u64, NdError> {
-    product
-        .checked_mul(factor)
-        .filter(|&n| n <= limit)
-        .ok_or_else(|| NdError::geometry(format!("a {what} is larger than {limit} bytes")))
+/// The numbers that a geometry is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Dimensions,
+    Shape,
+    Chunkshape,
+    Blockshape,
+}
+
+impl Part {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dimensions => "number of dimensions",
+            Self::Shape => "shape",
+            Self::Chunkshape => "chunkshape",
+            Self::Blockshape => "blockshape",
+        }
+    }
+}
+
+/// Which number is at fault, and why.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) part: Part,
+    pub(crate) dim: usize,
+    pub(crate) what: String,
+}
+
+impl Fault {
+    fn new(part: Part, dim: usize, what: impl Into<String>) -> Self {
+        Self { part, dim, what: what.into() }
+    }
 }
 
 /// Number of items of a shape: 0 as soon as one length is 0, `u64::MAX` where it is too large.
@@ -210,8 +259,8 @@ pub(crate) fn product(lengths: impl IntoIterator<Item = u64>) -> u64 {
 pub(crate) fn coords(mut n: u64, shape: &[u64]) -> Vec<u64> {
     let mut coords = vec![0; shape.len()];
     for (coord, &len) in coords.iter_mut().zip(shape).rev() {
-        *coord = n % len;
-        n /= len;
+        *coord = n.checked_rem(len).unwrap_or(0);
+        n = n.checked_div(len).unwrap_or(0);
     }
     coords
 }
@@ -222,11 +271,11 @@ pub(crate) fn strides(
     unit: usize,
 ) -> Vec<isize> {
     let mut strides = vec![0; shape.len()];
-    let mut step = unit as isize;
+    let mut step = unit.cast_signed();
     for (stride, len) in strides.iter_mut().rev().zip(shape.rev()) {
         *stride = step;
         // Callers pass shapes of buffers that exist, so this cannot wrap for anything that is read.
-        step = step.wrapping_mul(len as isize);
+        step = step.wrapping_mul(len.cast_signed());
     }
     strides
 }
@@ -242,17 +291,15 @@ pub(crate) fn for_each_position<E>(
     let mut at: Vec<u64> = ranges.iter().map(|r| r.start).collect();
     loop {
         visit(&at)?;
-        let mut dim = ranges.len();
+        // As an odometer: the last wheel that has not come around goes on, those behind it start anew.
+        let mut wheels = at.iter_mut().zip(ranges).rev();
         loop {
-            if dim == 0 {
-                return Ok(());
-            }
-            dim -= 1;
-            at[dim] += 1;
-            if at[dim] < ranges[dim].end {
+            let Some((wheel, range)) = wheels.next() else { return Ok(()) };
+            *wheel = wheel.saturating_add(1);
+            if *wheel < range.end {
                 break;
             }
-            at[dim] = ranges[dim].start;
+            *wheel = range.start;
         }
     }
 }

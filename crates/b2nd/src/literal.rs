@@ -62,19 +62,24 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn rest(&self) -> &str {
-        &self.text[self.pos..]
+        // Always at the start of a character.
+        self.text.get(self.pos..).unwrap_or_default()
     }
 
     fn skip_space(&mut self) {
-        let rest = self.rest();
-        self.pos += rest.len() - rest.trim_start().len();
+        let blank = self.rest().len().saturating_sub(self.rest().trim_start().len());
+        self.advance(blank);
     }
 
     fn eat(&mut self, token: &str) -> bool {
         self.skip_space();
         let found = self.rest().starts_with(token);
-        self.pos += if found { token.len() } else { 0 };
+        self.advance(if found { token.len() } else { 0 });
         found
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.pos = self.pos.saturating_add(len);
     }
 
     fn fail<T>(&self, what: &'static str) -> Result<T, (usize, &'static str)> {
@@ -107,7 +112,7 @@ impl Parser<'_> {
         match self.rest().as_bytes() {
             [b'\'' | b'"', ..] => self.string(),
             [b'b' | b'u', b'\'' | b'"', ..] => {
-                self.pos += 1;
+                self.advance(1);
                 self.string()
             }
             [b'0'..=b'9' | b'-', ..] => self.int(),
@@ -125,7 +130,7 @@ impl Parser<'_> {
             if !items.is_empty() && !comma {
                 return self.fail("expected `,` or the end of the list");
             }
-            items.push(self.value(depth + 1)?);
+            items.push(self.value(depth.saturating_add(1))?);
             comma = self.eat(",");
         }
     }
@@ -140,23 +145,26 @@ impl Parser<'_> {
             if !comma {
                 return self.fail("expected `,` or the end of the dictionary");
             }
-            let key = self.value(depth + 1)?;
+            let key = self.value(depth.saturating_add(1))?;
             if !self.eat(":") {
                 return self.fail("expected `:`");
             }
-            items.push((key, self.value(depth + 1)?));
+            items.push((key, self.value(depth.saturating_add(1))?));
             comma = self.eat(",");
         }
     }
 
     fn int(&mut self) -> Result<Literal, (usize, &'static str)> {
-        let rest = self.rest();
-        let end = rest[1..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |i| i + 1);
-        let Ok(value) = rest[..end].parse() else { return self.fail("expected a number") };
-        self.pos += end;
+        // A sign or a digit is there.
+        let is_part = |(i, c): &(usize, char)| *i == 0 || c.is_ascii_digit();
+        let len = self.rest().char_indices().take_while(is_part).count();
+        let Some(Ok(value)) = self.rest().get(..len).map(str::parse) else {
+            return self.fail("expected a number");
+        };
+        self.advance(len);
         // Python 2 wrote long integers as 10L.
         if self.rest().starts_with('L') {
-            self.pos += 1;
+            self.advance(1);
         }
         Ok(Literal::Int(value))
     }
@@ -168,7 +176,7 @@ impl Parser<'_> {
         while let Some((at, c)) = chars.next() {
             match c {
                 c if c == quote => {
-                    self.pos += at + 1;
+                    self.advance(at.saturating_add(1));
                     return Ok(Literal::Str(value));
                 }
                 '\\' => {
@@ -190,7 +198,7 @@ impl Parser<'_> {
                     };
                     match escaped {
                         Some(c) => value.push(c),
-                        None => return Err((self.pos + at, "unknown escape in a string")),
+                        None => return Err((self.pos.saturating_add(at), "unknown escape in a string")),
                     }
                 }
                 c => value.push(c),

@@ -25,6 +25,7 @@
 use b2_msgpack::{Reader, Writer};
 
 use crate::NdError;
+use crate::geometry::Part;
 
 /// Most dimensions an array can have.
 pub const MAX_DIM: usize = 16;
@@ -59,12 +60,13 @@ impl ArrayMeta {
         let parts = r.fixarray().map_err(field("number of parts"))?;
         // The version has no effect: only 0 exists, and C ignores it.
         r.fixint().map_err(field("version"))?;
-        let nd = usize::from(r.fixint().map_err(field("number of dimensions"))?);
-        if nd > MAX_DIM {
-            return Err(NdError::geometry(format!("{nd} dimensions, at most {MAX_DIM} are supported")));
+        let nd = r.fixint().map_err(field("number of dimensions"))?;
+        if usize::from(nd) > MAX_DIM {
+            let (field, offset) = ("number of dimensions", 2);
+            let what = format!("found {nd}, expected 0 to {MAX_DIM}");
+            return Err(NdError::Contradiction { name, field, offset, what });
         }
-        // For 16 dimensions this is A0, which is no array in msgpack, but what C writes and reads.
-        let array = 0x90 + nd as u8;
+        let array = array_marker(nd);
         let mut numbers = |part: &'static str, wide: bool| -> Result<Vec<u64>, NdError> {
             r.marker(array).map_err(field(part))?;
             (0..nd)
@@ -74,14 +76,21 @@ impl ArrayMeta {
                         false => r.number::<i32>().map(i64::from),
                     };
                     let n = n.map_err(field(part))?;
-                    u64::try_from(n).map_err(|_| NdError::geometry(format!("{part}: {n} is negative")))
+                    u64::try_from(n).map_err(|_| NdError::Contradiction {
+                        name,
+                        field: part,
+                        offset: r.position().saturating_sub(if wide { 8 } else { 4 }),
+                        what: format!("found {n}, expected 0 or more"),
+                    })
                 })
                 .collect()
         };
         let shape = numbers("shape", true)?;
         let chunkshape = numbers("chunkshape", false)?;
         let blockshape = numbers("blockshape", false)?;
-        let narrow = |numbers: Vec<u64>| numbers.into_iter().map(|n| n as u32).collect();
+        // They were 32 bits wide.
+        let narrow =
+            |numbers: Vec<u64>| numbers.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect();
         let (mut dtype_format, mut dtype) = (0, None);
         if parts >= 7 || (parts != 5 && !r.is_empty()) {
             dtype_format = r.fixint().map_err(field("dtype format"))?;
@@ -96,19 +105,33 @@ impl ArrayMeta {
         })
     }
 
+    /// Where in the metalayer this part of the geometry is, in bytes.
+    pub(crate) fn offset_of(&self, part: Part, dim: usize) -> usize {
+        let nd = self.shape.len();
+        // Each list has a marker in front, each number, too.
+        let (list, width) = match part {
+            Part::Dimensions => return 2,
+            Part::Shape => (3, 9),
+            Part::Chunkshape => (nd.saturating_mul(9).saturating_add(4), 5),
+            Part::Blockshape => (nd.saturating_mul(14).saturating_add(5), 5),
+        };
+        dim.saturating_mul(width).saturating_add(list).saturating_add(2)
+    }
+
     /// The metalayer `b2nd` as stored. Its length depends only on the number of dimensions and the dtype.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "writes what was checked")]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
-        let nd = self.shape.len();
+        let nd = self.shape.len() as u8;
         w.fixarray(7);
         w.fixint(0);
-        w.fixint(nd as u8);
-        w.raw(&[0x90 + nd as u8]);
+        w.fixint(nd);
+        w.raw(&[array_marker(nd)]);
         for &n in &self.shape {
             w.number(n as i64);
         }
         for shape in [&self.chunkshape, &self.blockshape] {
-            w.raw(&[0x90 + nd as u8]);
+            w.raw(&[array_marker(nd)]);
             for &n in shape {
                 w.number(n as i32);
             }
@@ -117,4 +140,9 @@ impl ArrayMeta {
         w.str32(self.dtype.as_deref().unwrap_or(b"|u1"));
         w.into_bytes()
     }
+}
+
+/// For 16 dimensions this is A0, which is no array in msgpack, but what C writes and reads.
+fn array_marker(nd: u8) -> u8 {
+    nd.saturating_add(0x90)
 }
