@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{root, sh};
+use crate::{root, sanitize, sh};
 
 /// Run tests for another architecture: 64-bit ARM and s390x under emulation, 32-bit x86 directly.
 ///
@@ -76,10 +76,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("{} holds no unpacked packages (no usr/bin in it)", root.display());
     }
     let tools = Tools::find(args.arch, unpacked.as_deref())?;
-    let words: Vec<&str> = if args.cargo.is_empty() {
-        DEFAULT.to_vec()
-    } else {
-        args.cargo.iter().map(String::as_str).collect()
+    let words: Vec<&str> = match &args.cargo[..] {
+        [] if tools.emulator.is_some() => [DEFAULT, &["--", sanitize::SKIP]].concat(),
+        [] => DEFAULT.to_vec(),
+        words => words.iter().map(String::as_str).collect(),
     };
     let mut cargo = sh::cargo(&words);
     tools.set_environment(args.arch, &mut cargo);

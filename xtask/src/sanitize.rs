@@ -1,24 +1,27 @@
-//! `cargo xtask sanitize`: the tests under a sanitizer of the nightly compiler.
+//! `cargo xtask sanitize`: the tests under a sanitizer of the nightly compiler, or under valgrind.
 
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::sh::Counts;
 use crate::{root, sh};
 
-/// Run the tests of all crates under the address sanitizer, which also looks for leaks (or under the thread sanitizer).
+/// Run the tests of all crates under the address sanitizer, which also looks for leaks; or for data races under the
+/// thread sanitizer; or the kernels, for one instruction set after the other, under valgrind.
 ///
-/// It needs a nightly compiler, which rustup installs: `rustup toolchain install nightly`. For the thread sanitizer the
-/// standard library is built anew: `rustup component add rust-src --toolchain nightly`.
+/// The sanitizers need a nightly compiler: `rustup toolchain install nightly`. For the thread sanitizer the standard
+/// library is built, too: `rustup component add rust-src --toolchain nightly`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which one.
     #[arg(long, value_enum, default_value_t = Kind::Address)]
     kind: Kind,
-    /// The toolchain.
+    /// The toolchain with sanitizers.
     #[arg(long, default_value = "nightly")]
     toolchain: String,
-    /// What cargo shall test [default: unit and integration tests of all crates but xtask and benches].
+    /// What `cargo test` shall test [default: unit and integration tests of all crates but xtask and benches; under
+    /// valgrind the unit tests of b2-filters and b2-codecs]
     #[arg(last = true)]
     cargo: Vec<String>,
 }
@@ -29,42 +32,71 @@ enum Kind {
     Address,
     /// Data races
     Thread,
+    /// Also reads of what was never written
+    Valgrind,
 }
 
-/// Only machines of this kind: a sanitizer must not be applied to build scripts, so the target is named.
+/// Sanitizers are for programs of this kind here. It has to be named, so that build scripts go without.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Leaves out a test that limits the address space of a program: a sanitizer takes terabytes of it, and an emulator what
+/// it likes.
+pub(crate) const SKIP: &str = "--skip=large_inputs_need_little_memory";
 
 /// Programs in the documentation are left out: rustdoc would need flags of its own, and they test nothing that other
 /// tests do not.
-const DEFAULT: &[&str] = &[
+const ALL: &[&str] = &[
     "--workspace",
-    "--exclude",
-    "xtask",
-    "--exclude",
-    "b2-benches",
+    "--exclude=xtask",
+    "--exclude=b2-benches",
     "--lib",
     "--bins",
     "--tests",
     "--no-fail-fast",
+    "--",
+    SKIP,
 ];
+
+/// Where the `unsafe` code is that no sanitizer could follow into registers.
+const KERNELS: &[&str] = &["-pb2-filters", "-pb2-codecs", "--lib", "--", "--test-threads=1"];
+
+/// The instruction sets that valgrind knows, by the names that `B2KIT_SIMD` takes.
+const SETS: &[&str] = &["avx2", "sse2", "generic"];
+
+const VALGRIND: &str =
+    "valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite";
 
 /// Runs the tests; an error when one failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let known = Command::new("rustup").args(["run", &args.toolchain, "rustc", "--version"]).output();
-    ensure!(
-        known.is_ok_and(|known| known.status.success()),
-        "rustup has no toolchain {0}; `rustup toolchain install {0}` gets it",
-        args.toolchain
-    );
-    let counts = sh::run_tests(command(args))?;
-    println!("\n{:?} sanitizer: {} passed, {} failed", args.kind, counts.passed, counts.failed);
+    let (tool, words, missing) = match args.kind {
+        Kind::Valgrind => ("valgrind", vec!["--version"], "valgrind is not installed".to_owned()),
+        _ => (
+            "rustup",
+            vec!["run", &args.toolchain, "rustc", "--version"],
+            format!("rustup has no toolchain {0}; `rustup toolchain install {0}` gets it", args.toolchain),
+        ),
+    };
+    let answer = Command::new(tool).args(words).output();
+    ensure!(answer.is_ok_and(|answer| answer.status.success()), "{missing}");
+    let mut counts = Counts::default();
+    for command in commands(args) {
+        counts.add_counts(sh::run_tests(command)?);
+    }
+    println!("\n{:?}: {} passed, {} failed", args.kind, counts.passed, counts.failed);
     if counts.failed > 0 {
         bail!("{} failed", counts.failed);
     }
     Ok(())
 }
 
-fn command(args: &Args) -> Command {
+fn commands(args: &Args) -> Vec<Command> {
+    match args.kind {
+        Kind::Valgrind => SETS.iter().map(|set| under_valgrind(args, set)).collect(),
+        _ => vec![sanitized(args)],
+    }
+}
+
+fn sanitized(args: &Args) -> Command {
     let mut command = Command::new("rustup");
     command.current_dir(root::workspace()).args([
         "run",
@@ -74,28 +106,38 @@ fn command(args: &Args) -> Command {
         "--target",
         TARGET,
     ]);
-    match args.kind {
-        Kind::Address => {
-            command.env("RUSTFLAGS", "-Zsanitizer=address");
-            // Tests ask for more memory than there is, and want to be told.
-            command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=1");
-        }
-        Kind::Thread => {
-            // The standard library synchronises, which the sanitizer has to see.
-            command.arg("-Zbuild-std").env("RUSTFLAGS", "-Zsanitizer=thread");
-            command.env("TSAN_OPTIONS", "allocator_may_return_null=1");
-        }
+    if args.kind == Kind::Address {
+        command.env("RUSTFLAGS", "-Zsanitizer=address");
+        // Tests ask for more memory than there is, and want to be told.
+        command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=1");
+    } else {
+        // The standard library synchronises, which the sanitizer has to see.
+        command.arg("-Zbuild-std").env("RUSTFLAGS", "-Zsanitizer=thread");
+        command.env("TSAN_OPTIONS", "allocator_may_return_null=1");
     }
     // The C library of zstd is left out: instrumented by another compiler, it would not fit.
     command.env("CFLAGS", "-fno-sanitize=all");
     // Nothing built otherwise is thrown away, and this is not either.
     command.env("CARGO_TARGET_DIR", root::target().join(format!("sanitize-{:?}", args.kind).to_lowercase()));
+    with_words(&mut command, args, ALL);
+    command
+}
+
+fn under_valgrind(args: &Args, set: &str) -> Command {
+    let mut command = sh::cargo(&["test"]);
+    command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", VALGRIND).env("B2KIT_SIMD", set);
+    // Everything takes some fifty times as long.
+    command.env("PROPTEST_CASES", "8");
+    with_words(&mut command, args, KERNELS);
+    command
+}
+
+fn with_words(command: &mut Command, args: &Args, default: &[&str]) {
     if args.cargo.is_empty() {
-        command.args(DEFAULT);
+        command.args(default);
     } else {
         command.args(&args.cargo);
     }
-    command
 }
 
 #[cfg(test)]
@@ -109,20 +151,32 @@ mod tests {
         assert!(error.contains("no-such-toolchain"), "{error}");
     }
 
+    fn words(command: &Command) -> Vec<String> {
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    fn value(command: &Command, name: &str) -> String {
+        let (_, value) = command.get_envs().find(|(key, _)| *key == name).unwrap();
+        value.unwrap().to_string_lossy().into_owned()
+    }
+
     #[test]
-    fn every_kind_has_its_flag_and_its_folder() {
+    fn every_sanitizer_has_its_flag_and_its_folder() {
         for (kind, flag) in [(Kind::Address, "address"), (Kind::Thread, "thread")] {
             let args = Args { kind, toolchain: "nightly".into(), cargo: vec!["-pb2-codecs".into()] };
-            let command = command(&args);
-            let value = |name: &str| {
-                let (_, value) = command.get_envs().find(|(key, _)| *key == name).unwrap();
-                value.unwrap().to_string_lossy().into_owned()
-            };
-            assert_eq!(value("RUSTFLAGS"), format!("-Zsanitizer={flag}"));
-            assert!(value("CARGO_TARGET_DIR").ends_with(&format!("sanitize-{flag}")));
-            let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-            assert_eq!(words.last().unwrap(), "-pb2-codecs");
-            assert!(words.contains(&TARGET.to_owned()));
+            let [command] = &commands(&args)[..] else { panic!("one command") };
+            assert_eq!(value(command, "RUSTFLAGS"), format!("-Zsanitizer={flag}"));
+            assert!(value(command, "CARGO_TARGET_DIR").ends_with(&format!("sanitize-{flag}")));
+            assert_eq!(words(command).last().unwrap(), "-pb2-codecs");
+            assert!(words(command).contains(&TARGET.to_owned()));
         }
+    }
+
+    #[test]
+    fn valgrind_sees_every_instruction_set_that_it_knows() {
+        let args = Args { kind: Kind::Valgrind, toolchain: "nightly".into(), cargo: Vec::new() };
+        let sets: Vec<_> = commands(&args).iter().map(|command| value(command, "B2KIT_SIMD")).collect();
+        assert_eq!(sets, SETS);
+        assert!(words(&commands(&args)[0]).contains(&"-pb2-filters".to_owned()));
     }
 }
