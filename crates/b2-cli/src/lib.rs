@@ -9,6 +9,7 @@ mod base64;
 mod capture;
 mod change;
 mod cmd;
+mod cross;
 mod encode;
 mod error;
 mod input;

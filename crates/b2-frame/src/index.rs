@@ -206,7 +206,8 @@ impl Index {
         Ok((entry, nchunk..end))
     }
 
-    fn raw(&self, nchunk: usize) -> Option<i64> {
+    /// The entry as stored.
+    pub(crate) fn raw(&self, nchunk: usize) -> Option<i64> {
         if nchunk >= self.len {
             return None;
         }

@@ -7,6 +7,7 @@ mod blocks;
 mod checksums;
 mod contiguous;
 mod copy;
+mod cross;
 mod disk;
 mod edit;
 mod ends;
@@ -42,6 +43,7 @@ mod writer;
 
 pub use blocks::{BlockBytes, BlockReader, Groups};
 pub use checksums::Checksums;
+pub use cross::CrossCheck;
 pub use disk::Disk;
 pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -11,10 +11,12 @@ use b2kit::{Entry, NdArray, SuperChunk};
 use sha2::{Digest, Sha256};
 
 use crate::args::Global;
+use crate::cross;
 use crate::error::{Told, one_line};
 use crate::input::{Input, Selection};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::table::printable;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +27,11 @@ Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints, and the name; or FAIL, -, -, the name and why.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
-checksum add` writes new ones. Exit code 1 if any failed.";
+checksum add` writes new ones. Exit code 1 if any failed.
+
+Of files without checksums it also compares the headers with each other, and tells
+on standard error what readers take but no known writer does: such a file may be
+damaged all the same. -q silences that.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -67,8 +73,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 /// Prints the line for one file. Whether it is fine.
 fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
     let verified = verify(file, global);
+    if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
+        for note in notes {
+            // Nobody may be listening there.
+            let _ = writeln!(io::stderr(), "b2kit: {}: odd: {}", file.display(), printable(note));
+        }
+    }
     let mut line = match &verified {
-        Ok(Verified { checksums, nbytes, hash }) => {
+        Ok(Verified { checksums, nbytes, hash, .. }) => {
             let verdict = if *checksums == Checksums::Changed { "changed" } else { "ok" };
             format!("{verdict}\t{nbytes}\t{hash}\t").into_bytes()
         }
@@ -92,6 +104,8 @@ pub(crate) struct Verified {
     pub(crate) nbytes: u64,
     /// SHA-256 of them.
     pub(crate) hash: String,
+    /// What is odd about a file without checksums.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Compares all checksums and decodes everything.
@@ -120,9 +134,10 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
             vlmetalayers.get(name)?;
         }
     }
+    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(&input)? };
     let hash = hasher.finalize();
     let hash = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Verified { checksums, nbytes: selection.nbytes(), hash })
+    Ok(Verified { checksums, nbytes: selection.nbytes(), hash, notes })
 }
 
 /// Above this many blocks in a chunk all of it is decoded again, rather than listing blocks.

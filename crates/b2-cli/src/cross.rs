@@ -1,0 +1,65 @@
+//! What `verify` compares in files without checksums, where damage may hide in headers.
+
+use anyhow::{Result, bail};
+use b2kit::nd::ArrayMeta;
+use b2kit::{Dtype, Geometry, NdArray, SuperChunk};
+
+use crate::input::Input;
+
+/// Notes that are printed for one file.
+const PRINTED: usize = 8;
+
+/// Compares the parts of a frame with each other. Gives what is odd, but no reason to fail.
+///
+/// # Errors
+/// What can only be damage.
+pub(crate) fn check(input: &Input) -> Result<Vec<String>> {
+    let (frame, mut notes) = match input {
+        Input::Array(array) => (array.super_chunk(), dtype_note(array)),
+        Input::SuperChunk(frame) => (frame, array_note(frame)),
+        Input::Chunk(_) => return Ok(Vec::new()),
+    };
+    let found = frame.cross_check(matches!(input, Input::Array(_)))?;
+    if let Some(damage) = found.damage.into_iter().next() {
+        bail!(damage);
+    }
+    notes.extend(found.odd.iter().map(ToString::to_string));
+    let more = notes.len().saturating_sub(PRINTED) + found.more;
+    notes.truncate(PRINTED);
+    if more > 0 {
+        notes.push(format!("and {more} more"));
+    }
+    Ok(notes)
+}
+
+/// A dtype of another size than the items are.
+fn dtype_note(array: &NdArray) -> Vec<String> {
+    let meta = array.meta();
+    let text = meta.dtype.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+    let itemsize = array.itemsize();
+    match Dtype::parse(&text) {
+        Ok(dtype) if meta.dtype_format == 0 && dtype.itemsize() != itemsize => {
+            let has = dtype.itemsize();
+            vec![format!("dtype {text} has {has} bytes, the items of the frame have {itemsize}")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A metalayer of another name that would make the frame an array.
+fn array_note(frame: &SuperChunk) -> Vec<String> {
+    let fits = |content: &[u8]| {
+        let meta = ArrayMeta::parse("b2nd", content).ok()?;
+        meta.dtype.as_ref()?;
+        let geometry = Geometry::new(meta.shape, meta.chunkshape, meta.blockshape, frame.typesize()).ok()?;
+        (geometry.nchunks() == frame.nchunks() as u64 && geometry.chunk_nbytes() == frame.chunksize())
+            .then_some(())
+    };
+    let metalayers = frame.metalayers().iter().filter(|(_, content)| fits(content).is_some());
+    metalayers
+        .map(|(name, _)| {
+            let name = String::from_utf8_lossy(name);
+            format!("metalayer {name:?} describes an array of these chunks, but only `b2nd` makes one")
+        })
+        .collect()
+}
