@@ -36,6 +36,7 @@ const LARGEST_PROOF: usize = 64 << 20;
 /// Offsets in the chunk header.
 const TYPESIZE_AT: u64 = 3;
 const FILTERS_AT: u64 = 0x10;
+const UDCODEC_AT: u64 = 0x16;
 const CODEC_META_AT: u64 = 0x17;
 const METAS_AT: u64 = 0x18;
 const FLAGS2_AT: u64 = 0x1E;
@@ -185,7 +186,7 @@ impl SuperChunk {
             return Ok(());
         }
         let record = [RECORD_LEN, RECORD_LEN.saturating_mul(header.typesize())];
-        if header.is_instrumented() && !record.contains(&header.blocksize()) {
+        if header.is_instrumented() && (uniform || !record.contains(&header.blocksize())) {
             let expected = "no instrumented bit where blocks are not records of 16 bytes";
             found.damage(field("blosc2_flags", BLOSC2_FLAGS_AT, 0x80, expected));
         }
@@ -235,6 +236,8 @@ impl SuperChunk {
             compare("filters_meta", METAS_AT.saturating_add(slot), ours.meta, theirs.meta);
         }
         if header.codec_format() == CodecFormat::USER_DEFINED {
+            let codec = header.codec().map_or(0, |codec| codec.0);
+            compare("udcodec", UDCODEC_AT, codec, frame.codec().0);
             compare("codec_meta", CODEC_META_AT, header.codec_meta(), frame.codec_meta());
         }
         first.map(|(name, at, value)| (name, at, value, bits))

@@ -21,7 +21,10 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind, SplitMode};
+use b2_chunk::{
+    CParams, Chunk, CodecId, DParams, EXTENDED_HEADER_LEN, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind,
+    SplitMode,
+};
 use bytes::Bytes;
 
 use crate::error::within;
@@ -112,7 +115,7 @@ impl Index {
         within("chunks in the frame", len as u64, dparams.limits.max_nchunks)?;
         let mut builder =
             Builder { table: Table::default(), len: 0, of: len, limit: dparams.limits.max_metadata };
-        if let Some(entry) = uniform(&chunk) {
+        if let Some(entry) = uniform(&chunk)? {
             builder.repeat(entry);
         } else {
             // All blocks of variable lengths are one piece: their places are only known with all bytes.
@@ -237,14 +240,21 @@ impl Index {
 }
 
 /// The entry of all chunks, for an index that is itself a special chunk.
-fn uniform(chunk: &Chunk) -> Option<i64> {
-    match chunk.header().special()? {
-        SpecialKind::Zeros | SpecialKind::Uninit => Some(0),
-        SpecialKind::Value => {
-            let value = chunk.as_bytes().get(32..)?;
-            <[u8; 8]>::try_from(value).ok().map(i64::from_le_bytes)
+fn uniform(chunk: &Chunk) -> Result<Option<i64>, FrameError> {
+    let value = chunk.as_bytes().get(EXTENDED_HEADER_LEN..).unwrap_or_default();
+    match chunk.header().special() {
+        // All chunks at offset 0. If there are offsets as well, the kind is wrong.
+        Some(SpecialKind::Zeros) if value.is_empty() => Ok(Some(0)),
+        Some(SpecialKind::Zeros) => {
+            let (cbytes, expected) = (chunk.cbytes() as u64, "32 in an index that is all zeros");
+            Err(FrameError::field(Structure::Index, "cbytes", 0x0C, cbytes, expected))
         }
-        SpecialKind::NaN => None,
+        Some(SpecialKind::Uninit) => {
+            let expected = "a kind that tells offsets: 0 to 3";
+            Err(FrameError::field(Structure::Index, "special kind", 0x1F, 4, expected))
+        }
+        Some(SpecialKind::Value) => Ok(<[u8; 8]>::try_from(value).ok().map(i64::from_le_bytes)),
+        Some(SpecialKind::NaN) | None => Ok(None),
     }
 }
 

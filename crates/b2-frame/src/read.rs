@@ -177,6 +177,11 @@ impl SuperChunk {
             return Ok(());
         }
         let mut pattern = self.nan_pattern(nchunk)?.to_vec();
+        // The last chunk that this reaches may be shorter, and then have no whole items.
+        let further = start.saturating_add(dst.len()).saturating_sub(1).checked_div(self.chunksize());
+        if let Some(further @ 1..) = further {
+            self.nan_pattern(nchunk.saturating_add(further))?;
+        }
         let skip = start % pattern.len();
         pattern.rotate_left(skip);
         for item in dst.chunks_mut(pattern.len()) {

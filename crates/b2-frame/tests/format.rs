@@ -242,7 +242,7 @@ fn one_special_chunk_among_individual_sizes_is_inferred() {
     // The sizes of two cannot be told.
     let odd = patched(&frame, index + 32, &[[0, 0, 0, 0, 0, 0, 0, 0x81]; 2].concat());
     let schunk = SuperChunk::from_bytes(odd).unwrap();
-    assert!(matches!(schunk.read_bytes(0..1), Err(FrameError::Field { structure: Structure::Index, .. })));
+    assert!(matches!(schunk.read_bytes(0..1), Err(FrameError::Field { structure: Structure::Entries, .. })));
     assert!(schunk.chunk(0).is_err());
     assert!(schunk.chunk(2).is_ok());
 }
