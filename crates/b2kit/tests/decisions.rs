@@ -81,7 +81,8 @@ fn split_blocks_are_whole_items() {
     // One block of 10 bytes in 4 streams: C-Blosc2 leaves the last 2 undefined.
     let run = [&36u32.to_le_bytes()[..], &(-7i32).to_le_bytes(), &[1]].concat();
     assert_eq!(plain(chunk(0x05 | 0x10, 4, 10, 10, 0, &run)).unwrap(), [7; 10]);
-    let runs = [&36u32.to_le_bytes()[..], &[(-7i32).to_le_bytes().as_slice(), &[1]].concat().repeat(4)].concat();
+    let runs =
+        [&36u32.to_le_bytes()[..], &[(-7i32).to_le_bytes().as_slice(), &[1]].concat().repeat(4)].concat();
     assert!(plain(chunk(0x05, 4, 10, 10, 0, &runs)).is_err());
     assert_eq!(plain(chunk(0x05, 4, 12, 12, 0, &runs)).unwrap(), [7; 12]);
 }
@@ -120,7 +121,11 @@ fn the_index_may_be_any_chunk_that_tells_offsets() {
         for clevel in [0, 5] {
             let cparams = CParams::builder(typesize).clevel(clevel).build().unwrap();
             let index = Chunk::compress(&entries, &cparams).unwrap();
-            assert_eq!(whole(&with_index(&frame, index.as_bytes())).unwrap(), raw, "items of {typesize} bytes");
+            assert_eq!(
+                whole(&with_index(&frame, index.as_bytes())).unwrap(),
+                raw,
+                "items of {typesize} bytes"
+            );
         }
     }
     let mut blosc1 = vec![2, 1, 0x02, 8];
@@ -157,7 +162,8 @@ fn special_entries_are_told_by_their_first_byte() {
         schunk
     };
     check(7, 0x81, Some(SpecialKind::Zeros));
-    for (byte, kind) in [(0x83, SpecialKind::Zeros), (0xFF, SpecialKind::Zeros), (0x86, SpecialKind::Uninit)] {
+    for (byte, kind) in [(0x83, SpecialKind::Zeros), (0xFF, SpecialKind::Zeros), (0x86, SpecialKind::Uninit)]
+    {
         let schunk = check(7, byte, Some(kind));
         assert_eq!(schunk.cross_check(false).unwrap().odd.len(), 1);
     }
@@ -208,7 +214,8 @@ fn instrumented_chunks_give_their_records() {
 #[test]
 fn chunks_have_the_size_that_the_frame_says() {
     let frame = frame();
-    for (at, chunksize, nbytes) in [(58, 396i32, 1200u64), (58, 404, 1200), (58, 400, 1204), (58, 400, 1196)] {
+    for (at, chunksize, nbytes) in [(58, 396i32, 1200u64), (58, 404, 1200), (58, 400, 1204), (58, 400, 1196)]
+    {
         let odd = patched(&patched(&frame, at, &chunksize.to_be_bytes()), 30, &nbytes.to_be_bytes());
         assert!(whole(&odd).is_err(), "chunks of {chunksize} in {nbytes} bytes");
     }
@@ -223,9 +230,10 @@ fn chunks_have_the_size_that_the_frame_says() {
 #[test]
 fn chunks_of_another_item_size_are_read() {
     let raw = data(1200);
-    let chunks = raw.chunks(400).zip([4, 8, 4]).map(|(part, typesize)| {
-        Chunk::compress(part, &cparams(typesize)).unwrap()
-    });
+    let chunks = raw
+        .chunks(400)
+        .zip([4, 8, 4])
+        .map(|(part, typesize)| Chunk::compress(part, &cparams(typesize)).unwrap());
     // The writer would make them fit.
     let mut frame = frame_of(chunks.clone(), FrameParams::from_cparams(&cparams(4)));
     assert_eq!(whole(&frame).unwrap(), raw);
