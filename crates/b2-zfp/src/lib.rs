@@ -106,7 +106,7 @@ impl Stream {
     ) -> Result<(), CodecError> {
         let mut items = vec![T::default(); dst.len() / N];
         let mut field = ZfpFieldMut::new(&mut items, self.dims).map_err(|e| self.backend(e))?;
-        let mut stream = ZfpBitStream::from_bytes(src).map_err(|e| self.backend(e))?;
+        let mut stream = ZfpBitStream::from_words(words(src).map_err(|e| self.backend(e))?);
         stream.decompress(&self.config, &mut field).map_err(|e| self.backend(e))?;
         for (out, item) in dst.as_chunks_mut::<N>().0.iter_mut().zip(items) {
             *out = to_le(item);
@@ -127,12 +127,31 @@ impl Stream {
         let capacity = capacity.ok_or_else(|| self.backend("the block is too large"))?;
         let mut stream = ZfpBitStream::new(capacity).map_err(|e| self.backend(e))?;
         let len = stream.compress(&self.config, &field).map_err(|e| self.backend(e))?;
-        let (Some(out), Some(bytes)) = (dst.get_mut(..len), stream.as_bytes().get(..len)) else {
+        let words = stream.as_words();
+        let Some(out) = dst.get_mut(..len).filter(|out| out.len().div_ceil(WORD) <= words.len()) else {
             return Ok(Encoded::TooBig);
         };
-        out.copy_from_slice(bytes);
+        for (out, word) in out.chunks_mut(WORD).zip(words) {
+            out.copy_from_slice(&word.to_le_bytes()[..out.len()]);
+        }
         Ok(Encoded::Len(len))
     }
+}
+
+/// Streams are made of words, little-endian in files: the library, like the one in C, has them in the order of the
+/// machine.
+const WORD: usize = 8;
+
+/// The words of a stream, the last one filled up with zeros.
+fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(src.len().div_ceil(WORD))?;
+    words.extend(src.chunks(WORD).map(|bytes| {
+        let mut word = [0; WORD];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    }));
+    Ok(words)
 }
 
 impl Encoder for Stream {
@@ -155,5 +174,17 @@ impl Decoder for Stream {
             true => self.decode_items(src, dst, f64::to_le_bytes),
             false => self.decode_items(src, dst, f32::to_le_bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a big-endian machine, too, which only the tests there can show for whole streams.
+    #[test]
+    fn words_are_little_endian() {
+        assert_eq!(words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap(), [0x0807_0605_0403_0201, 0x0A09]);
+        assert_eq!(words(&[]).unwrap(), [0; 0]);
     }
 }
