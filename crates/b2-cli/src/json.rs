@@ -12,36 +12,47 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use rmpv::Value;
-use serde_json::{Map, Number, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
+use self::items::Item;
+pub(crate) use self::show::{show, show_short};
 use crate::base64;
+
+mod items;
+mod show;
 
 const SPECIAL: [&str; 5] = ["$bin", "$float", "$map", "$ext", "$raw"];
 
-/// The JSON form of the contents of a metalayer.
-pub(crate) fn from_msgpack(bytes: &[u8]) -> Json {
-    let json = read_value(bytes).as_ref().and_then(to_json);
-    json.unwrap_or_else(|| json!({ "$raw": base64::encode(bytes) }))
-}
+/// Most values of metadata that are taken apart in memory: a few hundred MiB.
+const MAX_VALUES: u64 = 1 << 22;
 
 /// The bytes of each item, if these are exactly one array.
 pub(crate) fn array_items(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
-    if !is_one_value(bytes) || !matches!(bytes.first()?, 0x90..=0x9f | 0xdc | 0xdd) {
-        return None;
-    }
     let mut rest = bytes;
-    let len = skip_head(&mut rest)?;
+    count(bytes)?;
+    let Item::Array(len) = items::next(&mut rest)? else { return None };
     // All of it is known to be there.
     Some((0..len).map_while(move |_| {
         let start = rest;
-        skip_value(&mut rest)?;
+        items::skip(&mut rest)?;
         start.get(..start.len() - rest.len())
     }))
 }
 
-/// The value that these bytes are, if they are exactly one.
+/// The value that these bytes are, if they are exactly one, and not too many.
 pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
-    if is_one_value(bytes) { rmpv::decode::read_value(&mut &*bytes).ok() } else { None }
+    if count(bytes)? > MAX_VALUES {
+        return None;
+    }
+    rmpv::decode::read_value(&mut &*bytes).ok()
+}
+
+/// How many values there are, one in all with what is in it. Costs no memory, whatever lengths they announce.
+///
+/// Also refuses the reserved marker, which the decoder takes for nil.
+fn count(bytes: &[u8]) -> Option<u64> {
+    let mut rest = bytes;
+    items::skip(&mut rest).filter(|_| rest.is_empty())
 }
 
 /// The bytes of a metalayer for a JSON text.
@@ -56,108 +67,6 @@ pub(crate) fn to_msgpack(text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     rmpv::encode::write_value(&mut out, &from_json(&json)?)?;
     Ok(out)
-}
-
-/// Whether these bytes are exactly one msgpack value. Costs no memory, whatever lengths they announce.
-///
-/// Also refuses the reserved marker, which the decoder takes for nil.
-fn is_one_value(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    skip_value(&mut rest).is_some() && rest.is_empty()
-}
-
-/// Skips a value with all that is inside; `None` if it is cut short.
-fn skip_value(rest: &mut &[u8]) -> Option<()> {
-    let mut pending = 1u64;
-    while pending > 0 {
-        pending += skip_head(rest)?;
-        pending -= 1;
-    }
-    Some(())
-}
-
-/// Skips a marker, its length and its payload. Returns how many values follow as its content.
-fn skip_head(rest: &mut &[u8]) -> Option<u64> {
-    let mut take = |n: u64| -> Option<&[u8]> { rest.split_off(..usize::try_from(n).ok()?) };
-    let marker = *take(1)?.first()?;
-    let mut length = |width: u64| Some(take(width)?.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte)));
-    // Bytes of payload, and values inside.
-    let (payload, inner) = match marker {
-        0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => (0, 0),
-        0x80..=0x8f => (0, 2 * u64::from(marker & 15)),
-        0x90..=0x9f => (0, u64::from(marker & 15)),
-        0xa0..=0xbf => (u64::from(marker & 31), 0),
-        0xc1 => return None,
-        0xc4 | 0xd9 => (length(1)?, 0),
-        0xc5 | 0xda => (length(2)?, 0),
-        0xc6 | 0xdb => (length(4)?, 0),
-        0xc7 => (length(1)? + 1, 0),
-        0xc8 => (length(2)? + 1, 0),
-        0xc9 => (length(4)? + 1, 0),
-        0xcc | 0xd0 => (1, 0),
-        0xcd | 0xd1 => (2, 0),
-        0xca | 0xce | 0xd2 => (4, 0),
-        0xcb | 0xcf | 0xd3 => (8, 0),
-        0xd4..=0xd8 => ((1 << (marker - 0xd4)) + 1, 0),
-        0xdc => (0, length(2)?),
-        0xdd => (0, length(4)?),
-        0xde => (0, 2 * length(2)?),
-        0xdf => (0, 2 * length(4)?),
-    };
-    take(payload)?;
-    Some(inner)
-}
-
-/// `None` when the value cannot be told in JSON: strings that are not UTF-8.
-fn to_json(value: &Value) -> Option<Json> {
-    Some(match value {
-        Value::Nil => Json::Null,
-        Value::Boolean(b) => Json::Bool(*b),
-        Value::Integer(n) => match (n.as_u64(), n.as_i64()) {
-            (Some(n), _) => n.into(),
-            (None, n) => n?.into(),
-        },
-        Value::F32(x) => float(f64::from(*x)),
-        Value::F64(x) => float(*x),
-        Value::String(s) => s.as_str()?.into(),
-        Value::Binary(bytes) => json!({ "$bin": base64::encode(bytes) }),
-        Value::Array(items) => Json::Array(items.iter().map(to_json).collect::<Option<_>>()?),
-        Value::Ext(code, bytes) => json!({ "$ext": [code, base64::encode(bytes)] }),
-        Value::Map(items) => match object(items) {
-            Some(object) => {
-                Json::Object(object.into_iter().map(|(k, v)| Some((k, to_json(v)?))).collect::<Option<_>>()?)
-            }
-            None => {
-                let pairs = items.iter().map(|(k, v)| Some(json!([to_json(k)?, to_json(v)?])));
-                json!({ "$map": pairs.collect::<Option<Vec<_>>>()? })
-            }
-        },
-    })
-}
-
-/// The items of a map if a JSON object says the same: string keys, no key twice, and no look of a `$` form.
-fn object(items: &[(Value, Value)]) -> Option<Vec<(String, &Value)>> {
-    let mut seen = std::collections::HashSet::new();
-    let mut out = Vec::with_capacity(items.len());
-    for (key, value) in items {
-        let key = key.as_str()?;
-        if !seen.insert(key) {
-            return None;
-        }
-        out.push((key.to_owned(), value));
-    }
-    match out.as_slice() {
-        [(only, _)] if SPECIAL.contains(&only.as_str()) => None,
-        _ => Some(out),
-    }
-}
-
-fn float(x: f64) -> Json {
-    match Number::from_f64(x) {
-        Some(number) => Json::Number(number),
-        None if x.is_nan() => json!({ "$float": "nan" }),
-        None => json!({ "$float": if x > 0.0 { "inf" } else { "-inf" } }),
-    }
 }
 
 fn special(json: &Json) -> Option<(&str, &Json)> {
@@ -235,9 +144,23 @@ fn bytes_of(json: &Json) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn shown(bytes: &[u8]) -> String {
+        let mut text = String::new();
+        show(bytes, &mut |part| {
+            text.push_str(part);
+            Ok(())
+        })
+        .unwrap();
+        text
+    }
+
+    fn is_one_value(bytes: &[u8]) -> bool {
+        count(bytes).is_some()
+    }
+
     /// These bytes are shown as this JSON, which gives the same bytes.
     fn check(bytes: &[u8], json: &str) {
-        assert_eq!(from_msgpack(bytes).to_string(), json);
+        assert_eq!(shown(bytes), json);
         assert_eq!(to_msgpack(json).unwrap(), bytes, "{json}");
     }
 
@@ -292,9 +215,59 @@ mod tests {
         check(b"\x92\x01\xc1", r#"{"$raw":"kgHB"}"#);
         check(b"\xa1\xff", r#"{"$raw":"of8="}"#);
         check(b"\x92\x01\xa1\xff", r#"{"$raw":"kgGh/w=="}"#);
-        let deep = [0x91; 5000];
-        assert!(from_msgpack(&deep)["$raw"].is_string());
-        assert_eq!(from_msgpack(b"\xdf\xff\xff\xff\xff\x01"), json!({"$raw": "3/////8B"}));
+        assert_eq!(shown(b"\xdf\xff\xff\xff\xff\x01"), r#"{"$raw":"3/////8B"}"#);
+    }
+
+    #[test]
+    fn depth_is_no_danger() {
+        for (depth, told) in [(1000, true), (1025, false), (100_000, false), (1_000_000, false)] {
+            let (arrays, maps) = (vec![0x91; depth], [0x81, 0xa0].repeat(depth));
+            for open in [arrays, maps] {
+                let text = shown(&[&open[..], &[0xc0]].concat());
+                assert_eq!(text.contains("null"), told, "{depth} deep");
+                assert_eq!(text.starts_with("{\"$raw\":"), !told, "{depth} deep");
+                assert!(shown(&open).starts_with("{\"$raw\":"));
+            }
+            let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            assert!(depth <= 100 || to_msgpack(&text).is_err(), "{depth} deep");
+            assert!(to_msgpack(&"{\"a\":".repeat(depth)).is_err());
+        }
+    }
+
+    #[test]
+    fn large_contents_are_passed_on_in_pieces() {
+        let mut sizes = Vec::new();
+        let mut check = |bytes: &[u8], expected: &str| {
+            let mut text = String::new();
+            show(bytes, &mut |part| {
+                sizes.push(part.len());
+                text.push_str(part);
+                Ok(())
+            })
+            .unwrap();
+            assert!(text == expected);
+        };
+        let long = |head: u8, body: &[u8]| [&[head][..], &(body.len() as u32).to_be_bytes(), body].concat();
+        let text = "€\u{1}".repeat(100_000);
+        check(&long(0xdb, text.as_bytes()), &serde_json::to_string(&text).unwrap());
+        let bytes = vec![7; 1_000_001];
+        check(&long(0xc6, &bytes), &format!("{{\"$bin\":\"{}\"}}", base64::encode(&bytes)));
+        let nils = [&[0xdd, 0, 0x10, 0, 0][..], &vec![0xc0; 1 << 20]].concat();
+        check(&nils, &format!("[{}]", vec!["null"; 1 << 20].join(",")));
+        assert!(sizes.iter().all(|size| *size < 512 << 10), "{:?}", sizes.iter().max());
+        assert_eq!(show_short(&nils, 20), "[null,null,null,null...");
+        assert_eq!(show_short(b"\x91\xc0", 20), "[null]");
+        assert!(read_value(&[&[0xdd, 0, 0x60, 0, 0][..], &vec![0xc0; 0x60_0000]].concat()).is_none());
+    }
+
+    #[test]
+    fn maps_of_all_kinds_inside_others() {
+        check(
+            b"\x82\xa1a\x81\x01\x02\xa1b\x92\x80\x81\xa1x\x90",
+            r#"{"a":{"$map":[[1,2]]},"b":[{},{"x":[]}]}"#,
+        );
+        check(b"\x82\x81\x01\x02\xc0\x90\x80", r#"{"$map":[[{"$map":[[1,2]]},null],[[],{}]]}"#);
+        check(b"\x82\xa1a\x81\xa1a\x01\xa1b\x81\xa1a\x01", r#"{"a":{"a":1},"b":{"a":1}}"#);
     }
 
     #[test]
@@ -330,8 +303,8 @@ mod tests {
 
     #[test]
     fn other_encodings_show_the_same() {
-        assert_eq!(from_msgpack(b"\xd3\x00\x00\x00\x00\x00\x00\x00\x05").to_string(), "5");
-        assert_eq!(from_msgpack(b"\xca\x3d\xcc\xcc\xcd").to_string(), "0.10000000149011612");
+        assert_eq!(shown(b"\xd3\x00\x00\x00\x00\x00\x00\x00\x05"), "5");
+        assert_eq!(shown(b"\xca\x3d\xcc\xcc\xcd"), "0.10000000149011612");
         assert_eq!(to_msgpack("1e2").unwrap(), b"\xcb\x40\x59\x00\x00\x00\x00\x00\x00");
         assert_eq!(to_msgpack(" -0 ").unwrap(), b"\x00");
         assert_eq!(to_msgpack("[1 , 2]").unwrap(), b"\x92\x01\x02");

@@ -215,14 +215,7 @@ fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
     let name = names.into_iter().find(|name| first.get(*name) != second.get(*name))?;
     let values = [first, second].map(|layers| match layers.get(name) {
         None => "none".to_owned(),
-        Some(value) => {
-            let text = crate::json::from_msgpack(value).to_string();
-            if text.chars().count() > LONG {
-                text.chars().take(LONG).chain("...".chars()).collect()
-            } else {
-                text
-            }
-        }
+        Some(value) => crate::json::show_short(value, LONG),
     });
     let [first, second] = values;
     Some(format!("{what} {}: {first} | {second}", String::from_utf8_lossy(name)))

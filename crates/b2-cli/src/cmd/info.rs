@@ -1,8 +1,9 @@
 //! `b2kit info`
 
+use std::collections::HashSet;
 use std::io::Write;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use b2kit::frame::Checksums;
 use b2kit::{ChunkHeader, Entry, FilterId, FilterSlot, NdArray, SpecialKind, Storage, SuperChunk};
 use serde_json::{Map, Value, json};
@@ -58,12 +59,16 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let mut output = Output::create(None, false)?;
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
-        let object = facts.to_json(&input).with_context(named)?;
+        check_vlmetalayers(&input).with_context(named)?;
+        let object = facts.to_json(&input);
         let text = serde_json::to_string_pretty(&object)?;
-        match frame {
-            None => output.send(format!("{text}\n").as_bytes())?,
-            Some(frame) => send_json_with_chunks(&mut output, &text, frame, &named)?,
+        // What is behind these facts may be long, and is written as it is made.
+        output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
+        send_layers(&mut output, input.frame(), &named)?;
+        if let Some(frame) = frame {
+            send_json_chunks(&mut output, frame, &named)?;
         }
+        output.send(b"\n}\n")?;
         return output.finish();
     }
     let mut text = format!("{}\n{}", printable(&named()), facts.to_table(&input).render(2));
@@ -177,8 +182,8 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Every key for every kind, null where it does not apply.
-    fn to_json(&self, input: &Input) -> Result<Value> {
+    /// Every key for every kind but those of metalayers, null where it does not apply.
+    fn to_json(&self, input: &Input) -> Value {
         let mut out = Map::new();
         let mut put = |key: &str, value: Value| {
             out.insert(key.to_owned(), value);
@@ -223,9 +228,7 @@ impl Facts {
         put("chunks", array.map(NdArray::chunkshape).into_json());
         put("blocks", array.map(NdArray::blockshape).into_json());
         put("dtype", array.and_then(stored_dtype).into());
-        put("metalayers", frame.map(metalayers).into());
-        put("vlmetalayers", frame.map(vlmetalayers).transpose()?.into());
-        Ok(Value::Object(out))
+        Value::Object(out)
     }
 
     fn to_table(&self, input: &Input) -> Table {
@@ -403,19 +406,72 @@ impl<T: Copy + Into<Value>> IntoJson for Option<&[T]> {
     }
 }
 
-fn metalayers(frame: &SuperChunk) -> Value {
-    let items = frame.metalayers().iter();
-    Value::Object(items.map(|(name, content)| (show_name(name), json::from_msgpack(content))).collect())
+/// Fails before anything is written when a vlmetalayer cannot be read.
+fn check_vlmetalayers(input: &Input) -> Result<()> {
+    let layers = input.frame().map(SuperChunk::vlmetalayers);
+    layers.into_iter().flat_map(|layers| layers.iter().map(move |(name, _)| layers.get(name))).try_for_each(
+        |value| {
+            value?;
+            Ok(())
+        },
+    )
 }
 
-fn vlmetalayers(frame: &SuperChunk) -> Result<Value> {
-    let mut out = Map::new();
-    for (name, _) in frame.vlmetalayers().iter() {
-        if let Some(content) = frame.vlmetalayers().get(name)? {
-            out.insert(show_name(name), json::from_msgpack(&content));
+/// Calls `each` with the kind of layers, and with name and content of each of them.
+fn each_layer(
+    frame: &SuperChunk,
+    mut each: impl FnMut(&'static str, Option<(&str, &[u8])>) -> Result<()>,
+) -> Result<()> {
+    // Names that are shown alike.
+    let mut seen = HashSet::new();
+    each("metalayers", None)?;
+    for (name, content) in frame.metalayers().iter() {
+        let name = show_name(name);
+        if seen.insert(name.clone()) {
+            each("metalayers", Some((&name, content)))?;
         }
     }
-    Ok(Value::Object(out))
+    seen.clear();
+    each("vlmetalayers", None)?;
+    for (name, _) in frame.vlmetalayers().iter() {
+        let shown = show_name(name);
+        if seen.insert(shown.clone())
+            && let Some(content) = frame.vlmetalayers().get(name)?
+        {
+            each("vlmetalayers", Some((&shown, &content)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the metalayers to a JSON object.
+fn send_layers(output: &mut Output, frame: Option<&SuperChunk>, named: &dyn Fn() -> String) -> Result<()> {
+    let Some(frame) = frame else {
+        return output.send(b",\n  \"metalayers\": null,\n  \"vlmetalayers\": null");
+    };
+    let mut close = "";
+    let mut sent = Ok(());
+    let told = each_layer(frame, |kind, layer| {
+        let mut send = |text: &str| output.send(text.as_bytes());
+        sent = match layer {
+            None => {
+                let text = format!("{close},\n  \"{kind}\": {{");
+                close = "}";
+                send(&text)
+            }
+            Some((name, content)) => {
+                let comma = if close == "}" { "" } else { "," };
+                close = "\n  }";
+                send(&format!("{comma}\n    {}: ", Value::from(name)))
+                    .and_then(|()| json::show(content, &mut |text| send(text)))
+            }
+        };
+        ensure!(sent.is_ok());
+        Ok(())
+    });
+    sent?;
+    told.with_context(named)?;
+    output.send(close.as_bytes())
 }
 
 fn show_name(name: &[u8]) -> String {
@@ -425,16 +481,25 @@ fn show_name(name: &[u8]) -> String {
 fn metalayer_tables(input: &Input) -> Result<String> {
     let Some(frame) = input.frame() else { return Ok(String::new()) };
     let mut text = String::new();
-    for (heading, layers) in [("metalayers", metalayers(frame)), ("vlmetalayers", vlmetalayers(frame)?)] {
-        let mut table = Table::default();
-        for (name, content) in layers.as_object().into_iter().flatten() {
-            table.row(&printable(name), printable(&content.to_string()));
+    let mut tables: Vec<(&str, Table)> = Vec::new();
+    each_layer(frame, |kind, layer| {
+        match (tables.last_mut(), layer) {
+            (Some((_, table)), Some((name, content))) => {
+                table.row(&printable(name), printable(&json::show_short(content, LONG)));
+            }
+            _ => tables.push((kind, Table::default())),
         }
+        Ok(())
+    })?;
+    for (heading, table) in tables {
         let rows = table.render(4);
         text.push_str(&format!("  {heading}{}\n{rows}", if rows.is_empty() { "  none" } else { "" }));
     }
     Ok(text)
 }
+
+/// Characters of a metalayer's content that people are shown.
+const LONG: usize = 4096;
 
 /// What is told about one chunk.
 struct ChunkFacts {
@@ -464,14 +529,8 @@ impl ChunkFacts {
 }
 
 /// Adds the list of chunks to a JSON object. It is written as it is made: a frame may have many millions.
-fn send_json_with_chunks(
-    output: &mut Output,
-    object: &str,
-    frame: &SuperChunk,
-    named: &dyn Fn() -> String,
-) -> Result<()> {
-    let open = object.strip_suffix("\n}").unwrap_or(object);
-    output.send(format!("{open},\n  \"chunk_list\": [").as_bytes())?;
+fn send_json_chunks(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
+    output.send(b",\n  \"chunk_list\": [")?;
     let mut lines = Vec::new();
     for nchunk in 0..frame.nchunks() {
         let facts = ChunkFacts::gather(frame, nchunk).with_context(named)?;
@@ -481,7 +540,7 @@ fn send_json_with_chunks(
         send_when_long(output, &mut lines)?;
     }
     output.send(&lines)?;
-    output.send(b"\n  ]\n}\n")
+    output.send(b"\n  ]")
 }
 
 fn send_chunk_table(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {

@@ -40,11 +40,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         // The name is added to errors of reading only.
         let (mut sent, mut lines) = (Ok(()), String::new());
         let told = kind.tell(frame, nchunk, |item| {
-            lines.push_str(&format!("{}\n", json::from_msgpack(item)));
-            if lines.len() > AT_ONCE {
-                sent = output.send(lines.as_bytes());
-                lines.clear();
-            }
+            sent = json::show(item, &mut |text| {
+                lines.push_str(text);
+                send_when_long(&mut output, &mut lines)
+            });
+            lines.push('\n');
             sent.is_ok()
         });
         sent?;
@@ -52,6 +52,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         told.with_context(|| format!("chunk {nchunk}")).with_context(named)?;
     }
     output.finish()
+}
+
+fn send_when_long(output: &mut Output, lines: &mut String) -> Result<()> {
+    if lines.len() > AT_ONCE {
+        output.send(lines.as_bytes())?;
+        lines.clear();
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy)]
@@ -67,8 +75,10 @@ impl Kind {
         let named = [("vlarray", Self::Entries), ("batcharray", Self::Batches)];
         let found = named.iter().find_map(|(name, kind)| Some((frame.metalayers().get(name)?, *kind)));
         let (layer, kind) = found.context("no object list: neither metalayer vlarray nor batcharray")?;
-        let value = json::from_msgpack(layer);
-        match value.get("serializer").and_then(serde_json::Value::as_str) {
+        let value = json::read_value(layer);
+        let pairs = value.as_ref().and_then(rmpv::Value::as_map).map(Vec::as_slice).unwrap_or_default();
+        let serializer = pairs.iter().find(|(key, _)| key.as_str() == Some("serializer"));
+        match serializer.and_then(|(_, value)| value.as_str()) {
             None | Some("msgpack") => Ok(kind),
             Some(other) => bail!("its items are {other:?}, only msgpack is supported"),
         }

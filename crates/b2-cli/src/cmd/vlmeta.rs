@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::change::Target;
 use crate::input::Input;
 use crate::json;
-use crate::output::print;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,8 +67,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     match &args.action {
         Action::Set { target, name, json, many } => set(target, name, json, *many, global),
         Action::Get { file, name } => {
-            let text = get(file, name, global).with_context(|| file.display().to_string())?;
-            print(&format!("{text}\n"))
+            let value = get(file, name, global).with_context(|| file.display().to_string())?;
+            let mut output = Output::create(None, false)?;
+            json::show(&value, &mut |text| output.send(text.as_bytes()))?;
+            output.send(b"\n")?;
+            output.finish()
         }
         Action::Del { target, name } => del(target, name, global),
     }
@@ -86,11 +89,11 @@ fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> R
     Ok(())
 }
 
-fn get(file: &std::path::Path, name: &str, global: Global) -> Result<String> {
+fn get(file: &std::path::Path, name: &str, global: Global) -> Result<Vec<u8>> {
     let input = Input::open(file, 0, global)?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers")?;
     let value = frame.vlmetalayers().get(name)?;
-    Ok(json::from_msgpack(&value.with_context(|| missing(name))?).to_string())
+    value.with_context(|| missing(name))
 }
 
 fn del(target: &Target, name: &str, global: Global) -> Result<()> {
