@@ -1,11 +1,12 @@
 //! Opening files by what they hold, and streaming their data in bounded memory.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::INDEX_NAME;
+use b2kit::frame::{Disk, FileSystem, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
 
@@ -44,10 +45,9 @@ impl Input {
         ensure!(there.is_file(), "neither a file nor a directory");
         let len = there.len();
         ensure!(offset <= len, "--offset {offset}: the file has {len} bytes");
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        let mut start = Vec::new();
-        file.by_ref().take(b2kit::chunk::EXTENDED_HEADER_LEN as u64).read_to_end(&mut start)?;
+        let file = open_regular(path)?;
+        let head = offset.saturating_add(b2kit::chunk::EXTENDED_HEADER_LEN as u64).min(len);
+        let start = file.read_at(offset..head)?;
         if start.starts_with(&b2kit::frame::MAGIC) {
             return Self::from_frame(global.reading().open_at(path, offset)?);
         }
@@ -60,10 +60,8 @@ impl Input {
             "chunk is truncated: it has {} bytes from offset {offset} on, the file {have}",
             header.cbytes()
         );
-        let rest = (header.cbytes() as u64).saturating_sub(start.len() as u64);
-        start.try_reserve_exact(usize::try_from(rest)?)?;
-        file.take(rest).read_to_end(&mut start)?;
-        Ok(Self::Chunk(Chunk::parse(start.into())?))
+        let bytes = file.read_at(offset..offset.saturating_add(header.cbytes() as u64))?;
+        Ok(Self::Chunk(Chunk::parse(bytes)?))
     }
 
     /// Opens what the command line names: a file, or a member of a store.
@@ -125,6 +123,11 @@ impl Input {
             }
         }
     }
+}
+
+/// Opens a regular file, and nothing else: should the path have become a FIFO by now, this does not wait.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+    Disk.open(path, Links::Follow)
 }
 
 /// Some items of an open file.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
 use rmpv::Value;
 
 use crate::args::Global;
-use crate::input::Input;
+use crate::input::{Input, open_regular};
 
 /// The frame with small members, in directories and archives.
 const EMBEDDED: &str = "embed.b2e";
@@ -38,8 +38,8 @@ const MAX_MEMBERS: usize = 1 << 20;
 enum Place {
     /// A file, or the directory of a sparse frame.
     Path(PathBuf),
-    /// It starts at this byte of the archive.
-    Offset(u64),
+    /// These bytes of the archive.
+    Inside { offset: u64, len: u64 },
     /// Stored in the archive in a form that cannot be read in place.
     Packed(CompressionMethod),
     /// These plain bytes of the frame with small members.
@@ -85,8 +85,10 @@ impl Store {
         }
         match store.members.remove("/embed") {
             Some(Place::Path(path)) => store.list_embedded(global.reading().open(path)?)?,
-            Some(Place::Offset(offset)) => {
-                store.list_embedded(global.reading().open_at(path, offset)?)?;
+            Some(Place::Inside { offset, len }) => {
+                let frame = global.reading().open_at(path, offset)?;
+                check_len(frame.header().frame_len(), len).context(EMBEDDED)?;
+                store.list_embedded(frame)?;
             }
             Some(Place::Packed(method)) => bail!("{EMBEDDED}: {}", packed(method)),
             Some(embedded) => drop(store.members.insert("/embed".into(), embedded)),
@@ -110,7 +112,16 @@ impl Store {
         let opened = || -> Result<Input> {
             match place.context("there is no such key; `b2kit ls` lists them")? {
                 Place::Path(path) => Input::open(path, 0, self.global),
-                Place::Offset(offset) => Input::open(&self.path, *offset, self.global),
+                Place::Inside { offset, len } => {
+                    let input = Input::open(&self.path, *offset, self.global)?;
+                    let stored = match (&input, input.frame()) {
+                        (_, Some(frame)) => frame.header().frame_len(),
+                        (Input::Chunk(chunk), _) => chunk.cbytes() as u64,
+                        _ => 0,
+                    };
+                    check_len(stored, *len)?;
+                    Ok(input)
+                }
                 Place::Packed(method) => bail!("{}", packed(*method)),
                 Place::Embedded { offset, len } => {
                     let frame = self.embedded.clone().context("no frame for it")?;
@@ -129,7 +140,12 @@ impl Store {
 
     fn insert(&mut self, key: String, place: Place) -> Result<()> {
         ensure!(self.members.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
-        self.members.insert(key, place);
+        match (self.members.get(&key), &place) {
+            // Names that differ in their ending only: which one counts must not depend on the order of the directory.
+            (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
+            // In archives the last one counts, as for Python.
+            _ => drop(self.members.insert(key, place)),
+        }
         Ok(())
     }
 
@@ -173,7 +189,8 @@ impl Store {
                 // Told by the member's own header: its length need not be that in the directory.
                 let entry =
                     archive.get_entry(wayfinder).with_context(|| format!("zip archive, member {key}"))?;
-                Place::Offset(entry.compressed_data_range().0)
+                let (offset, end) = entry.compressed_data_range();
+                Place::Inside { offset, len: end.saturating_sub(offset) }
             } else {
                 Place::Packed(method)
             };
@@ -199,6 +216,12 @@ impl Store {
         self.embedded = Some(frame);
         Ok(())
     }
+}
+
+/// A member that says it is longer than the archive says leads into its neighbours.
+fn check_len(stored: u64, room: u64) -> Result<()> {
+    ensure!(stored <= room, "has {stored} bytes, its place in the archive {room}");
+    Ok(())
 }
 
 fn packed(method: CompressionMethod) -> String {
@@ -239,11 +262,9 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn start_of(path: &Path, offset: u64) -> Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
-    let mut start = Vec::new();
-    file.take(4).read_to_end(&mut start)?;
-    Ok(start)
+    let file = open_regular(path)?;
+    let len = file.len()?;
+    Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
 }
 
 /// Some of the plain bytes of a frame, decoded as they are read.
