@@ -116,3 +116,44 @@ fn answers_are_flushed() {
     drop(names);
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
+
+/// Without checksums, headers are compared with each other.
+#[test]
+fn odd_files_are_told() {
+    let folder = Folder::new();
+    let options = ["--chunks", "10,5", "--codec", "blosclz", "--no-checksums"];
+    folder.pack("a", &npy("<i4", false, "(30, 10)", &counting(300)), &options);
+    let good = folder.read("a");
+    let ok = folder.ok_text(&["verify", "a"]);
+    // The name that makes it an array.
+    let at = good.windows(4).position(|name| name == b"b2nd").unwrap();
+    let mut odd = good.clone();
+    odd[at] = b'c';
+    folder.write("odd", &odd);
+    let output = folder.run(&["verify", "odd"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(output.stdout.starts_with(b"ok\t"));
+    assert!(told.starts_with("b2kit: odd: odd: metalayer \"c2nd\" describes an array"), "{told}");
+    assert_eq!(folder.run(&["verify", "-q", "odd"]).stderr, b"");
+    // A dtype of another size.
+    let at = good.windows(3).position(|dtype| dtype == b"<i4").unwrap();
+    let mut odd = good.clone();
+    odd[at + 2] = b'8';
+    folder.write("a", &odd);
+    let output = folder.run(&["verify", "a"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), ok);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told, "b2kit: a: odd: dtype <i8 has 8 bytes, the items of the frame have 4\n");
+    // One bit in the filters of one chunk.
+    let info = folder.info(&["a"]);
+    assert_eq!(info["checksums"], "none");
+    let header = u32::from_be_bytes(good[11..15].try_into().unwrap()) as usize;
+    let mut odd = good.clone();
+    odd[header + 0x15] ^= 2;
+    folder.write("a", &odd);
+    let output = folder.run(&["verify", "a"]);
+    assert_eq!(output.status.code(), Some(1));
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert!(line.contains("field `filters` at byte 21 is 3, expected what the frame header says"), "{line}");
+}

@@ -295,3 +295,19 @@ fn array_metalayers_that_do_not_fit_are_refused() {
         assert_eq!(odd.all().read().unwrap().len(), 30 * 22 * 4);
     }
 }
+
+#[test]
+fn the_size_in_a_sparse_frame_is_informative() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    let params = FrameParams::from_cparams(&cparams(4));
+    let mut writer = b2kit::FrameWriter::options().checksums(false).sparse(&path, params).unwrap();
+    let raw = data(1200);
+    raw.chunks(400).for_each(|part| writer.append(Chunk::compress(part, &cparams(4)).unwrap()).unwrap());
+    writer.finish().unwrap();
+    let index = std::fs::read(path.join("chunks.b2frame")).unwrap();
+    for cbytes in [0, 1, 33, 1 << 40, i64::MAX] {
+        std::fs::write(path.join("chunks.b2frame"), patched(&index, 39, &cbytes.to_be_bytes())).unwrap();
+        assert_eq!(SuperChunk::open(&path).unwrap().read_bytes(0..1200).unwrap(), raw, "cbytes {cbytes}");
+    }
+}
