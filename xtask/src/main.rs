@@ -13,6 +13,7 @@ mod demo;
 mod deny;
 mod digest;
 mod fixtures;
+mod fuzz;
 mod pingpong;
 mod python;
 mod rng;
@@ -34,6 +35,7 @@ enum Task {
     Test(test::Args),
     Ci(ci::Args),
     Fixtures(fixtures::Args),
+    Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
     Cross(cross::Args),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
         Task::Crash(args) => crash::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Cross(args) => cross::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| match counts.failed {
             0 => Ok(()),

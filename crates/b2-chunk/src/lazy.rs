@@ -398,7 +398,12 @@ fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents,
         match (u32::try_from(bstart), u32::try_from(nblock)) {
             (Ok(bstart), Ok(nblock)) if (tables.end..=last).contains(&bstart) => order.push((bstart, nblock)),
             _ => {
-                return Err(bad_start(header, nblock, bstart, "an offset behind the tables and in the chunk"));
+                return Err(bad_start(
+                    header,
+                    nblock,
+                    bstart,
+                    "an offset behind the tables and in the chunk",
+                ));
             }
         }
     }

@@ -11,6 +11,9 @@ pub(crate) const NAN8: [u8; 8] = [0, 0, 0, 0, 0, 0, 0xF8, 0x7F];
 /// Repeated values wider than this are not worth a chunk that holds one.
 const MAX_VALUE_LEN: usize = 4096;
 
+/// Most runs that a chunk of zeros is made of.
+const MAX_RUNS: usize = 256;
+
 /// What a chunk has to fit: the frame's item and block size.
 #[derive(Debug)]
 pub(crate) struct Fit {
@@ -49,7 +52,12 @@ impl Fit {
             _ => Vec::new(),
         };
         if value.is_empty() || !nbytes.is_multiple_of(value.len()) {
-            return Chunk::zero_runs(nbytes, self.typesize, self.blocksize);
+            // A run is stored for each block, so a frame of tiny blocks would cost twice its size; zeros need no small ones.
+            let blocksize = match self.blocksize {
+                0 => 0,
+                blocksize => blocksize.max(nbytes.div_ceil(MAX_RUNS)),
+            };
+            return Chunk::zero_runs(nbytes, self.typesize, blocksize);
         }
         Chunk::special(SpecialKind::Value, &value, nbytes, self.typesize, self.blocksize)
     }

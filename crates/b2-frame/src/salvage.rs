@@ -277,7 +277,12 @@ impl<'a> Wreck<'a> {
         let order = match index {
             Some((index, base)) => Order::Index(index, base),
             None => {
-                let most = damaged.dparams.limits.max_metadata / 16;
+                // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
+                let most = if chunksize.is_multiple_of(typesize) {
+                    damaged.dparams.limits.max_metadata / 16
+                } else {
+                    MAX_MADE_UP
+                };
                 let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
                 let nchunks = nchunks.filter(|n| *n <= most);
                 let (places, more) = in_order(&found.chunks, start, typesize, chunksize, nchunks);
@@ -428,6 +433,9 @@ impl<'a> Wreck<'a> {
         Ok(report)
     }
 }
+
+/// Most chunks of zeros that are stored in place of lost ones.
+const MAX_MADE_UP: u64 = 4096;
 
 enum Piece {
     Stored(Chunk),

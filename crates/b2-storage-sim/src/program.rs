@@ -32,7 +32,10 @@ mod tests {
     #[test]
     fn an_emulator_comes_first() {
         let command = under(Some("qemu".as_ref()), "b2kit".as_ref());
-        assert_eq!((command.get_program(), command.get_args().next()), ("qemu".as_ref(), Some("b2kit".as_ref())));
+        assert_eq!(
+            (command.get_program(), command.get_args().next()),
+            ("qemu".as_ref(), Some("b2kit".as_ref()))
+        );
         let command = under(None, "b2kit".as_ref());
         assert_eq!((command.get_program(), command.get_args().count()), ("b2kit".as_ref(), 0));
     }

@@ -1,0 +1,164 @@
+//! A chunk, whole and in parts: all ways to read it agree.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use b2_chunk::{Chunk, ChunkReader, Container, DParams, LazyChunk, LazyHead, Limits, Plugins};
+use b2_codecs::fuzzing as loops;
+use b2_filters::{available_kernels, fuzzing as kernels};
+use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
+
+use crate::checks::{filled, same};
+use crate::dice::Dice;
+
+/// Largest plain chunk, in bytes.
+const MAX_PLAIN: u64 = 1 << 18;
+
+/// All codecs and filters there are.
+pub(crate) fn plugins() -> Plugins {
+    static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
+        Plugins::builtin().with_codec(FixedAccuracy).with_codec(FixedPrecision).with_codec(FixedRate)
+    });
+    PLUGINS.clone()
+}
+
+fn dparams(dice: &mut Dice) -> DParams {
+    let limits = Limits::default().with_max_chunk_nbytes(MAX_PLAIN);
+    let container = match dice.below(4) {
+        0 => {
+            let blockshape: Vec<u32> = (0..dice.below(4)).map(|_| 1 + dice.below(12) as u32).collect();
+            let itemsize = Some(*dice.pick(&[1, 2, 4, 8, 12, 300]));
+            let frame_blocksize = *dice.pick(&[0, 64, 1024]);
+            Container { itemsize, frame_blocksize, blockshape: blockshape.into() }
+        }
+        _ => Container::default(),
+    };
+    DParams::default().with_limits(limits).with_plugins(plugins()).with_container(container)
+}
+
+/// The input is a chunk; what is read of it follows from its bytes.
+pub(crate) fn run(data: &[u8]) {
+    let mut dice = Dice::of(data);
+    let dparams = dparams(&mut dice);
+    let Ok(chunk) = Chunk::parse(data.to_vec().into()) else {
+        let _ = LazyChunk::parse(data, data.len() as u64, &dparams).map_err(|error| error.to_string());
+        return;
+    };
+    if chunk.nbytes() as u64 > MAX_PLAIN {
+        assert!(chunk.decompress_with(&dparams).is_err(), "above the limit");
+        assert!(chunk.lazy(&dparams).is_err(), "above the limit");
+        return;
+    }
+    let whole = filled(chunk.nbytes(), |dst| chunk.decompress_into(dst, &dparams));
+    // The loops and kernels of other instruction sets.
+    if dice.one_in(2) {
+        let (codecs, filters) = (loops::available(), available_kernels());
+        loops::force(Some(*dice.pick(&codecs)));
+        kernels::force(Some(*dice.pick(&filters)));
+        same(&whole, &filled(chunk.nbytes(), |dst| chunk.decompress_into(dst, &dparams)), "instruction sets");
+        loops::force(None);
+        kernels::force(None);
+    }
+    parts(&chunk, &dparams, &whole, &mut dice);
+    head(data, &dparams, &whole, &mut dice);
+}
+
+/// Ranges of the plain bytes, one by one and many from one reader.
+fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &mut Dice) {
+    let mut reader = ChunkReader::new(chunk.clone(), dparams.clone());
+    for _ in 0..3 {
+        let range = dice.range(chunk.nbytes());
+        let got = filled(range.len(), |dst| chunk.get_bytes_into(range.start, dst, dparams));
+        agrees(whole, &range, &got);
+        if let Ok(reader) = &mut reader {
+            // Once only: a block that is read again is decoded further, and more of its damage seen.
+            let mut dst = vec![0xAA; range.len()];
+            let read = reader.read(range.start, &mut dst).map_err(|error| error.to_string());
+            agrees(whole, &range, &read.map(|()| dst));
+        }
+    }
+    let items = dice.range(chunk.nbytes() / chunk.header().typesize());
+    let _ = chunk.get_items(items);
+    assert!(chunk.get_bytes(0..chunk.nbytes() + 1, dparams).is_err());
+    match (chunk.blocks(dparams), whole) {
+        (Ok(blocks), Ok(whole)) => assert!(blocks.concat() == *whole, "blocks"),
+        (Err(_), Err(_)) => {}
+        (blocks, whole) => panic!("blocks {:?}, whole {:?}", blocks.err(), whole.as_ref().err()),
+    }
+}
+
+/// A part of what is whole is part of it. Where the whole is damaged, a part that is not gives anything.
+fn agrees(whole: &Result<Vec<u8>, String>, range: &Range<usize>, part: &Result<Vec<u8>, String>) {
+    if let Ok(whole) = whole {
+        assert!(part.as_deref() == Ok(&whole[range.clone()]), "bytes {range:?}: {:?}", part.as_ref().err());
+    }
+}
+
+/// From the head alone, block by block.
+fn head(data: &[u8], dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &mut Dice) {
+    let available = data.len() as u64;
+    let mut have = dice.below(40);
+    let mut steps = 0;
+    let lazy = loop {
+        steps += 1;
+        assert!(steps < 10, "the head never ends");
+        match LazyChunk::parse(&data[..have.min(data.len())], available, dparams) {
+            Ok(LazyHead::Need(len)) => {
+                assert!(len > have, "asks for {len} bytes, has {have}");
+                have = len;
+                if have > data.len() {
+                    assert!(whole.is_err(), "needs bytes behind the end");
+                    return;
+                }
+            }
+            Ok(LazyHead::Whole) => have = data.len(),
+            Ok(LazyHead::Ready(lazy)) => break lazy,
+            Err(_) if have >= 32 => return assert!(whole.is_err(), "the head of a good chunk"),
+            Err(_) => return,
+        }
+    };
+    // Lengths of such blocks stand in front of them.
+    let vl = lazy.header().is_vl();
+    let Ok(mut decoder) = lazy.decoder(dparams) else { return assert!(whole.is_err(), "no decoder") };
+    let mut block0 = None;
+    if lazy.needs_block0() && lazy.nblocks() > 0 {
+        let first = filled(lazy.block_range(0).len(), |dst| {
+            decoder.decode_reference(0, &data[lazy.block_extent(0)], None, dst)
+        });
+        let Ok(first) = first else { return assert!(whole.is_err(), "block 0") };
+        block0 = Some(first);
+    }
+    for _ in 0..3 {
+        let nblock = dice.below(lazy.nblocks());
+        if nblock >= lazy.nblocks() || vl && have < data.len() {
+            return;
+        }
+        let (range, stored) = (lazy.block_range(nblock), &data[lazy.block_extent(nblock)]);
+        let block0 = block0.as_deref().filter(|_| nblock > 0);
+        let got = filled(range.len(), |dst| decoder.decode(nblock, stored, block0, dst));
+        agrees(whole, &range, &got);
+        let part = dice.range(range.len());
+        let inside = range.start + part.start..range.start + part.end;
+        let got = filled(part.len(), |dst| decoder.decode_part(nblock, stored, block0, part.clone(), dst));
+        agrees(whole, &inside, &got);
+        // As slices of arrays read.
+        if let Ok(Some(parts)) = decoder.parts(nblock, stored, part.clone()) {
+            let got = filled(part.len(), |dst| parts.copy(part.clone(), dst, false));
+            agrees(whole, &inside, &got);
+            let itemsize = lazy.header().typesize();
+            let (first, count) = (part.start.next_multiple_of(itemsize), 1 + dice.below(3));
+            let step = itemsize * (1 + dice.below(4));
+            if first + (count - 1) * step + itemsize <= part.end {
+                let mut items = vec![0xAA; count * itemsize];
+                if parts.gather(first, step, itemsize, &mut items)
+                    && let Ok(whole) = whole
+                {
+                    for (k, item) in items.chunks(itemsize).enumerate() {
+                        let at = range.start + first + k * step;
+                        assert!(item == &whole[at..at + itemsize], "gathered item {k}");
+                    }
+                }
+            }
+        }
+    }
+}

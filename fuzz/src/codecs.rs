@@ -1,0 +1,147 @@
+//! Decoders on any bytes, and what encoders write.
+
+use std::sync::Arc;
+
+use b2_codecs::{Codec, CodecContext, CodecId, Encoded, fuzzing};
+use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
+
+use crate::checks::{filled, same};
+use crate::dice::{Dice, Params};
+
+/// Longest stream that is decoded, in plain bytes.
+const MAX_PLAIN: usize = 1 << 16;
+
+fn codec(id: CodecId) -> Arc<dyn Codec> {
+    let builtin = b2_codecs::builtin().into_iter().find(|codec| codec.id() == id);
+    match id {
+        id if id == FixedAccuracy.id() => Arc::new(FixedAccuracy),
+        id if id == FixedPrecision.id() => Arc::new(FixedPrecision),
+        id if id == FixedRate.id() => Arc::new(FixedRate),
+        _ => builtin.expect("a built-in codec"),
+    }
+}
+
+/// One stream, as the loops of every instruction set decode it: the same bytes or the same error, whatever the
+/// destination held; and the start of it alone.
+///
+/// The input: flags, length of the result, parameter byte, item size, shape, dictionary; then the stream.
+pub(crate) fn decode(id: CodecId, data: &[u8]) {
+    let mut params = Params::new(data);
+    let flags = params.u8();
+    // Mostly short, for the sake of speed.
+    let len = usize::from(params.u16()) % if flags & 8 != 0 { MAX_PLAIN } else { 600 };
+    let meta = params.u8();
+    let typesize = usize::from(params.u8()).max(1);
+    let ndim = if flags & 2 != 0 { params.up_to(5) } else { 0 };
+    let shape: Vec<u32> = (0..ndim).map(|_| u32::from(params.u8())).collect();
+    // A shape that fits its block, so that the codec gets further than to the first check.
+    let len = match shape.iter().try_fold(typesize, |n, dim| n.checked_mul(*dim as usize)) {
+        Some(n) if flags & 4 != 0 && ndim > 0 && n <= MAX_PLAIN => n,
+        _ => len,
+    };
+    let dict_len = if flags & 1 != 0 { usize::from(params.u16()) } else { 0 };
+    let dict = params.bytes(dict_len);
+    let stream = params.rest();
+    let cx = CodecContext::new(5)
+        .with_meta(meta)
+        .with_typesize(typesize)
+        .with_blockshape(&shape)
+        .with_dict((flags & 1 != 0).then_some(dict));
+    let codec = codec(id);
+    let all = fuzzing::available();
+    let mut reference = None;
+    // The safe loops last, so that what they say is what counts.
+    for isa in all.iter().rev() {
+        fuzzing::force(Some(isa));
+        let outcome = filled(len, |dst| {
+            codec.decoder(&cx).and_then(|mut decoder| decoder.decode(stream, dst)).map_err(|error| match id {
+                // The C library keeps literals in what is left of the destination, and finds a stream that does not
+                // fit malformed or too long, depending on what they run into.
+                CodecId::ZSTD => "zstd".to_owned(),
+                _ => error.to_string(),
+            })
+        });
+        match &reference {
+            None => reference = Some(outcome),
+            Some(expected) => same(expected, &outcome, isa),
+        }
+        // Other codecs have no loops of their own.
+        if !matches!(id, CodecId::BLOSCLZ | CodecId::LZ4) {
+            break;
+        }
+    }
+    let Some(whole) = reference else { return };
+    let mut dice = Dice::of(data);
+    for isa in [all[0], all[all.len() - 1]] {
+        fuzzing::force(Some(isa));
+        let part = dice.below(len + 1);
+        let start = filled(part, |dst| codec.decoder(&cx)?.decode_start(stream, dst, len));
+        if let Ok(whole) = &whole {
+            let start = start.expect("the start of a stream that decodes");
+            assert!(start == whole[..part], "the first {part} of {len} bytes are others");
+        }
+    }
+    fuzzing::force(None);
+}
+
+/// What an encoder writes decodes to what it was given; it stays inside its room, and does the same again.
+pub(crate) fn roundtrip(data: &[u8]) {
+    let codecs = [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
+    let mut params = Params::new(data);
+    let id = codecs[params.up_to(codecs.len() - 1)];
+    let clevel = params.u8() % 10;
+    let typesize = usize::from(params.u8()).max(1);
+    let flags = params.u8();
+    let room = params.u16();
+    let dict_len = if flags & 1 != 0 && id != CodecId::BLOSCLZ && id != CodecId::ZLIB {
+        usize::from(params.u16() % 512)
+    } else {
+        0
+    };
+    let dict = params.bytes(dict_len);
+    // Short inputs become longer ones, by repetition: encoders look for it.
+    let repeats = usize::from(params.u8() % 8);
+    let seed = params.rest();
+    let mut src = seed.to_vec();
+    for k in 0..repeats {
+        src.extend_from_slice(&seed[..seed.len() - (k * 7) % (seed.len() / 2 + 1)]);
+    }
+    let cx = CodecContext::new(clevel).with_typesize(typesize);
+    let cx = cx.with_dict((dict_len > 0 && !dict.is_empty()).then_some(dict));
+    let codec = codec(id);
+    let room = match flags >> 1 & 3 {
+        0 => src.len() + src.len() / 200 + 64,
+        1 => src.len(),
+        2 => src.len().saturating_sub(1),
+        _ => usize::from(room) % (src.len() + 1),
+    };
+    let mut encoder = match codec.encoder(&cx) {
+        Ok(encoder) => encoder,
+        // A dictionary that the codec does not take.
+        Err(_) => return,
+    };
+    let mut len = None;
+    let encoded = filled(room, |dst| {
+        let written = match encoder.encode(&src, dst) {
+            Ok(Encoded::Len(n)) => n,
+            Ok(Encoded::TooBig) => usize::MAX,
+            Err(error) => return Err(error),
+        };
+        assert!(*len.get_or_insert(written) == written, "another length the second time");
+        if written != usize::MAX {
+            // What is behind belongs to nobody.
+            dst[written..].fill(0);
+        } else {
+            dst.fill(0);
+        }
+        Ok(())
+    })
+    .expect("only lack of room keeps an encoder from its work");
+    let Some(len @ 0..usize::MAX) = len else { return };
+    for isa in fuzzing::available() {
+        fuzzing::force(Some(isa));
+        let plain = filled(src.len(), |dst| codec.decoder(&cx)?.decode(&encoded[..len], dst));
+        assert!(plain.as_deref() == Ok(&src[..]), "{id:?} level {clevel} does not come back");
+    }
+    fuzzing::force(None);
+}

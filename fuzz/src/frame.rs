@@ -1,0 +1,420 @@
+//! A frame, from memory, from a file, in other pieces, while it changes: all ways to read it agree.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::{fs, io};
+
+use b2_chunk::{DParams, Limits};
+use b2_frame::{
+    Extent, FrameError, FrameFile, FrameFiles, OpenFile, OpenOptions, OpenPlan, Plan, ReadAt, Step, Storage,
+    SuperChunk, WriteOptions, salvage,
+};
+use b2nd::{NdArray, SliceDim};
+use bytes::Bytes;
+
+use crate::checks::{filled, same};
+use crate::chunk::plugins;
+use crate::dice::Dice;
+
+/// Chunks that are looked at.
+const SOME: usize = 12;
+/// Above this many plain bytes nothing is read whole, where the limits would allow it.
+const MAX_PLAIN: u64 = 1 << 19;
+
+/// Small enough that each input is done in a moment.
+pub(crate) fn small() -> Limits {
+    let mut limits = Limits::default().with_max_chunk_nbytes(1 << 18);
+    limits.max_nchunks = 1 << 14;
+    limits.max_metadata = 1 << 18;
+    limits
+}
+
+pub(crate) fn options(limits: Limits) -> OpenOptions {
+    SuperChunk::options().plugins(plugins()).limits(limits)
+}
+
+/// The input is a frame; it is opened with small limits and with the default ones, with its checksums and without.
+pub(crate) fn memory(data: &[u8]) {
+    let frame = Bytes::copy_from_slice(data);
+    let mut opened = Vec::new();
+    for limits in [small(), Limits::default()] {
+        for checksums in [true, false] {
+            let options = options(limits.clone()).checksums(checksums);
+            match options.open_bytes(frame.clone()) {
+                Ok(schunk) => opened.push(Some((schunk, checksums))),
+                Err(error) => {
+                    let _ = error.to_string();
+                    opened.push(None);
+                }
+            }
+        }
+    }
+    // Comparing checksums or having tighter limits refuses more, never less.
+    assert!(opened[0].is_none() || opened[1].is_some() && opened[2].is_some());
+    let mut seen: Option<Vec<Outcome>> = None;
+    for (schunk, checksums) in opened.into_iter().flatten() {
+        let outcomes = observe(&schunk, &mut Dice::of(data));
+        // Without checksums damage may be read; with them, what is read is the same.
+        match &seen {
+            Some(seen) => {
+                for (a, b) in seen.iter().zip(&outcomes) {
+                    if let (Ok(a), Ok(b)) = (a, b) {
+                        assert!(a == b, "other bytes (checksums: {checksums})");
+                    }
+                }
+            }
+            None => seen = Some(outcomes),
+        }
+    }
+}
+
+pub(crate) type Outcome = Result<Vec<u8>, String>;
+
+/// Reads a frame in many ways, which have to agree, and tells what came.
+pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<Outcome> {
+    let mut outcomes = metadata(schunk);
+    let n = schunk.nchunks();
+    // What is read next must not depend on what went wrong before.
+    let base = dice.next();
+    let few: Vec<usize> = match n {
+        0..=SOME => (0..n).collect(),
+        _ => (0..SOME).map(|_| dice.below(n)).chain([n - 1]).collect(),
+    };
+    let mut at = 0;
+    let mut whole = Vec::new();
+    for nchunk in few {
+        at = if nchunk == whole.len() { at } else { usize::MAX };
+        let chunk = one_chunk(schunk, nchunk, &mut Dice::new(base ^ nchunk as u64));
+        if let (Ok(plain), 0..usize::MAX) = (&chunk, at) {
+            at += plain.len();
+            whole.push(plain.clone());
+        }
+        outcomes.push(chunk);
+    }
+    // If all chunks are good, so is the whole.
+    let nbytes = schunk.nbytes();
+    let mut read = Err("not all chunks are good".to_owned());
+    let mut dice = Dice::new(base);
+    if whole.len() == n && nbytes <= MAX_PLAIN {
+        let whole = whole.concat();
+        read = filled(nbytes as usize, |dst| schunk.read_bytes_into(0, dst));
+        if let Ok(read) = &read {
+            assert!(*read == whole, "the chunks and the whole");
+        }
+        for _ in 0..2 {
+            let range = dice.range(nbytes as usize);
+            let part = filled(range.len(), |dst| schunk.read_bytes_into(range.start as u64, dst));
+            if let (Ok(part), Ok(read)) = (&part, &read) {
+                assert!(*part == read[range.clone()], "bytes {range:?}");
+            }
+            assert!(part.is_ok() || read.is_err(), "part of what is good: {:?}", part.err());
+        }
+    }
+    outcomes.push(read);
+    if let Ok(array) = NdArray::from_super_chunk(schunk.clone()) {
+        outcomes.extend(self::array(&array, &mut Dice::new(base)));
+    }
+    outcomes
+}
+
+fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
+    let text = |error: FrameError| error.to_string();
+    let mut outcomes = Vec::new();
+    let vlmetalayers = schunk.vlmetalayers();
+    for (name, _) in vlmetalayers.iter().take(20) {
+        let value = vlmetalayers.get(name).map(Option::unwrap_or_default).map_err(text);
+        outcomes.push(value.map(|value| [name, &value].concat()));
+    }
+    for (name, value) in schunk.metalayers().iter() {
+        outcomes.push(Ok([name, value].concat()));
+    }
+    // Only the chunks near the start: there may be millions.
+    for info in schunk.chunk_infos().take(SOME) {
+        outcomes.push(info.map(|info| format!("{info:?}").into_bytes()).map_err(text));
+    }
+    if schunk.nchunks() <= 1 << 14 {
+        let _ = schunk.dead_bytes().map_err(text);
+        let _ = schunk.verify_checksums().map_err(text);
+    }
+    let mut nchunk = 0;
+    for _ in 0..SOME {
+        match schunk.index().run(nchunk) {
+            Ok((_, run)) => {
+                assert!(run.end > nchunk && run.end <= schunk.nchunks(), "a run that does not end");
+                nchunk = run.end;
+            }
+            Err(_) => break,
+        }
+    }
+    assert!(schunk.entry(schunk.nchunks()).is_err());
+    let _ = format!("{schunk:?}").len();
+    outcomes
+}
+
+/// A chunk whole, some of its blocks, and some of its items.
+fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
+    let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
+    if chunk.nbytes() as u64 > MAX_PLAIN {
+        return Err("large".into());
+    }
+    let whole = filled(chunk.nbytes(), |dst| schunk.decompress_chunk_into(nchunk, dst));
+    let reader = schunk.block_reader(nchunk).map_err(|error| error.to_string());
+    if let Ok(reader) = reader {
+        let nblocks = reader.chunk().nblocks();
+        if nblocks > 0 {
+            let wanted: Vec<usize> = (0..1 + dice.below(3)).map(|_| dice.below(nblocks)).collect();
+            let mut got = Vec::new();
+            let read = schunk.blocks(nchunk, &wanted, |nblock, plain| got.push((nblock, plain.to_vec())));
+            for (nblock, plain) in got {
+                let range = chunk.lazy(schunk.dparams()).map(|lazy| lazy.block_range(nblock));
+                if let (Ok(whole), Ok(range)) = (&whole, range) {
+                    assert!(plain == whole[range], "block {nblock} of chunk {nchunk}");
+                }
+            }
+            let _ = read.map_err(|error| error.to_string());
+        }
+    }
+    whole
+}
+
+/// Slices of an array, against its whole.
+fn array(array: &NdArray, dice: &mut Dice) -> Vec<Outcome> {
+    if array.nbytes() > MAX_PLAIN {
+        return Vec::new();
+    }
+    let all = array.all();
+    let whole = filled(array.nbytes() as usize, |dst| all.read_into(dst));
+    let selection: Vec<SliceDim> = array
+        .shape()
+        .iter()
+        .map(|length| {
+            let range = dice.range(*length as usize);
+            SliceDim::range(range.start as i64..range.end as i64)
+        })
+        .collect();
+    let part = array.slice(&selection).expect("a selection inside the array");
+    let part = filled(part.nbytes() as usize, |dst| part.read_into(dst));
+    assert!(part.is_ok() || whole.is_err(), "part of an array that is good: {:?}", part.err());
+    vec![whole, part]
+}
+
+/// A file of this process, in memory if that can be had.
+pub(crate) fn scratch() -> PathBuf {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let shm = PathBuf::from("/dev/shm");
+        let base = if shm.is_dir() { shm } else { std::env::temp_dir() };
+        let folder = base.join(format!("b2-fuzz-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder for files");
+        folder
+    });
+    FOLDER.clone()
+}
+
+/// The input is a file. Opened as a file (at its start, and behind other bytes) it is what it is in memory; what
+/// salvage makes of it can be read.
+pub(crate) fn disk(data: &[u8]) {
+    let mut dice = Dice::of(data);
+    let options = options(small());
+    let path = scratch().join("frame");
+    fs::write(&path, data).expect("a file");
+    let memory = options.open_bytes(data.to_vec());
+    let disk = options.open(&path);
+    if let Ok(memory) = &memory {
+        let disk = disk.as_ref().expect("what can be opened in memory");
+        compare(&observe(memory, &mut dice.clone()), &observe(disk, &mut dice.clone()), "on disk");
+    } else if let Ok(disk) = &disk {
+        // Bytes behind the frame, or a commit that was cut short.
+        observe(disk, &mut dice.clone());
+    }
+    let offset = dice.below(70);
+    if dice.one_in(4) {
+        fs::write(&path, [&vec![0x9E; offset], data].concat()).expect("a file");
+        if let (Ok(memory), Ok(inside)) = (&memory, options.open_at(&path, offset as u64)) {
+            compare(
+                &observe(memory, &mut dice.clone()),
+                &observe(&inside, &mut dice.clone()),
+                "at an offset",
+            );
+        }
+    }
+    if dice.one_in(4) {
+        fs::write(&path, data).expect("a file");
+        salvaged(&path, &options);
+    }
+}
+
+fn salvaged(path: &std::path::Path, options: &OpenOptions) {
+    let out = scratch().join("salvaged");
+    let write: WriteOptions =
+        b2_frame::FrameWriter::options().overwrite(true).durability(b2_frame::Durability::None);
+    match salvage(path, &out, options, &write) {
+        Ok(_) => {
+            let schunk = SuperChunk::options().plugins(plugins()).open(&out).expect("what was salvaged");
+            assert!(schunk.nbytes() > MAX_PLAIN || schunk.read_bytes(0..schunk.nbytes()).is_ok());
+            if out.is_dir() { fs::remove_dir_all(&out) } else { fs::remove_file(&out) }.expect("removed");
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn compare(a: &[Outcome], b: &[Outcome], why: &str) {
+    assert_eq!(a.len(), b.len(), "{why}");
+    for (a, b) in a.iter().zip(b) {
+        match (a, b) {
+            // Names of files differ in what they say.
+            (Err(_), Err(_)) => {}
+            _ => same(a, b, why),
+        }
+    }
+}
+
+/// The input is a frame. Read in other pieces, from other memory, it is the same; read while it changes, or with
+/// reads that fail, it is an error at worst.
+pub(crate) fn split(data: &[u8]) {
+    let dice = Dice::of(data);
+    let options = options(small());
+    let frame = Bytes::copy_from_slice(data);
+    let whole = options.open_bytes(frame.clone());
+    let plan = |dparams: &DParams| OpenPlan::new(data.len() as u64, Storage::Contiguous, dparams).whole();
+    let dparams = DParams::default().with_limits(small()).with_plugins(plugins());
+    let pieces = Pieces { data: frame.clone(), dice: dice.clone() };
+    let opened = pieces.drive(plan(&dparams));
+    assert_eq!(opened.is_ok(), whole.is_ok(), "opened in pieces: {:?}", opened.err());
+    if let (Ok(opened), Ok(whole)) = (opened, &whole) {
+        let files = Arc::new(One(Arc::new(Copies(frame.clone()))));
+        let copies = SuperChunk::new(opened, files, dparams.clone());
+        compare(&observe(whole, &mut dice.clone()), &observe(&copies, &mut dice.clone()), "in pieces");
+    }
+    for kind in [Unsteady::Failing, Unsteady::Changing, Unsteady::Short] {
+        let after = dice.clone().below(12) as u64;
+        let file = Trouble { data: frame.clone(), kind, left: AtomicU64::new(after), dice: dice.clone() };
+        let files = Arc::new(One(Arc::new(file)));
+        match options.open_files(files, Storage::Contiguous, true) {
+            Ok(schunk) => {
+                // Different reads of one chunk see different bytes or fail, so that they need not agree.
+                for nchunk in 0..schunk.nchunks().min(SOME) {
+                    let _ = schunk.decompress_chunk(nchunk).map_err(|error| error.to_string());
+                    let _ = schunk.blocks(nchunk, &[0, 1], |_, _| ());
+                }
+                let _ = schunk.read_bytes(0..schunk.nbytes().min(1 << 14));
+                if let Ok(array) = NdArray::from_super_chunk(schunk)
+                    && array.nbytes() <= MAX_PLAIN
+                {
+                    let _ = array.all().read();
+                }
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+}
+
+/// A driver that fetches each extent in several reads and puts it together.
+struct Pieces {
+    data: Bytes,
+    dice: Dice,
+}
+
+impl Pieces {
+    fn drive<P: Plan>(&self, mut plan: P) -> Result<P::Output, FrameError> {
+        let mut dice = self.dice.clone();
+        let mut parts = Vec::new();
+        for _ in 0..1000 {
+            match plan.step(parts)? {
+                Step::Done(output) => return Ok(output),
+                Step::Need(extents) => {
+                    parts = Vec::new();
+                    for extent in extents {
+                        parts.push(self.fetch(&extent, &mut dice)?);
+                    }
+                }
+            }
+        }
+        panic!("a plan that does not end");
+    }
+
+    fn fetch(&self, extent: &Extent, dice: &mut Dice) -> Result<Bytes, FrameError> {
+        let file = OpenFile::new(Arc::new(self.data.clone()), "pieces", 0)?;
+        let whole = file.read(extent)?;
+        let mut out = Vec::with_capacity(whole.len() + dice.below(9));
+        let mut rest = &whole[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(1 + dice.below(rest.len().min(100)));
+            out.extend_from_slice(piece);
+            rest = behind;
+        }
+        Ok(out.into())
+    }
+}
+
+struct One(Arc<dyn ReadAt>);
+
+impl FrameFiles for One {
+    fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
+        OpenFile::new(self.0.clone(), "a file", 0)
+    }
+}
+
+/// Answers with copies, never with shared memory.
+struct Copies(Bytes);
+
+impl ReadAt for Copies {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, buf)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unsteady {
+    /// From some read on all fail.
+    Failing,
+    /// From some read on the bytes are others.
+    Changing,
+    /// The file says that it is longer than it is.
+    Short,
+}
+
+struct Trouble {
+    data: Bytes,
+    kind: Unsteady,
+    left: AtomicU64,
+    dice: Dice,
+}
+
+impl ReadAt for Trouble {
+    fn len(&self) -> io::Result<u64> {
+        let more = if self.kind == Unsteady::Short { 1 << 20 } else { 0 };
+        Ok(self.data.len() as u64 + more)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        match self.kind {
+            Unsteady::Failing if left == 0 => return Err(io::Error::other("the disk is gone")),
+            _ => self.data.read_exact_at(offset, buf)?,
+        }
+        if self.kind == Unsteady::Changing && left == 0 && !buf.is_empty() {
+            let mut dice = self.dice.clone();
+            for _ in 0..3 {
+                let at = dice.below(buf.len());
+                buf[at] = dice.next() as u8;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let len = range.end.saturating_sub(range.start);
+        if len > self.data.len() as u64 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut buf = vec![0; len as usize];
+        self.read_exact_at(range.start, &mut buf)?;
+        Ok(buf.into())
+    }
+}

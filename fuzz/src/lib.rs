@@ -1,0 +1,37 @@
+//! What the fuzz targets of b2kit check (docs/fuzzing.md). Each target is a function over bytes; the files in
+//! `fuzz_targets/` only name them.
+
+mod arrays;
+mod checks;
+mod chunk;
+mod cli;
+mod codecs;
+mod dice;
+mod filters;
+mod frame;
+mod meta;
+mod msgpack;
+pub mod mutate;
+mod roundtrip;
+pub mod seeds;
+mod sparse;
+pub mod targets;
+mod versus;
+
+pub use libfuzzer_sys;
+
+/// The binary of a target: one of [`targets`] and, where there is one, its structured mutator.
+#[macro_export]
+macro_rules! target {
+    ($name:ident) => {
+        $crate::libfuzzer_sys::fuzz_target!(init: $crate::targets::init(), |data: &[u8]| {
+            $crate::targets::$name(data)
+        });
+    };
+    ($name:ident, $mutator:ident) => {
+        $crate::target!($name);
+        $crate::libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+            $crate::mutate::with($crate::mutate::$mutator, data, size, max_size, seed)
+        });
+    };
+}

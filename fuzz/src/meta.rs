@@ -1,0 +1,93 @@
+//! Metadata: the array metalayer with its dtype, literals, and vlmetalayers.
+
+use b2_chunk::DParams;
+use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+use b2nd::{ArrayMeta, Dtype, Geometry, literal};
+
+use crate::frame::{options, small};
+
+/// The input is an array metalayer, or the text of a dtype.
+pub(crate) fn array(data: &[u8]) {
+    for name in ["b2nd", "caterva"] {
+        let Ok(meta) = ArrayMeta::parse(name, data) else { continue };
+        if let Some(dtype) = &meta.dtype {
+            text(&String::from_utf8_lossy(dtype));
+        }
+        for itemsize in [0, 1, 4, 300] {
+            let shapes = (meta.shape.clone(), meta.chunkshape.clone(), meta.blockshape.clone());
+            let Ok(geometry) = Geometry::new(shapes.0, shapes.1, shapes.2, itemsize) else { continue };
+            // What is accepted can be computed with.
+            assert_eq!(geometry.nbytes(), geometry.nitems() * itemsize as u64);
+            let grid = geometry.grid();
+            let nchunks = grid.iter().try_fold(1u64, |n, k| n.checked_mul(*k));
+            assert_eq!(if grid.contains(&0) { Some(0) } else { nchunks }, Some(geometry.nchunks()));
+            if geometry.block_nbytes() > 0 {
+                assert_eq!(geometry.nblocks() * geometry.block_nbytes(), geometry.chunk_nbytes());
+            }
+            for nchunk in [0, geometry.nchunks() / 2, geometry.nchunks().saturating_sub(1)] {
+                if nchunk < geometry.nchunks() {
+                    let (start, len) = geometry.chunk_box(&geometry.chunk_coords(nchunk));
+                    let ends = start.iter().zip(&len).map(|(start, len)| start + len);
+                    assert!(ends.zip(geometry.shape()).all(|(end, shape)| end <= *shape && end > 0));
+                }
+            }
+        }
+        // As part of a frame; whatever the shapes say, there are no chunks.
+        let frame = FrameWriter::memory(FrameParams::new(4).metalayer(name, data));
+        if let Ok(frame) = frame.and_then(FrameWriter::finish) {
+            let options = options(small());
+            let schunk = options.open_bytes(frame.into_bytes()).expect("a frame of our own");
+            if let Ok(array) = b2nd::NdArray::from_super_chunk(schunk)
+                && array.nbytes() < 1 << 16
+            {
+                array.all().read().expect("nothing to read");
+            }
+        }
+    }
+    text(&String::from_utf8_lossy(data));
+}
+
+fn text(text: &str) {
+    if let Ok(dtype) = Dtype::parse(text) {
+        let again = Dtype::parse(dtype.as_str()).expect("what a dtype is written as");
+        assert_eq!(again.itemsize(), dtype.itemsize());
+        assert_eq!(again.as_str(), dtype.as_str());
+        for field in dtype.fields().unwrap_or_default() {
+            let _ = format!("{field:?}");
+        }
+    }
+    let _ = literal::parse(text);
+}
+
+/// The input is a trailer without its last 23 bytes: the vlmetalayers of a frame that is good otherwise.
+pub(crate) fn vlmetalayers(data: &[u8]) {
+    let empty = FrameWriter::options().checksums(false).memory(FrameParams::new(4));
+    let mut frame = empty.and_then(FrameWriter::finish).expect("a frame").into_bytes().to_vec();
+    // Its trailer has 35 bytes.
+    frame.truncate(frame.len() - 35);
+    frame.extend_from_slice(data);
+    frame.push(0xCE);
+    frame.extend((data.len() as u32 + 23).to_be_bytes());
+    frame.extend([0xD8, 0]);
+    frame.extend([0; 16]);
+    let len = frame.len() as u64;
+    frame[16..24].copy_from_slice(&len.to_be_bytes());
+    let schunk: SuperChunk = match options(small()).open_bytes(frame) {
+        Ok(schunk) => schunk,
+        Err(error) => return drop(error.to_string()),
+    };
+    let vlmetalayers = schunk.vlmetalayers();
+    let dparams = DParams::default().with_limits(small());
+    assert_eq!(vlmetalayers.names().len(), vlmetalayers.len());
+    for (name, value) in vlmetalayers.iter().take(50) {
+        assert!(value.len() <= data.len() && name.len() <= 31);
+        match (vlmetalayers.chunk(name), vlmetalayers.get(name)) {
+            (Ok(Some(chunk)), Ok(Some(plain))) => {
+                assert!(chunk.decompress_with(&dparams).as_deref().is_ok_and(|again| again == plain));
+            }
+            (_, Err(error)) => drop(error.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(vlmetalayers.get("not there").expect("no value"), None);
+}

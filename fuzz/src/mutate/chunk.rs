@@ -1,0 +1,166 @@
+//! Chunks: the header, the table of blocks, the streams.
+
+use b2_chunk::{CParams, Chunk, CodecId, FilterId, FilterSlot, SpecialKind, SplitMode};
+
+use super::{Rng, le32, put};
+use crate::dice::Dice;
+
+/// Offset and width of the numbers of a header.
+const FIELDS: [(usize, usize); 12] = [
+    (0, 1),
+    (2, 1),
+    (3, 1),
+    (4, 4),
+    (8, 4),
+    (12, 4),
+    (0x16, 1),
+    (0x17, 1),
+    (0x1E, 1),
+    (0x1F, 1),
+    (0x10, 1),
+    (0x18, 1),
+];
+const FILTERS: [u8; 10] = [0, 1, 2, 3, 4, 32, 33, 34, 35, 36];
+
+/// Changes a chunk.
+pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    if bytes.len() < 32 {
+        *bytes = made(&[7; 100], &mut rng.0).unwrap_or_default();
+        return;
+    }
+    let extended = bytes[2] & 5 == 5;
+    let header = if extended { 32 } else { 16 };
+    let nblocks = match (le32(bytes, 4), le32(bytes, 8)) {
+        (Some(nbytes), Some(blocksize @ 1..)) if bytes[0x1E] & 1 == 0 || !extended => {
+            nbytes.div_ceil(blocksize)
+        }
+        (_, Some(blocksize)) => blocksize,
+        _ => 1,
+    }
+    .clamp(1, 1 << 14) as usize;
+    let tables = header + 4 * nblocks;
+    match rng.0.below(14) {
+        0..=2 => {
+            let (at, width) = *rng.0.pick(&FIELDS);
+            rng.field(bytes, at, width, false);
+        }
+        3 => {
+            let slot = rng.0.below(6);
+            bytes[0x10 + slot] = *rng.0.pick(&FILTERS);
+            if rng.0.one_in(2) {
+                rng.field(bytes, 0x18 + slot, 1, false);
+            }
+        }
+        4 => {
+            // Another codec format, or the split bit, or the kind of special value.
+            match rng.0.below(4) {
+                0 => bytes[2] = bytes[2] & 0x1F | (rng.0.below(8) as u8) << 5,
+                1 => bytes[2] ^= 0x10,
+                2 => bytes[2] ^= 0x02,
+                _ => bytes[0x1F] = bytes[0x1F] & 0x8F | (rng.0.below(6) as u8) << 4,
+            }
+        }
+        5 => {
+            // A block start: another place, or that of another block.
+            let at = header + 4 * rng.0.below(nblocks);
+            if rng.0.one_in(2) {
+                rng.field(bytes, at, 4, false);
+            } else if let Some(other) = le32(bytes, header + 4 * rng.0.below(nblocks)) {
+                put(bytes, at, &other.to_le_bytes());
+            }
+        }
+        6 | 7 => {
+            // The length or token of a stream.
+            if let Some(start) = le32(bytes, header + 4 * rng.0.below(nblocks)) {
+                rng.field(bytes, start as usize, 4, false);
+            }
+        }
+        8 | 9 => {
+            let end = bytes.len();
+            rng.raw(bytes, tables.min(end)..end, false);
+        }
+        10 => {
+            // Sizes that fit each other, but not the streams.
+            let blocksize = 1 + rng.0.below(4096) as u32;
+            let nbytes = blocksize * (1 + rng.0.below(5) as u32) + rng.0.below(7) as u32;
+            put(bytes, 4, &nbytes.to_le_bytes());
+            put(bytes, 8, &blocksize.to_le_bytes());
+        }
+        11 => {
+            let keep = rng.0.below(bytes.len());
+            bytes.truncate(keep.max(16));
+        }
+        _ => {
+            let plain = bytes[tables.min(bytes.len() - 1)..].to_vec();
+            if let Some(made) = made(&plain, &mut rng.0) {
+                *bytes = made;
+            }
+        }
+    }
+    if !rng.0.one_in(6) {
+        let len = bytes.len() as u32;
+        put(bytes, 12, &len.to_le_bytes());
+    }
+}
+
+/// A chunk of data like `plain`, with parameters of all kinds.
+pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
+    let typesize = *dice.pick(&[1, 2, 3, 4, 4, 8, 8, 16, 17, 255]);
+    let mut data = plain.repeat(1 + dice.below(1 + 6000 / plain.len().max(1)));
+    if dice.one_in(2) {
+        data = data.iter().enumerate().map(|(i, byte)| byte & 0x0F ^ (i / 64) as u8).collect();
+    }
+    if dice.one_in(2) {
+        data.truncate(data.len() / typesize * typesize);
+    }
+    if dice.one_in(12) {
+        let kind =
+            *dice.pick(&[SpecialKind::Zeros, SpecialKind::NaN, SpecialKind::Value, SpecialKind::Uninit]);
+        let value = if kind == SpecialKind::Value { &[1, 2, 3, 4][..] } else { &[] };
+        let nbytes = 8 * dice.below(4000);
+        let made = Chunk::special(kind, value, nbytes, 4, 64 * dice.below(9));
+        return made.ok().map(|chunk| chunk.into_bytes().to_vec());
+    }
+    let cparams = parameters(typesize, dice)?;
+    let made = if dice.one_in(8) {
+        let parts: Vec<&[u8]> = data.chunks(1 + dice.below(500)).take(40).collect();
+        Chunk::compress_vl(&parts, &cparams)
+    } else {
+        Chunk::compress(&data, &cparams)
+    };
+    made.ok().map(|chunk| chunk.into_bytes().to_vec())
+}
+
+/// Any way to compress that this crate knows.
+pub(crate) fn parameters(typesize: usize, dice: &mut Dice) -> Option<CParams> {
+    let codec = *dice.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
+    let filters: Vec<FilterSlot> = (0..dice.below(4))
+        .map(|_| {
+            let id = *dice.pick(&[
+                FilterId::SHUFFLE,
+                FilterId::SHUFFLE,
+                FilterId::BITSHUFFLE,
+                FilterId::DELTA,
+                FilterId::BYTEDELTA,
+                FilterId::TRUNC_PREC,
+            ]);
+            let meta = match id {
+                FilterId::BYTEDELTA => typesize as u8,
+                FilterId::TRUNC_PREC => 10,
+                _ => 0,
+            };
+            FilterSlot::new(id, meta)
+        })
+        .collect();
+    let split = *dice.pick(&[SplitMode::Always, SplitMode::Never, SplitMode::Auto, SplitMode::ForwardCompat]);
+    let blocksize = *dice.pick(&[0, 0, 64, 256, 1000, 1024]);
+    CParams::builder(typesize)
+        .codec(codec)
+        .clevel(*dice.pick(&[0, 1, 3, 5, 5, 9]))
+        .filters(filters)
+        .splitmode(split)
+        .use_dict(dice.one_in(5))
+        .blocksize(blocksize)
+        .build()
+        .ok()
+}

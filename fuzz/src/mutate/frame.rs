@@ -1,0 +1,236 @@
+//! Frames: header fields, metalayers, index entries, chunks, trailer, lengths, checksums.
+
+use std::ops::Range;
+
+use b2_chunk::{CParams, Chunk};
+
+use super::{Rng, be32, be64, le32, put, seal};
+use crate::dice::Dice;
+
+/// Where things are in a frame, if its lengths can be believed.
+pub(super) struct Places {
+    pub(super) header_len: usize,
+    /// The index chunk; empty if there is none.
+    pub(super) index: Range<usize>,
+    /// Where the trailer starts.
+    pub(super) trailer: usize,
+}
+
+impl Places {
+    pub(super) fn find(bytes: &[u8]) -> Option<Self> {
+        let len = bytes.len();
+        let header_len = be32(bytes, 11)? as usize;
+        let trailer = len.checked_sub(be32(bytes, len.checked_sub(22)?)? as usize)?;
+        let nbytes = be64(bytes, 30)?;
+        let start = usize::try_from(be64(bytes, 39)?).ok()?.checked_add(header_len)?;
+        let index = match le32(bytes, start.checked_add(12)?) {
+            Some(cbytes) if nbytes > 0 => start..start.checked_add(cbytes as usize)?,
+            _ => trailer..trailer,
+        };
+        (header_len >= 97 && header_len <= trailer && index.start <= index.end && index.end <= trailer)
+            .then_some(Self { header_len, index, trailer })
+    }
+
+    /// The block with the checksums, or whatever is at its place.
+    pub(super) fn block(&self, _len: usize) -> Range<usize> {
+        self.index.end..self.trailer
+    }
+}
+
+/// Offset and width of the numbers of a header.
+const FIELDS: [(usize, usize); 18] = [
+    (11, 4),
+    (16, 8),
+    (25, 1),
+    (26, 1),
+    (27, 1),
+    (28, 1),
+    (30, 8),
+    (39, 8),
+    (48, 4),
+    (53, 4),
+    (58, 4),
+    (63, 2),
+    (66, 2),
+    (68, 1),
+    (70, 1),
+    (71, 1),
+    (77, 1),
+    (85, 1),
+];
+
+/// Changes a contiguous frame, or the index file of a sparse one.
+pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let len = bytes.len();
+    let Some(places) = Places::find(bytes) else {
+        // Lengths that are not to be believed: mend them, or change anything.
+        mend(bytes);
+        rng.raw(bytes, 0..len, false);
+        return;
+    };
+    match rng.0.below(16) {
+        0..=2 => {
+            let (at, width) = *rng.0.pick(&FIELDS);
+            rng.field(bytes, at, width, true);
+        }
+        3 | 4 => {
+            entries(bytes, &places, rng);
+        }
+        5..=7 => {
+            one_chunk(bytes, &places, rng);
+        }
+        8 => {
+            array_meta(bytes, &places, rng);
+        }
+        9 => {
+            // Names, offsets, values of metalayers.
+            rng.raw(bytes, 87..places.header_len, true);
+        }
+        10 => {
+            // The same with another length.
+            rng.raw(bytes, 87..places.header_len, false);
+            let header_len = places.header_len + bytes.len() - len;
+            put(bytes, 11, &(header_len as u32).to_be_bytes());
+        }
+        11 => {
+            let end = bytes.len() - 23;
+            rng.raw(bytes, places.trailer..end, false);
+            let trailer_len = bytes.len() - places.trailer;
+            let at = bytes.len() - 22;
+            put(bytes, at, &(trailer_len as u32).to_be_bytes());
+        }
+        12 => {
+            // A chunk inside the trailer: the value of a vlmetalayer.
+            nested_chunk(bytes, places.trailer..len - 23, rng);
+        }
+        13 => {
+            let at = places.index.start;
+            nested_chunk(bytes, at..places.index.end, rng);
+        }
+        14 => {
+            // The end of the file: other bytes of trailer length and fingerprint.
+            rng.raw(bytes, len - 23..len, true);
+        }
+        _ => {
+            let at = rng.0.below(len);
+            match rng.0.below(3) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend_from_within(at..),
+                _ => drop(bytes.drain(at..(at + rng.0.below(64)).min(len))),
+            }
+        }
+    }
+    if !rng.0.one_in(5) {
+        mend(bytes);
+    }
+    match rng.0.below(3) {
+        0 => seal::strip(bytes),
+        1 => drop(seal::reseal(bytes)),
+        _ => {}
+    }
+}
+
+/// Makes the frame's length that of the bytes.
+fn mend(bytes: &mut [u8]) {
+    let len = bytes.len() as u64;
+    put(bytes, 16, &len.to_be_bytes());
+}
+
+/// Decodes the index, changes entries, and puts it back in.
+fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
+    let index = Chunk::parse(bytes.get(places.index.clone())?.to_vec().into()).ok()?;
+    if index.nbytes() > 1 << 16 {
+        return None;
+    }
+    let mut plain = index.decompress().ok()?;
+    let n = plain.len() / 8;
+    for _ in 0..1 + rng.0.below(2) {
+        let nchunk = rng.0.below(n);
+        let other = rng.0.below(n);
+        match rng.0.below(6) {
+            0 => {
+                let entry: [u8; 8] = *plain.get(8 * other..)?.first_chunk()?;
+                put(&mut plain, 8 * nchunk, &entry);
+            }
+            1 => {
+                // A special value, its kind in the bits below the sign.
+                let kind = (0x80 | rng.0.below(8) as u8) as u64;
+                put(&mut plain, 8 * nchunk, &(kind << 56).to_le_bytes());
+            }
+            2 => plain.extend_from_slice(&rng.0.next().to_le_bytes()),
+            3 => plain.truncate(8 * nchunk + 8),
+            4 => {
+                let offset = rng.0.below(bytes.len()) as u64;
+                put(&mut plain, 8 * nchunk, &offset.to_le_bytes());
+            }
+            _ => rng.field(&mut plain, 8 * nchunk, 8, false),
+        }
+    }
+    let cparams = CParams::builder(8).clevel(rng.0.below(2) as u8 * 5).build().ok()?;
+    let new = Chunk::compress(&plain, &cparams).ok()?.into_bytes();
+    bytes.splice(places.index.clone(), new);
+    if rng.0.one_in(2) {
+        // The size of all chunks, as the header tells it, for as many as there are now.
+        let chunksize = u64::from(be32(bytes, 58)?);
+        put(bytes, 30, &chunksize.saturating_mul(plain.len() as u64 / 8).to_be_bytes());
+    }
+    Some(())
+}
+
+/// Changes a chunk where it is.
+fn one_chunk(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
+    let starts = starts_of_chunks(bytes, places.header_len..places.index.start, &mut rng.0);
+    let start = starts?;
+    nested_chunk(bytes, start..places.index.start, rng)
+}
+
+/// A place in `part` where a chunk seems to start.
+fn starts_of_chunks(bytes: &[u8], part: Range<usize>, dice: &mut Dice) -> Option<usize> {
+    let mut at = part.start;
+    let mut found = None;
+    for n in 1..=32 {
+        let cbytes = le32(bytes, at + 12)? as usize;
+        if cbytes < 16 || at + cbytes > part.end {
+            break;
+        }
+        if dice.one_in(n) {
+            found = Some(at);
+        }
+        at += cbytes;
+    }
+    found
+}
+
+/// Changes the first chunk in `part`; what is behind it stays where it is.
+fn nested_chunk(bytes: &mut Vec<u8>, part: Range<usize>, rng: &mut Rng) -> Option<()> {
+    let inside = bytes.get(part.clone())?;
+    // Extended header, version 5 or 6: the start of all chunks that are written today.
+    let start = (0..inside.len().saturating_sub(32).min(4096))
+        .find(|at| matches!(inside[*at], 2..=6) && inside[at + 1] == 1)?;
+    let cbytes = (le32(inside, start + 12)? as usize).clamp(16, inside.len() - start);
+    let mut chunk = inside[start..start + cbytes].to_vec();
+    super::chunk(&mut chunk, rng);
+    let old_len = chunk.len();
+    if chunk.len() != cbytes {
+        chunk.resize(cbytes, 0);
+        if old_len > cbytes && !rng.0.one_in(4) {
+            put(&mut chunk, 12, &(cbytes as u32).to_le_bytes());
+        }
+    }
+    put(bytes, part.start + start, &chunk);
+    Some(())
+}
+
+/// Changes the array metalayer where it is.
+fn array_meta(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
+    let header = bytes.get(..places.header_len)?;
+    let name = header.windows(5).position(|w| w == b"\xa4b2nd")?;
+    let at = be32(header, name + 6)? as usize;
+    let len = be32(header, at + 1)? as usize;
+    let (start, end) = (at + 5, (at + 5).checked_add(len)?);
+    let mut meta = header.get(start..end)?.to_vec();
+    super::meta(&mut meta, rng);
+    meta.resize(len, 0);
+    put(bytes, start, &meta);
+    Some(())
+}

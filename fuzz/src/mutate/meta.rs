@@ -1,0 +1,91 @@
+//! The array metalayer: its numbers and its dtype.
+
+use super::{Rng, put};
+
+/// Pieces of dtypes, good and bad.
+const WORDS: [&str; 20] = [
+    "<f4",
+    ">i8",
+    "|u1",
+    "|S5",
+    "<U3",
+    "<M8[ns]",
+    "<c16",
+    "|V7",
+    "|b1",
+    "[('a', '<f4')]",
+    "(2,3)",
+    "', '",
+    "[(",
+    ")]",
+    "\\x00",
+    "'",
+    "u8",
+    "=f2",
+    "(1,)",
+    "[('b', [('c', '<i2', (2,))])]",
+];
+
+/// Changes an array metalayer.
+pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let len = bytes.len();
+    // Numbers of 8 and of 4 bytes, behind their markers.
+    let numbers: Vec<(usize, usize)> = bytes
+        .iter()
+        .enumerate()
+        .filter_map(|(at, byte)| match byte {
+            0xD3 => Some((at + 1, 8)),
+            0xD2 => Some((at + 1, 4)),
+            _ => None,
+        })
+        .collect();
+    match rng.0.below(8) {
+        0..=3 if !numbers.is_empty() => {
+            let (at, width) = *rng.0.pick(&numbers);
+            if rng.0.one_in(2) {
+                let small = rng.0.below(40) as u64;
+                let wide = small.to_be_bytes();
+                put(bytes, at, &wide[8 - width..]);
+            } else {
+                rng.field(bytes, at, width, true);
+            }
+        }
+        4 => *bytes = fresh(rng),
+        5 => {
+            // Words into the dtype at the end.
+            let dtype = bytes.iter().rposition(|byte| *byte == 0xDB).map_or(len, |at| at + 5).min(len);
+            let at = dtype + rng.0.below(len - dtype + 1);
+            let word = *rng.0.pick(&WORDS);
+            let end = if rng.0.one_in(2) { at } else { (at + word.len()).min(len) };
+            bytes.splice(at..end, word.bytes());
+            let dtype_len = (bytes.len() - dtype) as u32;
+            put(bytes, dtype.saturating_sub(4), &dtype_len.to_be_bytes());
+        }
+        6 => {
+            let byte = rng.0.below(3);
+            rng.field(bytes, byte, 1, true);
+        }
+        _ => rng.raw(bytes, 0..len, false),
+    }
+}
+
+/// One that is well formed; whether the shapes fit each other is another matter.
+fn fresh(rng: &mut Rng) -> Vec<u8> {
+    let dice = &mut rng.0;
+    let most = if dice.one_in(8) { 18 } else { 5 };
+    let nd = dice.below(most) as u8;
+    let mut out = vec![0x97, 0, nd];
+    for (marker, width) in [(0xD3, 8), (0xD2, 4), (0xD2, 4)] {
+        out.push(0x90_u8.wrapping_add(nd));
+        for _ in 0..nd {
+            out.push(marker);
+            let n = (if dice.one_in(20) { dice.next() } else { dice.below(20) as u64 }).to_be_bytes();
+            out.extend_from_slice(&n[8 - width..]);
+        }
+    }
+    let dtype = *dice.pick(&WORDS);
+    out.extend([0, 0xDB]);
+    out.extend((dtype.len() as u32).to_be_bytes());
+    out.extend(dtype.bytes());
+    out
+}

@@ -1,0 +1,121 @@
+//! Mutators that know the formats: they change fields, tables and entries, and mend what the change would break
+//! elsewhere, so that the code behind the first checks is reached.
+//!
+//! None of them loops on what is in the input: each does a few changes and ends.
+
+mod chunk;
+mod frame;
+mod meta;
+mod seal;
+mod sparse;
+
+use libfuzzer_sys::fuzzer_mutate;
+
+use crate::dice::Dice;
+
+pub use chunk::chunk;
+pub(crate) use chunk::{made, parameters};
+pub use frame::frame;
+pub use meta::meta;
+pub use sparse::sparse;
+
+/// Changes an input: structured by `mutator`, or one time in four as libFuzzer does it. Returns its new size.
+pub fn with(
+    mutator: fn(&mut Vec<u8>, &mut Rng),
+    data: &mut [u8],
+    size: usize,
+    max_size: usize,
+    seed: u32,
+) -> usize {
+    let mut rng = Rng(Dice::new(seed.into()));
+    if rng.0.one_in(4) {
+        return fuzzer_mutate(data, size, max_size);
+    }
+    let mut bytes = data[..size].to_vec();
+    for _ in 0..1 + rng.0.below(3) {
+        mutator(&mut bytes, &mut rng);
+    }
+    let size = bytes.len().min(max_size);
+    data[..size].copy_from_slice(&bytes[..size]);
+    size
+}
+
+/// What mutators draw from.
+pub struct Rng(pub(crate) Dice);
+
+/// Largest input that a mutator makes, in bytes.
+const MAX_LEN: usize = 1 << 16;
+
+impl Rng {
+    /// A number like those that break programs: near what is there, near the ends of its width, near a length.
+    fn number(&mut self, old: u64, bits: u32, len: usize) -> u64 {
+        let dice = &mut self.0;
+        let high = 1u64 << (bits - 1);
+        let near = |n: u64, dice: &mut Dice| n.wrapping_add(dice.below(5) as u64).wrapping_sub(2);
+        match dice.below(12) {
+            0 => dice.below(5) as u64,
+            1 => u64::MAX - dice.below(3) as u64,
+            2 => near(high, dice),
+            3 | 4 => near(old, dice),
+            5 => old.wrapping_mul(2),
+            6 => old / 2,
+            7 => near(len as u64, dice),
+            8 => near(1 << dice.below(bits as usize), dice),
+            9 => old ^ 1 << dice.below(bits as usize),
+            10 => dice.below(len.max(1) * 2) as u64,
+            _ => dice.next(),
+        }
+    }
+
+    /// Changes the number of `width` bytes at `at`, if it is there.
+    fn field(&mut self, bytes: &mut [u8], at: usize, width: usize, big_endian: bool) {
+        let len = bytes.len();
+        let Some(field) = at.checked_add(width).and_then(|end| bytes.get_mut(at..end)) else { return };
+        let mut old = [0; 8];
+        old[..width].copy_from_slice(field);
+        if big_endian {
+            old[..width].reverse();
+        }
+        let mut new = self.number(u64::from_le_bytes(old), 8 * width as u32, len).to_le_bytes();
+        if big_endian {
+            new[..width].reverse();
+        }
+        field.copy_from_slice(&new[..width]);
+    }
+
+    /// Lets libFuzzer change a part of the input, keeping its length if `keep`.
+    fn raw(&mut self, bytes: &mut Vec<u8>, part: std::ops::Range<usize>, keep: bool) {
+        let (start, end) = (part.start.min(bytes.len()), part.end.min(bytes.len()));
+        if start >= end {
+            return;
+        }
+        let mut inner = bytes[start..end].to_vec();
+        let len = inner.len();
+        let room = if keep { len } else { (len + 64).min(MAX_LEN) };
+        inner.resize(room.max(len), 0);
+        let new = fuzzer_mutate(&mut inner, len, room);
+        inner.truncate(new);
+        if keep {
+            inner.resize(len, 0);
+        }
+        bytes.splice(start..end, inner);
+    }
+}
+
+fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be64(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn put(bytes: &mut [u8], at: usize, new: &[u8]) {
+    if let Some(old) = at.checked_add(new.len()).and_then(|end| bytes.get_mut(at..end)) {
+        old.copy_from_slice(new);
+    }
+}

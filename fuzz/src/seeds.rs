@@ -1,0 +1,194 @@
+//! Small inputs to start from, made by our own writer with parameters of all kinds.
+
+use std::path::Path;
+use std::{fs, io};
+
+use b2_chunk::{CParams, Chunk, CodecId};
+use b2_codecs::{CodecContext, Encoded};
+use b2_frame::{FrameParams, FrameWriter};
+use b2nd::{ArrayBuilder, Dtype};
+
+use crate::dice::Dice;
+use crate::mutate::{made, parameters};
+use crate::sparse::pack;
+
+/// The targets whose inputs are frames.
+const FRAMES: [&str; 5] = ["frame", "frame_disk", "split_reads", "store", "versus_c"];
+/// How many inputs of each kind.
+const SEEDS: u64 = 40;
+/// Largest fixture that is taken over, in bytes.
+const MAX_FIXTURE: u64 = 8 << 10;
+
+/// Writes the seeds of all targets into folders of their names.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
+    let mut dice = Dice::new(1);
+    let put = |target: &str, name: &str, bytes: &[u8]| -> io::Result<()> {
+        let folder = corpus.join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name), bytes)
+    };
+    for n in 0..SEEDS {
+        let name = format!("seed-{n:02}");
+        let plain: Vec<u8> = (0..20 + dice.below(300)).map(|i| (i / 7) as u8 ^ dice.below(4) as u8).collect();
+        if let Some(chunk) = made(&plain, &mut dice) {
+            put("chunk", &name, &chunk)?;
+            put("store", &format!("chunk-{n:02}"), &chunk)?;
+        }
+        for (target, id) in [
+            ("blosclz", CodecId::BLOSCLZ),
+            ("lz4", if n % 2 == 0 { CodecId::LZ4 } else { CodecId::LZ4HC }),
+            ("zlib", CodecId::ZLIB),
+            ("zstd", CodecId::ZSTD),
+        ] {
+            put(target, &name, &stream(id, &plain.repeat(1 + n as usize % 9)))?;
+        }
+        let array = array(&mut dice);
+        for target in FRAMES {
+            put(target, &format!("array-{n:02}"), &array)?;
+            put(target, &format!("frame-{n:02}"), &frame(&plain, &mut dice))?;
+        }
+        let files = sparse(&plain, &mut dice)?;
+        put("sparse", &name, &pack(&files))?;
+        put(
+            "store_dir",
+            &name,
+            &pack(&[(1, array.clone()), (2, array.clone()), (0, frame(&plain, &mut dice))]),
+        )?;
+        let noise: Vec<u8> = (0..200).map(|_| dice.next() as u8).collect();
+        for target in ["slices", "edit", "cli", "roundtrip", "encoders", "filters", "zfp", "ndlz", "msgpack"]
+        {
+            put(target, &name, &noise)?;
+        }
+        if let Some(meta) = metalayer(&array) {
+            put("b2nd_meta", &name, &meta)?;
+        }
+        let trailer = frame_with_values(&plain, &mut dice);
+        put("vlmetalayers", &name, &trailer)?;
+    }
+    copy_fixtures(fixtures, corpus)
+}
+
+/// The fixtures that are small enough, by their kind.
+fn copy_fixtures(folder: &Path, corpus: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            copy_fixtures(&path, corpus)?;
+            continue;
+        }
+        if entry.metadata()?.len() > MAX_FIXTURE {
+            continue;
+        }
+        let bytes = fs::read(&path)?;
+        let targets: &[&str] = match bytes.get(..10) {
+            Some(start) if *start == b2_frame::MAGIC => &FRAMES,
+            _ if path.extension().is_some_and(|e| e == "chunk") => &["chunk", "store"],
+            _ if path.extension().is_some_and(|e| e == "b2z") => &["store"],
+            _ => &[],
+        };
+        let name: Vec<_> = path.components().rev().take(3).map(|c| c.as_os_str().to_string_lossy()).collect();
+        for target in targets {
+            fs::write(corpus.join(target).join(name.join("-")), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn stream(id: CodecId, plain: &[u8]) -> Vec<u8> {
+    let codec = b2_codecs::builtin().into_iter().find(|codec| codec.id() == id).expect("built in");
+    let mut room = vec![0; 2 * plain.len() + 100];
+    let encoded =
+        codec.encoder(&CodecContext::new(5)).and_then(|mut encoder| encoder.encode(plain, &mut room));
+    let Ok(Encoded::Len(len)) = encoded else { return Vec::new() };
+    let mut out = vec![0];
+    out.extend((plain.len() as u16).to_le_bytes());
+    out.extend([0, 1]);
+    out.extend(&room[..len]);
+    out
+}
+
+fn array(dice: &mut Dice) -> Vec<u8> {
+    let nd = dice.below(4);
+    let shape: Vec<u64> = (0..nd).map(|_| dice.below(14) as u64).collect();
+    let chunks: Vec<u32> = (0..nd).map(|_| 1 + dice.below(9) as u32).collect();
+    let blocks: Vec<u32> = chunks.iter().map(|chunk| 1 + dice.below(*chunk as usize) as u32).collect();
+    let (text, itemsize) =
+        *dice.pick(&[("<f4", 4), ("|u1", 1), (">i8", 8), ("|S3", 3), ("[('a', '<u2'), ('b', '|u1')]", 3)]);
+    let nitems: u64 = shape.iter().product();
+    let items: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i / 5) as u8).collect();
+    let mut builder = ArrayBuilder::new(shape, Dtype::parse(text).expect("a dtype"))
+        .chunkshape(chunks)
+        .blockshape(blocks)
+        .write_options(FrameWriter::options().checksums(dice.one_in(2)));
+    if let Some(cparams) = parameters(itemsize, dice)
+        && let Ok(cparams) = cparams.to_builder().blocksize(0).build()
+    {
+        builder = builder.cparams(cparams);
+    }
+    if dice.one_in(3) {
+        builder = builder.vlmetalayer("note", b"\xa5hello").metalayer("unit", b"\xa1K");
+    }
+    builder.to_memory(&mut &items[..]).map(|frame| frame.to_vec()).unwrap_or_default()
+}
+
+/// For items of 4 bytes.
+fn some_parameters(dice: &mut Dice) -> CParams {
+    let any = parameters(4, dice);
+    any.unwrap_or_else(|| CParams::builder(4).build().expect("the defaults"))
+}
+
+fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let cparams = some_parameters(dice);
+    let options = FrameWriter::options().checksums(dice.one_in(2));
+    let mut writer = options.memory(FrameParams::from_cparams(&cparams)).expect("a frame");
+    let equal = dice.one_in(2);
+    for k in 0..dice.below(6) {
+        let part = if equal { plain } else { &plain[..plain.len() - k] };
+        writer.append(Chunk::compress(part, &cparams).expect("a chunk")).expect("room");
+    }
+    if dice.one_in(2) {
+        writer.set_vlmetalayer("value", plain).expect("any value");
+    }
+    writer.finish().expect("a frame").into_bytes().to_vec()
+}
+
+fn sparse(plain: &[u8], dice: &mut Dice) -> io::Result<Vec<(u32, Vec<u8>)>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("sparse");
+    let cparams = some_parameters(dice);
+    let options = FrameWriter::options().checksums(dice.one_in(2)).durability(b2_frame::Durability::None);
+    let mut writer = options.sparse(&path, FrameParams::from_cparams(&cparams)).expect("a frame");
+    let n = dice.below(5) as u32;
+    for _ in 0..n {
+        writer.append(Chunk::compress(plain, &cparams).expect("a chunk")).expect("room");
+    }
+    writer.finish().expect("a frame");
+    let mut files = vec![(0, fs::read(path.join("chunks.b2frame"))?)];
+    for id in 0..n {
+        if let Ok(bytes) = fs::read(path.join(format!("{id:08X}.chunk"))) {
+            files.push((id + 1, bytes));
+        }
+    }
+    Ok(files)
+}
+
+fn metalayer(frame: &[u8]) -> Option<Vec<u8>> {
+    let schunk = b2_frame::SuperChunk::from_bytes(frame.to_vec()).ok()?;
+    schunk.metalayers().get("b2nd").map(<[u8]>::to_vec)
+}
+
+/// A trailer without its end.
+fn frame_with_values(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut writer = FrameWriter::options().checksums(false).memory(FrameParams::new(4)).expect("a frame");
+    for k in 0..dice.below(5) {
+        writer.set_vlmetalayer(format!("v{k}"), &plain[..plain.len() - k]).expect("any value");
+    }
+    let frame = writer.finish().expect("a frame").into_bytes();
+    let len = frame.len();
+    let trailer = u32::from_be_bytes(*frame[len - 22..].first_chunk().expect("four bytes")) as usize;
+    frame[len - trailer..len - 23].to_vec()
+}

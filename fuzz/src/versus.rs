@@ -1,0 +1,176 @@
+//! Ours against C-Blosc2, which runs in a process of its own, since it crashes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use crate::frame::{options, small};
+
+/// The interpreter that has python-blosc2.
+const PYTHON: &str = "B2KIT_FUZZ_PYTHON";
+/// Where counts and examples of the classes go.
+const FOLDER: &str = "B2KIT_FUZZ_CLASSES";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../xtask/py/fuzz_peer.py");
+/// As many chunks as the peer reads.
+const MAX_CHUNKS: usize = 8;
+/// Largest chunk that the peer reads, in plain bytes.
+const MAX_NBYTES: usize = 1 << 18;
+const REJECTED: u32 = u32::MAX;
+/// Examples that are kept of each class.
+const EXAMPLES: u64 = 20;
+/// Inputs between two writings of the counts.
+const EVERY: u64 = 200;
+
+struct Peer {
+    _child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    counts: BTreeMap<String, u64>,
+    inputs: u64,
+}
+
+/// What a side makes of a frame: nothing, or its first chunks.
+enum Said {
+    Rejected(String),
+    Crashed,
+    Chunks(Vec<Result<Bytes, String>>),
+}
+
+/// The input is a frame. Both sides read it; what they say is classed. The same chunk with other data is a finding, but
+/// for those that C-Blosc2 leaves uninitialised.
+pub(crate) fn run(data: &[u8]) {
+    static PEER: Mutex<Option<Peer>> = Mutex::new(None);
+    let mut peer = PEER.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let peer = peer.get_or_insert_with(|| Peer::start().expect("python-blosc2 runs"));
+    let theirs = peer.ask(data).expect("the peer answers");
+    let class = match (ours(data), theirs) {
+        (_, Said::Crashed) => "C crashes".to_owned(),
+        (Said::Rejected(_), Said::Rejected(_)) => "both reject the frame".to_owned(),
+        (Said::Rejected(why), Said::Chunks(_)) => {
+            format!("only we reject the frame: {}", without_numbers(&why))
+        }
+        (Said::Chunks(_), Said::Rejected(_)) => "only C rejects the frame".to_owned(),
+        (Said::Chunks(ours), Said::Chunks(theirs)) => return peer.chunks(data, &ours, &theirs),
+        (Said::Crashed, _) => unreachable!("this process is there"),
+    };
+    peer.count(&class, data);
+}
+
+impl Peer {
+    fn start() -> io::Result<Self> {
+        let python =
+            std::env::var_os(PYTHON).ok_or_else(|| io::Error::other(format!("{PYTHON} is not set")))?;
+        let mut child = Command::new(python)
+            .arg("-B")
+            .arg(SCRIPT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("no pipes"));
+        };
+        Ok(Self { _child: child, stdin, stdout, counts: BTreeMap::new(), inputs: 0 })
+    }
+
+    fn ask(&mut self, frame: &[u8]) -> io::Result<Said> {
+        self.stdin.write_all(&(frame.len() as u32).to_le_bytes())?;
+        self.stdin.write_all(frame)?;
+        self.stdin.flush()?;
+        let mut len = [0; 4];
+        self.stdout.read_exact(&mut len)?;
+        let mut answer = vec![0; u32::from_le_bytes(len) as usize];
+        self.stdout.read_exact(&mut answer)?;
+        match answer[0] {
+            b'R' => return Ok(Said::Rejected(String::new())),
+            b'C' => return Ok(Said::Crashed),
+            _ => {}
+        }
+        let mut rest = Bytes::from(answer).split_off(1);
+        let mut number = |rest: &mut Bytes| {
+            let bytes = rest.split_to(4);
+            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        };
+        let count = number(&mut rest);
+        let chunks = (0..count).map(|_| match number(&mut rest) {
+            REJECTED => Err(String::new()),
+            len => Ok(rest.split_to(len as usize)),
+        });
+        Ok(Said::Chunks(chunks.collect()))
+    }
+
+    fn chunks(&mut self, data: &[u8], ours: &[Result<Bytes, String>], theirs: &[Result<Bytes, String>]) {
+        if ours.len() != theirs.len() {
+            return self.count("other numbers of chunks", data);
+        }
+        self.count("both open the frame", data);
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            let class = match (ours, theirs) {
+                (Ok(a), Ok(b)) if a == b => "chunk: same data".to_owned(),
+                (Ok(_), Ok(_)) => "chunk: DIFFERENT DATA".to_owned(),
+                (Err(why), Ok(_)) => format!("chunk: only we reject: {}", without_numbers(why)),
+                (Ok(_), Err(_)) => "chunk: only C rejects".to_owned(),
+                (Err(_), Err(_)) => "chunk: both reject".to_owned(),
+            };
+            self.count(&class, data);
+        }
+    }
+
+    fn count(&mut self, class: &str, data: &[u8]) {
+        let n = self.counts.entry(class.to_owned()).or_default();
+        *n += 1;
+        let n = *n;
+        self.inputs += 1;
+        let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+        let telling = class.contains("only") || class.contains("DIFFERENT") || class.contains("numbers");
+        if telling && n <= EXAMPLES {
+            keep(&folder, class, n, data);
+        }
+        if self.inputs.is_multiple_of(EVERY) {
+            let lines: String = self.counts.iter().map(|(class, n)| format!("{n:>9}  {class}\n")).collect();
+            fs::create_dir_all(&folder).expect("a folder for the counts");
+            fs::write(folder.join("counts.txt"), lines).expect("the counts are kept");
+        }
+    }
+}
+
+fn keep(folder: &Path, class: &str, n: u64, data: &[u8]) {
+    let name: String =
+        class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(90).collect();
+    let folder = folder.join(name);
+    fs::create_dir_all(&folder).expect("a folder for examples");
+    fs::write(folder.join(format!("{n:02}.b2frame")), data).expect("the example is kept");
+}
+
+fn ours(data: &[u8]) -> Said {
+    let schunk = match options(small()).checksums(false).open_bytes(data.to_vec()) {
+        Ok(schunk) => schunk,
+        Err(error) => return Said::Rejected(error.to_string()),
+    };
+    let read = |nchunk| {
+        let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
+        if chunk.nbytes() > MAX_NBYTES {
+            return Err("large".to_owned());
+        }
+        let plain = chunk.decompress_with(schunk.dparams());
+        plain.map(Bytes::from).map_err(|error| error.to_string())
+    };
+    Said::Chunks((0..schunk.nchunks().min(MAX_CHUNKS)).map(read).collect())
+}
+
+/// Errors of one kind differ in numbers.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '0'..='9' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
+}

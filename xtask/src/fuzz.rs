@@ -1,0 +1,355 @@
+//! `cargo xtask fuzz`: the targets of `fuzz/`, built and run without cargo-fuzz.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+use std::{iter, thread};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{python, root, sh};
+
+/// Run fuzz targets, starting from the fixtures and from files of our own writer. Fails when an input was found that
+/// panics, hangs, takes too much memory or breaks a promise; the input is kept, and the line that repeats it is printed.
+///
+/// Needs a C++ compiler for libFuzzer. The package in fuzz/ is one of cargo-fuzz, too.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Which targets [default: all]
+    targets: Vec<String>,
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60, conflicts_with = "runs")]
+    seconds: u64,
+    /// Executions of each target instead.
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Seconds for all targets together.
+    #[arg(long, conflicts_with_all = ["seconds", "runs"])]
+    total: Option<u64>,
+    /// The address sanitizer needs a nightly compiler.
+    #[arg(long, value_enum, default_value_t = Sanitizer::None)]
+    sanitizer: Sanitizer,
+    /// Targets at once [default: number of cores]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Longest input, in bytes.
+    #[arg(long, default_value_t = 4096)]
+    max_len: u32,
+    /// What `cargo xtask ci` does: a minute over all targets.
+    #[arg(long, conflicts_with_all = ["seconds", "runs", "total", "sanitizer"])]
+    ci: bool,
+    /// List the targets and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sanitizer {
+    /// With the compiler at hand
+    None,
+    /// Reads and writes outside of what was allocated
+    Address,
+}
+
+impl Default for Args {
+    /// What `cargo xtask ci` does.
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            seconds: 0,
+            runs: None,
+            total: None,
+            sanitizer: Sanitizer::None,
+            jobs: None,
+            max_len: 4096,
+            ci: true,
+            list: false,
+        }
+    }
+}
+
+/// How the code tells libFuzzer what an input reaches; the same as cargo-fuzz sets.
+const COVERAGE: [&str; 6] = [
+    "--cfg fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+/// The target that needs C-Blosc2.
+const VERSUS: &str = "versus_c";
+/// The binary that writes the corpora; no target.
+const SEEDS: &str = "seeds";
+/// Seconds over all targets in `--ci`.
+const CI_SECONDS: u64 = 60;
+/// The longest that an input may take, in seconds.
+const TIMEOUT: u64 = 10;
+/// The most memory that an input may take, in MiB.
+const MEMORY: u64 = 1024;
+
+/// What came of a target.
+struct Ran {
+    executions: u64,
+    seconds: u64,
+    /// Edges that were reached.
+    coverage: u64,
+    findings: Vec<PathBuf>,
+    /// The end of what libFuzzer printed, if it went wrong.
+    failure: Option<String>,
+}
+
+/// Runs targets; an error when there is a finding, or one did not run.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let all = targets()?;
+    if args.list {
+        all.iter().for_each(|target| println!("{target}"));
+        return Ok(());
+    }
+    for target in &args.targets {
+        ensure!(all.contains(target), "there is no target {target}; --list lists them");
+    }
+    let chosen: Vec<&str> = match &args.targets[..] {
+        [] => all.iter().map(String::as_str).collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let binaries = build(args.sanitizer)?;
+    let corpus = root::target().join("fuzz-corpus");
+    let mut seeds = Command::new(binaries.join(SEEDS));
+    seeds.arg(&corpus).arg(root::testdata());
+    sh::run(seeds)?;
+
+    // Python comes from PyPI, and only this one target needs it.
+    let peer = match chosen.contains(&VERSUS) {
+        true => Some(python::environment(python::PEER)?),
+        false => None,
+    };
+    let run = Run { binaries, corpus, peer };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.unwrap_or(cores).clamp(1, chosen.len());
+    let total = if args.ci { Some(CI_SECONDS) } else { args.total };
+    let seconds = match total {
+        Some(total) => (total * jobs as u64 / chosen.len() as u64).max(1),
+        None => args.seconds,
+    };
+    let limit = match args.runs {
+        Some(runs) => format!("-runs={runs}"),
+        None => format!("-max_total_time={seconds}"),
+    };
+    println!("fuzzing {} targets, {jobs} at once, {limit} each", chosen.len());
+    let queue = Mutex::new(chosen.iter());
+    let done = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+                for target in iter::from_fn(next) {
+                    let ran = run.fuzz(target, &limit, args.max_len);
+                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(*target, ran);
+                }
+            });
+        }
+    });
+    if run.peer.is_some() {
+        print_classes();
+    }
+    report(done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+}
+
+/// Prints the table and the line that sums it up.
+fn report(done: BTreeMap<&str, Result<Ran>>) -> Result<()> {
+    let (mut executions, mut findings) = (0, 0);
+    let mut idle = Vec::new();
+    println!("\n{:<14} {:>12} {:>9} {:>8} {:>8}", "target", "executions", "per s", "edges", "findings");
+    for (target, ran) in done {
+        let ran = ran.with_context(|| target.to_owned())?;
+        let rate = ran.executions / ran.seconds.max(1);
+        let found = ran.findings.len().max(usize::from(ran.failure.is_some()));
+        println!("{target:<14} {:>12} {rate:>9} {:>8} {found:>8}", ran.executions, ran.coverage);
+        executions += ran.executions;
+        findings += found;
+        if ran.executions == 0 {
+            idle.push(target);
+        }
+        for finding in &ran.findings {
+            println!("  {}", finding.display());
+        }
+        if let Some(failure) = &ran.failure {
+            println!("{}", failure.trim_end());
+        }
+    }
+    println!("\nfuzzing: {executions} executions, {findings} findings");
+    ensure!(idle.is_empty(), "no executions: {}", idle.join(", "));
+    if findings > 0 {
+        bail!("{findings} findings; the binary with the name of the target repeats one: TARGET FILE");
+    }
+    Ok(())
+}
+
+/// The names of the targets, from the manifest of their package.
+fn targets() -> Result<Vec<String>> {
+    let manifest = root::workspace().join("fuzz").join("Cargo.toml");
+    let manifest: toml::Table = toml::from_str(&fs::read_to_string(&manifest)?)?;
+    let bins =
+        manifest.get("bin").and_then(toml::Value::as_array).context("no binaries in fuzz/Cargo.toml")?;
+    let names = bins.iter().filter_map(|bin| bin.get("name")?.as_str());
+    Ok(names.filter(|name| *name != SEEDS).map(str::to_owned).collect())
+}
+
+/// Builds all targets. Returns the folder that they are in.
+fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
+    let host = host()?;
+    let mut flags: Vec<&str> = COVERAGE.to_vec();
+    let (mut command, folder) = match sanitizer {
+        Sanitizer::None => (sh::cargo(&[]), "fuzz"),
+        Sanitizer::Address => {
+            flags.push("-Zsanitizer=address");
+            let mut rustup = Command::new("rustup");
+            rustup.current_dir(root::workspace()).args(["run", "nightly", "cargo"]);
+            (rustup, "fuzz-address")
+        }
+    };
+    let folder = root::target().join(folder);
+    command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
+    // The flags are for the program only, not for build scripts: that is why its target is named.
+    command.env("RUSTFLAGS", flags.join(" ")).env("CARGO_TARGET_DIR", &folder);
+    sh::run(command).context("the fuzz targets need a C++ compiler, for libFuzzer")?;
+    Ok(folder.join(host).join("release"))
+}
+
+/// The target triple of this machine.
+fn host() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().context("cannot run rustc")?;
+    let text = String::from_utf8(output.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc does not tell its host")
+}
+
+/// What all targets have in common.
+struct Run {
+    binaries: PathBuf,
+    corpus: PathBuf,
+    /// The interpreter that has C-Blosc2.
+    peer: Option<PathBuf>,
+}
+
+impl Run {
+    /// Runs one target to its limit, or to its first finding.
+    fn fuzz(&self, target: &str, limit: &str, max_len: u32) -> Result<Ran> {
+        let corpus = self.corpus.join(target);
+        let artifacts = root::target().join("fuzz-artifacts").join(target);
+        fs::create_dir_all(&corpus)?;
+        fs::create_dir_all(&artifacts)?;
+        let before = entries(&artifacts)?;
+        let log = artifacts.with_extension("log");
+        let started = Instant::now();
+        let mut command = Command::new(self.binaries.join(target));
+        command
+            .arg(&corpus)
+            .args([limit, "-print_final_stats=1"])
+            .arg(format!("-timeout={TIMEOUT}"))
+            .arg(format!("-rss_limit_mb={MEMORY}"))
+            .arg(format!("-malloc_limit_mb={MEMORY}"))
+            .arg(format!("-max_len={max_len}"))
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0")
+            .stdout(File::create(log.with_extension("out"))?)
+            .stderr(File::create(&log)?);
+        if let Some(python) = &self.peer {
+            command.env("B2KIT_FUZZ_PYTHON", python).env("B2KIT_FUZZ_CLASSES", classes());
+        }
+        let status = command.status().with_context(|| format!("cannot start {target}"))?;
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let findings = entries(&artifacts)?.into_iter().filter(|path| !before.contains(path)).collect();
+        Ok(Ran {
+            executions: executions(&text),
+            seconds: started.elapsed().as_secs().max(1),
+            coverage: last_number(&text, " cov: ").unwrap_or(0),
+            findings,
+            failure: (!status.success()).then(|| failure(&text)),
+        })
+    }
+}
+
+/// Where the classes of ours against C-Blosc2 are told.
+fn classes() -> PathBuf {
+    root::target().join("fuzz-classes")
+}
+
+/// Prints the counts of the last run against C-Blosc2.
+fn print_classes() {
+    let text = fs::read_to_string(classes().join("counts.txt")).unwrap_or_default();
+    if !text.is_empty() {
+        println!("\nours and C-Blosc2 (examples in {}):\n{}", classes().display(), text.trim_end());
+    }
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// As libFuzzer tells them at the end, or else in its last line of progress.
+fn executions(text: &str) -> u64 {
+    let told = last_number(text, "stat::number_of_executed_units:");
+    let progress = || {
+        text.lines().rev().find_map(|line| line.strip_prefix('#')?.split_whitespace().next()?.parse().ok())
+    };
+    told.or_else(progress).unwrap_or(0)
+}
+
+/// The number behind the last `label`.
+fn last_number(text: &str, label: &str) -> Option<u64> {
+    let (_, behind) = text.rsplit_once(label)?;
+    behind.split_whitespace().next()?.parse().ok()
+}
+
+/// What went wrong: from the panic on, or the end.
+fn failure(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| line.len() < 300).collect();
+    let start = lines.iter().rposition(|line| line.contains("panicked at") || line.contains("ERROR:"));
+    let start = start.unwrap_or(lines.len().saturating_sub(12));
+    lines.iter().skip(start).take(12).flat_map(|line| ["    ", line, "\n"]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_found_in_the_output() {
+        let text = "#2\tINITED cov: 7 ft: 8 corp: 1/1b\n#4096\tpulse  cov: 265 ft: 1486 corp: 3\n";
+        assert_eq!((executions(text), last_number(text, " cov: ")), (4096, Some(265)));
+        let text = format!("{text}Done 5000 runs\nstat::number_of_executed_units: 5000\nstat::x: 1\n");
+        assert_eq!(executions(&text), 5000);
+        assert_eq!(executions("no such thing"), 0);
+    }
+
+    #[test]
+    fn targets_that_did_not_run_or_found_something_fail() {
+        let ran = |executions, failure: Option<&str>| {
+            let failure = failure.map(str::to_owned);
+            Ok(Ran { executions, seconds: 1, coverage: 1, findings: Vec::new(), failure })
+        };
+        assert!(report(BTreeMap::from([("a", ran(5, None))])).is_ok());
+        assert!(report(BTreeMap::from([("a", ran(5, None)), ("b", ran(0, None))])).is_err());
+        assert!(report(BTreeMap::from([("a", ran(5, Some("panicked")))])).is_err());
+    }
+
+    #[test]
+    fn every_target_has_a_file_and_every_file_a_target() {
+        let folder = root::workspace().join("fuzz").join("fuzz_targets");
+        let mut files: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let mut targets = targets().unwrap();
+        files.sort();
+        targets.sort();
+        assert_eq!(files, targets);
+    }
+}
