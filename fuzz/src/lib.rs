@@ -4,6 +4,7 @@
 mod arrays;
 mod checks;
 mod chunk;
+#[cfg(feature = "cli")]
 mod cli;
 mod codecs;
 mod dice;

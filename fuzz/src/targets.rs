@@ -60,10 +60,13 @@ targets! {
     /// Changes of a frame, against a model.
     edit => |data| crate::roundtrip::edit(data);
     /// Arguments of the command.
+    #[cfg(feature = "cli")]
     cli => |data| crate::cli::arguments(data);
     /// Files that are given to the commands that read: archives, frames in frames, `.npy`, chunks.
+    #[cfg(feature = "cli")]
     store => |data| crate::cli::file(data);
     /// Directories that are given to the commands that read.
+    #[cfg(feature = "cli")]
     store_dir => |data| crate::cli::directory(data);
     /// Frames, read by C-Blosc2, too.
     versus_c => |data| crate::versus::run(data);

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use crate::bench::counts::{self, Outcome};
-use crate::{deny, sh, test};
+use crate::{deny, fuzz, sh, test};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
-/// compiler, instruction counts (where valgrind is installed), and then `test`.
+/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, and then `test`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -17,6 +17,7 @@ pub(crate) struct Args {
 /// Runs the checks; stops at the first that fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
+    sh::run(sh::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     let dependencies = deny::check()?;
     dependencies.verdict().inspect_err(|_| dependencies.print())?;
     sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
     sh::run(sh::cargo_without_c(&pure))?;
     let counted = counts::check(false)?;
+    fuzz::run(&fuzz::Args::ci(args.test.no_peer))?;
     let outcome = test::run(&args.test);
     dependencies.print();
     match counted {

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// What `cargo xtask ci` does: a minute over all targets.
     #[arg(long, conflicts_with_all = ["seconds", "runs", "total", "sanitizer"])]
     ci: bool,
+    /// Leave out the target that compares with C-Blosc2 (no Python needed).
+    #[arg(long)]
+    no_peer: bool,
     /// List the targets and stop.
     #[arg(long)]
     list: bool,
@@ -55,9 +58,9 @@ enum Sanitizer {
     Address,
 }
 
-impl Default for Args {
+impl Args {
     /// What `cargo xtask ci` does.
-    fn default() -> Self {
+    pub(crate) fn ci(no_peer: bool) -> Self {
         Self {
             targets: Vec::new(),
             seconds: 0,
@@ -67,6 +70,7 @@ impl Default for Args {
             jobs: None,
             max_len: 4096,
             ci: true,
+            no_peer,
             list: false,
         }
     }
@@ -114,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ensure!(all.contains(target), "there is no target {target}; --list lists them");
     }
     let chosen: Vec<&str> = match &args.targets[..] {
-        [] => all.iter().map(String::as_str).collect(),
+        [] => all.iter().map(String::as_str).filter(|target| !args.no_peer || *target != VERSUS).collect(),
         some => some.iter().map(String::as_str).collect(),
     };
     let binaries = build(args.sanitizer)?;

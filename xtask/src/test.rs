@@ -13,7 +13,7 @@ use crate::{conformance, crash, fixtures, pingpong, python};
 pub(crate) struct Args {
     /// Leave out conformance with C-Blosc2 (no Python needed).
     #[arg(long)]
-    no_peer: bool,
+    pub(crate) no_peer: bool,
     /// Number of conformance cases.
     #[arg(long, default_value_t = 2000)]
     cases: u64,
