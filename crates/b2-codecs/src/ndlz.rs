@@ -11,6 +11,21 @@
 //! An offset counts back from the token, in the *stream*: cells are copied from earlier literal bytes, not from
 //! the output. The codec's parameter byte is the cell side, 4 or 8. (Chunk format, ndlz.)
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside, into and from buffers of known lengths"
+    )
+)]
+
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoder};
 
 /// The ndlz codec. It decodes only.

@@ -4,6 +4,21 @@
 //! for values that are uneven without repeats, and what is all one byte, is written by
 //! [`deflate`](crate::deflate): as short, and many times as fast.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside, into and from buffers of known lengths"
+    )
+)]
+
 use crate::deflate::BitWriter;
 use crate::pool::Pooled;
 use crate::probe::{Kind, Prober, SEGMENT};
@@ -213,7 +228,7 @@ fn search(
     let room = dst.len() - len;
     match deflate.compress(data, &mut dst[len..], flush) {
         Ok(status) => {
-            let written = deflate.total_out() as usize;
+            let written = length(deflate.total_out());
             // The library takes at most 4 GiB in one call. A flush that fills the room may be incomplete.
             let all = deflate.total_in() == data.len() as u64;
             let done = if last { status == Status::StreamEnd } else { written < room };
@@ -251,6 +266,11 @@ fn run(data: &[u8], dst: &mut [u8], len: usize, last: bool) -> Option<usize> {
     out.finish()
 }
 
+/// Bytes of a buffer, as the library counts them.
+fn length(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
 struct ZlibDecoder(Pooled<Inflate>);
 
 impl Decoder for ZlibDecoder {
@@ -258,7 +278,7 @@ impl Decoder for ZlibDecoder {
         let state = &mut *self.0;
         state.reset(true);
         let status = state.decompress(src, dst, InflateFlush::Finish);
-        let (read, written) = (state.total_in() as usize, state.total_out() as usize);
+        let (read, written) = (length(state.total_in()), length(state.total_out()));
         match status {
             // The end of the stream comes with a checked Adler-32. Bytes behind it are ignored, as in C.
             Ok(Status::StreamEnd) if written == dst.len() => Ok(()),
@@ -276,7 +296,7 @@ impl Decoder for ZlibDecoder {
         let state = &mut *self.0;
         state.reset(true);
         let status = state.decompress(src, dst, InflateFlush::NoFlush);
-        let (read, written) = (state.total_in() as usize, state.total_out() as usize);
+        let (read, written) = (length(state.total_in()), length(state.total_out()));
         match status {
             _ if written == dst.len() => Ok(()),
             Ok(Status::StreamEnd) => Err(wrong_length(written, dst)),

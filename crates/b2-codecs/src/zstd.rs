@@ -1,5 +1,20 @@
 //! Zstandard through the C library: one frame per Blosc stream, contexts and digested dictionaries reused.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside, into and from buffers of known lengths"
+    )
+)]
+
 use crate::pool::Pooled;
 use crate::probe::{Kind, Prober};
 use crate::zstd_dict::{DICTS, Dict};

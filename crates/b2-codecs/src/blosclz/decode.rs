@@ -7,6 +7,21 @@
 //! a copy is one or two vector moves, where a copy of variable length is a call. What a piece writes past the
 //! end of its run is overwritten by later tokens, since they must fill `dst` to its end.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside, into and from buffers of known lengths"
+    )
+)]
+
 use super::{FAR_BASE, LITERAL_MAX, malformed, read_array};
 use crate::wide::{At, Isa};
 use crate::{CodecError, CodecId};

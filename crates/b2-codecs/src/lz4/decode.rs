@@ -18,6 +18,21 @@
 //! handle: near an end, reaching into the dictionary, or malformed. [`one_sequence`] is exact, slower, and
 //! the only one to report errors.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside, into and from buffers of known lengths"
+    )
+)]
+
 use super::window::MIN_MATCH;
 use crate::wide::{At, Isa};
 use crate::{CodecError, CodecId};
