@@ -39,11 +39,11 @@ struct Peer {
 enum Said {
     Rejected(String),
     Crashed,
-    Chunks(Vec<Read>),
+    Chunks(Vec<Outcome>),
 }
 
 /// A chunk, or why there is none.
-type Read = Result<Plain, String>;
+type Outcome = Result<Plain, String>;
 
 struct Plain {
     bytes: Bytes,
@@ -101,7 +101,7 @@ impl Peer {
             _ => {}
         }
         let mut rest = Bytes::from(answer).split_off(1);
-        let mut number = |rest: &mut Bytes| {
+        let number = |rest: &mut Bytes| {
             let bytes = rest.split_to(4);
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
         };
@@ -113,7 +113,7 @@ impl Peer {
         Ok(Said::Chunks(chunks.collect()))
     }
 
-    fn chunks(&mut self, data: &[u8], ours: &[Read], theirs: &[Read]) {
+    fn chunks(&mut self, data: &[u8], ours: &[Outcome], theirs: &[Outcome]) {
         if ours.len() != theirs.len() {
             return self.count("other numbers of chunks", data);
         }

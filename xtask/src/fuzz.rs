@@ -221,7 +221,7 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
     // The flags are for the program only, not for build scripts: that is why its target is named.
     command.env("RUSTFLAGS", flags.join(" ")).env("CARGO_TARGET_DIR", &folder);
-    sh::run(command).context("the fuzz targets need a C++ compiler, for libFuzzer")?;
+    sh::run(command).context("building the fuzz targets, which need a C++ compiler for libFuzzer")?;
     Ok(folder.join(host).join("release"))
 }
 
@@ -285,12 +285,26 @@ fn classes() -> PathBuf {
     root::target().join("fuzz-classes")
 }
 
-/// Prints the counts of the last run against C-Blosc2.
+/// Prints the counts of the last run against C-Blosc2. Reasons are left to the file.
 fn print_classes() {
     let text = fs::read_to_string(classes().join("counts.txt")).unwrap_or_default();
-    if !text.is_empty() {
-        println!("\nours and C-Blosc2 (examples in {}):\n{}", classes().display(), text.trim_end());
+    let counts = summed(&text);
+    if !counts.is_empty() {
+        println!("\nours and C-Blosc2 (reasons and examples in {}):", classes().display());
     }
+    for (class, count) in counts {
+        println!("{count:>9}  {class}");
+    }
+}
+
+/// Counts by class, from lines of a count and a class. What one side rejects is told with the reason.
+fn summed(text: &str) -> BTreeMap<&str, u64> {
+    let mut counts = BTreeMap::new();
+    for (count, class) in text.lines().filter_map(|line| line.trim_start().split_once("  ")) {
+        let end = class.find("we reject").and_then(|at| Some(at + class[at..].find(": ")?));
+        *counts.entry(&class[..end.unwrap_or(class.len())]).or_default() += count.parse().unwrap_or(0);
+    }
+    counts
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -331,6 +345,12 @@ mod tests {
         let text = format!("{text}Done 5000 runs\nstat::number_of_executed_units: 5000\nstat::x: 1\n");
         assert_eq!(executions(&text), 5000);
         assert_eq!(executions("no such thing"), 0);
+    }
+
+    #[test]
+    fn classes_are_summed_without_reasons() {
+        let text = "        3  C crashes\n        2  only we reject: a: b\n        5  only we reject: c\n";
+        assert_eq!(summed(text), BTreeMap::from([("C crashes", 3), ("only we reject", 7)]));
     }
 
     #[test]
