@@ -41,8 +41,11 @@ fn refused(folder: &Folder, args: &[&str], words: &str) {
     assert!(told.contains(words), "{args:?}: {told}");
 }
 
-/// What is no regular file, made at `path`.
-fn specials(folder: &Folder) -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
+/// Makes something at a path.
+type Make = Box<dyn Fn(&Path)>;
+
+/// What is no regular file.
+fn specials(folder: &Folder) -> Vec<(&'static str, Make)> {
     let outside = folder.path("outside");
     vec![
         ("FIFO", Box::new(|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()))),
