@@ -20,6 +20,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::layout::Body;
+use crate::memory::{self, zeroed};
 use crate::{ChunkError, ChunkHeader, DParams, LazyChunk, LazyHead};
 
 /// A whole chunk: checked header and all bytes. Cloning is cheap.
@@ -71,6 +72,11 @@ impl Chunk {
     pub fn cbytes(&self) -> usize {
         self.bytes.len()
     }
+    /// Bytes that stand for data, header and tables included: 0 in special chunks, which say what the data are. To be
+    /// compared with [`Limits`](crate::Limits).
+    pub fn stored(&self) -> u64 {
+        if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
+    }
     /// The chunk as stored.
     pub fn as_bytes(&self) -> &Bytes {
         &self.bytes
@@ -109,7 +115,8 @@ impl Chunk {
     /// # Errors
     /// When the chunk is malformed, needs a plugin that is not registered, or is above a limit.
     pub fn decompress_with(&self, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
-        dparams.limits.check_chunk(self.nbytes())?;
+        dparams.limits.check_chunk(self.nbytes() as u64)?;
+        dparams.limits.check_output(self.nbytes() as u64, self.stored())?;
         let mut out = zeroed(self.nbytes())?;
         self.decompress_into(&mut out, dparams)?;
         Ok(out)
@@ -158,6 +165,7 @@ impl Chunk {
         if range.start > range.end || range.end > self.nbytes() {
             return Err(self.out_of_range(&range));
         }
+        dparams.limits.check_output(range.len() as u64, self.stored())?;
         let mut out = zeroed(range.len())?;
         crate::decompress::get_bytes(self, range, &mut out, dparams)?;
         Ok(out)
@@ -190,8 +198,11 @@ impl Chunk {
     pub fn blocks(&self, dparams: &DParams) -> Result<Vec<Vec<u8>>, ChunkError> {
         let lazy = self.lazy(dparams)?;
         let plain = self.decompress_with(dparams)?;
-        let block = |nblock| plain.get(lazy.block_range(nblock)).unwrap_or_default().to_vec();
-        Ok((0..lazy.nblocks()).map(block).collect())
+        let mut blocks = memory::list(lazy.nblocks())?;
+        for nblock in 0..lazy.nblocks() {
+            blocks.push(memory::copied(plain.get(lazy.block_range(nblock)).unwrap_or_default())?);
+        }
+        Ok(blocks)
     }
 
     /// Whether all content follows from the header (special values, or nothing at all).
@@ -199,20 +210,3 @@ impl Chunk {
         Ok(matches!(self.lazy(dparams)?.layout.body, Body::Fill { .. }))
     }
 }
-
-/// A zeroed buffer; running out of memory is an error, not an abort.
-pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, ChunkError> {
-    if len > SURELY_THERE {
-        let mut probe: Vec<u8> = Vec::new();
-        probe.try_reserve_exact(len).map_err(|_| ChunkError::LimitExceeded {
-            what: "the output buffer",
-            asked: len as u64,
-            limit: 0,
-        })?;
-    }
-    // Large ones come zeroed from the system: nothing is written here.
-    Ok(vec![0; len])
-}
-
-/// So little memory that its lack is not looked for, in bytes.
-const SURELY_THERE: usize = 16 << 20;

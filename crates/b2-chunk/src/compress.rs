@@ -15,6 +15,7 @@ use crate::header::{
 };
 use crate::join::{Joined, Joiner};
 use crate::layout::{NAN4, NAN8};
+use crate::memory::{self, zeroed};
 use crate::parallel::for_each;
 use crate::{BlockInfo, CParams, Chunk, ChunkError, ChunkHeader};
 
@@ -39,10 +40,10 @@ impl Chunk {
         let made = prefiltered(src, cparams)?;
         let src = made.as_deref().unwrap_or(src);
         match Plan::new(src, cparams)? {
-            Plan::Payload(header, payload) => Ok(Self::from_parts(header, &payload)),
+            Plan::Payload(header, payload) => Self::from_parts(header, &payload),
             Plan::Blocks(header) => {
                 // Mapped, not written: pages that stay unused cost nothing.
-                let mut bytes = vec![0; src.len() + EXTENDED_HEADER_LEN];
+                let mut bytes = zeroed(src.len() + EXTENDED_HEADER_LEN)?;
                 let header = write_blocks(src, cparams, header, &mut bytes)?;
                 bytes.truncate(header.cbytes());
                 bytes.shrink_to_fit();
@@ -93,7 +94,8 @@ impl Chunk {
         typesize: usize,
         blocksize: usize,
     ) -> Result<Self, ChunkError> {
-        special_header(kind, value, nbytes, typesize, blocksize).map(|header| Self::from_parts(header, value))
+        special_header(kind, value, nbytes, typesize, blocksize)
+            .and_then(|header| Self::from_parts(header, value))
     }
 
     /// A chunk of `nbytes` zeros made of runs, for places where a special chunk may not stand (frames with
@@ -108,14 +110,15 @@ impl Chunk {
         header.udcodec = 0;
         if nbytes < MIN_COMPRESSIBLE {
             header.flags = flags::EXTENDED | flags::MEMCPYED;
-            return Ok(Self::from_parts(header, &vec![0; nbytes]));
+            return Self::from_parts(header, &[0; MIN_COMPRESSIBLE][..nbytes]);
         }
         let nblocks = header.nblocks();
         let tables = EXTENDED_HEADER_LEN + 4 * nblocks;
-        let mut payload: Vec<u8> =
-            (0..nblocks).flat_map(|nblock| ((tables + 4 * nblock) as u32).to_le_bytes()).collect();
-        payload.resize(payload.len() + 4 * nblocks, 0);
-        Ok(Self::from_parts(header, &payload))
+        let mut payload = zeroed(8 * nblocks)?;
+        for (nblock, start) in payload.as_chunks_mut::<4>().0.iter_mut().enumerate().take(nblocks) {
+            *start = ((tables + 4 * nblock) as u32).to_le_bytes();
+        }
+        Self::from_parts(header, &payload)
     }
 
     /// Compresses blocks of individual lengths into one chunk (docs/format/chunk.md, section 8).
@@ -138,7 +141,7 @@ impl Chunk {
         header.blocksize = blocks.len() as u32;
         let dict =
             if cparams.use_dict() && blocks.len() >= 8 { train_vl(blocks, cparams, &header)? } else { None };
-        let mut encoded: Vec<Option<Vec<u8>>> = vec![None; blocks.len()];
+        let mut encoded: Vec<Option<Vec<u8>>> = memory::collect(blocks.iter().map(|_| None))?;
         for_each(
             blocks.iter().zip(&mut encoded).enumerate(),
             nbytes as u64,
@@ -151,8 +154,9 @@ impl Chunk {
         header.dict = dict.is_some();
         let dict_len = dict.as_ref().map_or(0, |d| 4 + d.len());
         let mut at = EXTENDED_HEADER_LEN + 4 * blocks.len() + dict_len;
-        let mut payload = Vec::new();
         let stored = |nblock: usize| encoded[nblock].as_deref().unwrap_or(blocks[nblock]);
+        let total: usize = (0..blocks.len()).map(|nblock| 8 + stored(nblock).len()).sum();
+        let mut payload = memory::list(total + dict_len)?;
         for nblock in 0..blocks.len() {
             let start =
                 i32::try_from(at).map_err(|_| ChunkError::argument("blocks", "the chunk gets too large"))?;
@@ -170,16 +174,16 @@ impl Chunk {
             payload.extend_from_slice(&(block.len() as u32).to_le_bytes());
             payload.extend_from_slice(stored(nblock));
         }
-        Ok(Self::from_parts(header, &payload))
+        Self::from_parts(header, &payload)
     }
 
     /// Sets `cbytes` and joins header and payload.
-    fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Self {
+    fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<Self, ChunkError> {
         header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
-        let mut bytes = Vec::with_capacity(EXTENDED_HEADER_LEN + payload.len());
+        let mut bytes = memory::list(EXTENDED_HEADER_LEN + payload.len())?;
         bytes.extend_from_slice(&header.to_bytes());
         bytes.extend_from_slice(payload);
-        Self { header, bytes: Bytes::from(bytes) }
+        Ok(Self { header, bytes: Bytes::from(bytes) })
     }
 }
 
@@ -310,7 +314,7 @@ fn write_blocks(
         header.flags |= flags::MEMCPYED;
         return Ok(finish(header, src, dst));
     };
-    let joiner = Joiner::new(room, header.nblocks());
+    let joiner = Joiner::new(room, header.nblocks())?;
     for_each(
         src.chunks(blocksize).enumerate(),
         src.len() as u64 * encoding_cost(cparams),
@@ -433,7 +437,7 @@ fn prefiltered(src: &[u8], cparams: &CParams) -> Result<Option<Vec<u8>>, ChunkEr
     let (Some(prefilter), false) = (&cparams.prefilter.0, src.is_empty()) else { return Ok(None) };
     let header = new_header(src.len(), cparams)?;
     let (blocksize, typesize) = (header.blocksize(), header.typesize());
-    let mut made = crate::chunk::zeroed(src.len())?;
+    let mut made = zeroed(src.len())?;
     for_each(
         src.chunks(blocksize).zip(made.chunks_mut(blocksize)).enumerate(),
         src.len() as u64,

@@ -2,6 +2,7 @@
 
 mod part;
 mod parts;
+mod runs;
 
 use b2_codecs::{CodecContext, CodecFormat, Decoder};
 use b2_filters::FilterContext;
@@ -12,8 +13,9 @@ use crate::fill::fill;
 use crate::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
 use crate::layout::{Body, Layout, vl_block_nbytes};
 use crate::lazy::Starts;
+use crate::memory::{self, sized};
 use crate::params::Destination;
-use crate::scratch::{MAX_PLANES, Scratch, sized};
+use crate::scratch::{MAX_PLANES, Scratch};
 use crate::streams::{Fault, Malformed, Stream, Streams};
 use crate::{BlockInfo, ChunkError, ChunkHeader, DParams};
 
@@ -90,7 +92,7 @@ impl<'a> BlockDecoder<'a> {
         let Some(postfilter) = &self.dparams.postfilter.0 else {
             return self.decode_reference(nblock, stored, block0, dst);
         };
-        let mut plain = crate::chunk::zeroed(dst.len())?;
+        let mut plain = memory::zeroed(dst.len())?;
         self.decode_reference(nblock, stored, block0, &mut plain)?;
         let (offset, typesize) = (self.starts.plain(self.layout, nblock), self.layout.header.typesize());
         postfilter(&BlockInfo { nblock, offset, typesize }, &plain, dst);
@@ -138,6 +140,10 @@ impl<'a> BlockDecoder<'a> {
             }
         }
         let block = self.block(nblock, stored, dst.len())?;
+        if let Some(repeated) = self.repeated(&block) {
+            fill(dst, repeated.bytes(), 0);
+            return Ok(());
+        }
         let filters = self.filters;
         let Some(((first, meta), rest)) = filters.as_slice().split_first() else {
             let mut streams = block.streams.clone();
@@ -153,7 +159,7 @@ impl<'a> BlockDecoder<'a> {
         };
         let mut from = std::mem::take(&mut self.scratch.b);
         let result = self
-            .undo_first(&block, (*first, *meta), reference, false, sized(&mut from, dst.len()))
+            .undo_first(&block, (*first, *meta), reference, false, sized(&mut from, dst.len())?)
             .and_then(|()| self.undo_rest(nblock, reference, between, *last, &mut from, dst));
         self.scratch.b = from;
         result
@@ -201,7 +207,7 @@ impl<'a> BlockDecoder<'a> {
             let mut planes = std::mem::take(&mut self.scratch.planes);
             let result = (|| {
                 let mut slices: [Option<&[u8]>; MAX_PLANES] = [None; MAX_PLANES];
-                planes.prepare(block.nstreams, block.stream_len);
+                planes.prepare(block.nstreams, block.stream_len)?;
                 for (j, slice) in slices.iter_mut().enumerate().take(block.nstreams) {
                     match self.next(block, &mut streams)? {
                         Stream::Run(value) => planes.fill(j, value),
@@ -233,13 +239,14 @@ impl<'a> BlockDecoder<'a> {
     ) -> Result<(), ChunkError> {
         let mut streams = block.streams.clone();
         let len = block.stream_len * block.nstreams;
+        let need = worth(need, len);
         let mut buffer = std::mem::take(&mut self.scratch.a);
         let result = (|| {
             if block.nstreams == 1 {
                 let stream = self.next(block, &mut streams)?;
                 let out = match stream {
                     Stream::Stored(bytes) => return undo(bytes),
-                    _ => sized(&mut buffer, len),
+                    _ => sized(&mut buffer, len)?,
                 };
                 match stream {
                     Stream::Encoded(bytes) if need < len => {
@@ -249,7 +256,7 @@ impl<'a> BlockDecoder<'a> {
                 }
                 return undo(out);
             }
-            let out = sized(&mut buffer, len);
+            let out = sized(&mut buffer, len)?;
             for (nstream, out) in out.chunks_exact_mut(block.stream_len).enumerate() {
                 let stream = self.next(block, &mut streams)?;
                 self.materialise(block, nstream, stream, out)?;
@@ -274,8 +281,8 @@ impl<'a> BlockDecoder<'a> {
         let mut to = std::mem::take(&mut self.scratch.a);
         let len = dst.len();
         let cx = self.context(reference, false);
-        let result = between.iter().try_for_each(|(filter, meta)| {
-            filter.backward(&cx, *meta, &from[..len], sized(&mut to, len)).map_err(failed)?;
+        let result: Result<(), ChunkError> = between.iter().try_for_each(|(filter, meta)| {
+            filter.backward(&cx, *meta, &from[..len], sized(&mut to, len)?).map_err(failed)?;
             std::mem::swap(from, &mut to);
             Ok(())
         });
@@ -288,6 +295,8 @@ impl<'a> BlockDecoder<'a> {
     /// The streams of a block of `len` plain bytes.
     fn block<'s>(&self, nblock: usize, stored: &'s [u8], len: usize) -> Result<Block<'s>, ChunkError> {
         let header = &self.layout.header;
+        let limits = &self.dparams.limits;
+        limits.check_memory("buffers for a block, in bytes", self.layout.block_memory(len))?;
         if let Body::VlBlocks { .. } = self.layout.body {
             let stream = &stored[4..];
             let stream = if stream.len() == len { Stream::Stored(stream) } else { Stream::Encoded(stream) };
@@ -370,6 +379,15 @@ impl<'a> BlockDecoder<'a> {
         }
     }
 }
+
+/// How much of a stream of `len` bytes is decoded into room for all of it when the first `need` are wanted: all of a
+/// long one, where codecs that cannot stop early would take as much room again.
+fn worth(need: usize, len: usize) -> usize {
+    if need > len / 2 && len > LONG { len } else { need }
+}
+
+/// Streams of more bytes are long.
+const LONG: usize = 8 << 20;
 
 /// A stored block, cut into streams.
 struct Block<'s> {

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::chunk::zeroed;
 use crate::decoder::BlockDecoder;
 use crate::fill::fill;
 use crate::header::{EXTENDED_HEADER_LEN, MAX_DICT_LEN};
 use crate::layout::{Body, Layout};
 use crate::lazy::{LazyChunk, Starts, recovery_candidate};
-use crate::parallel::for_each;
+use crate::memory::{copied, zeroed};
+use crate::parallel::for_each_on;
 use crate::{Chunk, ChunkError, DParams};
 
 /// Stored blocks below this many bytes are copied together: sharing them out costs more than copying.
@@ -46,6 +46,7 @@ pub(crate) fn decompress(
         return Ok(());
     }
     let blocksize = lazy.blocksize();
+    let threads = dparams.limits.threads(lazy.block_memory());
     let work = chunk.len().max(dst.len()) as u64 * lazy.layout.decoding_cost();
     if lazy.needs_block0() {
         let (first, rest) = dst.split_at_mut(blocksize);
@@ -55,18 +56,24 @@ pub(crate) fn decompress(
         first_decoder.decode_reference(0, stored, None, first)?;
         let reference;
         let block0 = if hooked {
-            reference = first.to_vec();
+            reference = copied(first)?;
             first_decoder.decode(0, stored, None, first)?;
             &reference
         } else {
             &*first
         };
         drop(first_decoder);
-        return for_each(rest.chunks_mut(blocksize).zip(1..), work, decoder, |decoder, (out, nblock)| {
-            decoder.decode(nblock, &chunk[lazy.block_extent(nblock)], Some(block0), out)
-        });
+        return for_each_on(
+            threads,
+            rest.chunks_mut(blocksize).zip(1..),
+            work,
+            decoder,
+            |decoder, (out, nblock)| {
+                decoder.decode(nblock, &chunk[lazy.block_extent(nblock)], Some(block0), out)
+            },
+        );
     }
-    for_each(dst.chunks_mut(blocksize).zip(0..), work, decoder, |decoder, (out, nblock)| {
+    for_each_on(threads, dst.chunks_mut(blocksize).zip(0..), work, decoder, |decoder, (out, nblock)| {
         decoder.decode(nblock, &chunk[lazy.block_extent(nblock)], None, out)
     })
 }
@@ -79,7 +86,7 @@ pub(crate) fn get_bytes(
     dparams: &DParams,
 ) -> Result<(), ChunkError> {
     let header = &chunk.header;
-    dparams.limits.check_chunk(header.nbytes())?;
+    dparams.limits.check_chunk(header.nbytes() as u64)?;
     if header.is_memcpyed() && !header.is_vl() && !dparams.has_postfilter() {
         let payload = header.header_len();
         out.copy_from_slice(&chunk.bytes[payload + range.start..payload + range.end]);

@@ -2,7 +2,7 @@
 
 use crate::encoder::BlockEncoder;
 use crate::header::MAX_DICT_LEN;
-use crate::{CParams, ChunkError, ChunkHeader};
+use crate::{CParams, ChunkError, ChunkHeader, memory};
 
 /// A dictionary for the chunk (docs/format/writer-choices.md, section 6); `None` when it is too small for one.
 pub(crate) fn train(
@@ -19,13 +19,14 @@ pub(crate) fn train(
         return Ok(None);
     }
     let encoder = BlockEncoder::new(cparams, header, None)?;
-    let mut samples = Vec::with_capacity(src.len());
+    let mut samples = memory::list(src.len())?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for (nblock, block) in src.chunks(header.blocksize()).enumerate() {
         let reference = block0.filter(|_| nblock > 0);
         samples.extend_from_slice(encoder.apply_filters(nblock, block, reference, &mut a, &mut b)?);
     }
-    train_with(cparams, &samples, &vec![sample_len; nsamples], max_len)
+    let lens = memory::collect(std::iter::repeat_n(sample_len, nsamples))?;
+    train_with(cparams, &samples, &lens, max_len)
 }
 
 /// The same for variable-length blocks.
@@ -40,11 +41,11 @@ pub(crate) fn train_vl(
     }
     let encoder = BlockEncoder::new(cparams, header, None)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
-    let mut samples = Vec::with_capacity(header.nbytes());
+    let mut samples = memory::list(header.nbytes())?;
     for (nblock, block) in blocks.iter().enumerate() {
         samples.extend_from_slice(encoder.apply_filters(nblock, block, None, &mut a, &mut b)?);
     }
-    let lens: Vec<usize> = blocks.iter().map(|block| block.len()).collect();
+    let lens = memory::collect(blocks.iter().map(|block| block.len()))?;
     train_with(cparams, &samples, &lens, max_len)
 }
 

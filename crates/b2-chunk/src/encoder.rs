@@ -5,7 +5,8 @@ use b2_filters::{FilterContext, FilterId};
 
 use crate::chain::Chain;
 use crate::fill::{repeated, run_value};
-use crate::scratch::{Scratch, sized};
+use crate::memory::{self, sized};
+use crate::scratch::Scratch;
 use crate::{CParams, ChunkError, ChunkHeader};
 
 /// Encodes blocks of one chunk: the scratch of one thread.
@@ -143,7 +144,7 @@ impl<'a> BlockEncoder<'a> {
         for (i, (filter, meta)) in self.filters.as_slice().iter().enumerate() {
             let from = if i == 0 { src } else { &front[..len] };
             filter
-                .forward(&cx, *meta, from, sized(back, len))
+                .forward(&cx, *meta, from, sized(back, len)?)
                 .map_err(|source| ChunkError::Filter { nblock, source })?;
             std::mem::swap(&mut front, &mut back);
         }
@@ -153,10 +154,12 @@ impl<'a> BlockEncoder<'a> {
     /// Block 0 as a reader will see it: what delta must use as reference (docs/format/codecs-and-filters.md, delta).
     pub(crate) fn decodable(&self, block0: &[u8]) -> Result<Vec<u8>, ChunkError> {
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        let mut block = self.apply_filters(0, block0, None, &mut a, &mut b)?.to_vec();
+        let mut block = self
+            .apply_filters(0, block0, None, &mut a, &mut b)
+            .and_then(|block| Ok(memory::copied(block)?))?;
         let cx = self.context(None);
         for (filter, meta) in self.filters.as_slice().iter().rev() {
-            let mut plain = vec![0; block.len()];
+            let mut plain = memory::zeroed(block.len())?;
             filter
                 .backward(&cx, *meta, &block, &mut plain)
                 .map_err(|source| ChunkError::Filter { nblock: 0, source })?;
@@ -191,7 +194,7 @@ impl<'a> BlockEncoder<'a> {
 
     /// Compresses one stream of a variable-length block; `None` when it does not shrink.
     pub(crate) fn encode_vl(&mut self, nblock: usize, src: &[u8]) -> Result<Option<Vec<u8>>, ChunkError> {
-        let mut out = vec![0; src.len().saturating_sub(1)];
+        let mut out = memory::zeroed(src.len().saturating_sub(1))?;
         let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
         let result = self.apply_filters(nblock, src, None, &mut a, &mut b).and_then(|block| {
             let encoded = self.codec.encode(block, &mut out).map_err(|source| ChunkError::Codec {
@@ -206,7 +209,7 @@ impl<'a> BlockEncoder<'a> {
                 }
                 // Stored as is, which means filtered: readers undo the filters of raw blocks too.
                 _ if std::ptr::eq(block.as_ptr(), src.as_ptr()) => None,
-                _ => Some(block.to_vec()),
+                _ => Some(memory::copied(block)?),
             })
         });
         (self.scratch.a, self.scratch.b) = (a, b);

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use b2_codecs::memory::OutOfMemory;
 use b2_codecs::{CodecError, CodecId};
 use b2_filters::{FilterError, FilterId};
 
@@ -113,15 +114,20 @@ pub enum ChunkError {
         source: FilterError,
     },
     /// The request needs more than the caller's [`Limits`](crate::Limits) allow.
-    #[error("{what} needs {asked} bytes, above the limit of {limit}")]
+    #[error("{what}: {asked} is above the limit {name} of {limit}")]
     LimitExceeded {
-        /// What would be allocated.
+        /// What is limited, with its unit.
         what: &'static str,
-        /// Bytes asked for.
+        /// How much was asked for.
         asked: u64,
-        /// Bytes allowed.
+        /// The limit: a field of [`Limits`](crate::Limits).
+        name: &'static str,
+        /// How much is allowed.
         limit: u64,
     },
+    /// There is not enough memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// A parameter is out of its range or does not fit the others.
     #[error("{name}: {what}")]
     Argument {

@@ -3,8 +3,15 @@
 /// So many bytes of a pattern are made, then copied: they stay in the first-level cache.
 const PATTERN: usize = 16 << 10;
 
-/// Repeats `value` over `dst`, which starts `offset` bytes into the repetition.
-pub(crate) fn fill(dst: &mut [u8], value: &[u8], offset: usize) {
+/// Repeats `value` over all of `dst`, which starts `offset` bytes into the repetition. Of an empty value it makes
+/// zeros.
+///
+/// ```
+/// let mut dst = [0; 7];
+/// b2_chunk::fill(&mut dst, b"abc", 1);
+/// assert_eq!(&dst, b"bcabcab");
+/// ```
+pub fn fill(dst: &mut [u8], value: &[u8], offset: usize) {
     let (Some(&first), false) = (value.first(), dst.is_empty()) else { return dst.fill(0) };
     if value.iter().all(|&byte| byte == first) {
         return dst.fill(first);

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ChunkError;
 use crate::encoder::EncodedLen;
-use crate::scratch::{Scratch, sized};
+use crate::memory::{self, OutOfMemory, sized};
+use crate::scratch::Scratch;
 
 /// Takes encoded blocks in any order.
 pub(crate) struct Joiner<'d> {
@@ -33,18 +34,18 @@ pub(crate) struct Joined {
 }
 
 impl<'d> Joiner<'d> {
-    pub(crate) fn new(dst: &'d mut [u8], nblocks: usize) -> Self {
-        Self {
+    pub(crate) fn new(dst: &'d mut [u8], nblocks: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
             state: Mutex::new(State {
                 rest: dst,
                 next: 0,
-                ends: Vec::with_capacity(nblocks),
+                ends: memory::list(nblocks)?,
                 waiting: Vec::new(),
                 spare: Vec::new(),
                 full: false,
                 all_zero: true,
             }),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
@@ -82,7 +83,7 @@ impl<'d> Joiner<'d> {
             return Ok(());
         }
         drop(state);
-        let done = encode(sized(buffer, most))?;
+        let done = encode(sized(buffer, most)?)?;
         let mut state = self.lock();
         state.all_zero &= done.all_zero;
         if nblock != state.next {
@@ -147,7 +148,7 @@ mod tests {
 
     fn join(order: &[usize], room: usize) -> Option<Vec<u8>> {
         let mut dst = vec![0; room];
-        let joiner = Joiner::new(&mut dst, order.len());
+        let joiner = Joiner::new(&mut dst, order.len()).unwrap();
         let mut buffer = Vec::new();
         for &nblock in order {
             let encode = |out: &mut [u8]| {

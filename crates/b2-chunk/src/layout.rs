@@ -97,6 +97,13 @@ impl Layout {
             && self.header.filters().iter().any(|slot| slot.id == FilterId::DELTA)
     }
 
+    /// The most memory that decoding a block of `len` bytes takes beside the result, in bytes: the filtered block, and
+    /// what several filters hand on to each other.
+    pub(crate) fn block_memory(&self, len: usize) -> u64 {
+        let filters = self.header.filters().iter().filter(|slot| slot.id != FilterId::NONE).count();
+        (len as u64).saturating_mul(filters.clamp(1, 2) as u64)
+    }
+
     /// How many times as long as with a fast codec it takes to decode a byte, roughly.
     pub(crate) fn decoding_cost(&self) -> u64 {
         match (&self.body, self.header.codec()) {

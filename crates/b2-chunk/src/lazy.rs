@@ -24,7 +24,7 @@ use bytes::Bytes;
 
 use crate::header::MAX_DICT_LEN;
 use crate::layout::{Body, Layout, vl_block_nbytes};
-use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams};
+use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams, memory};
 
 /// A chunk of which the head is known (header, block starts, dictionary) and whose blocks may still be
 /// elsewhere, on a disk say. It does no I/O: it tells which bytes to fetch, and decodes what is fetched.
@@ -63,7 +63,7 @@ pub struct LazyChunk {
     pub(crate) extents: Extents,
     /// Of variable-length blocks: the first plain byte of each, and the end. Empty as long as only the head was read
     /// (lengths stand in front of the blocks).
-    starts: Arc<[u32]>,
+    starts: Arc<Vec<u32>>,
 }
 
 /// Answer of [`LazyChunk::parse`].
@@ -79,7 +79,7 @@ pub enum LazyHead {
 }
 
 /// Stored bytes of each block: start and end, from the start of the chunk.
-pub(crate) type Extents = Arc<[(u32, u32)]>;
+pub(crate) type Extents = Arc<Vec<(u32, u32)>>;
 
 impl LazyChunk {
     /// Reads a chunk's head from the first bytes of the chunk.
@@ -105,22 +105,24 @@ impl LazyChunk {
                 have: available,
             });
         }
-        dparams.limits.check_chunk(header.nbytes())?;
+        dparams.limits.check_chunk(header.nbytes() as u64)?;
         let head = head.get(..header.cbytes()).unwrap_or(head);
         let ready = |header, body, extents, starts| {
             Ok(LazyHead::Ready(Self { layout: Layout::new(header, body), extents, starts }))
         };
         let value = || match head.get(32..header.cbytes()) {
-            Some(value) => Ok(Bytes::copy_from_slice(value)),
-            None => Err(header.cbytes()),
+            Some(value) => memory::copied(value).map(Bytes::from).map_err(Err),
+            None => Err(Ok(header.cbytes())),
         };
         match Layout::fill_value(&header, value) {
-            Some(Ok(value)) => return ready(header, Body::Fill { value }, [].into(), [].into()),
-            Some(Err(need)) => return Ok(LazyHead::Need(need)),
+            Some(Ok(value)) => {
+                return ready(header, Body::Fill { value }, Arc::default(), Arc::default());
+            }
+            Some(Err(need)) => return Ok(LazyHead::Need(need?)),
             None => {}
         }
         if header.is_memcpyed() {
-            return ready(header, Body::Stored, [].into(), [].into());
+            return ready(header, Body::Stored, Arc::default(), Arc::default());
         }
         if header.is_vl() {
             let nblocks = header.nblocks();
@@ -128,10 +130,10 @@ impl LazyChunk {
                 Tables::Need(len) => Ok(LazyHead::Need(len)),
                 Tables::Read(tables) => {
                     let extents = vl_extents(&tables, &header)?;
-                    let starts: Arc<[u32]> = if head.len() == header.cbytes() {
+                    let starts = if head.len() == header.cbytes() {
                         vl_starts(head, &header, &extents)?
                     } else {
-                        [].into()
+                        Arc::default()
                     };
                     ready(header, Body::VlBlocks { dict: tables.dict }, extents, starts)
                 }
@@ -148,7 +150,9 @@ impl LazyChunk {
         // The candidate is smaller than `plain`, so its tables are at least as long.
         let passes = match read_tables(head, &header, header.nbytes().div_ceil(candidate.blocksize)) {
             Ok(Tables::Need(len)) => return Ok(LazyHead::Need(len)),
-            Ok(Tables::Read(tables)) => tables.bstarts.iter().min() == Some(&i64::from(tables.end)),
+            Ok(Tables::Read(tables)) => {
+                tables.bstarts.iter().min().map(|start| i64::from(*start)) == Some(tables.end.into())
+            }
             Err(_) => false,
         };
         if !passes {
@@ -182,7 +186,7 @@ impl LazyChunk {
             Tables::Read(tables) => {
                 let extents = block_extents(&tables, &header)?;
                 let layout = Layout { header, body: Body::Blocks { dict: tables.dict }, blocksize, nblocks };
-                Ok(LazyHead::Ready(Self { layout, extents, starts: [].into() }))
+                Ok(LazyHead::Ready(Self { layout, extents, starts: Arc::default() }))
             }
         }
     }
@@ -191,7 +195,7 @@ impl LazyChunk {
     fn decodes(&self, chunk: &[u8], dparams: &DParams) -> bool {
         let Ok(mut decoder) = self.decoder(dparams) else { return false };
         let mut block0 = Vec::new();
-        let mut block = vec![0; self.blocksize()];
+        let Ok(mut block) = memory::zeroed(self.blocksize()) else { return false };
         for nblock in 0..self.nblocks() {
             let reference = (nblock > 0 && self.needs_block0()).then_some(&block0[..]);
             let stored = chunk.get(self.block_extent(nblock)).unwrap_or_default();
@@ -200,7 +204,10 @@ impl LazyChunk {
                 None => return false,
             };
             match decoded {
-                Ok(dst) if nblock == 0 && self.needs_block0() => block0 = dst.to_vec(),
+                Ok(dst) if nblock == 0 && self.needs_block0() => match memory::copied(dst) {
+                    Ok(copy) => block0 = copy,
+                    Err(_) => return false,
+                },
                 Ok(_) => {}
                 Err(_) => return false,
             }
@@ -264,6 +271,15 @@ impl LazyChunk {
     /// Whether the decoded block 0 is needed to decode the others (the delta filter).
     pub fn needs_block0(&self) -> bool {
         self.layout.needs_block0()
+    }
+
+    /// The most memory that a thread takes to decode a block, beside the result, in bytes. Not told for blocks of
+    /// variable lengths (0), which are decoded one after the other.
+    pub fn block_memory(&self) -> u64 {
+        match self.layout.body {
+            Body::Blocks { .. } => self.layout.block_memory(self.blocksize()),
+            Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
+        }
     }
 
     /// State for one thread that decodes blocks of this chunk.
@@ -331,7 +347,7 @@ pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Opt
 }
 
 struct ParsedTables {
-    bstarts: Vec<i64>,
+    bstarts: Vec<i32>,
     dict: Option<Bytes>,
     /// End of block starts and dictionary, from the start of the chunk; inside it.
     end: u32,
@@ -374,11 +390,11 @@ fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tabl
         };
         end = inside("the dictionary", u64::from(dict_at).checked_add(len as u64))?;
         match head.get(dict_at as usize..end as usize) {
-            Some(bytes) => dict = Some(Bytes::copy_from_slice(bytes)),
+            Some(bytes) => dict = Some(Bytes::from(memory::copied(bytes)?)),
             None => return Ok(Tables::Need(end as usize)),
         }
     }
-    let bstarts = table.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect();
+    let bstarts = memory::collect(table.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)))?;
     Ok(Tables::Read(ParsedTables { bstarts, dict, end }))
 }
 
@@ -393,24 +409,21 @@ fn bad_start(header: &ChunkHeader, nblock: usize, value: i64, expected: &'static
 fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
     let cbytes = header.stored_len();
     let last = cbytes.saturating_sub(4);
-    let mut order = Vec::with_capacity(tables.bstarts.len());
+    let mut order = memory::list(tables.bstarts.len())?;
     for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
         match (u32::try_from(bstart), u32::try_from(nblock)) {
             (Ok(bstart), Ok(nblock)) if (tables.end..=last).contains(&bstart) => order.push((bstart, nblock)),
             _ => {
-                return Err(bad_start(
-                    header,
-                    nblock,
-                    bstart,
-                    "an offset behind the tables and in the chunk",
-                ));
+                let expected = "an offset behind the tables and in the chunk";
+                return Err(bad_start(header, nblock, bstart.into(), expected));
             }
         }
     }
     if !order.is_sorted_by_key(|&(bstart, _)| bstart) {
         order.sort_unstable();
     }
-    let mut extents = vec![(0, 0); order.len()];
+    let mut extents = memory::list(order.len())?;
+    extents.resize(order.len(), (0, 0));
     let mut end = cbytes;
     let mut previous = cbytes;
     for &(bstart, nblock) in order.iter().rev() {
@@ -423,16 +436,16 @@ fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents,
             *extent = (bstart, end);
         }
     }
-    Ok(extents.into())
+    Ok(Arc::new(extents))
 }
 
 /// Variable-length blocks are stored in order, without gaps.
 fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
-    let mut extents = Vec::with_capacity(tables.bstarts.len());
+    let mut extents = memory::list(tables.bstarts.len())?;
     let cbytes = i64::from(header.stored_len());
     let mut least = i64::from(tables.end);
-    let ends = tables.bstarts.iter().copied().skip(1).chain([cbytes]);
-    for (nblock, (&bstart, end)) in tables.bstarts.iter().zip(ends).enumerate() {
+    let starts = || tables.bstarts.iter().map(|start| i64::from(*start));
+    for (nblock, (bstart, end)) in starts().zip(starts().skip(1).chain([cbytes])).enumerate() {
         match (u32::try_from(bstart), u32::try_from(end)) {
             (Ok(start), Ok(stop)) if bstart >= least && stop > start.saturating_add(4) && end <= cbytes => {
                 extents.push((start, stop));
@@ -444,11 +457,12 @@ fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, Ch
         }
         least = end;
     }
-    Ok(extents.into())
+    Ok(Arc::new(extents))
 }
 
-fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Arc<[u32]>, ChunkError> {
-    let mut starts = vec![0u32];
+fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Arc<Vec<u32>>, ChunkError> {
+    let mut starts = memory::list(extents.len() + 1)?;
+    starts.push(0);
     let mut total = 0u64;
     for (nblock, &(start, end)) in extents.iter().enumerate() {
         let stored = chunk.get(start as usize..end as usize).unwrap_or_default();
@@ -467,5 +481,5 @@ fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Ar
             expected: "the sum of the block lengths",
         });
     }
-    Ok(starts.into())
+    Ok(Arc::new(starts))
 }

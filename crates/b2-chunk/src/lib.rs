@@ -29,6 +29,7 @@ pub use auto::{Goal, sample_ranges};
 pub use chunk::Chunk;
 pub use decoder::{BlockDecoder, BlockParts};
 pub use error::ChunkError;
+pub use fill::fill;
 pub use header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,
     SpecialKind,
@@ -40,5 +41,5 @@ pub use params::{CParams, CParamsBuilder, Container, DParams, Destination, Split
 pub use plugins::Plugins;
 pub use reader::ChunkReader;
 
-pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
+pub use b2_codecs::{self as codecs, CodecFormat, CodecId, memory};
 pub use b2_filters::{self as filters, FilterId, FilterSlot};

@@ -17,12 +17,29 @@ pub fn for_each<T: Send, S, E: Send>(
     state: impl Fn() -> Result<S, E> + Sync,
     work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    for_each_on(usize::MAX, items, nbytes, state, work)
+}
+
+/// As [`for_each`], on at most `threads` threads, the calling one included:
+/// [`Limits::threads`](crate::Limits::threads) tells how many may be at work.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn for_each_on<T: Send, S, E: Send>(
+    threads: usize,
+    items: impl Iterator<Item = T> + Send,
+    nbytes: u64,
+    state: impl Fn() -> Result<S, E> + Sync,
+    work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     #[cfg(feature = "rayon")]
-    if let helpers @ 1.. = pool::helpers(nbytes, items.size_hint().1) {
+    if threads > 1
+        && let helpers @ 1.. = pool::helpers(nbytes, items.size_hint().1).min(threads - 1)
+    {
         return pool::for_each(items, helpers, state, work);
     }
     #[cfg(not(feature = "rayon"))]
-    let _ = nbytes;
+    let _ = (nbytes, threads);
     let mut items = items;
     let Some(first) = items.next() else { return Ok(()) };
     let mut state = state()?;

@@ -4,6 +4,7 @@ use b2_codecs::Decoder;
 
 use crate::decompress::for_parts;
 use crate::layout::Body;
+use crate::memory;
 use crate::{Chunk, ChunkError, DParams, LazyChunk};
 
 /// Reads parts of one chunk, again and again: it keeps what the reads have in common (tables, dictionary, block 0 of
@@ -80,7 +81,7 @@ impl ChunkReader {
         let mut decoder = lazy.decoder(dparams)?;
         *decoder.codec_mut() = codec.take();
         if block0.is_none() && lazy.needs_block0() && nblocks.end > 1 {
-            let mut first = crate::chunk::zeroed(lazy.block_range(0).len())?;
+            let mut first = memory::zeroed(lazy.block_range(0).len())?;
             decoder.decode_reference(0, &stored[lazy.block_extent(0)], None, &mut first)?;
             *block0 = Some(first);
         }
@@ -89,7 +90,7 @@ impl ChunkReader {
             let (stored, len) = (&stored[lazy.block_extent(nblock)], block_range(nblock).len());
             if *last == Some(nblock) && *kept != Some(nblock) && part.len() < len {
                 *kept = None;
-                block.resize(len, 0);
+                let block = memory::sized(block, len)?;
                 decoder.decode(nblock, stored, block0.as_deref(), block)?;
                 *kept = Some(nblock);
             }

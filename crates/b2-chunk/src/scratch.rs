@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use crate::memory::{OutOfMemory, sized};
+
 /// Streams that are given to a filter as planes, at most.
 pub(crate) const MAX_PLANES: usize = 16;
 
@@ -49,14 +51,6 @@ impl Scratch {
     }
 }
 
-/// The first `len` bytes of a buffer, which grows when it is shorter.
-pub(crate) fn sized(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
-    &mut buffer[..len]
-}
-
 /// Places for the planes of one block. It remembers which of them hold one byte value all over, so that constant
 /// planes are filled once, not for each block.
 #[derive(Default)]
@@ -68,11 +62,15 @@ pub(crate) struct Planes {
 
 impl Planes {
     /// Makes room for `count` planes of `len` bytes, at most [`MAX_PLANES`].
-    pub(crate) fn prepare(&mut self, count: usize, len: usize) {
-        if self.len != len {
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn prepare(&mut self, count: usize, len: usize) -> Result<(), OutOfMemory> {
+        let need = count * stride(len);
+        if self.len != len || self.bytes.len() < need {
             (self.len, self.runs) = (len, Default::default());
         }
-        sized(&mut self.bytes, count * stride(len));
+        sized(&mut self.bytes, need).map(|_| ())
     }
 
     /// Plane `j`, to be written.

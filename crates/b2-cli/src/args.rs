@@ -1,15 +1,18 @@
 //! The command line.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use b2kit::frame::WriteOptions;
-use b2kit::{FrameWriter, OpenOptions, SuperChunk};
+use b2kit::{FrameWriter, Limits, OpenOptions, SuperChunk};
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd;
 use crate::plugins::plugins;
-use crate::values::{Codec, Dims, Filters, Format, Goal, Named, Split, parse_codec, parse_meta, parse_size};
+use crate::values::{
+    Codec, Dims, Filters, Format, Goal, Named, Split, parse_codec, parse_limit, parse_meta, parse_size,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,12 +49,53 @@ pub(crate) struct Global {
     /// Write no checksums, and do not compare those that are there
     #[arg(long, global = true, display_order = 103)]
     pub(crate) no_checksums: bool,
+    /// Most memory for stored chunks, metadata and buffers; a suffix K, M or G, or none [default: 64 times the size of
+    /// the file, but 768M to 4G]
+    #[arg(long, global = true, display_order = 104, value_name = "BYTES", value_parser = parse_limit)]
+    pub(crate) max_memory: Option<u64>,
+    /// Most decoded bytes that no stored data stands for (special values, runs), or none [default: 2G for verify,
+    /// none for other commands]
+    #[arg(long, global = true, display_order = 105, value_name = "BYTES", value_parser = parse_limit)]
+    pub(crate) max_output: Option<u64>,
 }
 
+/// Default of `--max-memory` for a file of `stored` bytes.
+fn default_memory(stored: u64) -> u64 {
+    stored.saturating_mul(64).clamp(LEAST_MEMORY, Limits::default().max_memory.max(LEAST_MEMORY))
+}
+
+/// Enough for chunks of 2 GiB with the largest blocks there can be (512 MiB) and one filter; in bytes.
+const LEAST_MEMORY: u64 = 768 << 20;
+/// Default of `--max-output` where it has one, in bytes: the largest chunk there can be, and no more than can be
+/// hashed in a few seconds.
+const VERIFIED_OUTPUT: u64 = 2 << 30;
+/// So much of the memory is for metadata: header, trailer, index, each vlmetalayer.
+const METADATA_SHARE: u64 = 16;
+
 impl Global {
-    /// How frames are opened.
-    pub(crate) fn reading(&self) -> OpenOptions {
-        SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums)
+    /// How the frame at `path`, or in it, is opened.
+    pub(crate) fn reading(&self, path: &Path) -> OpenOptions {
+        let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
+        options.limits(self.limits(stored_bytes(path)))
+    }
+
+    /// What reading a file of `stored` bytes may cost.
+    pub(crate) fn limits(&self, stored: u64) -> Limits {
+        let limits = Limits::default();
+        let max_memory = self.max_memory.unwrap_or_else(|| default_memory(stored));
+        let max_metadata = match self.max_memory {
+            Some(max_memory) => max_memory / METADATA_SHARE,
+            None => limits.max_metadata,
+        };
+        limits
+            .with_max_memory(max_memory)
+            .with_max_metadata(max_metadata)
+            .with_max_output(self.max_output.unwrap_or(u64::MAX))
+    }
+
+    /// With the default that `--max-output` has where all of a file is expanded, whatever it holds.
+    pub(crate) fn with_output_limit(self) -> Self {
+        Self { max_output: self.max_output.or(Some(VERIFIED_OUTPUT)), ..self }
     }
 
     /// How frames are written.
@@ -65,6 +109,23 @@ impl Global {
             let _ = writeln!(io::stderr(), "{}", line());
         }
     }
+}
+
+/// Size of a file; of a directory at least as much as makes a difference.
+fn stored_bytes(path: &Path) -> u64 {
+    const ENOUGH: u64 = 64 << 20;
+    let Ok(there) = fs::metadata(path) else { return 0 };
+    if !there.is_dir() {
+        return there.len();
+    }
+    let mut sum = 0u64;
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        sum = sum.saturating_add(entry.metadata().map_or(0, |file| file.len()));
+        if sum >= ENOUGH {
+            break;
+        }
+    }
+    sum
 }
 
 #[derive(Debug, Subcommand)]

@@ -69,7 +69,7 @@ impl Target {
         }
         let care = self.care;
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
-        let options = global.reading().durability(durability).lock(!care.no_lock);
+        let options = global.reading(path).durability(durability).lock(!care.no_lock);
         Ok(options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path)?)
     }
 

@@ -331,7 +331,7 @@ pub(crate) fn append_bytes(
     };
     let starts = (0..nbytes.div_ceil(step)).map(|i| i * step);
     if chunksize <= MAX_OVERLAPPED {
-        return pump(starts, read_batch, append, progress);
+        return pump(starts, true, read_batch, append, progress);
     }
     let mut batch = Vec::new();
     for start in starts {

@@ -1,7 +1,10 @@
 //! From errors to messages and exit codes.
 
+use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+use b2kit::{ChunkError, FrameError, NdError};
 
 /// A command line that cannot be right, whatever the files hold: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +67,38 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         }
         out.push_str(&text);
     }
+    if let Some(name) = error.chain().find_map(limit) {
+        out.push_str(match name {
+            "max_output" => " (--max-output BYTES raises it)",
+            "max_memory" | "max_metadata" => " (--max-memory BYTES raises it)",
+            _ => "",
+        });
+    }
     out.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The limit that was in the way, by its name in the library.
+fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let of_chunk = |error: &ChunkError| match error {
+        ChunkError::LimitExceeded { name, .. } => Some(*name),
+        _ => None,
+    };
+    let of_frame = |error: &FrameError| match error {
+        FrameError::LimitExceeded { name, .. } => Some(*name),
+        FrameError::Chunk { source, .. } => of_chunk(source),
+        _ => None,
+    };
+    if let Some(error) = error.downcast_ref() {
+        return of_chunk(error);
+    }
+    if let Some(error) = error.downcast_ref() {
+        return of_frame(error);
+    }
+    match error.downcast_ref()? {
+        NdError::Chunk(error) => of_chunk(error),
+        NdError::Frame(error) => of_frame(error),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::{Disk, FileSystem, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{Chunk, ChunkHeader, NdArray, SliceDim, SuperChunk};
+use b2kit::{Chunk, ChunkHeader, DParams, NdArray, SliceDim, SuperChunk};
 
 use crate::args::{Global, Source};
 use crate::plugins::dparams;
@@ -19,12 +20,28 @@ use crate::store::{self, Store};
 
 /// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
+/// No piece need be smaller than this, in bytes.
+const SMALLEST_PIECE: u64 = 64 << 10;
 
 /// An open file.
 pub(crate) enum Input {
     Array(Box<NdArray>),
     SuperChunk(SuperChunk),
-    Chunk(Chunk),
+    Chunk(BareChunk),
+}
+
+/// A chunk that is a file of its own.
+pub(crate) struct BareChunk {
+    chunk: Chunk,
+    dparams: DParams,
+}
+
+impl Deref for BareChunk {
+    type Target = Chunk;
+
+    fn deref(&self) -> &Chunk {
+        &self.chunk
+    }
 }
 
 impl Input {
@@ -40,7 +57,7 @@ impl Input {
                 ensure!(!store::has_member(path), "a store; --key picks a member, `b2kit ls` lists them");
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
             }
-            return Self::from_frame(global.reading().open(path)?);
+            return Self::from_frame(global.reading(path).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
         let len = there.len();
@@ -49,7 +66,7 @@ impl Input {
         let head = offset.saturating_add(b2kit::chunk::EXTENDED_HEADER_LEN as u64).min(len);
         let start = file.read_at(offset..head)?;
         if start.starts_with(&b2kit::frame::MAGIC) {
-            return Self::from_frame(global.reading().open_at(path, offset)?);
+            return Self::from_frame(global.reading(path).open_at(path, offset)?);
         }
         ensure!(!start.starts_with(b"PK\x03\x04"), "a zip archive (if it is a store, --key picks a member)");
         // Nothing marks a chunk: it is what is left.
@@ -60,8 +77,10 @@ impl Input {
             "chunk is truncated: it has {} bytes from offset {offset} on, the file {have}",
             header.cbytes()
         );
+        let limits = global.limits(len);
+        limits.check_memory("stored chunk, in bytes", header.cbytes() as u64)?;
         let bytes = file.read_at(offset..offset.saturating_add(header.cbytes() as u64))?;
-        Ok(Self::Chunk(Chunk::parse(bytes)?))
+        Ok(Self::Chunk(BareChunk { chunk: Chunk::parse(bytes)?, dparams: dparams(limits) }))
     }
 
     /// Opens what the command line names: a file, or a member of a store.
@@ -90,6 +109,35 @@ impl Input {
         }
     }
 
+    /// How it is decoded.
+    fn dparams(&self) -> &DParams {
+        match self {
+            Self::Array(array) => array.super_chunk().dparams(),
+            Self::SuperChunk(frame) => frame.dparams(),
+            Self::Chunk(chunk) => &chunk.dparams,
+        }
+    }
+
+    /// Bytes as stored, dead ones included.
+    fn stored(&self) -> u64 {
+        match self {
+            Self::Chunk(chunk) => chunk.cbytes() as u64,
+            _ => self.frame().map_or(0, |frame| frame.header().frame_len().max(frame.cbytes())),
+        }
+    }
+
+    /// Fails when more of the data than `--max-output` is such that no stored bytes stand for it. Nothing is expanded.
+    ///
+    /// # Errors
+    /// That one, or when the index cannot be read.
+    pub(crate) fn check_output(&self) -> Result<()> {
+        match self {
+            Self::Array(array) => Ok(array.check_output()?),
+            Self::SuperChunk(frame) => Ok(frame.check_output()?),
+            Self::Chunk(chunk) => Ok(chunk.dparams.limits.check_output(self.nbytes(), chunk.stored())?),
+        }
+    }
+
     /// Uncompressed bytes: what is printed without a slice.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
@@ -114,13 +162,9 @@ impl Input {
             Self::Array(_) => bail!("arrays are read by their shape"),
             Self::SuperChunk(frame) => Ok(frame.read_bytes_into(start, dst)?),
             Self::Chunk(chunk) if start == 0 && dst.len() == chunk.nbytes() => {
-                Ok(chunk.decompress_into(dst, &dparams())?)
+                Ok(chunk.decompress_into(dst, &chunk.dparams)?)
             }
-            Self::Chunk(chunk) => {
-                let start = usize::try_from(start)?;
-                dst.copy_from_slice(&chunk.get_bytes(start..start + dst.len(), &dparams())?);
-                Ok(())
-            }
+            Self::Chunk(chunk) => Ok(chunk.get_bytes_into(usize::try_from(start)?, dst, &chunk.dparams)?),
         }
     }
 }
@@ -200,12 +244,33 @@ impl<'a> Selection<'a> {
         write: impl FnMut(&[u8]) -> Result<()>,
         progress: &mut Progress,
     ) -> Result<()> {
-        pump(self.pieces(), |piece, buffer| self.read(&piece, buffer), write, progress)
+        self.input.dparams().limits.check_memory("a piece of the data, in bytes", SMALLEST_PIECE)?;
+        let memory = self.input.dparams().limits.max_memory;
+        let ahead = self.piece_size().max.saturating_mul(6) <= memory;
+        pump(self.pieces(), ahead, |piece, buffer| self.read(&piece, buffer), write, progress)
     }
 
     /// Parts of bounded size that follow each other in C order.
     pub(crate) fn pieces(&self) -> Pieces {
-        Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), PieceSize::default())
+        Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), self.piece_size())
+    }
+
+    /// Small files are read in small pieces, unless blocks are large, which would be decoded again for each.
+    fn piece_size(&self) -> PieceSize {
+        let PieceSize { target, max } = PieceSize::default();
+        let bytes_of = |lens: &[u64]| lens.iter().fold(self.itemsize, |all, len| all.saturating_mul(*len));
+        let memory = self.input.dparams().limits.max_memory;
+        let most = (memory / 3).clamp(SMALLEST_PIECE, max);
+        let fit = self.input.stored().saturating_mul(64).max(8 << 20).max(bytes_of(&self.blocks)).min(most);
+        let max = match self.input {
+            // Each chunk and block of an array costs memory while it is read.
+            Input::Array(_) => {
+                let smallest = bytes_of(&self.chunks).min(bytes_of(&self.blocks)).max(1);
+                fit.min(smallest.saturating_mul(1 << 18).max(SMALLEST_PIECE))
+            }
+            _ => fit,
+        };
+        PieceSize { target: target.min(max), max }
     }
 
     /// Bytes that each item costs while it is read.
@@ -251,7 +316,8 @@ impl<'a> Selection<'a> {
             }
             return Ok(());
         }
-        let mut span = vec![0; usize::try_from((axis.stop() - axis.start) * self.itemsize)?];
+        let mut span = Vec::new();
+        resize(&mut span, usize::try_from((axis.stop() - axis.start) * self.itemsize)?)?;
         self.input.read_linear(axis.start * self.itemsize, &mut span)?;
         let stride = usize::try_from(axis.step)? * itemsize;
         for (item, dst) in span.chunks(stride).zip(dst.chunks_exact_mut(itemsize)) {

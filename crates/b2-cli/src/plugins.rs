@@ -1,6 +1,6 @@
 //! The codecs and filters of this build.
 
-use b2kit::{CParams, CParamsBuilder, DParams, Plugins};
+use b2kit::{CParams, CParamsBuilder, DParams, Limits, Plugins};
 
 /// The built-in ones and, with feature `zfp`, the three zfp codecs.
 pub(crate) fn plugins() -> Plugins {
@@ -14,8 +14,8 @@ pub(crate) fn plugins() -> Plugins {
 }
 
 /// How bare chunks are decoded.
-pub(crate) fn dparams() -> DParams {
-    DParams::default().with_plugins(plugins())
+pub(crate) fn dparams(limits: Limits) -> DParams {
+    DParams::default().with_plugins(plugins()).with_limits(limits)
 }
 
 /// The defaults for compressing items of `typesize` bytes.

@@ -4,17 +4,20 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use anyhow::Result;
+use b2kit::chunk::memory;
 
 use crate::progress::Progress;
 
 /// Decodes the pieces one after the other on a thread of its own and writes them in order on this one.
 ///
-/// `decode` fills the buffer it is given, which may hold anything before. At most three buffers are in use.
+/// `decode` fills the buffer it is given, which may hold anything before. At most three buffers are in use; without
+/// `ahead` one, and one thing after the other.
 ///
 /// # Errors
 /// The first error of decoding, or of writing as `explain` tells it. What was written stays written.
 pub(crate) fn pump<P: Send>(
     pieces: impl Iterator<Item = P> + Send,
+    ahead: bool,
     decode: impl FnMut(P, &mut Vec<u8>) -> Result<()> + Send,
     mut write: impl FnMut(&[u8]) -> Result<()>,
     progress: &mut Progress,
@@ -24,10 +27,15 @@ pub(crate) fn pump<P: Send>(
     let Some(first) = pieces.next() else { return Ok(()) };
     let mut buffer = Vec::new();
     decode(first, &mut buffer)?;
-    if pieces.peek().is_none() {
+    if pieces.peek().is_none() || !ahead {
         write(&buffer)?;
         progress.add(buffer.len() as u64);
-        return Ok(());
+        return pieces.try_for_each(|piece| {
+            decode(piece, &mut buffer)?;
+            write(&buffer)?;
+            progress.add(buffer.len() as u64);
+            Ok(())
+        });
     }
     let (full_sender, full) = sync_channel(1);
     let (empty_sender, empty) = channel();
@@ -67,8 +75,7 @@ fn decode_all<P>(
 
 /// Gives a buffer this length; what it holds is unspecified. Running out of memory is an error.
 pub(crate) fn resize(buffer: &mut Vec<u8>, len: usize) -> Result<()> {
+    memory::sized(buffer, len)?;
     buffer.truncate(len);
-    buffer.try_reserve_exact(len - buffer.len())?;
-    buffer.resize(len, 0);
     Ok(())
 }

@@ -72,7 +72,7 @@ impl Store {
             if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
                 store.list_archive(path)?;
             } else if start == b2kit::frame::MAGIC[..start.len()] && start.len() == 4 {
-                let frame = global.reading().open_at(path, offset)?;
+                let frame = global.reading(path).open_at(path, offset)?;
                 if !is_store(&frame) {
                     return Ok(None);
                 }
@@ -84,9 +84,9 @@ impl Store {
             return Ok(None);
         }
         match store.members.remove("/embed") {
-            Some(Place::Path(path)) => store.list_embedded(global.reading().open(path)?)?,
+            Some(Place::Path(path)) => store.list_embedded(global.reading(&path).open(&path)?)?,
             Some(Place::Inside { offset, len }) => {
-                let frame = global.reading().open_at(path, offset)?;
+                let frame = global.reading(path).open_at(path, offset)?;
                 check_len(frame.header().frame_len(), len).context(EMBEDDED)?;
                 store.list_embedded(frame)?;
             }
@@ -108,7 +108,7 @@ impl Store {
     /// When there is none of that key, or it cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let place = self.members.get(key).or_else(|| self.members.get(&format!("/{key}")));
-        let options = self.global.reading();
+        let options = self.global.reading(&self.path);
         let opened = || -> Result<Input> {
             match place.context("there is no such key; `b2kit ls` lists them")? {
                 Place::Path(path) => Input::open(path, 0, self.global),

@@ -35,6 +35,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(unit).ok_or_else(|| "too large".into())
 }
 
+/// A limit in bytes; `none` or 0 for no limit.
+pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
+    match text {
+        "none" => Ok(u64::MAX),
+        text => parse_size(text).map(|limit| if limit == 0 { u64::MAX } else { limit }),
+    }
+}
+
 pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
     if name == "auto" {
         return Ok(Codec::Auto);

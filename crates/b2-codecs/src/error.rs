@@ -32,6 +32,9 @@ pub enum CodecError {
         /// What it was asked for.
         what: &'static str,
     },
+    /// There is not enough memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] crate::memory::OutOfMemory),
     /// The library behind the codec reported an error.
     #[error("{codec}: {message}")]
     Backend {

@@ -12,6 +12,7 @@ mod id;
 mod lz4;
 #[cfg(feature = "lz4_flex")]
 mod lz4_flex;
+pub mod memory;
 mod ndlz;
 mod pool;
 #[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
@@ -185,7 +186,7 @@ pub trait Decoder: Send {
         if dst.len() >= len {
             return self.decode(src, dst);
         }
-        let mut all = vec![0; len];
+        let mut all = memory::zeroed(len)?;
         self.decode(src, &mut all)?;
         dst.copy_from_slice(&all[..dst.len()]);
         Ok(())

@@ -1,6 +1,7 @@
 //! LZ4 through `lz4_flex`, in its safe variant.
 
 use crate::lz4::{dict_in_reach, first_samples};
+use crate::memory;
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 use lz4_flex::block::{
     CompressTable, DecompressError, compress_into_with_dict, compress_into_with_table, decompress_into,
@@ -27,7 +28,7 @@ impl Codec for Lz4Flex {
         Ok(Box::new(FlexEncoder { dict, table: CompressTable::default(), scratch: Vec::new() }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Ok(Box::new(FlexDecoder { dict: dict_in_reach(cx).to_vec() }))
+        Ok(Box::new(FlexDecoder { dict: memory::copied(dict_in_reach(cx))? }))
     }
     fn train_dict(
         &self,
@@ -35,7 +36,7 @@ impl Codec for Lz4Flex {
         sample_lens: &[usize],
         max_len: usize,
     ) -> Result<Option<Vec<u8>>, CodecError> {
-        Ok(first_samples(samples, sample_lens, max_len))
+        Ok(first_samples(samples, sample_lens, max_len)?)
     }
 }
 
@@ -50,12 +51,7 @@ impl Encoder for FlexEncoder {
         // The crate wants room for the worst case.
         let room = get_maximum_output_size(src.len());
         let direct = dst.len() >= room;
-        let out = if direct {
-            &mut *dst
-        } else {
-            self.scratch.resize(room.max(self.scratch.len()), 0);
-            &mut self.scratch
-        };
+        let out = if direct { &mut *dst } else { memory::sized(&mut self.scratch, room)? };
         let written = match &self.dict {
             Some(dict) => compress_into_with_dict(src, out, dict),
             None => compress_into_with_table(src, out, &mut self.table),

@@ -7,6 +7,9 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
+use crate::CodecError;
+use crate::memory::OutOfMemory;
+
 /// Where one thread keeps states of type `T`.
 pub(crate) type Pool<T> = LocalKey<RefCell<Vec<T>>>;
 
@@ -22,11 +25,11 @@ pub(crate) struct Pooled<T: 'static> {
 
 impl<T> Pooled<T> {
     /// A kept state that is fit, or a new one.
-    pub(crate) fn take<E>(
+    pub(crate) fn take(
         pool: &'static Pool<T>,
         fit: impl Fn(&T) -> bool,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Self, E> {
+        make: impl FnOnce() -> Result<T, CodecError>,
+    ) -> Result<Self, CodecError> {
         let kept = pool.with_borrow_mut(|pool| {
             let at = pool.iter().rposition(fit)?;
             Some(pool.swap_remove(at))
@@ -39,9 +42,15 @@ impl<T> Pooled<T> {
     }
 
     /// Any kept state, or a new one: where all of them do, whatever they hold.
-    pub(crate) fn any(pool: &'static Pool<T>, make: impl FnOnce() -> T) -> Self {
-        let state = pool.with_borrow_mut(Vec::pop).unwrap_or_else(make);
-        Self { state: Some(state), pool }
+    pub(crate) fn any(
+        pool: &'static Pool<T>,
+        make: impl FnOnce() -> Result<T, OutOfMemory>,
+    ) -> Result<Self, OutOfMemory> {
+        let state = match pool.with_borrow_mut(Vec::pop) {
+            Some(state) => state,
+            None => make()?,
+        };
+        Ok(Self { state: Some(state), pool })
     }
 }
 
@@ -81,7 +90,7 @@ mod tests {
     }
 
     fn take(fit: u32) -> Pooled<u32> {
-        Pooled::take(&NUMBERS, |&n| n == fit, || Ok::<_, ()>(fit)).unwrap()
+        Pooled::take(&NUMBERS, |&n| n == fit, || Ok(fit)).unwrap()
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! for from sampled positions, in a table of every [`STRIDE`]th position: long repeats are always found, of
 //! short ones a known share. The answer depends on the bytes only.
 
+use crate::memory::{OutOfMemory, zeroed_array};
 /// Bytes judged at once.
 pub(crate) const SEGMENT: usize = 8 << 10;
 /// Positions remembered. A repeat of `STRIDE + MIN_MATCH - 1` bytes has at least one of them.
@@ -74,8 +75,8 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
-    pub(crate) fn new() -> Self {
-        Self { table: Box::new([0; 1 << HASH_LOG]), base: 1 }
+    pub(crate) fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { table: zeroed_array()?, base: 1 })
     }
 
     /// Judges the segments of `src` one after the other; the last one may overlap the one before it. There is
@@ -280,12 +281,12 @@ mod tests {
 
     fn kinds(src: &[u8]) -> Vec<Kind> {
         let mut kinds = Vec::new();
-        Prober::new().segments(src, |kind| kinds.push(kind));
+        Prober::new().unwrap().segments(src, |kind| kinds.push(kind));
         kinds
     }
 
     fn check(src: &[u8], expected: Kind) {
-        let mut prober = Prober::new();
+        let mut prober = Prober::new().unwrap();
         for _ in 0..3 {
             assert_eq!(prober.stream(src), expected);
         }
@@ -308,7 +309,7 @@ mod tests {
         // A little of something else in noise.
         let mut mostly = noise.clone();
         mostly[5 * SEGMENT..6 * SEGMENT].fill(0);
-        assert_ne!(Prober::new().stream(&mostly), Kind::Noise);
+        assert_ne!(Prober::new().unwrap().stream(&mostly), Kind::Noise);
         assert_eq!(kinds(&mostly)[5], Kind::Constant);
         for len in 0..SEGMENT {
             check(&noise[..len], Kind::Mixed);
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn streams_are_independent() {
         let (a, b) = (noise(1), noise(2));
-        let mut prober = Prober::new();
+        let mut prober = Prober::new().unwrap();
         for base in [1, u32::MAX - LEN as u32 - 1, u32::MAX - 5] {
             prober.base = base;
             for src in [&a, &a, &b, &a] {

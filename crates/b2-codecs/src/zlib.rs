@@ -20,12 +20,14 @@
 )]
 
 use crate::deflate::BitWriter;
+use crate::memory::OutOfMemory;
 use crate::pool::Pooled;
 use crate::probe::{Kind, Prober, SEGMENT};
 use crate::zlib_common::{level, malformed, refuse_dict, wrong_length};
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 use std::cell::RefCell;
 use std::ops::Range;
+use std::panic::{UnwindSafe, catch_unwind};
 use zlib_rs::adler32::adler32;
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
@@ -61,21 +63,29 @@ impl Codec for Zlib {
         refuse_dict(cx)?;
         let level = level(cx);
         let make = || {
-            let deflate = deflate(level);
-            Ok(Compressor { deflate, level, prober: Prober::new(), parts: Vec::new() })
+            let deflate = deflate(level)?;
+            Ok(Compressor { deflate, level, prober: Prober::new()?, parts: Vec::new() })
         };
         Ok(Box::new(ZlibEncoder(Pooled::take(&COMPRESSORS, |state| state.level == level, make)?)))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         refuse_dict(cx)?;
-        let make = || Ok(Inflate::new(true, WINDOW_BITS));
+        let make = || made(|| Inflate::new(true, WINDOW_BITS));
         Ok(Box::new(ZlibDecoder(Pooled::take(&DECOMPRESSORS, |_| true, make)?)))
     }
 }
 
-fn deflate(level: u8) -> Deflate {
-    Deflate::new(i32::from(level), false, WINDOW_BITS)
+fn deflate(level: u8) -> Result<Deflate, CodecError> {
+    made(|| Deflate::new(i32::from(level), false, WINDOW_BITS))
 }
+
+/// A state of the library, which panics when there is no memory for it.
+fn made<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
+    catch_unwind(make).map_err(|_| OutOfMemory { bytes: STATE_LEN }.into())
+}
+
+/// What a state takes at most, roughly, in bytes.
+const STATE_LEN: u64 = 400 << 10;
 
 struct ZlibEncoder(Pooled<Compressor>);
 
@@ -89,7 +99,7 @@ impl Encoder for ZlibEncoder {
             Some(len) => Ok(Encoded::Len(len)),
             None => {
                 // A reset does not free all of the library's buffer from what is left of an unfinished stream.
-                state.deflate = deflate(state.level);
+                state.deflate = deflate(state.level)?;
                 Ok(Encoded::TooBig)
             }
         }

@@ -15,6 +15,7 @@
     )
 )]
 
+use crate::memory;
 use crate::pool::Pooled;
 use crate::probe::{Kind, Prober};
 use crate::zstd_dict::{DICTS, Dict};
@@ -101,7 +102,7 @@ impl Codec for Zstd {
             |_| true,
             || {
                 let context = CCtx::try_create().ok_or_else(|| backend("no memory for a context"))?;
-                Ok(Compressor { context, setting: None, prober: Prober::new() })
+                Ok(Compressor { context, setting: None, prober: Prober::new()? })
             },
         )?;
         let dict = match cx.dict {
@@ -138,7 +139,7 @@ impl Codec for Zstd {
                 what: "samples longer than their bytes",
             });
         };
-        let mut dict = Vec::with_capacity(max_len);
+        let mut dict = memory::list(max_len)?;
         // Training fails when there is too little to learn from: a normal answer.
         Ok(zstd_safe::train_from_buffer(&mut dict, samples, sample_lens).ok().map(|_| dict))
     }
@@ -241,11 +242,9 @@ impl Decoder for ZstdDecoder {
                 return result;
             }
         }
-        if whole.len() < len {
-            whole.resize(len, 0);
-        }
-        let result = context.decode(src, &mut whole[..len], self.dict.as_deref());
-        dst.copy_from_slice(&whole[..dst.len()]);
+        let plain = memory::sized(whole, len)?;
+        let result = context.decode(src, plain, self.dict.as_deref());
+        dst.copy_from_slice(&plain[..dst.len()]);
         if len > LARGEST_KEPT {
             *whole = Vec::new();
         }

@@ -1,11 +1,12 @@
 //! Digested zstd dictionaries.
 
+use crate::memory;
 use std::sync::{Arc, Mutex, PoisonError};
 use zstd::zstd_safe::{CDict, DDict};
 
 /// A dictionary, digested for one use.
 pub(crate) struct Dict {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     digest: Digest,
 }
 
@@ -69,7 +70,7 @@ impl Dicts {
             kept[..=at].rotate_right(1);
             return Some(Arc::clone(&kept[0]));
         }
-        let dict = Arc::new(Dict { bytes: bytes.into(), digest: make()? });
+        let dict = Arc::new(Dict { bytes: memory::copied(bytes).ok()?, digest: make()? });
         if bytes.len() <= LONGEST_KEPT {
             kept.truncate(KEPT - 1);
             kept.insert(0, Arc::clone(&dict));

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -58,19 +59,38 @@ pub(crate) struct ChunkSums(HashMap<i64, u64>);
 
 impl ChunkSums {
     /// Those of a frame with these entries.
-    pub(crate) fn of(entries: &[i64], sums: &[u8]) -> Self {
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn of(entries: &[i64], sums: &[u8]) -> Result<Self, OutOfMemory> {
         let sums = sums.as_chunks::<8>().0.iter().map(|sum| u64::from_le_bytes(*sum));
-        Self(entries.iter().copied().zip(sums).filter(|(raw, _)| *raw >= 0).collect())
+        let mut all = Self::default();
+        all.reserve(entries.len())?;
+        all.0.extend(entries.iter().copied().zip(sums).filter(|(raw, _)| *raw >= 0));
+        Ok(all)
+    }
+
+    fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
+        self.0.try_reserve(more).map_err(|_| OutOfMemory { bytes })
     }
 
     /// Notes the chunk that the entry stands for from now on.
-    pub(crate) fn put(&mut self, raw: i64, chunk: &[u8]) {
-        self.0.insert(raw, sum(chunk));
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn put(&mut self, raw: i64, chunk: &[u8]) -> Result<(), OutOfMemory> {
+        self.put_sum(raw, sum(chunk))
     }
 
     /// Notes a sum that was known before.
-    pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) {
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) -> Result<(), OutOfMemory> {
+        self.reserve(1)?;
         self.0.insert(raw, sum);
+        Ok(())
     }
 
     pub(crate) fn get(&self, raw: i64) -> Option<u64> {
@@ -78,14 +98,27 @@ impl ChunkSums {
     }
 
     /// Those of all entries in order, if they are known; 0 for what is not stored.
-    pub(crate) fn all(&self, entries: &[i64]) -> Option<Vec<u64>> {
-        entries.iter().map(|raw| self.get(*raw)).collect()
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn all(&self, entries: &[i64]) -> Result<Option<Vec<u64>>, OutOfMemory> {
+        let mut all = memory::list(entries.len())?;
+        for raw in entries {
+            let Some(sum) = self.get(*raw) else { return Ok(None) };
+            all.push(sum);
+        }
+        Ok(Some(all))
     }
 
     /// Forgets all but the chunks of these entries, when there are many more.
     pub(crate) fn tidy(&mut self, entries: &[i64]) {
         if self.0.len() > 2 * entries.len() + 64 {
-            self.0 = entries.iter().filter_map(|raw| Some((*raw, *self.0.get(raw)?))).collect();
+            let mut kept = Self::default();
+            // Without memory for fewer the many stay.
+            if kept.reserve(entries.len()).is_ok() {
+                kept.0.extend(entries.iter().filter_map(|raw| Some((*raw, *self.0.get(raw)?))));
+                *self = kept;
+            }
         }
     }
 }
@@ -108,7 +141,7 @@ pub(crate) struct Parts<'a> {
 
 impl Parts<'_> {
     fn sums(&self) -> Result<[u64; 4], FrameError> {
-        let stable = stable(self.header, &Metalayers::parse(self.header)?);
+        let stable = stable(self.header, &Metalayers::parse(self.header)?)?;
         Ok([sum(self.header), sum(&stable), sum(self.index), sum(self.vlmetalayers)])
     }
 
@@ -121,7 +154,7 @@ impl Parts<'_> {
     }
 
     fn block(&self, sums: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let mut block = Vec::with_capacity(HEAD_LEN + 8 * sums.len());
+        let mut block = memory::list(HEAD_LEN + 8 * sums.len())?;
         block.extend_from_slice(&MAGIC);
         block.extend_from_slice(&XXH3.to_le_bytes());
         // There are fewer than 2^28 chunks.
@@ -190,13 +223,13 @@ impl Parts<'_> {
 }
 
 /// The header with zeros for what C-Blosc2 changes in place: values of metalayers, numbers of threads.
-fn stable(header: &Bytes, metalayers: &Metalayers) -> Vec<u8> {
-    let mut stable = header.to_vec();
+fn stable(header: &Bytes, metalayers: &Metalayers) -> Result<Vec<u8>, OutOfMemory> {
+    let mut stable = memory::copied(header)?;
     let values = metalayers.iter().filter_map(|(name, _)| metalayers.place(header, name));
     for range in values.chain(patch::NTHREADS) {
         if let Some(bytes) = stable.get_mut(range) {
             bytes.fill(0);
         }
     }
-    stable
+    Ok(stable)
 }

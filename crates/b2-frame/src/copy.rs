@@ -75,7 +75,7 @@ impl SuperChunk {
             }
             Ok(Some(Job { nchunk, nbytes: self.chunk_nbytes(nchunk)?, made: None }))
         };
-        batches(writer, jobs, |job| {
+        batches(writer, self.threads(), jobs, |job| {
             let error = || FrameError::chunk(Structure::Chunk(job.nchunk));
             if let (Entry::Special(kind), true) = (self.entry(job.nchunk)?, self.chunksize() > 0) {
                 return Ok(Made::Special(kind, job.nbytes as usize));
@@ -109,6 +109,7 @@ impl SuperChunk {
                 &defaults
             }
         };
+        self.check_output()?;
         let mut next = 0;
         let jobs = || {
             let start = next as u64 * chunksize;
@@ -116,7 +117,7 @@ impl SuperChunk {
             let nbytes = chunksize.min(self.nbytes().saturating_sub(start));
             Ok((nbytes > 0).then_some(Job { nchunk: next - 1, nbytes, made: None }))
         };
-        batches(writer, jobs, |job| {
+        batches(writer, self.threads(), jobs, |job| {
             let start = job.nchunk as u64 * chunksize;
             let plain = self.read_bytes(start..start + job.nbytes)?;
             let chunk = Chunk::compress(&plain, cparams);
@@ -128,6 +129,7 @@ impl SuperChunk {
 /// Makes the chunks of some jobs at a time, and appends them in order.
 fn batches(
     writer: &mut FrameWriter,
+    threads: usize,
     mut next: impl FnMut() -> Result<Option<Job>, FrameError>,
     make: impl Fn(&Job) -> Result<Made, FrameError> + Sync,
 ) -> Result<(), FrameError> {
@@ -149,7 +151,7 @@ fn batches(
             job.made = Some(make(job)?);
             Ok(())
         };
-        parallel::for_each(jobs.iter_mut(), nbytes, || Ok(()), work)?;
+        parallel::for_each_on(threads, jobs.iter_mut(), nbytes, || Ok::<_, FrameError>(()), work)?;
         for job in jobs.drain(..) {
             match job.made {
                 Some(Made::Chunk(chunk)) => writer.append(chunk)?,

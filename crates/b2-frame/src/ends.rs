@@ -1,5 +1,6 @@
 //! What stands around the chunks of a frame: the header in front, index, checksums and trailer behind.
 
+use b2_chunk::memory;
 use bytes::Bytes;
 
 use crate::checksums::{ChunkSums, Parts, block_len};
@@ -21,11 +22,14 @@ pub(crate) fn encode(
 ) -> Result<Ends, FrameError> {
     let index = if entries.is_empty() { Bytes::new() } else { index::encode(entries)?.into_bytes() };
     let mut trailer = trailer::encode(vlmetalayers)?;
-    let sums = sums.and_then(|sums| sums.all(entries));
+    let sums = match sums {
+        Some(sums) => sums.all(entries)?,
+        None => None,
+    };
     let block_len = sums.as_ref().map_or(0, |sums| block_len(sums.len()));
     let len = index.len() + block_len + trailer.len();
     let header = header(len as u64);
-    let mut tail = Vec::with_capacity(len);
+    let mut tail = memory::list(len)?;
     tail.extend_from_slice(&index);
     if let Some(sums) = sums {
         let parts = Parts { header: &header, index: &index, vlmetalayers: trailer::values(&trailer) };

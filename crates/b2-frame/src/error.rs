@@ -19,7 +19,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use b2_chunk::ChunkError;
+use b2_chunk::memory::OutOfMemory;
+use b2_chunk::{ChunkError, DParams};
 
 use crate::plan::FrameFile;
 use crate::sparse::chunk_name;
@@ -106,15 +107,20 @@ pub enum FrameError {
         what: &'static str,
     },
     /// The request needs more than the caller's limits allow.
-    #[error("{what}: {asked} is above the limit of {limit}")]
+    #[error("{what}: {asked} is above the limit {name} of {limit}")]
     LimitExceeded {
         /// What is limited, with its unit.
         what: &'static str,
         /// How much was asked for.
         asked: u64,
+        /// The limit: a field of [`Limits`](b2_chunk::Limits), or what the format allows.
+        name: &'static str,
         /// How much is allowed.
         limit: u64,
     },
+    /// There is not enough memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// The requested part is not there.
     #[error("{what} {start}..{end} is not inside 0..{len}")]
     OutOfRange {
@@ -253,7 +259,10 @@ impl FrameError {
     }
 
     pub(crate) fn chunk(structure: Structure) -> impl FnOnce(ChunkError) -> Self {
-        move |source| Self::Chunk { structure, source }
+        move |source| match source {
+            ChunkError::OutOfMemory(error) => Self::OutOfMemory(error),
+            source => Self::Chunk { structure, source },
+        }
     }
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
@@ -277,6 +286,30 @@ impl FrameError {
 }
 
 /// Checks a cost against a limit before it is paid.
-pub(crate) fn within(what: &'static str, asked: u64, limit: u64) -> Result<(), FrameError> {
-    if asked > limit { Err(FrameError::LimitExceeded { what, asked, limit }) } else { Ok(()) }
+///
+/// `name` is that of the field of [`Limits`](b2_chunk::Limits), or [`FORMAT`].
+pub(crate) fn within(
+    what: &'static str,
+    asked: u64,
+    (name, limit): (&'static str, u64),
+) -> Result<(), FrameError> {
+    if asked > limit { Err(FrameError::LimitExceeded { what, asked, name, limit }) } else { Ok(()) }
 }
+
+/// Size of metadata, as `within` takes it.
+pub(crate) fn max_metadata(dparams: &DParams) -> (&'static str, u64) {
+    ("max_metadata", dparams.limits.max_metadata)
+}
+
+/// Size of a chunk, as `within` takes it.
+pub(crate) fn max_chunk_nbytes(dparams: &DParams) -> (&'static str, u64) {
+    ("max_chunk_nbytes", dparams.limits.max_chunk_nbytes)
+}
+
+/// Number of chunks, as `within` takes it.
+pub(crate) fn max_nchunks(dparams: &DParams) -> (&'static str, u64) {
+    ("max_nchunks", dparams.limits.max_nchunks)
+}
+
+/// Name of the limits that no caller can raise.
+pub(crate) const FORMAT: &str = "of the format";

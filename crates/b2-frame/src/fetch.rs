@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk};
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, memory};
 use bytes::Bytes;
 
 use crate::head::{ChunkHead, HeadState, Place};
@@ -61,16 +61,16 @@ impl Plan for ChunkPlan {
         match std::mem::replace(&mut self.0, ChunkState::Spent) {
             ChunkState::Made(chunk) => Ok(Step::Done(chunk)),
             ChunkState::Start(place) => {
-                let need = place.at_most(place.guess);
+                let need = place.at_most(place.first());
                 self.0 = ChunkState::Guessed(place);
                 Ok(Step::Need(vec![need]))
             }
             ChunkState::Guessed(place) => {
-                let header = place.header(&part, place.available(place.guess, part.len()))?;
+                let header = place.header(&part, place.available(place.first(), part.len()))?;
                 if part.len() >= header.cbytes() {
                     return finish(&place, part);
                 }
-                let need = place.exactly(header.cbytes());
+                let need = place.within_limit(header.cbytes())?;
                 self.0 = ChunkState::Whole(place);
                 Ok(Step::Need(vec![need]))
             }
@@ -106,16 +106,17 @@ impl Plan for HeadersPlan {
     fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Vec<ChunkHeader>>, FrameError> {
         let Some((coalesced, one_file)) = &self.reads else {
             let one_file = self.places.iter().all(|place| place.file == FrameFile::Main);
-            let heads: Vec<Extent> =
-                self.places.iter().map(|place| place.at_most(EXTENDED_HEADER_LEN as u64)).collect();
+            let heads =
+                memory::collect(self.places.iter().map(|place| place.at_most(EXTENDED_HEADER_LEN as u64)))?;
             let coalesced = if one_file {
-                let wanted: Vec<Range<u64>> = heads.iter().map(|extent| extent.range.clone()).collect();
-                Coalesced::new(&wanted, GAP / 2)
+                let wanted = memory::collect(heads.iter().map(|extent| extent.range.clone()))?;
+                Coalesced::new(&wanted, GAP / 2)?
             } else {
                 Coalesced::default()
             };
             let need = if one_file {
-                coalesced.reads.iter().map(|read| Extent::exactly(FrameFile::Main, read.clone())).collect()
+                let reads = coalesced.reads.iter();
+                memory::collect(reads.map(|read| Extent::exactly(FrameFile::Main, read.clone())))?
             } else {
                 heads
             };
@@ -125,9 +126,13 @@ impl Plan for HeadersPlan {
         let headers = self.places.iter().enumerate().map(|(i, place)| {
             let head =
                 if *one_file { coalesced.pick(&parts, i) } else { parts.get(i).cloned().unwrap_or_default() };
-            place.header(&head, place.most())
+            place.header(&head, place.room())
         });
-        headers.collect::<Result<_, _>>().map(Step::Done)
+        let mut all = memory::list(self.places.len())?;
+        for header in headers {
+            all.push(header?);
+        }
+        Ok(Step::Done(all))
     }
 }
 
@@ -180,14 +185,14 @@ impl BlocksPlan {
                 if let Some(&bad) = numbers.iter().find(|n| **n >= lazy.nblocks()) {
                     return Err(out_of_range("blocks", bad..bad + 1, lazy.nblocks()));
                 }
-                numbers.clone()
+                memory::collect(numbers.iter().copied())?
             }
             Wanted::Bytes(range) => {
                 let nbytes = lazy.header().nbytes();
                 if range.start > range.end || range.end > nbytes {
                     return Err(out_of_range("bytes", range.clone(), nbytes));
                 }
-                lazy.blocks_of(range.clone()).collect()
+                memory::collect(lazy.blocks_of(range.clone()))?
             }
             Wanted::Items { starts, len } => {
                 let mut numbers: Vec<usize> = Vec::new();
@@ -198,13 +203,15 @@ impl BlocksPlan {
                         return Err(out_of_range("bytes", range, nbytes));
                     }
                     let known = numbers.last().map_or(0, |last| last + 1);
-                    numbers.extend(lazy.blocks_of(range).filter(|nblock| *nblock >= known));
+                    for nblock in lazy.blocks_of(range).filter(|nblock| *nblock >= known) {
+                        memory::push(&mut numbers, nblock)?;
+                    }
                 }
                 numbers
             }
         };
         if lazy.needs_block0() && !numbers.is_empty() {
-            numbers.push(0);
+            memory::push(&mut numbers, 0)?;
         }
         Ok(numbers)
     }
@@ -222,7 +229,7 @@ impl Plan for BlocksPlan {
             BlocksState::Made(chunk) => {
                 let lazy = self.lazy(&chunk, Structure::Index)?;
                 let numbers = self.numbers(&lazy)?;
-                let blocks = numbers.into_iter().map(|n| (n, Bytes::new())).collect();
+                let blocks = memory::collect(numbers.into_iter().map(|n| (n, Bytes::new())))?;
                 Ok(Step::Done(StoredBlocks { structure: Structure::Index, lazy, blocks }))
             }
             BlocksState::Head(mut state) => {
@@ -234,10 +241,10 @@ impl Plan for BlocksPlan {
                     Step::Done(head) => Box::new(head),
                 };
                 let numbers = self.numbers(head.chunk())?;
-                let extents: Vec<Range<u64>> = numbers.iter().map(|n| head.to_read(*n)).collect();
-                let coalesced = Coalesced::new(&extents, GAP);
+                let extents = memory::collect(numbers.iter().map(|n| head.to_read(*n)))?;
+                let coalesced = Coalesced::new(&extents, GAP)?;
                 let need = coalesced.reads.iter();
-                let need = need.map(|read| Extent::exactly(head.file(), read.clone())).collect();
+                let need = memory::collect(need.map(|read| Extent::exactly(head.file(), read.clone())))?;
                 self.state = BlocksState::Blocks { head, numbers, coalesced };
                 Ok(Step::Need(need))
             }
@@ -246,7 +253,7 @@ impl Plan for BlocksPlan {
                     true => (nblock, head.bytes().slice_ref(head.at_hand(nblock))),
                     false => (nblock, coalesced.pick(&parts, i)),
                 };
-                let blocks: Vec<_> = numbers.into_iter().enumerate().map(stored).collect();
+                let blocks = memory::collect(numbers.into_iter().enumerate().map(stored))?;
                 let (structure, lazy) = (head.structure(), head.into_chunk());
                 Ok(Step::Done(StoredBlocks { structure, lazy, blocks }))
             }
@@ -291,7 +298,7 @@ impl StoredBlocks {
             return Ok(None);
         };
         let decode = || {
-            let mut block = vec![0; self.lazy.block_range(0).len()];
+            let mut block = memory::zeroed(self.lazy.block_range(0).len())?;
             self.lazy.decoder(dparams)?.decode_reference(0, stored, None, &mut block)?;
             Ok(block)
         };
@@ -313,7 +320,7 @@ impl StoredBlocks {
                 continue;
             }
             let len = self.lazy.block_range(nblock).len() as u64;
-            let mut block = Pooled::new(len).map_err(FrameError::io("memory"))?;
+            let mut block = Pooled::new(len)?;
             decoder.decode(nblock, stored, block0.as_deref(), &mut block).map_err(chunk_error())?;
             each(nblock, &block);
         }
@@ -332,7 +339,7 @@ impl StoredBlocks {
         let block0 = self.block0(dparams)?;
         let nbytes = dst.len() as u64;
         let mut rest = dst;
-        let mut jobs = Vec::with_capacity(self.blocks.len());
+        let mut jobs = memory::list(self.blocks.len())?;
         for (nblock, stored) in self.iter() {
             let block = self.lazy.block_range(nblock);
             let part = block.start.max(range.start)..block.end.min(range.end);
@@ -342,21 +349,14 @@ impl StoredBlocks {
             rest = others;
             jobs.push((nblock, stored, part.start - block.start, dst));
         }
-        b2_chunk::parallel::for_each(
+        b2_chunk::parallel::for_each_on(
+            dparams.limits.threads(self.lazy.block_memory()),
             jobs.into_iter(),
             nbytes,
             || self.lazy.decoder(dparams).map_err(chunk_error()),
             |decoder, (nblock, stored, skip, dst)| {
-                let len = self.lazy.block_range(nblock).len();
-                if dst.len() == len {
-                    return decoder.decode(nblock, stored, block0.as_deref(), dst).map_err(chunk_error());
-                }
-                let mut scratch = Pooled::new(len as u64).map_err(FrameError::io("memory"))?;
-                decoder.decode(nblock, stored, block0.as_deref(), &mut scratch).map_err(chunk_error())?;
-                if let Some(part) = scratch.get(skip..skip.saturating_add(dst.len())) {
-                    dst.copy_from_slice(part);
-                }
-                Ok(())
+                let part = skip..skip.saturating_add(dst.len());
+                decoder.decode_part(nblock, stored, block0.as_deref(), part, dst).map_err(chunk_error())
             },
         )
     }

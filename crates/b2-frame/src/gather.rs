@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use b2_chunk::memory;
+
 use crate::fetch::{BlocksPlan, Wanted};
 use crate::index::Entry;
 use crate::plan::drive;
@@ -28,17 +30,19 @@ impl SuperChunk {
         }
         let typesize = self.typesize();
         let total = (items.len() as u64).saturating_mul(typesize as u64);
-        let zeroed = || crate::storage::zeroed(total).map_err(FrameError::io("memory"));
-        let mut order: Vec<usize> = (0..items.len()).collect();
+        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
+        let zeroed = || crate::storage::zeroed(total);
+        let mut order = memory::collect(0..items.len())?;
         let number = |at: usize| items.get(at).copied().unwrap_or_default();
         let ascending = items.is_sorted();
         if !ascending {
-            order.sort_by_key(|at| number(*at));
+            order.sort_unstable_by_key(|at| (number(*at), *at));
         }
         let mut sorted = zeroed()?;
         let starts = order.iter().map(|at| number(*at) * typesize as u64);
         let groups = self.groups(starts, &mut sorted)?;
-        b2_chunk::parallel::for_each(
+        b2_chunk::parallel::for_each_on(
+            self.threads(),
             groups.into_iter(),
             total.saturating_mul(WORTH),
             || Ok(()),
@@ -71,15 +75,16 @@ impl SuperChunk {
         let mut chunk = 0..0;
         let mut group: Option<(usize, Vec<usize>)> = None;
         let mut close = |group: Option<(usize, Vec<usize>)>, rest: &mut &'a mut [u8]| {
-            let Some((nchunk, starts)) = group else { return };
+            let Some((nchunk, starts)) = group else { return Ok(()) };
             if let Some((dst, others)) = std::mem::take(rest).split_at_mut_checked(starts.len() * typesize) {
-                groups.push(Group { nchunk, starts, dst });
+                memory::push(&mut groups, Group { nchunk, starts, dst })?;
                 *rest = others;
             }
+            Ok::<_, FrameError>(())
         };
         for start in starts {
             if !chunk.contains(&start) || group.is_none() {
-                close(group.take(), &mut rest);
+                close(group.take(), &mut rest)?;
                 let (nchunk, range) = match start.checked_div(chunksize) {
                     Some(nchunk) => {
                         let first = nchunk * chunksize;
@@ -95,16 +100,16 @@ impl SuperChunk {
                 group = Some((nchunk, Vec::new()));
             }
             if start + typesize as u64 > chunk.end {
-                close(group.take(), &mut rest);
+                close(group.take(), &mut rest)?;
                 if let Some((item, others)) = std::mem::take(&mut rest).split_at_mut_checked(typesize) {
                     self.read_bytes_into(start, item)?;
                     rest = others;
                 }
             } else if let Some((_, starts)) = &mut group {
-                starts.push((start - chunk.start) as usize);
+                memory::push(starts, (start - chunk.start) as usize)?;
             }
         }
-        close(group, &mut rest);
+        close(group, &mut rest)?;
         Ok(groups)
     }
 

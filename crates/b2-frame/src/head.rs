@@ -22,6 +22,7 @@ use std::ops::Range;
 use b2_chunk::{ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
 use bytes::Bytes;
 
+use crate::error::within;
 use crate::fetch::spent;
 use crate::plan::{Extent, FrameFile, Step};
 use crate::{FrameError, Structure};
@@ -46,6 +47,8 @@ pub(crate) struct Place {
     pub(crate) nbytes: Option<u64>,
     /// How many blocks it probably has, 0 if the frame has no idea.
     pub(crate) nblocks: u64,
+    /// The most memory that the stored chunk may take.
+    pub(crate) most: u64,
 }
 
 impl Place {
@@ -53,21 +56,36 @@ impl Place {
         Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
     }
 
-    pub(crate) fn most(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
     pub(crate) fn at_most(&self, len: u64) -> Extent {
-        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.most())))
+        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
     }
 
     pub(crate) fn exactly(&self, len: usize) -> Extent {
         Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
     }
 
+    /// What is read first where all of the chunk is wanted: all that it probably has. If that is too much, its header
+    /// tells.
+    pub(crate) fn first(&self) -> u64 {
+        self.guess.min(self.most.max(EXTENDED_HEADER_LEN as u64))
+    }
+
+    /// The first `len` bytes of the chunk, as long as that is not too much.
+    ///
+    /// # Errors
+    /// When it is above the limit for memory.
+    pub(crate) fn within_limit(&self, len: usize) -> Result<Extent, FrameError> {
+        within("stored chunk, in bytes", len as u64, ("max_memory", self.most))?;
+        Ok(self.exactly(len))
+    }
+
     /// Bytes from the chunk's start to where it must end, after `asked` bytes were asked for and `got` came.
     pub(crate) fn available(&self, asked: u64, got: usize) -> u64 {
-        if (got as u64) < asked.min(self.most()) { got as u64 } else { self.most() }
+        if (got as u64) < asked.min(self.room()) { got as u64 } else { self.room() }
     }
 
     pub(crate) fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
@@ -181,7 +199,7 @@ impl HeadState {
                     LazyHead::Need(len) if len > bytes.len() => len,
                     LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
                 };
-                let need = place.exactly(more);
+                let need = place.within_limit(more)?;
                 *self = Self::Asked(place, more as u64);
                 Ok(Step::Need(vec![need]))
             }

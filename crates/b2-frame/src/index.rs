@@ -21,13 +21,14 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use b2_chunk::memory::OutOfMemory;
 use b2_chunk::{
     CParams, Chunk, CodecId, DParams, EXTENDED_HEADER_LEN, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind,
-    SplitMode,
+    SplitMode, memory,
 };
 use bytes::Bytes;
 
-use crate::error::within;
+use crate::error::{max_metadata, max_nchunks, within};
 use crate::{FrameError, Structure};
 
 /// Most chunks in a frame that is written: the index must fit one chunk.
@@ -112,7 +113,7 @@ impl Index {
             return Err(FrameError::field(Structure::Index, "nbytes", 4, nbytes as u64, rule));
         }
         let len = nbytes / 8;
-        within("chunks in the frame", len as u64, dparams.limits.max_nchunks)?;
+        within("chunks in the frame", len as u64, max_nchunks(dparams))?;
         let mut builder =
             Builder { table: Table::default(), len: 0, of: len, limit: dparams.limits.max_metadata };
         if let Some(entry) = uniform(&chunk)? {
@@ -120,21 +121,33 @@ impl Index {
         } else {
             // All blocks of variable lengths are one piece: their places are only known with all bytes.
             let blocksize = if chunk.header().is_vl() { nbytes } else { chunk.header().blocksize() }.max(1);
-            within("block of the index chunk, in bytes", blocksize as u64, dparams.limits.max_metadata)?;
+            within("block of the index chunk, in bytes", blocksize as u64, max_metadata(dparams))?;
             // Pieces of whole blocks, so that no block is decoded twice. Block sizes need not be multiples
             // of 8, hence the carry.
             let piece = PIECE.next_multiple_of(blocksize);
-            let mut carry: Vec<u8> = Vec::new();
+            let mut bytes = Vec::new();
+            let mut carried = 0;
             for start in (0..nbytes).step_by(piece) {
                 let end = start.saturating_add(piece).min(nbytes);
-                let part =
-                    chunk.get_bytes(start..end, dparams).map_err(FrameError::chunk(Structure::Index))?;
-                let whole = if carry.is_empty() { part } else { [carry, part].concat() };
-                let (entries, rest) = whole.as_chunks::<8>();
+                let len = carried + end - start;
+                if bytes.len() < len {
+                    let mut longer = memory::zeroed(len)?;
+                    if let (Some(to), Some(from)) = (longer.get_mut(..carried), bytes.get(..carried)) {
+                        to.copy_from_slice(from);
+                    }
+                    bytes = longer;
+                }
+                let Some((_, to)) = bytes.get_mut(..len).and_then(|all| all.split_at_mut_checked(carried))
+                else {
+                    break;
+                };
+                chunk.get_bytes_into(start, to, dparams).map_err(FrameError::chunk(Structure::Index))?;
+                let (entries, rest) = bytes.get(..len).unwrap_or_default().as_chunks::<8>();
                 for entry in entries {
                     builder.push(i64::from_le_bytes(*entry))?;
                 }
-                carry = rest.to_vec();
+                carried = rest.len();
+                bytes.copy_within(len - carried..len, 0);
             }
         }
         Ok(Self { table: builder.table, len, sorted: OnceLock::new() })
@@ -150,8 +163,8 @@ impl Index {
         match &self.table {
             Table::All(entries) => Ok(entries.clone()),
             Table::Runs(runs) => {
-                within("index, in bytes", (self.len as u64).saturating_mul(8), limit)?;
-                let mut entries = Vec::with_capacity(self.len);
+                within("index, in bytes", (self.len as u64).saturating_mul(8), ("max_metadata", limit))?;
+                let mut entries = memory::list(self.len)?;
                 let ends = runs.iter().skip(1).map(|(start, _)| *start).chain([self.len]);
                 for ((_, raw), end) in runs.iter().zip(ends) {
                     entries.resize(end, *raw);
@@ -224,18 +237,21 @@ impl Index {
     }
 
     /// The smallest stored offset above `offset`: a chunk normally ends there.
-    pub(crate) fn next_offset(&self, offset: u64) -> Option<u64> {
-        let sorted = self.sorted.get_or_init(|| {
-            let stored = |raw: &i64| u64::try_from(*raw).ok();
-            let mut offsets: Vec<u64> = match &self.table {
-                Table::All(entries) => entries.iter().filter_map(stored).collect(),
-                Table::Runs(runs) => runs.iter().filter_map(|(_, raw)| stored(raw)).collect(),
-            };
-            // Mostly in order already, which makes this one pass.
-            offsets.sort_unstable();
-            offsets
-        });
-        sorted.get(sorted.partition_point(|o| *o <= offset)).copied()
+    pub(crate) fn next_offset(&self, offset: u64) -> Result<Option<u64>, OutOfMemory> {
+        let sorted = match self.sorted.get() {
+            Some(sorted) => sorted,
+            None => {
+                let stored = |raw: &i64| u64::try_from(*raw).ok();
+                let mut offsets = match &self.table {
+                    Table::All(entries) => memory::collect(entries.iter().filter_map(stored))?,
+                    Table::Runs(runs) => memory::collect(runs.iter().filter_map(|(_, raw)| stored(raw)))?,
+                };
+                // Mostly in order already, which makes this one pass.
+                offsets.sort_unstable();
+                self.sorted.get_or_init(|| offsets)
+            }
+        };
+        Ok(sorted.get(sorted.partition_point(|o| *o <= offset)).copied())
     }
 }
 
@@ -280,7 +296,7 @@ impl Builder {
         match &mut self.table {
             Table::Runs(runs) => {
                 if runs.last().is_none_or(|(_, last)| *last != entry) {
-                    runs.push((self.len, entry));
+                    memory::push(runs, (self.len, entry))?;
                 }
                 if runs.len() > FEW && runs.len() > self.len.saturating_add(1) / 4 {
                     self.unroll()?;
@@ -295,8 +311,8 @@ impl Builder {
     /// Turns runs, up to and with the entry being pushed, into a table of all entries.
     fn unroll(&mut self) -> Result<(), FrameError> {
         let Table::Runs(runs) = &self.table else { return Ok(()) };
-        within("index, in bytes", (self.of as u64).saturating_mul(8), self.limit)?;
-        let mut entries = Vec::with_capacity(self.of);
+        within("index, in bytes", (self.of as u64).saturating_mul(8), ("max_metadata", self.limit))?;
+        let mut entries = memory::list(self.of)?;
         let ends = runs.iter().skip(1).map(|(start, _)| *start).chain([self.len.saturating_add(1)]);
         for ((_, raw), end) in runs.iter().zip(ends) {
             entries.resize(end, *raw);
@@ -321,7 +337,8 @@ pub(crate) fn encode(entries: &[i64]) -> Result<Chunk, FrameError> {
             )
         }
         _ => {
-            let payload: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+            let mut payload = memory::list(entries.len().saturating_mul(8))?;
+            entries.iter().for_each(|entry| payload.extend_from_slice(&entry.to_le_bytes()));
             CParams::builder(8)
                 .codec(CodecId::BLOSCLZ)
                 .filters([FilterSlot::SHUFFLE])
@@ -402,10 +419,10 @@ mod tests {
     #[test]
     fn the_next_offset_is_found_in_any_order() {
         let index = check(&[500, ZEROS, 0, 200, 200]);
-        assert_eq!(index.next_offset(0), Some(200));
-        assert_eq!(index.next_offset(200), Some(500));
-        assert_eq!(index.next_offset(499), Some(500));
-        assert_eq!(index.next_offset(500), None);
+        assert_eq!(index.next_offset(0).unwrap(), Some(200));
+        assert_eq!(index.next_offset(200).unwrap(), Some(500));
+        assert_eq!(index.next_offset(499).unwrap(), Some(500));
+        assert_eq!(index.next_offset(500).unwrap(), None);
     }
 
     #[test]

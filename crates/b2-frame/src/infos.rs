@@ -1,8 +1,6 @@
 //! Facts about all chunks of a frame.
 
-use std::collections::HashSet;
-
-use b2_chunk::SpecialKind;
+use b2_chunk::{SpecialKind, memory};
 
 use crate::checksums::block_len;
 use crate::header::Storage;
@@ -71,13 +69,22 @@ impl SuperChunk {
             return Ok(0);
         }
         let layout = self.layout();
-        let mut live = 0;
-        let mut seen = HashSet::new();
-        for info in self.chunk_infos() {
-            let info = info?;
-            if info.offset().is_some_and(|offset| seen.insert(offset)) {
-                live += info.cbytes;
+        // First byte of each stored chunk, once, and one of those that are there.
+        let mut places = Vec::new();
+        let mut nchunk = 0;
+        while nchunk < self.nchunks() {
+            let (entry, run) = self.index().run(nchunk)?;
+            if let Entry::Stored(offset) = entry {
+                memory::push(&mut places, (offset, nchunk))?;
             }
+            nchunk = run.end;
+        }
+        places.sort_unstable();
+        places.dedup_by_key(|(offset, _)| *offset);
+        let mut live = 0;
+        for batch in places.chunks(AT_ONCE) {
+            let nchunks: Vec<usize> = batch.iter().map(|(_, nchunk)| *nchunk).collect();
+            live += self.headers(&nchunks)?.iter().map(|header| header.cbytes() as u64).sum::<u64>();
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);

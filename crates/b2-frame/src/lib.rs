@@ -25,6 +25,7 @@ mod metalayers;
 mod mmap;
 mod open;
 mod options;
+mod output;
 mod params;
 mod places;
 mod plan;
@@ -56,6 +57,7 @@ pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers,
 pub use mmap::Mapped;
 pub use open::{Layout, OpenPlan, Opened};
 pub use options::{Kind, OpenOptions, sniff};
+pub use output::Unstored;
 pub use params::FrameParams;
 pub use plan::{Extent, FrameFile, FrameFiles, OpenFile, Plan, Step, drive};
 pub use salvage::{Condition, LostChunks, Salvaged, salvage};

@@ -32,7 +32,7 @@ use b2_chunk::{Chunk, Container, DParams};
 use b2_msgpack::{Reader, Writer};
 use bytes::Bytes;
 
-use crate::error::within;
+use crate::error::{FORMAT, max_metadata, within};
 use crate::{FrameError, Structure};
 
 /// Most metalayers in a frame, and most vlmetalayers that C-Blosc2 writes.
@@ -121,7 +121,7 @@ impl Metalayers {
             total = total.saturating_add(value.len() as u64);
         }
         // The header's length is an i32.
-        within("metalayers, in bytes", total, (1 << 31) - 4096)?;
+        within("metalayers, in bytes", total, (FORMAT, (1 << 31) - 4096))?;
         Ok(Self(Entries(entries.into_iter().map(|(n, v)| (n.into(), v.into())).collect())))
     }
 }
@@ -152,7 +152,7 @@ impl VlMetalayers {
         within(
             "decompressed vlmetalayer, in bytes",
             chunk.header().nbytes() as u64,
-            self.dparams.limits.max_metadata,
+            max_metadata(&self.dparams),
         )?;
         chunk
             .decompress_with(&self.dparams)

@@ -23,7 +23,7 @@ use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
 
 use crate::checksums::{Checksums, Parts, block_len};
-use crate::error::within;
+use crate::error::{max_metadata, max_nchunks, within};
 use crate::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
@@ -198,7 +198,7 @@ impl OpenPlan {
                 expected,
             ));
         }
-        within("frame header, in bytes", header.header_len.into(), self.dparams.limits.max_metadata)?;
+        within("frame header, in bytes", header.header_len.into(), max_metadata(&self.dparams))?;
         let rest = rest_of(&header)?;
         let header_range = 0..u64::from(header.header_len);
         let rest_range = rest..header.frame_len;
@@ -231,7 +231,7 @@ impl OpenPlan {
             let expected = "a trailer that starts behind header and chunks";
             return Err(FrameError::field(Structure::Trailer, "trailer_len", at, trailer_len, expected));
         }
-        within("trailer, in bytes", trailer_len, self.dparams.limits.max_metadata)?;
+        within("trailer, in bytes", trailer_len, max_metadata(&self.dparams))?;
         if head.header.nbytes == 0 {
             return Ok((head.rest..head.rest, trailer));
         }
@@ -262,7 +262,7 @@ impl OpenPlan {
                 have,
             });
         }
-        within("index chunk, in bytes", cbytes, self.dparams.limits.max_metadata)?;
+        within("index chunk, in bytes", cbytes, max_metadata(&self.dparams))?;
         Ok((gap.start..gap.start.saturating_add(cbytes), header.nbytes() as u64 / 8))
     }
 
@@ -285,7 +285,7 @@ impl OpenPlan {
         let header = head.header.clone();
         let header_bytes = head.bytes.clone().unwrap_or_default();
         let metalayers = Metalayers::parse(&header_bytes)?;
-        let nchunks = nchunks(&header, self.dparams.limits.max_nchunks)?;
+        let nchunks = nchunks(&header, &self.dparams)?;
         let decoded = match nchunks {
             Some(0) => Index::default(),
             _ => Index::decode(index_bytes.clone(), nchunks, &self.dparams)?,
@@ -402,7 +402,7 @@ fn rest_of(header: &FrameHeader) -> Result<u64, FrameError> {
 }
 
 /// Number of chunks, if the header tells.
-fn nchunks(header: &FrameHeader, limit: u64) -> Result<Option<u64>, FrameError> {
+fn nchunks(header: &FrameHeader, dparams: &DParams) -> Result<Option<u64>, FrameError> {
     if header.nbytes == 0 {
         return Ok(Some(0));
     }
@@ -414,7 +414,7 @@ fn nchunks(header: &FrameHeader, limit: u64) -> Result<Option<u64>, FrameError> 
         let expected = "at most 268435455 chunks";
         return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, header.nbytes, expected));
     }
-    within("chunks in the frame", n, limit)?;
+    within("chunks in the frame", n, max_nchunks(dparams))?;
     Ok(Some(n))
 }
 

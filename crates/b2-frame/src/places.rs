@@ -19,7 +19,7 @@
 
 use b2_chunk::{Chunk, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
 
-use crate::error::within;
+use crate::error::{max_chunk_nbytes, within};
 use crate::fetch::{BlocksPlan, ChunkPlan, Wanted};
 use crate::head::Place;
 use crate::header::Storage;
@@ -83,7 +83,7 @@ impl Opened {
 
     pub(crate) fn place(&self, nchunk: usize, offset: u64, dparams: &DParams) -> Result<Place, FrameError> {
         let nbytes = self.expected_nbytes(nchunk);
-        within("uncompressed chunk, in bytes", nbytes.unwrap_or(0), dparams.limits.max_chunk_nbytes)?;
+        within("uncompressed chunk, in bytes", nbytes.unwrap_or(0), max_chunk_nbytes(dparams))?;
         // No chunk is longer than stored plain; a wrong guess costs a second read.
         let longest = nbytes.map(|n| n.saturating_add(EXTENDED_HEADER_LEN as u64));
         let (file, start, end, guess) = match self.header.storage {
@@ -94,7 +94,7 @@ impl Opened {
                     let expected = "an offset inside the chunk data";
                     return Err(FrameError::entry(nchunk, offset, expected));
                 }
-                let next = self.index.next_offset(offset).unwrap_or(len).min(len);
+                let next = self.index.next_offset(offset)?.unwrap_or(len).min(len);
                 let guess = next.saturating_sub(offset).min(longest.unwrap_or(u64::MAX));
                 (FrameFile::Main, data.start.saturating_add(offset), data.end, guess)
             }
@@ -111,7 +111,8 @@ impl Opened {
             _ => 0,
         };
         let guess = guess.max(EXTENDED_HEADER_LEN as u64);
-        Ok(Place { nchunk, file, start, end, guess, nbytes, nblocks })
+        let most = dparams.limits.max_memory;
+        Ok(Place { nchunk, file, start, end, guess, nbytes, nblocks, most })
     }
 
     /// The chunk that a special entry stands for.
@@ -122,7 +123,7 @@ impl Opened {
         dparams: &DParams,
     ) -> Result<Chunk, FrameError> {
         let nbytes = self.special_nbytes(nchunk)?;
-        within("uncompressed chunk, in bytes", nbytes, dparams.limits.max_chunk_nbytes)?;
+        within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(dparams))?;
         let typesize = self.header.typesize();
         let nbytes = usize::try_from(nbytes).unwrap_or(usize::MAX);
         // Sizes that are no multiple of the item size cannot be told as "uninitialised"; both read as zeros.

@@ -20,6 +20,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
 use crate::storage::ReadAt;
@@ -166,7 +167,7 @@ pub fn drive<P: Plan>(mut plan: P, files: &dyn FrameFiles) -> Result<P::Output, 
             Step::Done(output) => return Ok(output),
             Step::Need(extents) => extents,
         };
-        parts = Vec::with_capacity(extents.len());
+        parts = memory::list(extents.len())?;
         for extent in &extents {
             let file = match &open {
                 Some((name, file)) if *name == extent.file => file,
@@ -188,13 +189,16 @@ pub(crate) struct Coalesced {
 
 impl Coalesced {
     /// Joins ranges that are at most `gap` bytes apart.
-    pub(crate) fn new(wanted: &[Range<u64>], gap: u64) -> Self {
-        let mut order: Vec<usize> = (0..wanted.len()).collect();
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn new(wanted: &[Range<u64>], gap: u64) -> Result<Self, OutOfMemory> {
+        let mut order = memory::collect(0..wanted.len())?;
         if !wanted.is_sorted_by_key(|range| range.start) {
-            order.sort_by_key(|&i| wanted.get(i).map_or(0, |range| range.start));
+            order.sort_unstable_by_key(|&i| (wanted.get(i).map_or(0, |range| range.start), i));
         }
         let mut reads: Vec<Range<u64>> = Vec::new();
-        let mut places = vec![(0, 0..0); wanted.len()];
+        let mut places = memory::collect(wanted.iter().map(|_| (0, 0..0)))?;
         for i in order {
             let (Some(range), Some(place)) = (wanted.get(i), places.get_mut(i)) else { continue };
             if range.is_empty() {
@@ -204,12 +208,12 @@ impl Coalesced {
                 Some(last) if range.start <= last.end.saturating_add(gap) => {
                     last.end = last.end.max(range.end);
                 }
-                _ => reads.push(range.clone()),
+                _ => memory::push(&mut reads, range.clone())?,
             }
             let start = reads.last().map_or(0, |last| last.start);
             *place = (reads.len() - 1, range.start - start..range.end - start);
         }
-        Self { reads, places }
+        Ok(Self { reads, places })
     }
 
     /// The bytes of wanted range `i`, given the answers to `reads`.
@@ -232,7 +236,7 @@ mod tests {
 
     fn check(wanted: &[Range<u64>], gap: u64, reads: &[Range<u64>]) {
         let file: Vec<u8> = (0..200).collect();
-        let coalesced = Coalesced::new(wanted, gap);
+        let coalesced = Coalesced::new(wanted, gap).unwrap();
         assert_eq!(coalesced.reads, reads, "{wanted:?}");
         let parts: Vec<Bytes> =
             reads.iter().map(|r| Bytes::copy_from_slice(&file[r.start as usize..r.end as usize])).collect();

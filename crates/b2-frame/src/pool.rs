@@ -2,9 +2,9 @@
 //! decoding a block: reading one item at a time took three times as long without this.
 
 use std::cell::RefCell;
-use std::io;
 use std::ops::{Deref, DerefMut};
 
+use b2_chunk::memory::OutOfMemory;
 use bytes::Bytes;
 
 use crate::storage::zeroed;
@@ -27,7 +27,7 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     /// A buffer of `len` bytes; running out of memory is an error.
-    pub(crate) fn new(len: u64) -> io::Result<Self> {
+    pub(crate) fn new(len: u64) -> Result<Self, OutOfMemory> {
         let fits = |buf: &Vec<u8>| buf.len() as u64 >= len;
         let taken = POOL.with_borrow_mut(|pool| pool.iter().position(fits).map(|at| pool.swap_remove(at)));
         let buf = match taken {

@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use b2_chunk::{ChunkError, SpecialKind};
+use b2_chunk::{ChunkError, SpecialKind, memory};
 
 use crate::fetch::{BlocksPlan, Wanted};
 use crate::fit::{NAN4, NAN8};
@@ -49,7 +49,8 @@ impl SuperChunk {
     /// When the range is not inside the data, or a chunk cannot be read or does not decode.
     pub fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
         self.check_range("bytes", &range, self.nbytes())?;
-        let mut dst = crate::storage::zeroed(range.end - range.start).map_err(FrameError::io("memory"))?;
+        self.check_range_output(&range)?;
+        let mut dst = crate::storage::zeroed(range.end - range.start)?;
         self.read_bytes_into(range.start, &mut dst)?;
         Ok(dst)
     }
@@ -72,9 +73,10 @@ impl SuperChunk {
                 let piece = self.next_piece(at, &mut rest, chunksize, sizes)?;
                 at += piece.dst.len() as u64;
                 nbytes += piece.dst.len() as u64;
-                pieces.push(piece);
+                memory::push(&mut pieces, piece)?;
             }
-            b2_chunk::parallel::for_each(
+            b2_chunk::parallel::for_each_on(
+                self.threads(),
                 pieces.into_iter(),
                 nbytes,
                 || Ok(()),
@@ -184,9 +186,7 @@ impl SuperChunk {
         }
         let skip = start % pattern.len();
         pattern.rotate_left(skip);
-        for item in dst.chunks_mut(pattern.len()) {
-            item.copy_from_slice(pattern.get(..item.len()).unwrap_or_default());
-        }
+        b2_chunk::fill(dst, &pattern, 0);
         Ok(())
     }
 
@@ -202,6 +202,25 @@ impl SuperChunk {
                 Err(FrameError::field(Structure::Header, "typesize", at, typesize as u64, expected))
             }
         }
+    }
+
+    /// How many threads may read whole chunks at once.
+    pub(crate) fn threads(&self) -> usize {
+        let (chunk, block) = (self.chunksize() as u64, self.header().blocksize() as u64);
+        self.dparams.limits.threads(chunk.saturating_add(3 * block))
+    }
+
+    /// Compares what no stored data stands for in a result with the limit for output.
+    fn check_range_output(&self, range: &Range<u64>) -> Result<(), FrameError> {
+        let chunksize = self.chunksize() as u64;
+        let nchunks = match (range.start.checked_div(chunksize), chunksize) {
+            // The range is inside the data, so chunks are fewer than the index has entries.
+            (Some(first), 1..) => {
+                first as usize..(range.end.div_ceil(chunksize) as usize).min(self.nchunks())
+            }
+            _ => 0..self.nchunks(),
+        };
+        self.check_chunks(nchunks, range.end - range.start)
     }
 
     fn check_range(&self, what: &'static str, range: &Range<u64>, len: u64) -> Result<(), FrameError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use b2_chunk::EXTENDED_HEADER_LEN;
+use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
 use crate::error::FrameError;
@@ -28,8 +29,7 @@ impl Sink {
         match self {
             Self::Memory(buf) => {
                 let offset = buf.len() as u64 - header_len;
-                buf.try_reserve(chunk.len())
-                    .map_err(|_| FrameError::io("frame in memory")(std::io::ErrorKind::OutOfMemory.into()))?;
+                memory::reserve(buf, chunk.len())?;
                 buf.extend_from_slice(chunk);
                 Ok(offset)
             }
@@ -65,6 +65,7 @@ impl Sink {
     pub(crate) fn finish(self, header: &[u8], tail: &[u8]) -> Result<Bytes, FrameError> {
         match self {
             Self::Memory(mut buf) => {
+                memory::reserve(&mut buf, tail.len())?;
                 buf.extend_from_slice(tail);
                 if let Some(start) = buf.get_mut(..header.len()) {
                     start.copy_from_slice(header);
@@ -90,10 +91,14 @@ pub(crate) struct FileSink {
 }
 
 impl FileSink {
-    pub(crate) fn new(staged: Staged, file: Arc<dyn WriteAt>, header_len: usize) -> Self {
+    pub(crate) fn new(
+        staged: Staged,
+        file: Arc<dyn WriteAt>,
+        header_len: usize,
+    ) -> Result<Self, OutOfMemory> {
         let (name, durability) = (staged.temporary().display().to_string(), staged.durability());
-        let buf = vec![0; header_len];
-        Self { staged: Some(staged), file, name, durability, base: 0, written: 0, buf }
+        let buf = memory::zeroed(header_len)?;
+        Ok(Self { staged: Some(staged), file, name, durability, base: 0, written: 0, buf })
     }
 
     /// From byte `base` of a file on.
@@ -103,8 +108,9 @@ impl FileSink {
         durability: Durability,
         base: u64,
         header_len: usize,
-    ) -> Self {
-        Self { staged: None, file, name, durability, base, written: 0, buf: vec![0; header_len] }
+    ) -> Result<Self, OutOfMemory> {
+        let buf = memory::zeroed(header_len)?;
+        Ok(Self { staged: None, file, name, durability, base, written: 0, buf })
     }
 
     fn len(&self) -> u64 {
@@ -119,6 +125,7 @@ impl FileSink {
             self.write_at(self.written, data)?;
             self.written += data.len() as u64;
         } else {
+            memory::reserve(&mut self.buf, data.len())?;
             self.buf.extend_from_slice(data);
         }
         Ok(())
@@ -184,7 +191,10 @@ impl DirectorySink {
     }
 
     fn finish(self, header: &[u8], tail: &[u8]) -> Result<Bytes, FrameError> {
-        self.create(INDEX_NAME, &[header, tail].concat())?;
+        let mut index = memory::list(header.len() + tail.len())?;
+        index.extend_from_slice(header);
+        index.extend_from_slice(tail);
+        self.create(INDEX_NAME, &index)?;
         if self.staged.durability() == Durability::Sync {
             // At the end: by now the system has begun to write most of it by itself.
             for name in (0..self.nfiles).map(chunk_name).chain([INDEX_NAME.to_owned()]) {

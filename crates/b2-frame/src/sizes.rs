@@ -19,9 +19,9 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
+use b2_chunk::{Chunk, ChunkHeader, SpecialKind, memory};
 
-use crate::error::within;
+use crate::error::{max_chunk_nbytes, max_metadata, within};
 use crate::fetch::HeadersPlan;
 use crate::header::NBYTES_OFFSET;
 use crate::index::Entry;
@@ -100,7 +100,7 @@ impl SuperChunk {
 
     /// The headers of those of the chunks that are stored.
     pub(crate) fn headers(&self, nchunks: &[usize]) -> Result<Vec<ChunkHeader>, FrameError> {
-        let mut places = Vec::with_capacity(nchunks.len());
+        let mut places = memory::list(nchunks.len())?;
         for &nchunk in nchunks {
             if let Entry::Stored(offset) = self.entry(nchunk)? {
                 places.push(self.opened.place(nchunk, offset, &self.dparams)?);
@@ -112,7 +112,7 @@ impl SuperChunk {
     /// A special chunk in a frame whose chunks have individual sizes.
     pub(crate) fn inferred_special(&self, nchunk: usize, kind: SpecialKind) -> Result<Chunk, FrameError> {
         let nbytes = self.chunk_nbytes(nchunk)?;
-        within("uncompressed chunk, in bytes", nbytes, self.dparams.limits.max_chunk_nbytes)?;
+        within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(&self.dparams))?;
         let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
         Chunk::special(kind, &[], usize::try_from(nbytes).unwrap_or(usize::MAX), self.typesize(), 0)
             .map_err(self.chunk_error(nchunk))
@@ -136,16 +136,16 @@ impl SuperChunk {
                 }
             }
             nchunk = run.end;
-            runs.push(run);
+            memory::push(&mut runs, run)?;
             let table = size_of::<Range<usize>>() + size_of::<Run>();
             within(
                 "table of chunk sizes, in bytes",
                 (runs.len() * table) as u64,
-                self.dparams.limits.max_metadata,
+                max_metadata(&self.dparams),
             )?;
         }
 
-        let mut sizes = Vec::with_capacity(runs.len());
+        let mut sizes = memory::list(runs.len())?;
         for batch in runs.chunks(HEADERS_AT_ONCE) {
             let nchunks: Vec<usize> = batch.iter().map(|run| run.start).collect();
             let mut headers = self.headers(&nchunks)?.into_iter();
@@ -175,7 +175,8 @@ impl SuperChunk {
             start += nbytes * run.len() as u64;
             placed
         };
-        let mut placed: Vec<Run> = sizes.into_iter().map(place).collect();
+        let mut placed = memory::list(sizes.len() + 1)?;
+        placed.extend(sizes.into_iter().map(place));
         placed.push(Run { nchunk: self.nchunks(), start: self.nbytes(), nbytes: 0 });
         let sizes = ChunkSizes(placed);
         Ok(self.sizes.get_or_init(|| sizes))

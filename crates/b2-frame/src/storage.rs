@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
 use crate::pool::Pooled;
@@ -41,7 +42,8 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// As [`ReadAt::read_exact_at`].
     fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let mut buf = Pooled::new(range.end.saturating_sub(range.start))?;
+        let mut buf = Pooled::new(range.end.saturating_sub(range.start))
+            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
         self.read_exact_at(range.start, &mut buf)?;
         Ok(buf.freeze())
     }
@@ -247,17 +249,9 @@ pub(crate) fn eof() -> io::Error {
 }
 
 /// A buffer of zeros; running out of memory is an error.
-pub(crate) fn zeroed(len: u64) -> io::Result<Vec<u8>> {
-    // Up to here the allocator gives zero pages for free and failing is out of the question.
-    const TRUSTED: usize = 64 << 20;
-    let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    if len <= TRUSTED {
-        return Ok(vec![0; len]);
-    }
-    let mut buf = Vec::new();
-    buf.try_reserve_exact(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    buf.resize(len, 0);
-    Ok(buf)
+pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, OutOfMemory> {
+    // A length beyond the address space cannot be had either.
+    memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| OutOfMemory { bytes: len })
 }
 
 #[cfg(test)]

@@ -166,11 +166,14 @@ impl SuperChunk {
     }
 
     /// The sums of the chunks, if the frame has some that can be relied on.
-    pub(crate) fn chunk_sums(&self) -> Option<ChunkSums> {
+    pub(crate) fn chunk_sums(&self) -> Result<Option<ChunkSums>, FrameError> {
         let sums = &self.opened.sums;
         let reliable = if self.nchunks() == 0 { self.checksums() == Checksums::Ok } else { !sums.is_empty() };
-        let entries = self.index().to_entries(self.dparams.limits.max_metadata).ok().filter(|_| reliable)?;
-        Some(ChunkSums::of(&entries, sums))
+        match self.index().to_entries(self.dparams.limits.max_metadata) {
+            Ok(entries) if reliable => Ok(Some(ChunkSums::of(&entries, sums)?)),
+            Err(FrameError::OutOfMemory(error)) => Err(error.into()),
+            _ => Ok(None),
+        }
     }
 
     /// Compares all stored chunks with their checksums, if there are some; what is not stored in chunks was compared
@@ -201,6 +204,11 @@ impl SuperChunk {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The files it is read from.
+    pub(crate) fn files(&self) -> &dyn FrameFiles {
+        &*self.files
     }
 
     /// Which bytes of the frame hold what.

@@ -21,11 +21,12 @@
     )
 )]
 
-use b2_chunk::DParams;
+use b2_chunk::{DParams, memory};
 use b2_msgpack::{Reader, Writer};
 use bytes::Bytes;
 
 use crate::checksums::{Fingerprint, NO_FINGERPRINT};
+use crate::error::{FORMAT, within};
 use crate::header::FIXED_HEADER_LEN;
 use crate::metalayers::{VlMetalayers, write_vlmetalayers};
 use crate::{FrameError, Structure};
@@ -102,8 +103,8 @@ impl Trailer {
 )]
 pub(crate) fn encode(vlmetalayers: &[(Bytes, Bytes)]) -> Result<Vec<u8>, FrameError> {
     let total: u64 = vlmetalayers.iter().map(|(name, value)| (name.len() + value.len() + 11) as u64).sum();
-    crate::error::within("vlmetalayers, in bytes", total, (1 << 31) - 4096)?;
-    let mut w = Writer::new();
+    within("vlmetalayers, in bytes", total, (FORMAT, (1 << 31) - 4096))?;
+    let mut w = Writer::behind(memory::list(total as usize + 256)?);
     w.fixarray(4);
     w.fixint(1);
     write_vlmetalayers(&mut w, vlmetalayers);

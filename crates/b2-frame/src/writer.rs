@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use b2_chunk::memory;
 use b2_chunk::{Chunk, Container, DParams, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
 use bytes::Bytes;
 
@@ -156,7 +157,7 @@ impl WriteOptions {
     pub fn contiguous(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
         let mut writer = FrameWriter::new(params, Storage::Contiguous, self)?;
         let (staged, file) = Staged::file(self.target.clone(), path.as_ref())?;
-        writer.sink = Sink::File(FileSink::new(staged, file, writer.header.header_len()));
+        writer.sink = Sink::File(FileSink::new(staged, file, writer.header.header_len())?);
         Ok(writer)
     }
 
@@ -261,7 +262,7 @@ impl FrameWriter {
             Container { itemsize: Some(typesize), frame_blocksize: blocksize, ..Container::default() };
         let dparams = DParams::default().with_plugins(params.plugins).with_container(container);
         Ok(Self {
-            sink: Sink::Memory(vec![0; header_len]),
+            sink: Sink::Memory(memory::zeroed(header_len)?),
             header,
             metalayers,
             vlmetalayers: Vec::new(),
@@ -304,7 +305,7 @@ impl FrameWriter {
         let chunk = self.fit.fit(chunk).map_err(FrameError::chunk(Structure::Chunk(self.entries.len())))?;
         self.guarded(|writer| {
             writer.make_room(nbytes)?;
-            writer.store(&chunk).map(|entry| writer.entries.push(entry))
+            writer.store(&chunk).and_then(|entry| Ok(memory::push(&mut writer.entries, entry)?))
         })
     }
 
@@ -428,7 +429,7 @@ impl FrameWriter {
             Sizes::Equal { .. } if nbytes.is_multiple_of(self.fit.typesize) => Entry::Special(kind).to_raw(),
             _ => self.store_special(kind, nbytes)?,
         };
-        self.entries.push(entry);
+        memory::push(&mut self.entries, entry)?;
         Ok(())
     }
 
@@ -486,7 +487,7 @@ impl FrameWriter {
         let offset = self.sink.append(chunk.as_bytes(), self.header.header_len() as u64)?;
         let raw = Entry::Stored(offset).to_raw();
         if let Some(sums) = &mut self.sums {
-            sums.put(raw, chunk.as_bytes());
+            sums.put(raw, chunk.as_bytes())?;
         }
         Ok(raw)
     }

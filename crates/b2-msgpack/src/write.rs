@@ -85,6 +85,17 @@ impl Writer {
         Self::default()
     }
 
+    /// A writer that goes on behind these bytes, in their memory.
+    ///
+    /// ```
+    /// let mut w = b2_msgpack::Writer::behind(Vec::with_capacity(100));
+    /// w.bool(false);
+    /// assert_eq!(w.into_bytes(), [0xc2]);
+    /// ```
+    pub fn behind(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
     /// Bytes written so far, which is also where the next item will start.
     pub fn len(&self) -> usize {
         self.bytes.len()

@@ -20,11 +20,12 @@
 use std::path::Path;
 
 use b2_chunk::{CParams, Container, Limits, Plugins};
-use b2_frame::{OpenOptions, SuperChunk};
+use b2_frame::{FrameError, OpenOptions, SuperChunk};
 use bytes::Bytes;
 
 use crate::geometry::Part;
 use crate::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::uniform::Uniform;
 use crate::{Dtype, Geometry, NdError, Select, Slice};
 
 /// An N-dimensional array in a frame, open for reading. Any number of threads may read at once. Cloning is
@@ -92,6 +93,7 @@ impl NdArray {
             offset: meta.offset_of(part, dim),
             what,
         };
+        frame.dparams().limits.check_dimensions(meta.shape.len())?;
         let chunksize = frame.header().chunksize();
         let itemsize = lost_itemsize(&meta, frame.header().typesize(), chunksize);
         let (shape, chunkshape, blockshape) = (&meta.shape, &meta.chunkshape, &meta.blockshape);
@@ -170,6 +172,45 @@ impl NdArray {
             .plugins(self.frame.dparams().plugins.clone());
         Ok(builder.build()?)
     }
+    /// Fails when more bytes of the data than [`max_output`](Limits::max_output) are such that no stored data stands
+    /// for them. To be called before all of an untrusted array is expanded: it expands nothing, and looks no further
+    /// than the header when the data as a whole are below the limit.
+    ///
+    /// # Errors
+    /// [`FrameError::LimitExceeded`], or when the index cannot be read.
+    pub fn check_output(&self) -> Result<(), NdError> {
+        // With padding, which is decoded too.
+        let nbytes = self.frame.nbytes().max(self.nbytes());
+        let many = self.frame.nchunks() > FEW_CHUNKS && Uniform::of_all(self)?.is_none();
+        self.check(nbytes, many)
+    }
+
+    /// The same before a result of `nbytes` is allocated.
+    pub(crate) fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+        self.check(nbytes, false)
+    }
+
+    /// With `many`, chunks that nothing is stored for count as some bytes at least, since each is some work.
+    fn check(&self, nbytes: u64, many: bool) -> Result<(), NdError> {
+        let limit = self.frame.dparams().limits.max_output;
+        if nbytes <= limit && !many {
+            return Ok(());
+        }
+        let unstored = self.frame.unstored(0..self.frame.nchunks(), limit)?;
+        // The padding of special chunks is never made.
+        let special = unstored.special.min(self.nbytes());
+        let mut asked = special.saturating_add(unstored.stored).min(nbytes);
+        if many {
+            let work = unstored.special_chunks.saturating_mul(SPECIAL_WORK);
+            asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
+        }
+        if asked > limit {
+            let what = "bytes of output that no stored data stands for";
+            return Err(FrameError::LimitExceeded { what, asked, name: "max_output", limit }.into());
+        }
+        Ok(())
+    }
+
     /// The frame that holds the array, with metalayers and vlmetalayers.
     pub fn super_chunk(&self) -> &SuperChunk {
         &self.frame
@@ -226,6 +267,13 @@ impl NdArray {
         Ok(())
     }
 }
+
+/// So many chunks are no work worth counting.
+const FEW_CHUNKS: usize = 1 << 16;
+/// A special chunk takes as long as filling so many bytes, however small it is.
+const SPECIAL_WORK: u64 = 512;
+/// The same for one that has the stored bytes of another: it is decoded again.
+const SHARED_WORK: u64 = 16 << 10;
 
 /// Options for opening an array.
 #[derive(Clone, Debug, Default)]

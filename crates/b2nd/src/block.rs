@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use b2_chunk::memory::sized;
 use b2_chunk::{BlockDecoder, BlockParts, DParams, SpecialKind};
 use b2_frame::BlockReader;
 
@@ -83,7 +84,7 @@ impl<'a> Worker<'a> {
             Some(filled) => (0..*size, std::mem::replace(filled, true)),
             None => (hull, false),
         };
-        let plain = sized(plain, hull.len());
+        let plain = sized(plain, hull.len())?;
         if !have {
             decoder.decode_part(nblock, stored, block0, hull.clone(), plain)?;
         }
@@ -165,7 +166,7 @@ fn undo(
         }
     }
     // By pieces of the outermost loop, as long as they do not overlap.
-    let scratch = sized(scratch, hull.len());
+    let scratch = sized(scratch, hull.len())?;
     for piece in loops.pieces() {
         let source = piece.source();
         let plain = &mut scratch[..source.len()];
@@ -173,12 +174,4 @@ fn undo(
         piece.without_first(source.start).copy(plain, dst);
     }
     Ok(())
-}
-
-/// The first `len` bytes of a buffer, which grows when it is shorter. What they hold is arbitrary.
-fn sized(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
-    &mut buffer[..len]
 }

@@ -141,7 +141,8 @@ impl RegionSource for Concat<'_> {
             let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
             (start[axis], shape[axis]) = (from, to.saturating_sub(from));
             let part = part.boxed(&start, &shape).map_err(io::Error::other)?;
-            read_moves(part.array(), &part.moves(offset, &dst_strides), dst).map_err(io::Error::other)?;
+            let moves = part.moves(offset, &dst_strides).map_err(io::Error::other)?;
+            read_moves(part.array(), &moves, dst).map_err(io::Error::other)?;
             offset += shape[axis] as usize * dst_strides[axis] as usize;
         }
         Ok(())

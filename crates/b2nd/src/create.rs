@@ -2,7 +2,7 @@
 
 use std::io;
 
-use b2_chunk::{Chunk, SpecialKind};
+use b2_chunk::{Chunk, SpecialKind, memory};
 
 use crate::element::encode;
 use crate::geometry::{product, strides};
@@ -294,7 +294,10 @@ impl<I: Iterator<Item: Element>> RegionSource for Items<I> {
                 return invalid(format!("items of row {first} are asked for out of order"));
             }
             let per_row = product(g.shape().iter().skip(1).copied()) as usize;
-            self.rows.resize(count as usize * per_row * g.itemsize(), 0);
+            let len = count as usize * per_row * g.itemsize();
+            let more = len.saturating_sub(self.rows.len());
+            memory::reserve(&mut self.rows, more).map_err(io::Error::other)?;
+            self.rows.resize(len, 0);
             let mut items = self.rows.chunks_exact_mut(g.itemsize());
             for to in &mut items {
                 let Some(item) = self.items.next() else {

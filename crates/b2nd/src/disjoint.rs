@@ -79,7 +79,12 @@ impl Owners {
 
     fn new(len: usize) -> Self {
         let watched = if len <= Self::MOST { len } else { 0 };
-        Self { writers: 0.into(), bytes: (0..watched).map(|_| 0.into()).collect() }
+        let mut bytes = Vec::new();
+        // Without memory for it there is no watch.
+        if bytes.try_reserve_exact(watched).is_ok() {
+            bytes.extend((0..watched).map(|_| std::sync::atomic::AtomicU32::new(0)));
+        }
+        Self { writers: 0.into(), bytes }
     }
 
     fn next(&self) -> u32 {

@@ -1,4 +1,5 @@
 use b2_chunk::ChunkError;
+use b2_chunk::memory::OutOfMemory;
 use b2_frame::FrameError;
 
 /// Why an array could not be read or written.
@@ -90,6 +91,9 @@ pub enum NdError {
         /// Its size in bytes.
         asked: u64,
     },
+    /// There is not enough memory for what reading or writing takes beside the result.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// A source of items failed.
     #[error("reading the items: {0}")]
     Source(#[source] std::io::Error),

@@ -26,6 +26,7 @@ mod read;
 mod select;
 mod slice;
 mod source;
+mod uniform;
 mod view;
 mod write;
 

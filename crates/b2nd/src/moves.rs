@@ -4,6 +4,8 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
+use b2_chunk::memory::{self, OutOfMemory};
+
 use crate::Geometry;
 use crate::copy::Loops;
 use crate::geometry::{coords, for_each_position, product, strides};
@@ -45,8 +47,21 @@ pub(crate) trait Moves: Sync {
     fn nbytes(&self) -> u64;
     /// How many parts there are.
     fn nparts(&self) -> u64;
-    /// Part `npart`: in ascending order of chunks, each of them once.
-    fn part(&self, npart: u64) -> Part<'_>;
+    /// The chunk of part `npart`: in ascending order, each of them once.
+    fn nchunk(&self, npart: u64) -> usize;
+    /// Part `npart`.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn part(&self, npart: u64) -> Result<Part<'_>, OutOfMemory>;
+    /// The same as if the chunk was a single block: for chunks of equal items, which may have any number of blocks
+    /// without storing one. `None` where that is not known.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn unblocked(&self, npart: u64) -> Result<Option<Part<'_>>, OutOfMemory>;
+    /// Which bytes of an item are moved.
+    fn item(&self) -> Range<usize>;
     /// Whether each item has a place of its own in the buffer.
     fn disjoint(&self) -> bool;
 }
@@ -85,19 +100,75 @@ impl<'a> BoxMoves<'a> {
         along: &'a [Along],
         item: Range<usize>,
         (buffer_offset, buffer_strides): (usize, Vec<isize>),
-    ) -> Self {
+    ) -> Result<Self, OutOfMemory> {
         let nbytes = product(along.iter().map(Along::len)).saturating_mul(item.len() as u64);
         let chunks = along
             .iter()
             .zip(geometry.chunkshape())
-            .map(|(along, &c)| if nbytes == 0 { Vec::new() } else { cut(along, 0, c.into(), u64::MAX) })
-            .collect();
-        Self { geometry, along, item, buffer_offset, buffer_strides, nbytes, chunks }
+            .map(|(along, &c)| if nbytes == 0 { Ok(Vec::new()) } else { cut(along, 0, c.into(), u64::MAX) })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { geometry, along, item, buffer_offset, buffer_strides, nbytes, chunks })
+    }
+
+    /// Place in the grid of the chunk of a part.
+    fn grid(&self, npart: u64) -> Vec<u64> {
+        let lens: Vec<u64> = self.chunks.iter().map(|chunks| chunks.len() as u64).collect();
+        coords(npart, &lens).iter().zip(&self.chunks).map(|(&i, c)| c[i as usize].0).collect()
+    }
+
+    /// A part, with blocks of that shape.
+    fn part_of(
+        &self,
+        npart: u64,
+        blockshape: &'a [u32],
+        in_chunk: Vec<u64>,
+    ) -> Result<Part<'_>, OutOfMemory> {
+        let geometry = self.geometry;
+        let grid = self.grid(npart);
+        let nchunk = linear(&grid, geometry.grid());
+        let (starts, real) = geometry.chunk_box(&grid);
+
+        // Along each dimension: which blocks of the chunk, and the ranks each holds.
+        let ends = starts.iter().zip(geometry.chunkshape()).map(|(&start, &c)| start + u64::from(c));
+        let blocks: Vec<Vec<(u64, Range<u64>)>> = self
+            .along
+            .iter()
+            .zip(starts.iter().zip(ends))
+            .zip(blockshape)
+            .map(|((along, (&start, end)), &b)| cut(along, start, b.into(), end))
+            .collect::<Result<_, _>>()?;
+        let whole = self.item == (0..geometry.itemsize())
+            && self.along.iter().zip(starts.iter().zip(&real)).all(|(a, (&s, &n))| a.covers(s, s + n));
+
+        let ranges: Vec<Range<u64>> = blocks.iter().map(|blocks| 0..blocks.len() as u64).collect();
+        let mut nblocks = Vec::new();
+        let mut at_block = vec![0; blocks.len()];
+        for_each_position(&ranges, |at| {
+            for ((at_block, &i), blocks) in at_block.iter_mut().zip(at).zip(&blocks) {
+                *at_block = blocks[i as usize].0;
+            }
+            memory::push(&mut nblocks, linear(&at_block, &in_chunk) as usize)
+        })?;
+
+        let block_strides = strides(blockshape.iter().map(|&b| b as usize), geometry.itemsize());
+        let moves = move |nblock: usize, each: &mut dyn FnMut(Move<'_>)| {
+            let at = coords(nblock as u64, &in_chunk);
+            let mut runs: Vec<Vec<Run>> = Vec::with_capacity(at.len());
+            let mut origin = Vec::with_capacity(at.len());
+            for (dim, &j) in at.iter().enumerate() {
+                // Only blocks from `nblocks` are asked for, so it is there.
+                let Ok(found) = blocks[dim].binary_search_by_key(&j, |(piece, _)| *piece) else { return };
+                runs.push(self.along[dim].runs(blocks[dim][found].1.clone()));
+                origin.push(starts[dim] + j * u64::from(blockshape[dim]));
+            }
+            self.visit_runs(&runs, &origin, &block_strides, each);
+        };
+        Ok(Part { nchunk: nchunk as usize, nblocks, whole, moves: Box::new(moves) })
     }
 }
 
 /// Cuts the positions in `start..end` at every `unit` from `start`: which pieces have any, and their ranks.
-fn cut(along: &Along, start: u64, unit: u64, end: u64) -> Vec<(u64, Range<u64>)> {
+fn cut(along: &Along, start: u64, unit: u64, end: u64) -> Result<Vec<(u64, Range<u64>)>, OutOfMemory> {
     let ranks = along.within(start, end);
     let mut pieces = Vec::new();
     let mut rank = ranks.start;
@@ -106,13 +177,13 @@ fn cut(along: &Along, start: u64, unit: u64, end: u64) -> Vec<(u64, Range<u64>)>
         let low = start + piece * unit;
         let within = along.within(low, low.saturating_add(unit).min(end));
         rank = within.end;
-        pieces.push((piece, within));
+        memory::push(&mut pieces, (piece, within))?;
     }
     // Walking backward they come in descending order.
     if pieces.first().zip(pieces.last()).is_some_and(|(first, last)| first.0 > last.0) {
         pieces.reverse();
     }
-    pieces
+    Ok(pieces)
 }
 
 impl Moves for BoxMoves<'_> {
@@ -145,53 +216,21 @@ impl Moves for BoxMoves<'_> {
         })
     }
 
-    fn part(&self, npart: u64) -> Part<'_> {
-        let geometry = self.geometry;
-        let lens: Vec<u64> = self.chunks.iter().map(|chunks| chunks.len() as u64).collect();
-        let chosen = coords(npart, &lens);
-        let grid: Vec<u64> = chosen.iter().zip(&self.chunks).map(|(&i, c)| c[i as usize].0).collect();
-        let nchunk = linear(&grid, geometry.grid());
-        let (starts, real) = geometry.chunk_box(&grid);
+    fn item(&self) -> Range<usize> {
+        self.item.clone()
+    }
 
-        // Along each dimension: which blocks of the chunk, and the ranks each holds.
-        let ends = starts.iter().zip(geometry.chunkshape()).map(|(&start, &c)| start + u64::from(c));
-        let blocks: Vec<Vec<(u64, Range<u64>)>> = self
-            .along
-            .iter()
-            .zip(starts.iter().zip(ends))
-            .zip(geometry.blockshape())
-            .map(|((along, (&start, end)), &b)| cut(along, start, b.into(), end))
-            .collect();
-        let whole = self.item == (0..geometry.itemsize())
-            && self.along.iter().zip(starts.iter().zip(&real)).all(|(a, (&s, &n))| a.covers(s, s + n));
+    fn nchunk(&self, npart: u64) -> usize {
+        linear(&self.grid(npart), self.geometry.grid()) as usize
+    }
 
-        let ranges: Vec<Range<u64>> = blocks.iter().map(|blocks| 0..blocks.len() as u64).collect();
-        let grid_in_chunk: Vec<u64> = geometry.blocks().iter().map(|&n| n.into()).collect();
-        let mut nblocks = Vec::new();
-        let mut at_block = vec![0; blocks.len()];
-        let done: Result<(), Infallible> = for_each_position(&ranges, |at| {
-            for ((at_block, &i), blocks) in at_block.iter_mut().zip(at).zip(&blocks) {
-                *at_block = blocks[i as usize].0;
-            }
-            nblocks.push(linear(&at_block, &grid_in_chunk) as usize);
-            Ok(())
-        });
-        let Ok(()) = done;
+    fn part(&self, npart: u64) -> Result<Part<'_>, OutOfMemory> {
+        let in_chunk = self.geometry.blocks().iter().map(|&n| n.into()).collect();
+        self.part_of(npart, self.geometry.blockshape(), in_chunk)
+    }
 
-        let block_strides = strides(geometry.blockshape().iter().map(|&b| b as usize), geometry.itemsize());
-        let moves = move |nblock: usize, each: &mut dyn FnMut(Move<'_>)| {
-            let at = coords(nblock as u64, &grid_in_chunk);
-            let mut runs: Vec<Vec<Run>> = Vec::with_capacity(at.len());
-            let mut origin = Vec::with_capacity(at.len());
-            for (dim, &j) in at.iter().enumerate() {
-                // Only blocks from `nblocks` are asked for, so it is there.
-                let Ok(found) = blocks[dim].binary_search_by_key(&j, |(piece, _)| *piece) else { return };
-                runs.push(self.along[dim].runs(blocks[dim][found].1.clone()));
-                origin.push(starts[dim] + j * u64::from(geometry.blockshape()[dim]));
-            }
-            self.visit_runs(&runs, &origin, &block_strides, each);
-        };
-        Part { nchunk: nchunk as usize, nblocks, whole, moves: Box::new(moves) }
+    fn unblocked(&self, npart: u64) -> Result<Option<Part<'_>>, OutOfMemory> {
+        self.part_of(npart, self.geometry.chunkshape(), vec![1; self.along.len()]).map(Some)
     }
 }
 

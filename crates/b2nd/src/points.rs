@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use b2_chunk::memory::{self, OutOfMemory};
+
 use crate::geometry::{coords, product, strides};
 use crate::moves::{Move, Moves, Part, linear};
 use crate::read::read_moves;
@@ -112,6 +114,7 @@ impl Points<'_> {
     /// # Errors
     /// When reading or decoding fails, or there is not enough memory.
     pub fn read(&self) -> Result<Vec<u8>, NdError> {
+        self.array.check_result(self.nbytes())?;
         let mut out = buffer(self.nbytes())?;
         self.read_into(&mut out)?;
         Ok(out)
@@ -158,7 +161,7 @@ impl Places {
                 }
                 *at = position as u64;
             }
-            places.push(&at, place);
+            places.push(&at, place)?;
         }
         places.sorted()
     }
@@ -170,7 +173,7 @@ impl Places {
         }
         let mut places = Self::empty(geometry, geometry.ndim())?;
         for (n, _) in marks.iter().enumerate().filter(|(_, mark)| **mark) {
-            places.push(&coords(n as u64, geometry.shape()), places.points.len());
+            places.push(&coords(n as u64, geometry.shape()), places.points.len())?;
         }
         places.sorted()
     }
@@ -183,7 +186,7 @@ impl Places {
         Ok(Self { geometry: geometry.clone(), lead, points: Vec::new(), groups: Vec::new() })
     }
 
-    fn push(&mut self, at: &[u64], place: usize) {
+    fn push(&mut self, at: &[u64], place: usize) -> Result<(), OutOfMemory> {
         let geometry = &self.geometry;
         let (mut chunk, mut block, mut item) = (0, 0, 0);
         for (dim, &at) in at.iter().enumerate() {
@@ -194,14 +197,14 @@ impl Places {
         }
         let rest: usize = geometry.blockshape()[self.lead..].iter().map(|&b| b as usize).product();
         let offset = item as usize * rest * geometry.itemsize();
-        self.points.push(Point { chunk, block, offset, place });
+        memory::push(&mut self.points, Point { chunk, block, offset, place })
     }
 
     fn sorted(mut self) -> Result<Self, NdError> {
-        self.points.sort_by_key(|point| (point.chunk, point.block));
+        self.points.sort_unstable_by_key(|point| (point.chunk, point.block, point.place));
         let mut start = 0;
         for group in self.points.chunk_by(|a, b| a.chunk == b.chunk) {
-            self.groups.push(start..start + group.len());
+            memory::push(&mut self.groups, start..start + group.len())?;
             start += group.len();
         }
         // Repeated points can make a result larger than its array.
@@ -233,7 +236,21 @@ impl Moves for Places {
         true
     }
 
-    fn part(&self, npart: u64) -> Part<'_> {
+    fn item(&self) -> std::ops::Range<usize> {
+        0..self.geometry.itemsize()
+    }
+
+    fn nchunk(&self, npart: u64) -> usize {
+        let nrest = product(self.rest_grid().iter().copied());
+        let points = &self.points[self.groups[(npart / nrest) as usize].clone()];
+        (points[0].chunk * nrest + npart % nrest) as usize
+    }
+
+    fn unblocked(&self, _npart: u64) -> Result<Option<Part<'_>>, OutOfMemory> {
+        Ok(None)
+    }
+
+    fn part(&self, npart: u64) -> Result<Part<'_>, OutOfMemory> {
         let (geometry, lead) = (&self.geometry, self.lead);
         let nrest = product(self.rest_grid().iter().copied());
         let points = &self.points[self.groups[(npart / nrest) as usize].clone()];
@@ -254,7 +271,7 @@ impl Moves for Places {
         for same in points.chunk_by(|a, b| a.block == b.block) {
             for n in 0..product(in_use.iter().copied()) {
                 let block = linear(&coords(n, &in_use), &rest_blocks);
-                nblocks.push((same[0].block * per_block + block) as usize);
+                memory::push(&mut nblocks, (same[0].block * per_block + block) as usize)?;
             }
         }
 
@@ -278,7 +295,6 @@ impl Moves for Places {
                 each(Move::new(&counts, geometry.itemsize(), (point.offset, &block_strides), buffer));
             }
         };
-        let nchunk = points[0].chunk * nrest + linear(&grid, self.rest_grid());
-        Part { nchunk: nchunk as usize, nblocks, whole: false, moves: Box::new(moves) }
+        Ok(Part { nchunk: self.nchunk(npart), nblocks, whole: false, moves: Box::new(moves) })
     }
 }

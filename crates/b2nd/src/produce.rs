@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use b2_chunk::{CParams, Chunk, EXTENDED_HEADER_LEN, SpecialKind, parallel};
+use b2_chunk::{CParams, Chunk, EXTENDED_HEADER_LEN, SpecialKind, memory, parallel};
 use bytes::Bytes;
 
 use crate::cut::Cut;
@@ -217,10 +217,9 @@ fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T, NdError
 fn grown(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
     let too_large = || NdError::TooLarge { asked: len };
     let nbytes = usize::try_from(len).map_err(|_| too_large())?;
-    if let Some(more) = nbytes.checked_sub(buffer.len()) {
-        buffer.try_reserve_exact(more).map_err(|_| too_large())?;
-        buffer.resize(nbytes, 0);
-    }
+    let more = nbytes.saturating_sub(buffer.len());
+    memory::reserve(buffer, more).map_err(|_| too_large())?;
+    buffer.resize(buffer.len() + more, 0);
     Ok(&mut buffer[..nbytes])
 }
 

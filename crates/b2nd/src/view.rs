@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use b2_chunk::memory::{self, OutOfMemory};
+
 use crate::geometry::{product, strides};
 use crate::moves::BoxMoves;
 use crate::read::read_moves;
 use crate::select::{Along, OutDim, select};
+use crate::uniform::Uniform;
 use crate::{Dtype, Element, Field, NdArray, NdError, Select};
 
 /// A checked selection of an array, a lazy view; reading is what costs, and only reads the blocks that hold
@@ -197,6 +200,7 @@ impl<'a> Slice<'a> {
     /// # Errors
     /// When reading or decoding fails, or there is not enough memory.
     pub fn read(&self) -> Result<Vec<u8>, NdError> {
+        self.array.check_result(self.nbytes())?;
         let mut out = buffer(self.nbytes())?;
         self.read_into(&mut out)?;
         Ok(out)
@@ -209,7 +213,11 @@ impl<'a> Slice<'a> {
     /// As [`read`](Self::read). The content of `dst` is unspecified then.
     pub fn read_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
         check_len(dst.len(), self.nbytes())?;
-        read_moves(self.array, &self.moves(0, &self.strides()), dst)
+        if let Some(item) = Uniform::of_all(self.array)? {
+            item.fill(&self.item, dst);
+            return Ok(());
+        }
+        read_moves(self.array, &self.moves(0, &self.strides())?, dst)
     }
 
     /// Reads the items as Rust values, in C order.
@@ -234,7 +242,10 @@ impl<'a> Slice<'a> {
     }
 
     /// How the items move to and from a buffer. `strides` are for the dimensions of the result.
-    pub(crate) fn moves(&self, offset: usize, out_strides: &[isize]) -> BoxMoves<'_> {
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn moves(&self, offset: usize, out_strides: &[isize]) -> Result<BoxMoves<'_>, OutOfMemory> {
         let mut of_array = vec![0; self.along.len()];
         for (dim, &stride) in self.out.iter().zip(out_strides) {
             if let OutDim::Of(of) = dim {
@@ -279,10 +290,7 @@ impl<'a> Slice<'a> {
 pub(crate) fn buffer(nbytes: u64) -> Result<Vec<u8>, NdError> {
     let too_large = || NdError::TooLarge { asked: nbytes };
     let len = usize::try_from(nbytes).map_err(|_| too_large())?;
-    let mut out = Vec::new();
-    out.try_reserve_exact(len).map_err(|_| too_large())?;
-    out.resize(len, 0);
-    Ok(out)
+    memory::zeroed(len).map_err(|_| too_large())
 }
 
 pub(crate) fn check_len(have: usize, need: u64) -> Result<(), NdError> {

@@ -162,11 +162,25 @@ fn results_beyond_all_memory_are_errors() {
     for _ in 0..1 << 12 {
         writer.append_special(b2_chunk::SpecialKind::Zeros, 1 << 30).unwrap();
     }
-    let array = NdArray::from_bytes(writer.finish().unwrap().into_bytes()).unwrap();
+    let frame = writer.finish().unwrap().into_bytes();
+    let array = NdArray::from_bytes(frame.clone()).unwrap();
     assert_eq!(array.slice([SliceDim::ALL.step_by(1 << 40)]).unwrap().read().unwrap(), [0; 4]);
     assert_eq!(array.slice([vec![0, -1, 1 << 41]]).unwrap().read().unwrap(), [0; 3]);
     assert_eq!(array.points(&[[1 << 41], [-1]]).unwrap().read().unwrap(), [0; 2]);
+    // Nothing is stored: that is too much to be made without being asked for.
+    let limited = |result: Result<Vec<u8>, NdError>| {
+        matches!(result, Err(NdError::Frame(b2_frame::FrameError::LimitExceeded { name: "max_output", .. })))
+    };
+    assert!(limited(array.all().read()));
+    assert!(limited(array.check_output().map(|()| Vec::new())));
+    let limits = b2_chunk::Limits::default().with_max_output(u64::MAX);
+    let array = NdArray::options().limits(limits.clone()).from_bytes(frame.clone()).unwrap();
     assert!(matches!(array.all().read(), Err(NdError::TooLarge { .. })));
+    let error = NdArray::options().limits(limits.with_max_dimensions(0)).from_bytes(frame).unwrap_err();
+    let named = |error: &b2_chunk::ChunkError| {
+        matches!(error, b2_chunk::ChunkError::LimitExceeded { name: "max_dimensions", asked: 1, .. })
+    };
+    assert!(matches!(&error, NdError::Chunk(error) if named(error)), "{error}");
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use b2_filters::{FilterContext, FilterId};
 
-use super::{Block, BlockDecoder};
+use super::{Block, BlockDecoder, worth};
 use crate::ChunkError;
 use crate::chain::Active;
 use crate::fill::fill;
 use crate::layout::{Body, vl_block_nbytes};
-use crate::scratch::{MAX_PLANES, sized};
+use crate::memory::sized;
+use crate::scratch::MAX_PLANES;
 use crate::streams::Stream;
 
 impl BlockDecoder<'_> {
@@ -76,8 +77,10 @@ impl BlockDecoder<'_> {
         part: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
+        let need = self.layout.block_memory(len).saturating_add(len as u64);
+        self.dparams.limits.check_memory("buffers for a block, in bytes", need)?;
         let mut block = std::mem::take(&mut self.scratch.block);
-        let result = self.decode(nblock, stored, block0, sized(&mut block, len));
+        let result = self.decode(nblock, stored, block0, sized(&mut block, len)?);
         if result.is_ok() {
             dst.copy_from_slice(&block[part]);
         }
@@ -96,10 +99,14 @@ impl BlockDecoder<'_> {
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
         let filters = self.filters;
+        let block = self.block(nblock, stored, len)?;
+        if let Some(repeated) = self.repeated(&block) {
+            fill(dst, repeated.bytes(), part.start);
+            return Ok(());
+        }
         let Some((filter, delta)) = undone_in_part(filters.as_slice()) else {
             return self.part_of_whole(nblock, stored, block0, len, part, dst);
         };
-        let block = self.block(nblock, stored, len)?;
         let Some((delta, meta)) = delta else { return self.part_before_delta(&block, filter, part, dst) };
         let reference = self.reference(nblock, block0)?;
         // Whole words; in the first block from its start on, since each word refers to the one before.
@@ -115,8 +122,8 @@ impl BlockDecoder<'_> {
         let mut deltas = std::mem::take(&mut self.scratch.b);
         let mut plain = std::mem::take(&mut self.scratch.block);
         let result =
-            self.part_before_delta(&block, filter, from..to, sized(&mut deltas, to - from)).and_then(|()| {
-                let plain = sized(&mut plain, to - from);
+            self.part_before_delta(&block, filter, from..to, sized(&mut deltas, to - from)?).and_then(|()| {
+                let plain = sized(&mut plain, to - from)?;
                 delta
                     .backward(&self.context(reference, false), meta, &deltas[..to - from], plain)
                     .map_err(|source| ChunkError::Filter { nblock, source })?;
@@ -172,7 +179,7 @@ impl BlockDecoder<'_> {
         let mut planes = std::mem::take(&mut self.scratch.planes);
         let result = (|| {
             let mut slices: [Option<&[u8]>; MAX_PLANES] = [None; MAX_PLANES];
-            planes.prepare(count, plane_len);
+            planes.prepare(count, plane_len)?;
             for (j, slice) in slices.iter_mut().enumerate().take(count) {
                 match self.next(block, &mut streams)? {
                     Stream::Run(value) if planes.holds(j, value) => {}
@@ -182,7 +189,14 @@ impl BlockDecoder<'_> {
                     Stream::Run(value) => planes.fill(j, value),
                     Stream::Stored(bytes) => *slice = Some(&bytes[window.clone()]),
                     Stream::Encoded(bytes) => {
-                        self.decode_codec(block, j, bytes, &mut planes.plane_mut(j)[..end], Some(plane_len))?;
+                        let reach = worth(end, plane_len);
+                        self.decode_codec(
+                            block,
+                            j,
+                            bytes,
+                            &mut planes.plane_mut(j)[..reach],
+                            Some(plane_len),
+                        )?;
                     }
                 }
             }
@@ -227,7 +241,7 @@ impl BlockDecoder<'_> {
                 }
                 Stream::Encoded(bytes) => {
                     let mut buffer = std::mem::take(&mut self.scratch.a);
-                    let start = sized(&mut buffer, wanted.end);
+                    let start = sized(&mut buffer, wanted.end)?;
                     let result = self.decode_codec(block, nstream, bytes, start, Some(block.stream_len));
                     out.copy_from_slice(&start[wanted]);
                     self.scratch.a = buffer;

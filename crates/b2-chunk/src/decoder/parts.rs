@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use b2_filters::{Filter, FilterContext, FilterId};
 
-use super::BlockDecoder;
+use super::{BlockDecoder, worth};
 use crate::ChunkError;
 use crate::layout::Body;
-use crate::scratch::{MAX_PLANES, sized};
+use crate::memory::sized;
+use crate::scratch::MAX_PLANES;
 use crate::streams::Stream;
 
 /// A block of which any parts can be had. Made by [`BlockDecoder::parts`].
@@ -35,7 +36,7 @@ struct Undo<'d> {
 
 impl<'a> BlockDecoder<'a> {
     /// Decodes the streams of block `nblock` as far as its plain bytes `hull` take, so that parts inside them can be
-    /// had. `None` where that is no better than [`decode_part`](Self::decode_part): several filters, a postfilter,
+    /// had. `None` where that is no better than [`decode_part`](Self::decode_part): several filters, a postfilter, a block that repeats one item,
     /// blocks of variable lengths.
     ///
     /// # Errors
@@ -63,6 +64,9 @@ impl<'a> BlockDecoder<'a> {
         let cx = self.context(None, false);
         let Some(count) = filter.planes(&cx, meta, len).filter(|&count| count > 0) else { return Ok(None) };
         let block = self.block(nblock, stored, len)?;
+        if self.repeated(&block).is_some() {
+            return Ok(None);
+        }
         let plane_len = len / count;
         let prefix = filter.plane_prefix(&cx, meta, len, hull).min(plane_len);
         let undo = Undo { filter, meta, cx };
@@ -77,9 +81,9 @@ impl<'a> BlockDecoder<'a> {
                 }));
             }
             let mut buffer = std::mem::take(&mut self.scratch.a);
-            let out = sized(&mut buffer, len);
+            let out = sized(&mut buffer, len)?;
             // All planes but the last are needed in full.
-            let need = (count - 1) * plane_len + prefix;
+            let need = worth((count - 1) * plane_len + prefix, len);
             let result = match stream {
                 Stream::Encoded(bytes) if need < len => {
                     self.decode_codec(&block, 0, bytes, &mut out[..need], Some(len))
@@ -100,17 +104,24 @@ impl<'a> BlockDecoder<'a> {
         }
         let mut stored_planes: [Option<&'d [u8]>; MAX_PLANES] = [None; MAX_PLANES];
         let mut planes = std::mem::take(&mut self.scratch.planes);
-        planes.prepare(count, plane_len);
-        let result = stored_planes.iter_mut().enumerate().take(count).try_for_each(|(j, stored)| {
-            match self.next(&block, &mut streams)? {
-                Stream::Run(value) => planes.fill(j, value),
-                Stream::Stored(bytes) => *stored = Some(bytes),
-                Stream::Encoded(bytes) => {
-                    self.decode_codec(&block, j, bytes, &mut planes.plane_mut(j)[..prefix], Some(plane_len))?;
+        planes.prepare(count, plane_len)?;
+        let result: Result<(), ChunkError> =
+            stored_planes.iter_mut().enumerate().take(count).try_for_each(|(j, stored)| {
+                match self.next(&block, &mut streams)? {
+                    Stream::Run(value) => planes.fill(j, value),
+                    Stream::Stored(bytes) => *stored = Some(bytes),
+                    Stream::Encoded(bytes) => {
+                        self.decode_codec(
+                            &block,
+                            j,
+                            bytes,
+                            &mut planes.plane_mut(j)[..worth(prefix, plane_len)],
+                            Some(plane_len),
+                        )?;
+                    }
                 }
-            }
-            Ok(())
-        });
+                Ok(())
+            });
         self.scratch.planes = planes;
         result?;
         let decoded = &self.scratch.planes;

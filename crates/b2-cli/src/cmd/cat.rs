@@ -62,6 +62,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(parts) => Selection::slice(&input, &parts).with_context(named)?,
         None => Selection::all(&input),
     };
+    input.check_output().with_context(named)?;
     let header = match (&input, args.npy) {
         (_, false) => vec![],
         (Input::Array(array), true) => npy::header_bytes(&npy::shown_dtype(array), &selection.shape())

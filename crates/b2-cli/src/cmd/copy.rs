@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
     let input = Input::open(&args.input, 0, global).with_context(named)?;
+    input.check_output().with_context(named)?;
     check_folder(&args.output)?;
     refuse_existing(&args.output, args.force)?;
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {

@@ -128,6 +128,9 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
 
 /// Decodes both piece by piece, at the same time. The same form is known.
 fn compare_data(sides: &[Side<'_>; 2], global: Global) -> Result<Option<String>> {
+    for side in sides {
+        side.input.check_output().with_context(|| side.named())?;
+    }
     let selections = [Selection::all(&sides[0].input), Selection::all(&sides[1].input)];
     let mut progress = Progress::new(sides[0].named(), selections[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let same =
         args.input.canonicalize().ok().is_some_and(|path| args.output.canonicalize().ok() == Some(path));
     ensure!(!same, "{}: IN and OUT are the same", named());
-    let open = global.reading();
+    let open = global.reading(&args.input);
     let write = global.writing().overwrite(args.force);
     let report = salvage(&args.input, &args.output, &open, &write).with_context(named)?;
     if args.json {

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use b2kit::chunk::memory;
 use b2kit::frame::Checksums;
 use b2kit::{Entry, NdArray, SuperChunk};
 use sha2::{Digest, Sha256};
@@ -27,7 +28,8 @@ Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints, and the name; or FAIL, -, -, the name and why.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
-checksum add` writes new ones. Exit code 1 if any failed.
+checksum add` writes new ones. Files that stand for more than --max-output
+without storing it (zeros, runs) fail at once. Exit code 1 if any failed.
 
 Of files without checksums it also compares the headers with each other, and tells
 on standard error what readers take but no known writer does: such a file may be
@@ -113,7 +115,9 @@ pub(crate) struct Verified {
 /// # Errors
 /// Without the name of the file.
 pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
+    let global = global.with_output_limit();
     let input = Input::open(file, 0, global)?;
+    input.check_output()?;
     let checksums = input.frame().map_or(Ok(Checksums::None), SuperChunk::verify_checksums)?;
     let selection = Selection::all(&input);
     let mut hasher = Sha256::new();
@@ -140,9 +144,6 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
     Ok(Verified { checksums, nbytes: selection.nbytes(), hash, notes })
 }
 
-/// Above this many blocks in a chunk all of it is decoded again, rather than listing blocks.
-const MAX_LISTED: usize = 1 << 16;
-
 /// Decodes the blocks of an array that hold no items, only padding: reading the items does not touch them.
 fn decode_padding(array: &NdArray) -> Result<()> {
     let (frame, geometry) = (array.super_chunk(), array.geometry());
@@ -167,23 +168,51 @@ fn decode_padding_of(array: &NdArray, nchunk: usize, lens: &[u64]) -> Result<()>
     if !(0..geometry.ndim()).any(|dim| starts_behind(dim, last(dim))) {
         return Ok(());
     }
-    let same_blocks =
-        frame.chunk_header(nchunk)?.is_some_and(|header| header.blocksize() == geometry.block_nbytes());
-    if !same_blocks || geometry.nblocks() > MAX_LISTED {
-        frame.decompress_chunk(nchunk)?;
-        return Ok(());
-    }
+    let reader = frame.block_reader(nchunk)?;
+    let chunk = reader.chunk();
+    // Where the chunk is cut into other blocks than the array, all of them.
+    let same_blocks = chunk.blocksize() == geometry.block_nbytes() && chunk.nblocks() == geometry.nblocks();
     let is_padding = |nblock: &usize| {
         let mut rest = *nblock as u32;
-        (0..geometry.ndim()).rev().any(|dim| {
-            let j = rest % geometry.blocks()[dim];
-            rest /= geometry.blocks()[dim];
-            starts_behind(dim, j)
-        })
+        !same_blocks
+            || (0..geometry.ndim()).rev().any(|dim| {
+                let j = rest % geometry.blocks()[dim];
+                rest /= geometry.blocks()[dim];
+                starts_behind(dim, j)
+            })
     };
-    let padding: Vec<usize> = (0..geometry.nblocks()).filter(is_padding).collect();
-    Ok(frame.blocks(nchunk, &padding, |_, _| ())?)
+    if chunk.header().special().is_some() {
+        return Ok(());
+    }
+    let dparams = frame.dparams();
+    let named = || format!("chunk {nchunk}");
+    let mut decoder = chunk.decoder(dparams).with_context(named)?;
+    let mut block0 = Vec::new();
+    if chunk.needs_block0() {
+        block0 = memory::zeroed(chunk.block_range(0).len())?;
+        decoder.decode_reference(0, reader.read(&[0])?.of(0), None, &mut block0).with_context(named)?;
+    }
+    let block0 = (!block0.is_empty()).then_some(&block0[..]);
+    let mut blocks = (0..chunk.nblocks()).filter(is_padding);
+    let mut plain = Vec::new();
+    loop {
+        let some: Vec<usize> = blocks.by_ref().take(AT_ONCE).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        for group in reader.groups(&some) {
+            let stored = reader.read(group)?;
+            for &nblock in group {
+                let dst = memory::sized(&mut plain, chunk.block_range(nblock).len())?;
+                let block0 = block0.filter(|_| nblock > 0);
+                decoder.decode(nblock, stored.of(nblock), block0, dst).with_context(named)?;
+            }
+        }
+    }
 }
+
+/// Numbers of blocks listed at once.
+const AT_ONCE: usize = 4096;
 
 #[cfg(unix)]
 fn os_string(bytes: Vec<u8>) -> OsString {

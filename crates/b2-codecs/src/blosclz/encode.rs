@@ -11,6 +11,7 @@
 
 use super::{FAR_BASE, LITERAL_MAX};
 use crate::lz4::raw::RawWindow;
+use crate::memory::{OutOfMemory, zeroed_array};
 
 /// Largest distance of the far form.
 const MAX_DISTANCE: usize = FAR_BASE + 65_535;
@@ -73,9 +74,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new() -> Self {
+    pub(super) fn new() -> Result<Self, OutOfMemory> {
         // Entry 0 is older than any position.
-        Self { table: Box::new([0; TABLE_LEN]), base: 1 }
+        Ok(Self { table: zeroed_array()?, base: 1 })
     }
 
     /// The length written to `dst`, or `None` if the stream is better stored or does not fit.
@@ -469,9 +470,9 @@ mod tests {
     fn positions_run_out() {
         let raw: Vec<u8> = (0..3_000_u32).map(|i| (i % 50 * (i / 1_000 + 1)) as u8).collect();
         let mut first = vec![0; raw.len()];
-        let len = State::new().encode(5, &raw, &mut first).unwrap();
+        let len = State::new().unwrap().encode(5, &raw, &mut first).unwrap();
         for left in [0, 1, 2_999, 3_000, 3_001, 6_000] {
-            let mut state = State::new();
+            let mut state = State::new().unwrap();
             state.base = u32::MAX - left;
             state.table.fill(u32::MAX - left - 1);
             for _ in 0..4 {
@@ -487,7 +488,7 @@ mod tests {
         let raw = vec![7; 5_000];
         for room in 0..60 {
             let mut dst = [0xcc; 100];
-            let written = State::new().encode(5, &raw, &mut dst[..room]);
+            let written = State::new().unwrap().encode(5, &raw, &mut dst[..room]);
             assert!(written.is_none_or(|len| len <= room));
             assert!(dst[room..].iter().all(|&byte| byte == 0xcc));
         }

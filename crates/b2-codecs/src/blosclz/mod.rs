@@ -43,7 +43,7 @@ impl Codec for BloscLz {
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         refuse_dict(cx)?;
-        let state = Pooled::any(&STATES, encode::State::new);
+        let state = Pooled::any(&STATES, encode::State::new)?;
         Ok(Box::new(BloscLzEncoder { clevel: cx.clevel, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {

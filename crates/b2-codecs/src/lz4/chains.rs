@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::raw::RawWindow;
-use super::window::{FAR, MIN_MATCH, zeroed};
+use super::window::{FAR, MIN_MATCH};
+use crate::memory::{OutOfMemory, zeroed_array};
 
 const HASH_BITS: u32 = 16;
 
@@ -42,8 +43,8 @@ impl Found {
 }
 
 impl Chains {
-    pub(super) fn new() -> Self {
-        Self { last: zeroed(), distances: zeroed(), base: FAR, next: 0 }
+    pub(super) fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { last: zeroed_array()?, distances: zeroed_array()?, base: FAR, next: 0 })
     }
 
     /// Forgets all positions. `len` is that of the next window.

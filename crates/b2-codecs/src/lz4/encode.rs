@@ -5,7 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::raw::{RawOutput, RawWindow};
-use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
+use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
+use crate::memory::{OutOfMemory, zeroed_array};
 use crate::pool::Pooled;
 use std::cell::RefCell;
 use std::mem::replace;
@@ -61,8 +62,8 @@ struct Tables {
 }
 
 impl Tables {
-    fn new() -> Self {
-        Self { small: zeroed(), large: zeroed() }
+    fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { small: zeroed_array()?, large: zeroed_array()? })
     }
 }
 
@@ -80,14 +81,14 @@ pub(super) struct FastMatcher {
 
 impl FastMatcher {
     /// `acceleration` is 1 for the best ratio, more for speed.
-    pub(super) fn new(acceleration: usize) -> Self {
-        Self { acceleration, tables: Pooled::any(&KEPT, Tables::new), dict: None }
+    pub(super) fn new(acceleration: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { acceleration, tables: Pooled::any(&KEPT, Tables::new)?, dict: None })
     }
 }
 
 impl super::Matcher for FastMatcher {
-    fn load_dict(&mut self, dict: &[u8]) {
-        let mut tables = Tables::new();
+    fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
+        let mut tables = Tables::new()?;
         // Matches are extended backwards, so every third position is enough.
         for pos in (0..dict.len().saturating_sub(7)).step_by(3) {
             let bytes = read_u64(dict, pos);
@@ -95,6 +96,7 @@ impl super::Matcher for FastMatcher {
             tables.large.lookup(pos, bytes);
         }
         self.dict = Some((dict.len(), tables));
+        Ok(())
     }
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {

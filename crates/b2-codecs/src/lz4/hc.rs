@@ -9,6 +9,7 @@ use super::chains::{Chains, Found};
 use super::encode::looks_like_noise;
 use super::raw::{RawOutput, RawWindow};
 use super::window::{LAST_LITERALS, MIN_MATCH};
+use crate::memory::OutOfMemory;
 use crate::pool::Pooled;
 use std::cell::RefCell;
 
@@ -40,21 +41,22 @@ pub(super) struct HcMatcher {
 }
 
 impl HcMatcher {
-    pub(super) fn new(level: u8) -> Self {
+    pub(super) fn new(level: u8) -> Result<Self, OutOfMemory> {
         // As many as in the C library.
         let attempts = 4 << (level.clamp(3, 9) - 3);
-        Self { attempts, chains: Pooled::any(&KEPT, Chains::new), dict: None }
+        Ok(Self { attempts, chains: Pooled::any(&KEPT, Chains::new)?, dict: None })
     }
 }
 
 impl super::Matcher for HcMatcher {
-    fn load_dict(&mut self, dict: &[u8]) {
-        let mut chains = Chains::new();
+    fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
+        let mut chains = Chains::new()?;
         if let Some(end) = dict.len().checked_sub(MIN_MATCH - 1) {
             // SAFETY: the last position has four bytes.
             unsafe { chains.add_until(RawWindow::new(dict), end) };
         }
         self.dict = Some((dict.len(), chains));
+        Ok(())
     }
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {

@@ -6,7 +6,8 @@
 
 use super::encode::looks_like_noise;
 use super::raw::{RawOutput, RawWindow};
-use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64, zeroed};
+use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
+use crate::memory::{OutOfMemory, zeroed_array};
 use crate::pool::Pooled;
 use std::cell::RefCell;
 use std::mem::replace;
@@ -34,8 +35,8 @@ thread_local! {
 }
 
 impl Tables {
-    fn new() -> Self {
-        Self { short: zeroed(), long: zeroed(), base: FAR }
+    fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { short: zeroed_array()?, long: zeroed_array()?, base: FAR })
     }
 
     #[inline(always)]
@@ -63,18 +64,19 @@ pub(super) struct LazyMatcher {
 }
 
 impl LazyMatcher {
-    pub(super) fn new() -> Self {
-        Self { tables: Pooled::any(&KEPT, Tables::new), dict: None }
+    pub(super) fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { tables: Pooled::any(&KEPT, Tables::new)?, dict: None })
     }
 }
 
 impl super::Matcher for LazyMatcher {
-    fn load_dict(&mut self, dict: &[u8]) {
-        let mut tables = Tables::new();
+    fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
+        let mut tables = Tables::new()?;
         for pos in 0..dict.len().saturating_sub(7) {
             tables.insert(read_u64(dict, pos), FAR + pos as u32);
         }
         self.dict = Some((dict.len(), tables));
+        Ok(())
     }
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
@@ -86,7 +88,9 @@ impl super::Matcher for LazyMatcher {
             tables.long.copy_from_slice(&dict.long[..]);
             tables.base = FAR;
         } else if tables.base > u32::MAX - span {
-            *tables = Tables::new();
+            tables.short.fill(0);
+            tables.long.fill(0);
+            tables.base = FAR;
         }
         let base = tables.base;
         tables.base += span;

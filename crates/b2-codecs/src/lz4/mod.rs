@@ -18,6 +18,7 @@ mod window;
 
 #[cfg(test)]
 pub(crate) use self::decode::decode_with;
+use crate::memory::{self, OutOfMemory};
 use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
 
 /// The longest stream that the encoders take, as in the C library.
@@ -62,11 +63,11 @@ impl Codec for Lz4 {
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         let acceleration = 10 - cx.clevel.clamp(1, 9);
-        Ok(BlockEncoder::boxed(encode::FastMatcher::new(acceleration.into()), cx))
+        Ok(BlockEncoder::boxed(encode::FastMatcher::new(acceleration.into())?, cx)?)
     }
 
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Ok(Box::new(BlockDecoder::new(self.id(), cx)))
+        Ok(Box::new(BlockDecoder::new(self.id(), cx)?))
     }
 
     fn train_dict(
@@ -75,7 +76,7 @@ impl Codec for Lz4 {
         sample_lens: &[usize],
         max_len: usize,
     ) -> Result<Option<Vec<u8>>, CodecError> {
-        Ok(first_samples(samples, sample_lens, max_len))
+        Ok(first_samples(samples, sample_lens, max_len)?)
     }
 }
 
@@ -90,13 +91,13 @@ impl Codec for Lz4Hc {
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         Ok(match cx.clevel {
-            ..=2 => BlockEncoder::boxed(lazy::LazyMatcher::new(), cx),
-            level => BlockEncoder::boxed(hc::HcMatcher::new(level), cx),
+            ..=2 => BlockEncoder::boxed(lazy::LazyMatcher::new()?, cx)?,
+            level => BlockEncoder::boxed(hc::HcMatcher::new(level)?, cx)?,
         })
     }
 
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Ok(Box::new(BlockDecoder::new(self.id(), cx)))
+        Ok(Box::new(BlockDecoder::new(self.id(), cx)?))
     }
 
     fn train_dict(
@@ -105,15 +106,19 @@ impl Codec for Lz4Hc {
         sample_lens: &[usize],
         max_len: usize,
     ) -> Result<Option<Vec<u8>>, CodecError> {
-        Ok(first_samples(samples, sample_lens, max_len))
+        Ok(first_samples(samples, sample_lens, max_len)?)
     }
 }
 
 /// A dictionary of the first samples, as far as they go. Nothing is trained: LZ4 has no format for it.
-pub(crate) fn first_samples(samples: &[u8], sample_lens: &[usize], max_len: usize) -> Option<Vec<u8>> {
+pub(crate) fn first_samples(
+    samples: &[u8],
+    sample_lens: &[usize],
+    max_len: usize,
+) -> Result<Option<Vec<u8>>, OutOfMemory> {
     let len = sample_lens.iter().fold(0usize, |sum, len| sum.saturating_add(*len));
     let dict = &samples[..len.min(max_len).min(samples.len())];
-    (!dict.is_empty()).then(|| dict.to_vec())
+    if dict.is_empty() { Ok(None) } else { memory::copied(dict).map(Some) }
 }
 
 /// The part of a context's dictionary that matches can reach.
@@ -125,7 +130,10 @@ pub(crate) fn dict_in_reach<'a>(cx: &CodecContext<'a>) -> &'a [u8] {
 /// What differs between the encoders: how they find matches.
 trait Matcher: Send {
     /// Learns the dictionary, once and before anything else.
-    fn load_dict(&mut self, dict: &[u8]);
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory>;
 
     /// Writes `window[start..]` as a block. `window[..start]` is the dictionary. Returns its length;
     /// `None`: it does not fit.
@@ -140,12 +148,12 @@ struct BlockEncoder<M> {
 }
 
 impl<M: Matcher + 'static> BlockEncoder<M> {
-    fn boxed(mut matcher: M, cx: &CodecContext<'_>) -> Box<dyn Encoder> {
+    fn boxed(mut matcher: M, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, OutOfMemory> {
         let dict = dict_in_reach(cx);
         if !dict.is_empty() {
-            matcher.load_dict(dict);
+            matcher.load_dict(dict)?;
         }
-        Box::new(Self { matcher, window: dict.to_vec(), dict_len: dict.len() })
+        Ok(Box::new(Self { matcher, window: memory::copied(dict)?, dict_len: dict.len() }))
     }
 }
 
@@ -159,6 +167,7 @@ impl<M: Matcher> Encoder for BlockEncoder<M> {
         } else {
             // One window spares the encoders a second place where a match can be.
             self.window.truncate(self.dict_len);
+            memory::reserve(&mut self.window, src.len())?;
             self.window.extend_from_slice(src);
             self.matcher.compress(&self.window, self.dict_len, dst)
         };
@@ -172,8 +181,8 @@ struct BlockDecoder {
 }
 
 impl BlockDecoder {
-    fn new(codec: CodecId, cx: &CodecContext<'_>) -> Self {
-        Self { codec, dict: dict_in_reach(cx).to_vec() }
+    fn new(codec: CodecId, cx: &CodecContext<'_>) -> Result<Self, OutOfMemory> {
+        Ok(Self { codec, dict: memory::copied(dict_in_reach(cx))? })
     }
 }
 

@@ -358,8 +358,8 @@ fn check_base<M: Matcher>(mut old: M, new: impl Fn() -> M, set_base: impl Fn(&mu
 
 #[test]
 fn the_base_of_positions_may_wrap() {
-    check_base(LazyMatcher::new(), LazyMatcher::new, |m, base| m.tables.base = base);
-    check_base(HcMatcher::new(5), || HcMatcher::new(5), |m, base| m.chains.base = base);
+    check_base(LazyMatcher::new().unwrap(), || LazyMatcher::new().unwrap(), |m, base| m.tables.base = base);
+    check_base(HcMatcher::new(5).unwrap(), || HcMatcher::new(5).unwrap(), |m, base| m.chains.base = base);
 }
 
 #[test]

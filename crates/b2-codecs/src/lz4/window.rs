@@ -15,12 +15,3 @@ pub(super) fn read_u64(window: &[u8], pos: usize) -> u64 {
     bytes.copy_from_slice(&window[pos..][..8]);
     u64::from_le_bytes(bytes)
 }
-
-/// An array on the heap, all zeros.
-pub(super) fn zeroed<T: Clone + Default, const N: usize>() -> Box<[T; N]> {
-    // Not from an array, which would be on the stack first.
-    match vec![T::default(); N].try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the vector has N elements"),
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, MAX_CHUNK_NBYTES, SpecialKind};
+use b2_chunk::{Chunk, MAX_CHUNK_NBYTES, SpecialKind, memory};
 
 use crate::edit::state::{Sizes, check_nbytes, room_for};
 use crate::edit::{FrameEditor, Tail};
@@ -42,7 +42,7 @@ impl FrameEditor {
         }
         let begun = self.tail.as_ref().map_or(0, |tail| tail.plain.len());
         if begun + data.len() < chunksize {
-            self.extend_tail(data, chunksize);
+            self.extend_tail(memory::copied(data)?, chunksize)?;
             return Ok(());
         }
 
@@ -52,7 +52,9 @@ impl FrameEditor {
         let (head, rest) = data.split_at(chunksize - begun);
         let mut raws = Vec::new();
         if let Some(tail) = &self.tail {
-            let plain = [&tail.plain[..], head].concat();
+            let mut plain = memory::list(tail.plain.len() + head.len())?;
+            plain.extend_from_slice(&tail.plain);
+            plain.extend_from_slice(head);
             raws.push(self.put_plain(first, &plain)?);
         } else {
             raws.push(self.put_plain(first, head)?);
@@ -61,7 +63,7 @@ impl FrameEditor {
         for part in &mut parts {
             raws.push(self.put_plain(first + raws.len(), part)?);
         }
-        let rest = parts.remainder();
+        let rest = memory::copied(parts.remainder())?;
         if self.tail.take().is_some() {
             self.staged.remove(first);
         }
@@ -70,26 +72,30 @@ impl FrameEditor {
             self.staged.insert(self.nchunks(), raw, chunksize);
         }
         if !rest.is_empty() {
-            self.extend_tail(rest, chunksize);
+            self.extend_tail(rest, chunksize)?;
         }
         Ok(())
     }
 
     /// Adds to a last chunk that stays short.
-    fn extend_tail(&mut self, data: &[u8], chunksize: usize) {
+    fn extend_tail(&mut self, data: Vec<u8>, chunksize: usize) -> Result<(), FrameError> {
+        if let Some(tail) = &mut self.tail {
+            memory::reserve(&mut tail.plain, data.len())?;
+        }
         self.begin_sizes(chunksize);
         match &mut self.tail {
             Some(tail) => {
-                tail.plain.extend_from_slice(data);
+                tail.plain.extend_from_slice(&data);
                 tail.stored = false;
                 let (nchunk, nbytes) = (self.staged.nchunks() - 1, tail.plain.len());
                 self.staged.replace(nchunk, UNSTORED, nbytes);
             }
             None => {
-                self.tail = Some(Tail { plain: data.to_vec(), stored: false });
                 self.staged.insert(self.staged.nchunks(), UNSTORED, data.len());
+                self.tail = Some(Tail { plain: data, stored: false });
             }
         }
+        Ok(())
     }
 
     fn begin_sizes(&mut self, chunksize: usize) {
@@ -272,7 +278,8 @@ impl FrameEditor {
                     editor.begin_sizes(chunksize);
                     editor.staged.insert(editor.nchunks(), raw, len);
                 } else {
-                    let bytes: Vec<u8> = pattern.iter().copied().cycle().skip(skip).take(len).collect();
+                    let mut bytes = memory::zeroed(len)?;
+                    b2_chunk::fill(&mut bytes, pattern, skip);
                     editor.append_bytes(&bytes)?;
                     editor.settle()?;
                 }

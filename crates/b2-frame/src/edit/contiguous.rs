@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use b2_chunk::memory;
 use bytes::Bytes;
 
 use crate::checksums::ChunkSums;
@@ -133,6 +134,7 @@ impl ContiguousStore {
             self.write(self.at, chunk)?;
             self.at += chunk.len() as u64;
         } else {
+            memory::reserve(&mut self.buf, chunk.len())?;
             self.buf.extend_from_slice(chunk);
         }
         Ok(offset)
@@ -209,7 +211,9 @@ impl ContiguousStore {
         let (before, after) = (old.header.slice(range.clone()), header.slice(range.clone()));
         if matches!(self.home, Home::Disk { .. }) {
             let redo = Redo { start: range.start, old: before.clone(), new: after.clone() };
-            behind.extend_from_slice(&redo.encode());
+            let redo = redo.encode();
+            memory::reserve(&mut behind, redo.len())?;
+            behind.extend_from_slice(&redo);
         }
         if !behind.is_empty() {
             self.write(self.at, &behind)?;

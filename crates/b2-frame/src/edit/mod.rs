@@ -304,7 +304,7 @@ impl FrameEditor {
             let mut sums = ChunkSums::default();
             for (nchunk, raw) in self.staged.entries.iter().enumerate() {
                 if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
-                    sums.put(*raw, snapshot.chunk(nchunk)?.as_bytes());
+                    sums.put(*raw, snapshot.chunk(nchunk)?.as_bytes())?;
                 }
             }
             self.sums = Some(sums);
@@ -453,7 +453,7 @@ impl FrameEditor {
         };
         let raw = Entry::Stored(offset).to_raw();
         if let Some(sums) = &mut self.sums {
-            sums.put(raw, chunk.as_bytes());
+            sums.put(raw, chunk.as_bytes())?;
         }
         Ok(raw)
     }

@@ -132,7 +132,7 @@ impl OpenOptions {
         let (typesize, blocksize) = (schunk.typesize(), schunk.header().blocksize());
         // As for new frames: a block of less than an item would make C-Blosc2 refuse chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
-        let sums = schunk.chunk_sums();
+        let sums = schunk.chunk_sums()?;
         Ok(FrameEditor {
             store: store(&state)?,
             committed: state.clone(),

@@ -16,6 +16,7 @@ use crate::sink::{FileSink, Sink};
 use crate::staging::{self, Staged, Target};
 use crate::storage::{FileKind, Links, WriteAt};
 use crate::{FrameError, SuperChunk, WriteOptions};
+use b2_chunk::memory::{self, OutOfMemory};
 
 /// A frame that was written.
 pub(crate) struct Rewritten<T> {
@@ -43,7 +44,7 @@ pub(crate) struct Whole<'a> {
 
 impl Whole<'_> {
     pub(crate) fn memory(&self) -> Result<Rewritten<Bytes>, FrameError> {
-        self.write_to(Sink::Memory(vec![0; self.header_len as usize]))
+        self.write_to(Sink::Memory(memory::zeroed(self.header_len as usize)?))
     }
 
     /// Returns the file, which is at `path` now.
@@ -54,7 +55,7 @@ impl Whole<'_> {
         before_rename: impl FnOnce() -> Result<u64, FrameError>,
     ) -> Result<Rewritten<Arc<dyn WriteAt>>, FrameError> {
         let (staged, file) = Staged::file(target, path)?;
-        let mut sink = Sink::File(FileSink::new(staged, file.clone(), self.header_len as usize));
+        let mut sink = Sink::File(FileSink::new(staged, file.clone(), self.header_len as usize)?);
         let (entries, sums) = self.chunks(&mut sink)?;
         let Ends { header, tail } = self.ends(&sink, &entries, sums.as_ref())?;
         let len = sink.index_at(self.header_len) + tail.len() as u64;
@@ -72,7 +73,7 @@ impl Whole<'_> {
 
     /// Copies the chunks in order. Two entries that share a chunk get one each.
     fn chunks(&self, sink: &mut Sink) -> Result<(Vec<i64>, Option<ChunkSums>), FrameError> {
-        let mut entries = Vec::with_capacity(self.state.nchunks());
+        let mut entries = memory::list(self.state.nchunks())?;
         let mut sums = self.sums.map(|_| ChunkSums::default());
         for (nchunk, raw) in self.state.entries.iter().enumerate() {
             entries.push(match Entry::from_raw(*raw) {
@@ -80,7 +81,7 @@ impl Whole<'_> {
                     let chunk = self.source.chunk(nchunk)?;
                     let new = Entry::Stored(sink.append(chunk.as_bytes(), self.header_len)?).to_raw();
                     if let (Some(sums), Some(sum)) = (&mut sums, self.sums.and_then(|sums| sums.get(*raw))) {
-                        sums.put_sum(new, sum);
+                        sums.put_sum(new, sum)?;
                     }
                     new
                 }
@@ -104,7 +105,7 @@ impl SuperChunk {
     /// # Errors
     /// When a chunk cannot be read.
     pub fn to_frame(&self) -> Result<Bytes, FrameError> {
-        self.write_whole(|header_len| Sink::Memory(vec![0; header_len]))
+        self.write_whole(|header_len| Ok(Sink::Memory(memory::zeroed(header_len)?)))
     }
 
     /// Appends the whole super-chunk, as a contiguous frame, to a file that exists, and returns its offset for
@@ -130,7 +131,7 @@ impl SuperChunk {
         let base = staging::io(&real, file.len())?;
         let name = real.display().to_string();
         let result = self.write_whole(|header_len| {
-            Sink::File(FileSink::behind(file.clone(), name, *durability, base, header_len))
+            FileSink::behind(file.clone(), name, *durability, base, header_len).map(Sink::File)
         });
         if result.is_err() {
             let _ = file.set_len(base);
@@ -138,14 +139,17 @@ impl SuperChunk {
         result.map(|_| base)
     }
 
-    fn write_whole(&self, sink: impl FnOnce(usize) -> Sink) -> Result<Bytes, FrameError> {
+    fn write_whole(
+        &self,
+        sink: impl FnOnce(usize) -> Result<Sink, OutOfMemory>,
+    ) -> Result<Bytes, FrameError> {
         let mut header = BytesMut::from(&self.opened.header_bytes[..]);
         patch::put(&mut header, patch::STORAGE, &[0]);
         let state = State { header: header.freeze(), ..State::of(self)? };
         let header_len = state.header.len();
-        let sums = self.chunk_sums();
+        let sums = self.chunk_sums()?;
         let (header_len_u64, sums, checksums) = (header_len as u64, sums.as_ref(), sums.is_some());
         let whole = Whole { header_len: header_len_u64, state: &state, source: self, sums, checksums };
-        whole.write_to(sink(header_len)).map(|written| written.place)
+        whole.write_to(sink(header_len)?).map(|written| written.place)
     }
 }

@@ -145,7 +145,7 @@ pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
     let Some(offset) = place.checked_sub(base) else { return false };
     // The smallest offset that is not below this one.
     match offset.checked_sub(1) {
-        Some(before) => index.next_offset(before) == Some(offset),
+        Some(before) => index.next_offset(before).is_ok_and(|next| next == Some(offset)),
         None => (0..index.len()).any(|nchunk| matches!(index.entry(nchunk), Ok(Entry::Stored(0)))),
     }
 }

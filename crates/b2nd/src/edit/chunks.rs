@@ -1,6 +1,6 @@
 //! How chunks are put into the frame.
 
-use b2_chunk::{Chunk, SpecialKind};
+use b2_chunk::{Chunk, SpecialKind, memory};
 use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::copy::copy_box;
@@ -61,9 +61,9 @@ impl ArrayEditor {
     /// before some were appended.
     pub(super) fn rearrange(&mut self, old: usize, targets: &[Target]) -> Result<(), NdError> {
         let total = self.frame.nchunks();
-        let mut used = vec![false; total];
+        let mut used = memory::collect((0..total).map(|_| false))?;
         let mut appended = old;
-        let mut order = Vec::with_capacity(total);
+        let mut order = memory::list(total)?;
         for target in targets {
             let nchunk = match target {
                 Target::Kept(nchunk) => *nchunk,

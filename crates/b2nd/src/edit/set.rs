@@ -1,6 +1,6 @@
 //! Changing items.
 
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{CParams, Chunk, SpecialKind, memory};
 
 use crate::edit::ArrayEditor;
 use crate::edit::chunks::plain;
@@ -28,7 +28,7 @@ impl ArrayEditor {
         let array = self.now()?.clone();
         let slice = array.slice(selection)?;
         check_len(items.len(), slice.nbytes())?;
-        self.set_moves(&array, &slice.moves(0, &slice.strides()), items, None)
+        self.set_moves(&array, &slice.moves(0, &slice.strides())?, items, None)
     }
 
     /// Sets the selected items to Rust values. Those of a big-endian array are converted.
@@ -79,7 +79,7 @@ impl ArrayEditor {
             }
         };
         let still = vec![0; slice.shape().len()];
-        self.set_moves(&array, &slice.moves(0, &still), item, whole)
+        self.set_moves(&array, &slice.moves(0, &still)?, item, whole)
     }
 
     /// Sets one field of the selected items; see [`Slice::field`](crate::Slice::field). The others stay.
@@ -96,7 +96,7 @@ impl ArrayEditor {
         let array = self.now()?.clone();
         let slice = array.slice(selection)?.field(field)?;
         check_len(items.len(), slice.nbytes())?;
-        self.set_moves(&array, &slice.moves(0, &slice.strides()), items, None)
+        self.set_moves(&array, &slice.moves(0, &slice.strides())?, items, None)
     }
 
     /// Sets the items at the given coordinates; see [`NdArray::points`]. Where a point comes repeatedly, the
@@ -144,7 +144,7 @@ impl ArrayEditor {
             while first < moves.nparts() {
                 let count = most.min(moves.nparts() - first);
                 let chunks = in_parallel(count, |k| {
-                    let part = moves.part(first + k);
+                    let part = moves.part(first + k)?;
                     let chunk = match &whole {
                         Some(chunk) if part.whole && !is_cut(array, part.nchunk) => Ok(chunk.clone()),
                         _ => changed(array, &part, items, &cparams),
@@ -171,7 +171,10 @@ pub(super) fn changed(
 ) -> Result<Chunk, NdError> {
     let geometry = array.geometry();
     let old = if part.whole { None } else { plain(array, part.nchunk)? };
-    let mut chunk = old.unwrap_or_else(|| vec![0; geometry.chunk_nbytes()]);
+    let mut chunk = match old {
+        Some(old) => old,
+        None => memory::zeroed(geometry.chunk_nbytes())?,
+    };
     let size = geometry.block_nbytes();
     for &nblock in &part.nblocks {
         let block = &mut chunk[nblock * size..(nblock + 1) * size];
@@ -194,7 +197,7 @@ fn is_cut(array: &NdArray, nchunk: usize) -> bool {
 /// Bytes of items as an array of `dtype` stores them.
 pub(super) fn to_bytes<T: Element>(dtype: &Dtype, items: &[T]) -> Result<Vec<u8>, NdError> {
     let big_endian = byte_order::<T>(dtype)?;
-    let mut bytes = vec![0; items.len() * dtype.itemsize()];
+    let mut bytes = memory::zeroed(items.len().saturating_mul(dtype.itemsize()))?;
     encode(items.iter().copied(), dtype.itemsize(), &mut bytes);
     if big_endian {
         bytes.chunks_exact_mut(T::WORD).for_each(<[u8]>::reverse);

@@ -69,9 +69,9 @@ impl SharedEditor<'_> {
     ) -> Result<(), NdError> {
         let slice = self.array.slice(selection)?;
         check_len(items.len(), slice.nbytes())?;
-        let moves = slice.moves(0, &slice.strides());
+        let moves = slice.moves(0, &slice.strides())?;
         for npart in 0..moves.nparts() {
-            let part = moves.part(npart);
+            let part = moves.part(npart)?;
             let ready =
                 if part.whole { Some(changed(&self.array, &part, items, &self.cparams)?) } else { None };
             // A panic elsewhere left the editor broken, which shows.

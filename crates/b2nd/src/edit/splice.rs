@@ -12,6 +12,7 @@ use crate::produce::Job;
 use crate::read::read_moves;
 use crate::source::{ChunkContent, Region, RegionSource};
 use crate::{Geometry, NdArray, NdError};
+use b2_chunk::memory;
 
 impl ArrayEditor {
     /// Inserts items along an axis, before position `at`; see [`append`](Self::append). Chunks that only move
@@ -208,7 +209,7 @@ impl Spliced<'_> {
         if nbytes == dst.len() {
             return self.source.read_region(&self.data, start, shape, dst);
         }
-        let mut part = vec![0; nbytes];
+        let mut part = memory::zeroed(nbytes).map_err(io::Error::other)?;
         self.source.read_region(&self.data, start, shape, &mut part)?;
         let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
         let strides = strides(counts.iter().copied(), itemsize);
@@ -239,7 +240,8 @@ impl RegionSource for Spliced<'_> {
                 start[axis] = from.map_or(at, |from| at - inserted.end + from);
                 shape[axis] = end - at;
                 let part = self.old.all().boxed(&start, &shape).map_err(io::Error::other)?;
-                read_moves(self.old, &part.moves(offset(at), &dst_strides), dst).map_err(io::Error::other)?;
+                let moves = part.moves(offset(at), &dst_strides).map_err(io::Error::other)?;
+                read_moves(self.old, &moves, dst).map_err(io::Error::other)?;
             }
         }
         let (at, end) = (first.max(inserted.start), last.min(inserted.end));

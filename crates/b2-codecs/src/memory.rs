@@ -1,0 +1,133 @@
+//! Memory whose lack is an error, not the end of the process.
+//!
+//! All crates take buffers from here whose length comes from a file or may be large. Rust's collections abort when
+//! there is no memory; a few dozen bytes here and there (boxes, names, lists of a handful) are left to them.
+
+use zerocopy::FromZeros;
+
+/// The system has no more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory: {bytes} bytes could not be allocated")]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub bytes: u64,
+}
+
+/// A buffer of zeros. Large ones come zeroed from the system: nothing is written, and pages that are never touched
+/// cost nothing.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn zeroed(len: usize) -> Result<Vec<u8>, OutOfMemory> {
+    u8::new_vec_zeroed(len).map_err(|_| OutOfMemory { bytes: len as u64 })
+}
+
+/// An array of zeros on the heap.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn zeroed_array<T: FromZeros, const N: usize>() -> Result<Box<[T; N]>, OutOfMemory> {
+    // Not from an array, which would be on the stack first.
+    let out_of_memory = OutOfMemory { bytes: size_of::<[T; N]>() as u64 };
+    let zeros = T::new_vec_zeroed(N).map_err(|_| out_of_memory)?;
+    zeros.try_into().map_err(|_| out_of_memory)
+}
+
+/// The first `len` bytes of a buffer, which grows when it is shorter. What they hold is arbitrary, but never bytes
+/// of anything else than earlier uses of this buffer.
+///
+/// # Errors
+/// When there is not enough memory. The buffer is empty then.
+pub fn sized(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], OutOfMemory> {
+    if buffer.len() < len {
+        // The old one goes first: what it holds is not needed.
+        *buffer = Vec::new();
+        *buffer = zeroed(len)?;
+    }
+    Ok(&mut buffer[..len])
+}
+
+/// An empty list with room for `capacity` items.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn list<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut list = Vec::new();
+    reserve(&mut list, capacity)?;
+    Ok(list)
+}
+
+/// Makes room for `more` items, exactly if there is none so far.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
+    let room = if list.capacity() == 0 { list.try_reserve_exact(more) } else { list.try_reserve(more) };
+    room.map_err(|_| OutOfMemory { bytes: (more as u64).saturating_mul(size_of::<T>() as u64) })
+}
+
+/// Adds an item at the end.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), OutOfMemory> {
+    if list.len() == list.capacity() {
+        let more = list.len().max(4);
+        list.try_reserve(more).map_err(|_| OutOfMemory { bytes: (more * size_of::<T>()) as u64 })?;
+    }
+    list.push(item);
+    Ok(())
+}
+
+/// All items in a list.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>, OutOfMemory> {
+    let items = items.into_iter();
+    let mut list = list(items.size_hint().0)?;
+    for item in items {
+        push(&mut list, item)?;
+    }
+    Ok(list)
+}
+
+/// A copy of some bytes.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn copied(bytes: &[u8]) -> Result<Vec<u8>, OutOfMemory> {
+    let mut copy = list(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_can_be_is_an_error() {
+        let bytes = isize::MAX as u64;
+        assert_eq!(zeroed(isize::MAX as usize), Err(OutOfMemory { bytes }));
+        assert_eq!(zeroed(usize::MAX), Err(OutOfMemory { bytes: usize::MAX as u64 }));
+        assert!(list::<u64>(usize::MAX / 4).is_err());
+        let mut buffer = vec![7; 10];
+        assert!(sized(&mut buffer, isize::MAX as usize).is_err());
+        assert!(reserve(&mut buffer, usize::MAX).is_err());
+        assert_eq!(sized(&mut buffer, 3).unwrap(), [0; 3]);
+    }
+
+    #[test]
+    fn lists_hold_what_is_put_in() {
+        assert_eq!(zeroed(5).unwrap(), [0; 5]);
+        assert_eq!(collect((0..1000).filter(|n| n % 3 == 0)).unwrap().len(), 334);
+        assert_eq!(copied(b"abc").unwrap(), b"abc");
+        let mut list = Vec::new();
+        (0..100).try_for_each(|n| push(&mut list, n)).unwrap();
+        assert_eq!(list, (0..100).collect::<Vec<_>>());
+        let mut buffer = vec![7; 10];
+        assert_eq!(sized(&mut buffer, 4).unwrap(), [7; 4]);
+        assert_eq!(sized(&mut buffer, 11).unwrap(), [0; 11]);
+    }
+}
