@@ -461,7 +461,7 @@ fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, Ch
 }
 
 fn vl_starts(chunk: &[u8], header: &ChunkHeader, extents: &Extents) -> Result<Arc<Vec<u32>>, ChunkError> {
-    let mut starts = memory::list(extents.len() + 1)?;
+    let mut starts = memory::list(extents.len().saturating_add(1))?;
     starts.push(0);
     let mut total = 0u64;
     for (nblock, &(start, end)) in extents.iter().enumerate() {

@@ -129,7 +129,7 @@ impl Index {
             let mut carried = 0;
             for start in (0..nbytes).step_by(piece) {
                 let end = start.saturating_add(piece).min(nbytes);
-                let len = carried + end - start;
+                let len = end.saturating_sub(start).saturating_add(carried);
                 if bytes.len() < len {
                     let mut longer = memory::zeroed(len)?;
                     if let (Some(to), Some(from)) = (longer.get_mut(..carried), bytes.get(..carried)) {
@@ -147,7 +147,7 @@ impl Index {
                     builder.push(i64::from_le_bytes(*entry))?;
                 }
                 carried = rest.len();
-                bytes.copy_within(len - carried..len, 0);
+                bytes.copy_within(len.saturating_sub(carried)..len, 0);
             }
         }
         Ok(Self { table: builder.table, len, sorted: OnceLock::new() })

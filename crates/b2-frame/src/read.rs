@@ -216,7 +216,8 @@ impl SuperChunk {
         let nchunks = match (range.start.checked_div(chunksize), chunksize) {
             // The range is inside the data, so chunks are fewer than the index has entries.
             (Some(first), 1..) => {
-                first as usize..(range.end.div_ceil(chunksize) as usize).min(self.nchunks())
+                let nchunk = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(self.nchunks());
+                nchunk(first)..nchunk(range.end.div_ceil(chunksize))
             }
             _ => 0..self.nchunks(),
         };
