@@ -7,6 +7,7 @@ Each line on stdout is one of
     {"do": [operation, ...]}              for this project, which answers with a line on stdin
     {"note": operation, "text": ...}      what C-Blosc2 does next
     {"excluded": reason}                  a result that is not compared
+    {"verdict": text}                     what the checksums say after a change by C-Blosc2
     {"end": n, "wrong": null or text}
 After each turn both sides read all of the file, which is compared with a plain copy of what it should hold.
 """
@@ -83,10 +84,16 @@ class Sequence:
         return self.value
 
     def run(self):
+        self.begun_by = "C"
         self.create()
+        self.sums = None
         self.compare()
         for _ in range(self.rng.randint(4, 14)):
-            if self.rng.random() < 0.5 or not self.c_can_write():
+            self.before, self.changed = self.held(), ""
+            if self.rng.random() < 0.2:
+                self.turn = self.rng.choice(["add checksums", "remove checksums"])
+                ours(self.turn, self.path)
+            elif self.rng.random() < 0.5 or not self.c_can_write():
                 self.turn = "ours"
                 ours("open", self.path)
                 for _ in range(self.rng.randint(1, 3)):
@@ -96,6 +103,39 @@ class Sequence:
                 self.turn = "C"
                 self.c_turn()
             self.compare()
+
+    def note(self, operation, text):
+        self.changed = operation
+        say(note=operation, text=text)
+
+    def check_sums(self, found):
+        """What the checksums say must fit what was done since they were compared last."""
+        before, self.sums = self.sums, found
+        if before is None:
+            same("this project, of the checksums,", found, "none" if self.begun_by == "C" else "ok")
+        elif self.turn == "ours":
+            # Those that only the header does not fit are right again; the others are gone.
+            allowed = {"ok": ["ok"], "none": ["none"], "changed": ["ok", "none"]}[before]
+            if found not in allowed:
+                raise Wrong(f"the checksums were {before}, and are {found} after a change of ours")
+        elif self.turn == "C":
+            different = self.held() != self.before
+            if found == "ok" and (different or before != "ok") or before == "none" != found:
+                raise Wrong(f"the checksums were {before}, and are {found} after a change by C-Blosc2")
+            if different or found != before:
+                where = "contiguous" if self.contiguous else "sparse"
+                kind = type(self).__name__.lower()
+                say(verdict=f"{kind}, {where}, {self.changed}: {before} to {found}")
+        else:
+            same("this project, of the checksums,", found, "ok" if self.turn == "add checksums" else "none")
+
+    def others(self, opened):
+        """The frame as C reads it from memory and by mapping the file, and what C copies of it."""
+        yield "opened", opened
+        if self.contiguous:
+            with open(self.path, "rb") as file:
+                yield "in memory", self.from_memory(file.read())
+            yield "mapped", blosc2.open(self.path, mmap_mode="r")
 
     def reopen(self, nchunks):
         """What C reads, after this project has read all of it as it should be."""
@@ -129,6 +169,7 @@ class Arrays(Sequence):
         if rng.random() < 0.5:
             name = self.dtype.str if self.dtype.names is None else str(self.dtype.descr)
             value = self.send(self.model.tobytes())
+            self.begun_by = "ours"
             ours("create array", self.path, shape, chunks, blocks, name, codec, clevel, filters, self.contiguous, value)
             return
         say(note="create", text=text)
@@ -206,14 +247,14 @@ class Arrays(Sequence):
             key = tuple(slice(*sorted((rng.randint(0, n), rng.randint(0, n)))) for n in self.model.shape)
             value = self.fresh(np.shape(self.model[key]))
             if value.size and array.ndim:
-                say(note="set", text=str(key))
+                self.note("set", str(key))
                 array[key] = value
                 self.model = self.model.copy()
                 self.model[key] = value
             return
         # C divides by zero on the way to some lengths of zero.
         new = [rng.choice([n, n + rng.randint(0, 4), rng.randint(1, 10)]) for n in self.model.shape]
-        say(note="resize", text=str(new))
+        self.note("resize", str(new))
         array.resize(tuple(new))
         wanted, kept = self.resized(new)
         found = array[...]
@@ -232,13 +273,21 @@ class Arrays(Sequence):
         with open(self.value, "rb") as file:
             if file.read() != wanted:
                 raise Wrong("this project reads other items")
+        self.check_sums(reply["checksums"])
         array = self.reopen(int(np.prod([-(-n // c) for n, c in zip(self.model.shape, self.chunks)])))
-        same("C-Blosc2", list(array.shape), list(self.model.shape))
-        # Whole chunks, because of `DELTA`.
-        if ndchunks.assemble(array, self.dtype.itemsize) != wanted:
-            raise Wrong("C-Blosc2 reads other chunks")
-        if not self.delta and array[() if array.ndim == 0 else ...].tobytes() != wanted:
-            raise Wrong("C-Blosc2 reads other items")
+        for how, array in self.others(array):
+            same(f"C-Blosc2, {how},", list(array.shape), list(self.model.shape))
+            # Whole chunks, because of `DELTA`.
+            if ndchunks.assemble(array, self.dtype.itemsize) != wanted:
+                raise Wrong(f"C-Blosc2, {how}, reads other chunks")
+            if not self.delta and array[() if array.ndim == 0 else ...].tobytes() != wanted:
+                raise Wrong(f"C-Blosc2, {how}, reads other items")
+
+    def held(self):
+        return self.model.shape, self.model.tobytes()
+
+    def from_memory(self, frame):
+        return blosc2.ndarray_from_cframe(frame)
 
 
 class Frames(Sequence):
@@ -251,6 +300,7 @@ class Frames(Sequence):
         codec, clevel = rng.choice(CODECS), rng.choice([1, 5])
         filters = rng.choice([[p.SHUFFLE], [], [p.BITSHUFFLE]])
         if rng.random() < 0.5:
+            self.begun_by = "ours"
             ours("create frame", self.path, self.typesize, self.chunksize, codec, clevel, filters, self.contiguous)
             if self.model:
                 ours("open", self.path)
@@ -311,7 +361,7 @@ class Frames(Sequence):
     def c_turn(self):
         operation, at, data = self.choose()
         schunk = blosc2.open(self.path, mode="a")
-        say(note=operation, text=str(at))
+        self.note(operation, str(at))
         self.change(operation, at, data)
         if operation == "append":
             schunk.append_data(data)
@@ -331,9 +381,16 @@ class Frames(Sequence):
         wanted = [chunk.hex() for chunk in self.model]
         same("this project", reply["chunks"], wanted)
         same("this project", reply["layers"], self.layers)
-        schunk = self.reopen(len(self.model))
-        same("C-Blosc2", [schunk.decompress_chunk(n).hex() for n in range(schunk.nchunks)], wanted)
-        same("C-Blosc2", p.vlmeta_bytes(schunk), self.layers)
+        self.check_sums(reply["checksums"])
+        for how, schunk in self.others(self.reopen(len(self.model))):
+            same(f"C-Blosc2, {how},", [schunk.decompress_chunk(n).hex() for n in range(schunk.nchunks)], wanted)
+            same(f"C-Blosc2, {how},", p.vlmeta_bytes(schunk), self.layers)
+
+    def held(self):
+        return list(self.model), dict(self.layers)
+
+    def from_memory(self, frame):
+        return blosc2.schunk_from_cframe(frame)
 
 
 def main():

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::Durability;
+use b2kit::frame::{Checksums, Durability};
 use b2kit::{
     ArrayBuilder, ArrayEditor, CParams, CodecId, Dtype, FilterId, FilterSlot, FrameEditor, FrameParams,
     FrameWriter, NdArray, Select, SliceDim, SuperChunk,
@@ -22,9 +22,10 @@ use crate::{python, root};
 /// Change files by turns with C-Blosc2: random sequences of operations, each turn by one side.
 ///
 /// The files are contiguous and sparse, and begun by either side. After each turn both sides read all of the
-/// file, which is compared with a plain copy of what it should hold. C-Blosc2 runs in a process of its own that
-/// is started again when it crashes or hangs; that is a difference too. Known defects of it are left out, with
-/// their number and reason in the table.
+/// file, which is compared with a plain copy of what it should hold. What the checksums say then must fit who has
+/// changed the file: never that it is damaged, and never that all is as we wrote it after C-Blosc2 has changed data.
+/// C-Blosc2 runs in a process of its own that is started again when it crashes or hangs; that is a difference too.
+/// Known defects of it are left out, with their number and reason in the table.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of sequences, arrays and frames together.
@@ -61,6 +62,8 @@ struct Report {
     /// By kind of file, side and operation.
     operations: BTreeMap<(&'static str, &'static str, String), u64>,
     excluded: BTreeMap<String, u64>,
+    /// What the checksums said before and after changes by C-Blosc2.
+    verdicts: BTreeMap<String, u64>,
     counts: Counts,
 }
 
@@ -136,6 +139,8 @@ fn worker(
                     log.push(format!("C-Blosc2: {name} {}", message["text"].as_str().unwrap_or("")));
                 } else if let Some(reason) = message["excluded"].as_str() {
                     *report.excluded.entry(reason.to_owned()).or_default() += 1;
+                } else if let Some(change) = message["verdict"].as_str() {
+                    *report.verdicts.entry(change.to_owned()).or_default() += 1;
                 } else if message["end"].as_u64() == Some(next) {
                     match message["wrong"].as_str() {
                         None => report.counts.passed += 1,
@@ -178,6 +183,9 @@ impl Report {
         for (reason, count) in &self.excluded {
             println!("left out {count} times: {reason}");
         }
+        for (change, count) in &self.verdicts {
+            println!("checksums, {change}: {count} times");
+        }
         let Counts { passed, failed } = self.counts;
         let operations: u64 = self.operations.values().sum();
         println!("{operations} operations, {} sequences, {failed} with a difference", passed + failed);
@@ -209,10 +217,17 @@ impl Ours {
             "read array" => {
                 let array = NdArray::open(text(1)?)?;
                 fs::write(text(2)?, array.all().read()?)?;
-                return Ok(json!({ "shape": array.shape() }));
+                let checksums = verdict(array.super_chunk())?;
+                return Ok(json!({ "shape": array.shape(), "checksums": checksums }));
             }
             "read frame" => return read_frame(Path::new(text(1)?)),
             "open" => self.open(Path::new(text(1)?))?,
+            "add checksums" | "remove checksums" => {
+                let options = SuperChunk::options().durability(Durability::None);
+                let mut editor = options.edit(text(1)?)?;
+                editor.set_checksums(name == "add checksums")?;
+                editor.commit()?;
+            }
             "commit" => {
                 // Dropped even on an error: they hold a lock.
                 if let Some(mut editor) = self.array.take() {
@@ -285,7 +300,16 @@ fn read_frame(path: &Path) -> Result<Value> {
         let value = schunk.vlmetalayers().get(&*name)?.context("a vlmetalayer without a value")?;
         layers.insert(name.into_owned(), to_hex(&value));
     }
-    Ok(json!({ "chunks": chunks, "layers": layers }))
+    Ok(json!({ "chunks": chunks, "layers": layers, "checksums": verdict(&schunk)? }))
+}
+
+/// What the checksums say; damage is an error.
+fn verdict(schunk: &SuperChunk) -> Result<&'static str> {
+    Ok(match schunk.verify_checksums()? {
+        Checksums::None => "none",
+        Checksums::Ok => "ok",
+        Checksums::Changed => "changed",
+    })
 }
 
 fn create(words: &[Value]) -> Result<()> {

@@ -52,7 +52,7 @@ fn an_array() {
         "kind": "ndarray", "storage": "contiguous", "nbytes": 572, "cbytes": cbytes,
         "ratio": 572.0 / cbytes as f64, "typesize": 4, "nchunks": 9, "chunksize": 6 * 6 * 4, "blocksize": null,
         "codec": "lz4", "codec_meta": 0, "clevel": 7, "filters": [{"name": "bitshuffle", "meta": 0}],
-        "splitmode": "never", "use_dict": false, "special": special(&[]), "dead": 0,
+        "splitmode": "never", "use_dict": false, "special": special(&[]), "dead": 0, "checksums": "ok",
         "shape": [13, 11], "chunks": [5, 4], "blocks": [2, 3], "dtype": "<i4",
         "metalayers": {"b2nd": [0, 2, [13, 11], [5, 4], [2, 3], 0, "<i4"], "fixed": {"a": [1, 2.5]}},
         "vlmetalayers": {"note": "text"},
@@ -89,7 +89,7 @@ fn a_super_chunk_contiguous_and_sparse() {
             "codec": "zstd", "codec_meta": 0, "clevel": 5,
             "filters": [{"name": "trunc_prec", "meta": 253}, {"name": "shuffle", "meta": 0}],
             "splitmode": "auto", "use_dict": true, "special": special(&[("zero", 1)]), "dead": 0,
-            "shape": null, "chunks": null, "blocks": null, "dtype": null,
+            "checksums": "ok", "shape": null, "chunks": null, "blocks": null, "dtype": null,
             "metalayers": {}, "vlmetalayers": {},
         });
         assert_eq!(info, expected);
@@ -123,7 +123,7 @@ fn a_bare_chunk() {
         "typesize": 4, "nchunks": null, "chunksize": null, "blocksize": 1024, "codec": "lz4", "codec_meta": null,
         "clevel": null, "filters": [{"name": "delta", "meta": 0}, {"name": "shuffle", "meta": 0}],
         "splitmode": null, "use_dict": false, "special": special(&[]), "dead": null,
-        "shape": null, "chunks": null, "blocks": null, "dtype": null,
+        "checksums": null, "shape": null, "chunks": null, "blocks": null, "dtype": null,
         "metalayers": null, "vlmetalayers": null,
     });
     assert_eq!(folder.info(&["c"]), expected);

@@ -78,6 +78,30 @@ impl SuperChunk {
             }
         }
     }
+
+    /// Prepares for reading these blocks of the chunk. If they are nearly all that is stored of it, or `all` that matters,
+    /// the rest of the chunk is read at once, and it is compared with its checksum, should there be one.
+    ///
+    /// # Errors
+    /// As [`SuperChunk::chunk`].
+    pub fn compare_blocks(
+        &self,
+        reader: &mut BlockReader,
+        nblocks: &[usize],
+        all: bool,
+    ) -> Result<(), FrameError> {
+        let (BlockReader(Source::Stored(head, file)), true) = (reader, self.has_sums()) else {
+            return Ok(());
+        };
+        let chunk = head.chunk();
+        let cbytes = chunk.header().cbytes();
+        let wanted: usize = nblocks.iter().map(|nblock| chunk.block_extent(*nblock).len()).sum();
+        if all || wanted >= cbytes / 8 * 7 || head.bytes().len() >= cbytes {
+            head.complete(file)?;
+            self.compare(head.nchunk(), head.bytes())?;
+        }
+        Ok(())
+    }
 }
 
 impl BlockReader {
@@ -110,11 +134,10 @@ impl BlockReader {
         Ok(BlockBytes { bytes, start, ..nothing })
     }
 
-    fn to_read(&self, nblock: usize) -> Range<u64> {
-        match &self.0 {
-            Source::Made(_) => 0..0,
-            Source::Stored(head, _) => head.to_read(nblock),
-        }
+    /// The stored bytes of a block, read already or not.
+    fn extent(&self, nblock: usize) -> Range<u64> {
+        let extent = self.chunk().block_extent(nblock);
+        extent.start as u64..extent.end as u64
     }
 }
 
@@ -145,10 +168,10 @@ impl<'a> Iterator for Groups<'a> {
 
     fn next(&mut self) -> Option<&'a [usize]> {
         let (first, others) = self.rest.split_first()?;
-        let mut all = self.reader.to_read(*first);
+        let mut all = self.reader.extent(*first);
         let mut count = 1;
         for nblock in others {
-            let next = self.reader.to_read(*nblock);
+            let next = self.reader.extent(*nblock);
             let near = next.start >= all.start && next.start <= all.end.saturating_add(GAP);
             if !(next.is_empty() || all.is_empty() || near && next.end.max(all.end) - all.start <= AT_ONCE) {
                 break;

@@ -1,31 +1,52 @@
-//! Checksums that C-Blosc2 leaves alone (docs/format/checksums.md): a block between index and trailer, and its
-//! fingerprint in the trailer.
+//! Checksums that C-Blosc2 leaves alone (docs/format/checksums.md): sums of the stored chunks in pages, a block between
+//! index and trailer that lists the pages, and the fingerprint of that block in the trailer.
 //!
 //! ```text
-//! "b2sums" 00 01   u32 algorithm   u32 nchunks
-//! u64 sums of: header, header without what C-Blosc2 changes in place, index chunk, vlmetalayers
-//! u64 sum of each chunk, 0 for those that are not stored
+//! pages, anywhere in the frame: u64 sum of each stored chunk
+//! block: for each page u64 offset, u64 number of sums, u64 sum of the page
+//!        "b2sums" 00 01   u32 algorithm   u32 number of pages   u64 number of stored chunks
+//!        u64 sums of: header, header without what C-Blosc2 changes in place, index chunk, trailer
 //! ```
 //!
 //! All numbers are little-endian, sums are XXH3 of 64 bits, the fingerprint is XXH3 of 128 bits over the block. In
-//! frames without chunks the block is left out: C-Blosc2 looks for the trailer right behind the header there, and the
-//! block follows from the rest.
+//! frames without chunks the block is left out: C-Blosc2 looks for the trailer right behind the header there. It
+//! follows from the rest, and two sums of it are the fingerprint.
 
-use std::collections::HashMap;
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
+mod chunks;
+mod pages;
 
 use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
+pub(crate) use self::chunks::ChunkSums;
+pub(crate) use self::pages::{Kept, Page, Plan, SumTable, read_table};
 use crate::header::patch;
 use crate::metalayers::Metalayers;
 use crate::{FrameError, Structure};
 
-const MAGIC: [u8; 8] = *b"b2sums\0\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"b2sums\0\x01";
 /// XXH3 of 64 bits with seed 0, the only one so far.
 const XXH3: u32 = 1;
-/// Size of the block without the sums of chunks, in bytes.
-const HEAD_LEN: usize = 48;
+/// Size of the block without the list of pages, in bytes. It is the end of the block.
+pub(crate) const END_LEN: usize = 56;
 /// Fingerprints of 128 bits, the kind used here.
 const KIND: u8 = 3;
 
@@ -52,80 +73,18 @@ pub enum Checksums {
     Changed,
 }
 
-/// Sums of the stored chunks of a frame that is being written, by index entry: two entries that are equal have the
-/// same bytes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChunkSums(HashMap<i64, u64>);
-
-impl ChunkSums {
-    /// Those of a frame with these entries.
-    ///
-    /// # Errors
-    /// When there is not enough memory.
-    pub(crate) fn of(entries: &[i64], sums: &[u8]) -> Result<Self, OutOfMemory> {
-        let sums = sums.as_chunks::<8>().0.iter().map(|sum| u64::from_le_bytes(*sum));
-        let mut all = Self::default();
-        all.reserve(entries.len())?;
-        all.0.extend(entries.iter().copied().zip(sums).filter(|(raw, _)| *raw >= 0));
-        Ok(all)
-    }
-
-    fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
-        self.0.try_reserve(more).map_err(|_| OutOfMemory { bytes })
-    }
-
-    /// Notes the chunk that the entry stands for from now on.
-    ///
-    /// # Errors
-    /// When there is not enough memory.
-    pub(crate) fn put(&mut self, raw: i64, chunk: &[u8]) -> Result<(), OutOfMemory> {
-        self.put_sum(raw, sum(chunk))
-    }
-
-    /// Notes a sum that was known before.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) -> Result<(), OutOfMemory> {
-        self.reserve(1)?;
-        self.0.insert(raw, sum);
-        Ok(())
-    }
-
-    pub(crate) fn get(&self, raw: i64) -> Option<u64> {
-        if raw < 0 { Some(0) } else { self.0.get(&raw).copied() }
-    }
-
-    /// Those of all entries in order, if they are known; 0 for what is not stored.
-    ///
-    /// # Errors
-    /// When there is not enough memory.
-    pub(crate) fn all(&self, entries: &[i64]) -> Result<Option<Vec<u64>>, OutOfMemory> {
-        let mut all = memory::list(entries.len())?;
-        for raw in entries {
-            let Some(sum) = self.get(*raw) else { return Ok(None) };
-            all.push(sum);
-        }
-        Ok(Some(all))
-    }
-
-    /// Forgets all but the chunks of these entries, when there are many more.
-    pub(crate) fn tidy(&mut self, entries: &[i64]) {
-        if self.0.len() > 2 * entries.len() + 64 {
-            let mut kept = Self::default();
-            // Without memory for fewer the many stay.
-            if kept.reserve(entries.len()).is_ok() {
-                kept.0.extend(entries.iter().filter_map(|raw| Some((*raw, *self.0.get(raw)?))));
-                *self = kept;
-            }
-        }
-    }
+/// Length of the block, given the bytes it ends with; never more than `most`.
+pub(crate) fn block_len(end: &[u8], most: u64) -> u64 {
+    let npages = match end.split_last_chunk::<END_LEN>() {
+        Some((_, end)) if end.starts_with(&MAGIC) => u64::from(u32::from_le_bytes(*field(end, 12))),
+        _ => 0,
+    };
+    npages.saturating_mul(Page::LEN as u64).saturating_add(END_LEN as u64).min(most)
 }
 
-/// Length of the block of a frame with `nchunks` chunks, in bytes.
-pub(crate) fn block_len(nchunks: usize) -> usize {
-    if nchunks == 0 { 0 } else { HEAD_LEN + 8 * nchunks }
+/// The number at `at` of the end of a block.
+fn field<const N: usize>(end: &[u8; END_LEN], at: usize) -> &[u8; N] {
+    end.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(&[0; N])
 }
 
 /// The parts of a frame that the sums are taken of, as stored.
@@ -139,86 +98,120 @@ pub(crate) struct Parts<'a> {
     pub(crate) vlmetalayers: &'a [u8],
 }
 
+/// What checking has found.
+pub(crate) struct Checked {
+    pub(crate) checksums: Checksums,
+    /// Where the sums of the chunks are; `None` if the frame has none, or they cannot be relied on.
+    pub(crate) pages: Option<Vec<Page>>,
+}
+
 impl Parts<'_> {
     fn sums(&self) -> Result<[u64; 4], FrameError> {
         let stable = stable(self.header, &Metalayers::parse(self.header)?)?;
         Ok([sum(self.header), sum(&stable), sum(self.index), sum(self.vlmetalayers)])
     }
 
-    /// The block, as it is to be stored, and its fingerprint. `sums` are those of the chunks.
-    pub(crate) fn encode(&self, sums: &[u64]) -> Result<(Vec<u8>, Fingerprint), FrameError> {
-        let mut block = self.block(sums)?;
+    /// The block and its fingerprint. `pages` are those with the sums of all stored chunks.
+    pub(crate) fn encode(&self, pages: &[Page]) -> Result<(Vec<u8>, Fingerprint), FrameError> {
+        let mut block = Vec::new();
+        pages.iter().for_each(|page| page.encode(&mut block));
+        block.extend_from_slice(&MAGIC);
+        block.extend_from_slice(&XXH3.to_le_bytes());
+        let npages = u32::try_from(pages.len());
+        let npages = npages.map_err(|_| FrameError::argument("chunks", "too many for checksums"))?;
+        block.extend_from_slice(&npages.to_le_bytes());
+        block.extend_from_slice(&pages.iter().map(|page| page.count).sum::<u64>().to_le_bytes());
+        for sum in self.sums()? {
+            block.extend_from_slice(&sum.to_le_bytes());
+        }
         let fingerprint = (KIND, XxHash3_128::oneshot(&block).to_le_bytes());
-        block.truncate(block_len(sums.len()));
         Ok((block, fingerprint))
     }
 
-    fn block(&self, sums: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let mut block = memory::list(HEAD_LEN + 8 * sums.len())?;
-        block.extend_from_slice(&MAGIC);
-        block.extend_from_slice(&XXH3.to_le_bytes());
-        // There are fewer than 2^28 chunks.
-        block.extend_from_slice(&(sums.len() as u32).to_le_bytes());
-        for sum in self.sums()?.iter().chain(sums) {
-            block.extend_from_slice(&sum.to_le_bytes());
+    /// The fingerprint of a frame without chunks: two sums of the block that is not there, with and without that of
+    /// the whole header.
+    pub(crate) fn fingerprint_of_empty(&self) -> Result<Fingerprint, FrameError> {
+        let mut block = self.encode(&[])?.0;
+        let with = sum(&block);
+        if let Some(header) = block.get_mut(24..32) {
+            header.fill(0);
         }
-        Ok(block)
+        let mut value = [0; 16];
+        for (place, sum) in value.as_chunks_mut::<8>().0.iter_mut().zip([with, sum(&block)]) {
+            *place = sum.to_le_bytes();
+        }
+        Ok((KIND, value))
+    }
+
+    fn check_empty(&self, fingerprint: Fingerprint) -> Result<Checked, FrameError> {
+        let (_, expected) = self.fingerprint_of_empty()?;
+        let checksums = match (
+            fingerprint.1 == expected,
+            fingerprint.1.last_chunk::<8>() == expected.last_chunk::<8>(),
+        ) {
+            (true, _) => Checksums::Ok,
+            (false, true) => Checksums::Changed,
+            (false, false) => {
+                let what = "header and trailer do not fit the fingerprint";
+                return Err(FrameError::Checksum { structure: Structure::Frame, what });
+            }
+        };
+        Ok(Checked { checksums, pages: Some(Vec::new()) })
     }
 
     /// Checks these parts against the block, which `before_trailer` ends with, and the fingerprint.
-    ///
-    /// With the answer come the sums of the chunks: empty if the frame has none, or they cannot be relied on.
+    /// `nstored`: how many chunks are stored; `None` if there are no chunks, and so no block.
     pub(crate) fn check(
         &self,
-        nchunks: usize,
-        before_trailer: &Bytes,
+        nstored: Option<u64>,
+        before_trailer: &[u8],
         fingerprint: Fingerprint,
-    ) -> Result<(Checksums, Bytes), FrameError> {
-        let start = before_trailer.len().saturating_sub(block_len(nchunks));
-        let stored = before_trailer.slice(start..);
+    ) -> Result<Checked, FrameError> {
+        let rest = (before_trailer.len() as u64).saturating_sub(block_len(before_trailer, u64::MAX));
+        let stored = usize::try_from(rest).ok().and_then(|at| before_trailer.get(at..)).unwrap_or_default();
         if fingerprint == NO_FINGERPRINT {
             // C-Blosc2 zeroes it, and leaves the block where it was when it changes vlmetalayers.
-            let left_behind = stored.starts_with(&MAGIC);
-            return Ok((if left_behind { Checksums::Changed } else { Checksums::None }, Bytes::new()));
+            let left_behind = stored.last_chunk::<END_LEN>().is_some_and(|end| end.starts_with(&MAGIC));
+            let checksums = if left_behind { Checksums::Changed } else { Checksums::None };
+            return Ok(Checked { checksums, pages: None });
         }
         let fail = |structure, what| Err(FrameError::Checksum { structure, what });
         if fingerprint.0 != KIND {
             return fail(Structure::Trailer, "the fingerprint is of another kind than 128 bits");
         }
-        let made;
-        let block = if nchunks == 0 {
-            made = self.block(&[])?;
-            &made[..]
-        } else {
-            &stored[..]
-        };
+        let Some(nstored) = nstored else { return self.check_empty(fingerprint) };
+        let block = stored;
         if XxHash3_128::oneshot(block).to_le_bytes() != fingerprint.1 {
-            return fail(Structure::Trailer, "the block of checksums does not fit the fingerprint");
+            return fail(Structure::Checksums, "they, or the fingerprint in the trailer");
         }
-        let Some((head, rest)) = block.split_first_chunk::<HEAD_LEN>() else {
-            return fail(Structure::Trailer, "the block of checksums is too short");
+        let Some((table, end)) = block.split_last_chunk::<END_LEN>() else {
+            return fail(Structure::Checksums, "they are too short");
         };
-        let head =
-            |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>()).copied().unwrap_or_default();
-        let expected = [XXH3.to_le_bytes(), (nchunks as u32).to_le_bytes()].concat();
-        if head(0) != MAGIC || head(8)[..] != expected || rest.len() != 8 * nchunks {
-            return fail(Structure::Trailer, "the checksums are of an unknown kind, or of other chunks");
+        let pages = read_table(table);
+        let count = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count));
+        let told = u64::from_le_bytes(*field(end, 16));
+        if !end.starts_with(&MAGIC)
+            || *field(end, 8) != XXH3.to_le_bytes()
+            || count != Some(told)
+            || told != nstored
+        {
+            return fail(Structure::Checksums, "they are of an unknown kind, or of other chunks");
         }
         let [header, stable, index, vlmetalayers] = self.sums()?;
-        let is = |at: usize, sum: u64| u64::from_le_bytes(head(at)) == sum;
-        if !is(32, index) {
-            return fail(Structure::Index, "the index chunk does not fit its checksum");
+        let is = |at: usize, sum: u64| u64::from_le_bytes(*field(end, at)) == sum;
+        if !is(40, index) {
+            return fail(Structure::Index, "it does not fit its checksum");
         }
-        if !is(40, vlmetalayers) {
+        if !is(48, vlmetalayers) {
             return fail(Structure::Trailer, "the vlmetalayers do not fit their checksum");
         }
-        let sums = stored.slice(HEAD_LEN.min(stored.len())..);
-        match (is(16, header), is(24, stable)) {
-            (true, true) => Ok((Checksums::Ok, sums)),
+        let checksums = match (is(24, header), is(32, stable)) {
+            (true, true) => Checksums::Ok,
             // Values of metalayers and numbers of threads are changed in place by C-Blosc2.
-            (false, true) => Ok((Checksums::Changed, sums)),
-            _ => fail(Structure::Header, "the header does not fit its checksum"),
-        }
+            (false, true) => Checksums::Changed,
+            _ => return fail(Structure::Header, "it does not fit its checksum"),
+        };
+        Ok(Checked { checksums, pages: Some(pages) })
     }
 }
 

@@ -99,7 +99,7 @@ pub enum FrameError {
         source: ChunkError,
     },
     /// A checksum says that bytes are not those that were written (docs/format/checksums.md).
-    #[error("{structure} is damaged: {what}")]
+    #[error("{structure} damaged: {what}")]
     Checksum {
         /// The part of the frame.
         structure: Structure,
@@ -210,6 +210,8 @@ pub enum Structure {
     Index,
     /// What the index chunk decodes to: 8 bytes for each chunk.
     Entries,
+    /// The checksums, between index and trailer.
+    Checksums,
     /// The trailer.
     Trailer,
     /// Names and values of the vlmetalayers, in the trailer.
@@ -238,6 +240,7 @@ impl fmt::Display for Structure {
             Self::Metalayers => f.write_str("metalayers"),
             Self::Index => f.write_str("index chunk"),
             Self::Entries => f.write_str("decoded index"),
+            Self::Checksums => f.write_str("checksums"),
             Self::Trailer => f.write_str("trailer"),
             Self::VlMetalayers => f.write_str("vlmetalayers"),
             Self::VlMetalayer(name) => write!(f, "vlmetalayer {name:?}"),

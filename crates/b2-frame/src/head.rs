@@ -24,7 +24,7 @@ use bytes::Bytes;
 
 use crate::error::within;
 use crate::fetch::spent;
-use crate::plan::{Extent, FrameFile, Step};
+use crate::plan::{Extent, FrameFile, OpenFile, Step};
 use crate::{FrameError, Structure};
 
 /// Chunks up to this size are read whole when blocks of them are wanted, in bytes.
@@ -131,6 +131,10 @@ impl ChunkHead {
         self.place.structure()
     }
 
+    pub(crate) fn nchunk(&self) -> usize {
+        self.place.nchunk
+    }
+
     pub(crate) fn file(&self) -> FrameFile {
         self.place.file
     }
@@ -138,6 +142,21 @@ impl ChunkHead {
     /// All that was read.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Reads what is missing of the chunk.
+    pub(crate) fn complete(&mut self, file: &OpenFile) -> Result<(), FrameError> {
+        let cbytes = self.lazy.header().cbytes();
+        if self.bytes.len() < cbytes {
+            let bytes = file.read(&self.place.exactly(cbytes))?;
+            // The file may have changed between two reads.
+            if bytes.get(..self.bytes.len()) != Some(&self.bytes[..]) {
+                return Err(FrameError::Changed { name: file.name().to_owned() });
+            }
+            self.bytes = bytes;
+        }
+        self.bytes.truncate(cbytes);
+        Ok(())
     }
 
     /// The stored bytes of a block that came with the head; empty for others.

@@ -18,6 +18,8 @@
     )
 )]
 
+mod ranks;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -85,6 +87,8 @@ pub struct Index {
     len: usize,
     /// All stored offsets in ascending order, made when first needed.
     sorted: OnceLock<Vec<u64>>,
+    /// How many chunks are stored before each run, or every some entries; made when first needed.
+    ranks: OnceLock<Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -150,12 +154,12 @@ impl Index {
                 bytes.copy_within(len.saturating_sub(carried)..len, 0);
             }
         }
-        Ok(Self { table: builder.table, len, sorted: OnceLock::new() })
+        Ok(Self { table: builder.table, len, ..Self::default() })
     }
 
     /// An index with these entries.
     pub(crate) fn from_entries(entries: Arc<Vec<i64>>) -> Self {
-        Self { len: entries.len(), table: Table::All(entries), sorted: OnceLock::new() }
+        Self { len: entries.len(), table: Table::All(entries), ..Self::default() }
     }
 
     /// All entries, if they take at most `limit` bytes.

@@ -2,7 +2,7 @@
 
 use b2_chunk::{SpecialKind, memory};
 
-use crate::checksums::block_len;
+use crate::checksums::{END_LEN, Page};
 use crate::header::Storage;
 use crate::index::Entry;
 use crate::{FrameError, SuperChunk};
@@ -88,9 +88,19 @@ impl SuperChunk {
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);
-        // The checksums, unless C-Blosc2 has left them behind.
-        let block = if self.trailer().has_fingerprint() { block_len(self.nchunks()) as u64 } else { 0 };
-        Ok(data.saturating_sub(live) + gap.saturating_sub(block))
+        Ok((data + gap).saturating_sub(live + self.sums_len()))
+    }
+
+    /// Bytes of checksums, wherever they are; not what C-Blosc2 has left behind.
+    fn sums_len(&self) -> u64 {
+        let pages = self.sum_pages();
+        match &self.opened.sums {
+            Some(_) if self.nchunks() > 0 => {
+                let sums: u64 = pages.iter().map(|page| page.count * 8).sum();
+                sums + (pages.len() * Page::LEN + END_LEN) as u64
+            }
+            _ => 0,
+        }
     }
 
     fn infos(&self, start: usize) -> Result<Vec<ChunkInfo>, FrameError> {

@@ -22,7 +22,7 @@ use std::ops::Range;
 use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
 
-use crate::checksums::{Checksums, Parts, block_len};
+use crate::checksums::{self, Checked, Checksums, Parts, SumTable, block_len};
 use crate::error::{max_metadata, max_nchunks, within};
 use crate::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
@@ -58,8 +58,8 @@ pub struct Opened {
     pub layout: Layout,
     /// What its checksums say.
     pub checksums: Checksums,
-    /// The sums of the chunks as stored, 8 bytes each; empty without.
-    pub(crate) sums: Bytes,
+    /// Those of the chunks, if there are some that can be relied on.
+    pub(crate) sums: Option<SumTable>,
 }
 
 /// Places in a contiguous frame, or in the index file of a sparse one, in bytes from its start.
@@ -112,31 +112,43 @@ enum State {
     Start,
     Page,
     Header(Box<Head>),
-    Tail(Box<Head>),
-    Exact(Box<Head>, Exact),
+    Tail(Box<Head>, Wanted),
+    Exact(Box<Head>, Wanted),
     Spent,
 }
 
 /// Where exactly the parts behind the chunks are.
+/// Parts of the frame that are wanted, and the end of the frame, which was read before and may hold some of them.
 #[derive(Debug)]
-struct Exact {
-    index: Range<u64>,
-    trailer: Range<u64>,
-    /// The checksums, if there are any: what is right before the trailer.
-    block: Range<u64>,
+struct Wanted {
+    /// Index (or its header), trailer, and the block of checksums (or its end), which is right before the trailer.
+    ranges: [Range<u64>; 3],
+    end: Bytes,
+    /// Where `end` starts.
+    base: u64,
 }
 
-impl Exact {
-    fn new(index: Range<u64>, trailer: Range<u64>, nchunks: u64) -> Self {
-        let len = block_len(usize::try_from(nchunks).unwrap_or(usize::MAX)) as u64;
-        let block = trailer.start.saturating_sub(len).max(index.end)..trailer.start;
-        Self { index, trailer, block }
+impl Wanted {
+    /// `block_len`: of the block, as far as it is known.
+    fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
+        let block = trailer.start.saturating_sub(block_len).max(index.end)..trailer.start;
+        Self { ranges: [index, trailer, block], end, base }
     }
 
+    fn known(&self, range: &Range<u64>) -> Option<Bytes> {
+        if range.is_empty() { Some(Bytes::new()) } else { sub(&self.end, self.base, range.clone()).ok() }
+    }
+
+    /// What has to be read.
     fn extents(&self) -> Vec<Extent> {
-        [&self.index, &self.trailer, &self.block]
-            .map(|range| Extent::exactly(FrameFile::Main, range.clone()))
-            .to_vec()
+        let unknown = self.ranges.iter().filter(|range| self.known(range).is_none());
+        unknown.map(|range| Extent::exactly(FrameFile::Main, range.clone())).collect()
+    }
+
+    /// The parts, with the answers to [`extents`](Self::extents).
+    fn parts(&self, answers: Vec<Bytes>) -> [Bytes; 3] {
+        let mut answers = answers.into_iter();
+        self.ranges.each_ref().map(|range| self.known(range).or_else(|| answers.next()).unwrap_or_default())
     }
 }
 
@@ -247,11 +259,10 @@ impl OpenPlan {
             return Ok((head, trailer));
         }
         let header = sub(tail, base, head)?;
-        Ok((self.index_range(&header, &gap)?.0, trailer))
+        Ok((self.index_range(&header, &gap)?, trailer))
     }
 
-    /// Where the index chunk is, and how many chunks it is for.
-    fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<(Range<u64>, u64), FrameError> {
+    fn index_range(&self, header: &Bytes, gap: &Range<u64>) -> Result<Range<u64>, FrameError> {
         let header = ChunkHeader::parse(header).map_err(FrameError::chunk(Structure::Index))?;
         let (cbytes, have) = (header.cbytes() as u64, gap.end.saturating_sub(gap.start));
         if cbytes > have {
@@ -263,7 +274,7 @@ impl OpenPlan {
             });
         }
         within("index chunk, in bytes", cbytes, max_metadata(&self.dparams))?;
-        Ok((gap.start..gap.start.saturating_add(cbytes), header.nbytes() as u64 / 8))
+        Ok(gap.start..gap.start.saturating_add(cbytes))
     }
 
     /// With all bytes from `base`, which is not behind the index, to the end of the frame.
@@ -296,9 +307,13 @@ impl OpenPlan {
             let index = if decoded.is_empty() { Bytes::new() } else { index_bytes };
             let values = trailer::values(&trailer_bytes);
             let parts = Parts { header: &header_bytes, index: &index, vlmetalayers: values };
-            parts.check(decoded.len(), &before_trailer, trailer_parsed.fingerprint())?
+            let nstored = (!decoded.is_empty()).then(|| decoded.nstored(decoded.len()) as u64);
+            let Checked { checksums, pages } =
+                parts.check(nstored, &before_trailer, trailer_parsed.fingerprint())?;
+            let base = trailer_start.saturating_sub(before_trailer.len() as u64);
+            (checksums, pages.map(|pages| SumTable::new(pages, (base, before_trailer))))
         } else {
-            (Checksums::None, Bytes::new())
+            (Checksums::None, None)
         };
         let data_start = u64::from(header.header_len);
         let data = match header.storage {
@@ -324,61 +339,57 @@ impl Plan for OpenPlan {
     type Output = Opened;
 
     fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Opened>, FrameError> {
-        let mut parts = parts.into_iter();
-        let mut part = move || parts.next().unwrap_or_default();
         match std::mem::replace(&mut self.state, State::Spent) {
             State::Start => {
                 self.state = State::Page;
                 Ok(Step::Need(vec![Extent::exactly(FrameFile::Main, 0..self.len.min(PAGE))]))
             }
             State::Page => {
-                let (head, step) = self.page(part())?;
+                let (head, step) = self.page(parts.into_iter().next().unwrap_or_default())?;
                 self.state = State::Header(head);
                 Ok(step)
             }
             State::Header(mut head) => {
+                let mut parts = parts.into_iter();
                 if head.bytes.is_none() {
-                    head.bytes = Some(part());
+                    head.bytes = Some(parts.next().unwrap_or_default());
                 }
-                let rest = part();
+                let rest = parts.next().unwrap_or_default();
                 let Some(base) = head.header.frame_len.checked_sub(rest.len() as u64) else {
-                    return Err(too_long());
+                    return Err(FrameError::argument("parts", "longer than was asked for"));
                 };
                 if base <= head.rest {
                     return self.finish_from(&head, rest, base).map(Step::Done);
                 }
                 let (index, trailer) = self.tail(&head, &rest, base)?;
-                let exact = Exact::new(index, trailer, 0);
-                let need = exact.extents();
-                self.state =
-                    if head.header.nbytes == 0 { State::Exact(head, exact) } else { State::Tail(head) };
-                Ok(Step::Need(need))
-            }
-            State::Tail(head) => {
-                let (index_header, trailer) = (part(), part());
-                let frame_len = head.header.frame_len;
-                let Some(start) = frame_len.checked_sub(trailer.len() as u64).filter(|s| *s >= head.rest)
-                else {
-                    return Err(too_long());
+                // The end of the block tells where it starts.
+                let block_len = if head.header.nbytes == 0 { 0 } else { checksums::END_LEN as u64 };
+                let wanted = Wanted::new(index, trailer, block_len, rest, base);
+                let need = wanted.extents();
+                self.state = match head.header.nbytes {
+                    0 => State::Exact(head, wanted),
+                    _ => State::Tail(head, wanted),
                 };
-                let trailer_range = start..frame_len;
-                let (index, nchunks) = self.index_range(&index_header, &(head.rest..trailer_range.start))?;
-                let exact = Exact::new(index, trailer_range, nchunks);
-                let need = exact.extents();
-                self.state = State::Exact(head, exact);
                 Ok(Step::Need(need))
             }
-            State::Exact(head, Exact { index, trailer, .. }) => {
-                let parts = [part(), part(), part()];
+            State::Tail(head, wanted) => {
+                let [index_header, _, block_end] = wanted.parts(parts);
+                let Wanted { ranges: [_, trailer, _], end, base } = wanted;
+                let index = self.index_range(&index_header, &(head.rest..trailer.start))?;
+                let most = trailer.start.saturating_sub(index.end).min(self.dparams.limits.max_metadata);
+                let wanted = Wanted::new(index, trailer, block_len(&block_end, most), end, base);
+                let need = wanted.extents();
+                self.state = State::Exact(head, wanted);
+                Ok(Step::Need(need))
+            }
+            State::Exact(head, wanted) => {
+                let parts = wanted.parts(parts);
+                let [index, trailer, _] = wanted.ranges;
                 self.finish(&head, parts, index, trailer).map(Step::Done)
             }
             State::Spent => Err(FrameError::argument("plan", "it has ended")),
         }
     }
-}
-
-fn too_long() -> FrameError {
-    FrameError::argument("parts", "longer than was asked for")
 }
 
 /// Where the chunk data ends: the first byte of index and trailer.

@@ -1,31 +1,30 @@
 //! Making a readable frame from a damaged one.
 
+mod files;
 mod find;
 mod head;
 mod scan;
+mod sums;
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use b2_chunk::{Chunk, ChunkError, ChunkHeader, Container, DParams, SpecialKind};
-use bytes::Bytes;
+use b2_chunk::{Chunk, ChunkError, Container, DParams, SpecialKind};
 
+use crate::checksums;
 use crate::index::{Entry, Index};
-use crate::plan::{Extent, FrameFile, OpenFile};
-use crate::redo::{Redo, Repaired};
-use crate::sparse::{INDEX_NAME, chunk_id, chunk_name, open_file};
-use crate::storage::{FileKind, Links};
 use crate::trailer::Trailer;
-use crate::{FrameError, FrameParams, FrameWriter, OpenOptions, Storage, Structure, WriteOptions};
+use crate::{FrameError, FrameParams, FrameWriter, OpenOptions, Storage, WriteOptions};
 
+use files::Damaged;
 use find::{
-    first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed, sizes,
-    trailer_in_place,
+    Among, first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed,
+    is_outdated, sizes, trailer_in_place,
 };
 use head::Head;
 use scan::Scan;
+use sums::Sums;
 
 /// How a part of a damaged frame was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +68,8 @@ pub struct Salvaged {
     pub nchunks: usize,
     /// How many of them are from the damaged frame.
     pub recovered: usize,
+    /// How many of those are known to be as they were written, by their checksums.
+    pub verified: usize,
     /// How many chunks could not be recovered.
     pub nlost: usize,
     /// Which ones; the first 4096 groups.
@@ -77,8 +78,8 @@ pub struct Salvaged {
     pub lost_vlmetalayers: Vec<String>,
     /// Uncompressed size of what was written, in bytes.
     pub nbytes: u64,
-    /// Whether number and order of the chunks are known: from the index, or as all bytes that the header tells
-    /// of were found, and no others.
+    /// Whether number and order of the chunks are known: from the index, from checksums, or as all bytes that the
+    /// header tells of were found, and no others.
     pub certain: bool,
 }
 
@@ -91,8 +92,9 @@ const PIECE: usize = 16 << 20;
 /// same storage to `output`.
 ///
 /// Where the index is readable it tells the places of the chunks, else all bytes are searched (for sparse frames:
-/// all chunk files, in the order of their numbers). Each chunk is decoded to see whether it is intact. Chunks
-/// that are lost are replaced by zeros, so that the others keep their places.
+/// all chunk files, in the order of their numbers). Where checksums are found they tell which chunks are intact, and which
+/// is where; else each chunk is decoded to see whether it is. With [`OpenOptions::checksums`] switched off whatever
+/// decodes is taken. Chunks that are lost are replaced by zeros, so that the others keep their places.
 ///
 /// # Errors
 /// When nothing was found that belongs to a frame, and when reading or writing fails.
@@ -125,81 +127,6 @@ fn intact(chunk: &Chunk, dparams: &DParams, decoded: &mut u64) -> Result<(), Chu
     Ok(())
 }
 
-/// The files of the damaged frame.
-struct Damaged<'a> {
-    options: &'a OpenOptions,
-    /// The directory of a sparse frame.
-    dir: Option<PathBuf>,
-    main: OpenFile,
-    dparams: DParams,
-}
-
-impl<'a> Damaged<'a> {
-    fn open(path: &Path, options: &'a OpenOptions) -> Result<Self, FrameError> {
-        let fs = &*options.fs;
-        let name = path.display().to_string();
-        let (dir, main) = match fs.kind(path, Links::Follow).map_err(FrameError::io(&*name))? {
-            FileKind::File => (None, open_file(fs, path, Links::Follow, 0)?),
-            FileKind::Directory => {
-                let index = path.join(INDEX_NAME);
-                let main = match fs.kind(&index, Links::Refuse) {
-                    Ok(FileKind::File) => open_file(fs, &index, Links::Refuse, 0)?,
-                    _ => OpenFile::new(Arc::new(Bytes::new()), name, 0)?,
-                };
-                (Some(path.to_owned()), main)
-            }
-            FileKind::Link | FileKind::Other => {
-                return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true });
-            }
-        };
-        // The header may only be torn by a commit that a crash has cut short.
-        let limit = options.dparams.limits.max_metadata;
-        let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
-        let main = match redo {
-            Some(redo) => {
-                let repaired = Repaired { file: main.storage().clone(), redo };
-                OpenFile::new(Arc::new(repaired), main.name(), 0)?
-            }
-            None => main,
-        };
-        Ok(Self { options, dir, main, dparams: options.dparams.clone() })
-    }
-
-    fn storage(&self) -> Storage {
-        if self.dir.is_some() { Storage::Sparse } else { Storage::Contiguous }
-    }
-
-    /// The chunk at this byte of the file, or in the chunk file of this number.
-    fn chunk(&self, place: u64) -> Result<Chunk, FrameError> {
-        let (header, file, start) = self.chunk_header(place)?;
-        let bytes = file.read(&Extent::exactly(FrameFile::Main, start..start + header.cbytes() as u64))?;
-        Chunk::parse(bytes).map_err(FrameError::chunk(Structure::Frame))
-    }
-
-    /// Its header, the file it is in and where it starts there.
-    fn chunk_header(&self, place: u64) -> Result<(ChunkHeader, OpenFile, u64), FrameError> {
-        let (file, start) = match &self.dir {
-            None => (self.main.clone(), place),
-            Some(dir) => {
-                let id = u32::try_from(place).map_err(|_| FrameError::argument("index", "no file number"))?;
-                (open_file(&*self.options.fs, &dir.join(chunk_name(id)), Links::Refuse, 0)?, 0)
-            }
-        };
-        let head = file.read(&Extent::at_most(FrameFile::Main, start..start.saturating_add(32)))?;
-        let header = ChunkHeader::parse(&head).map_err(FrameError::chunk(Structure::Frame))?;
-        Ok((header, file, start))
-    }
-
-    /// The numbers of all chunk files, in order.
-    fn chunk_files(&self) -> Result<Vec<u32>, FrameError> {
-        let Some(dir) = &self.dir else { return Ok(Vec::new()) };
-        let names = self.options.fs.list(dir).map_err(FrameError::io(dir.display().to_string()))?;
-        let mut ids: Vec<u32> = names.iter().filter_map(|name| chunk_id(name.to_str()?)).collect();
-        ids.sort_unstable();
-        Ok(ids)
-    }
-}
-
 /// Where the chunks are.
 enum Order {
     /// As the index says; its offsets count from this byte.
@@ -223,6 +150,12 @@ struct Wreck<'a> {
     nbytes: Option<u64>,
     /// Whether more chunks were found than there should be.
     surplus: bool,
+    /// Checksums of the chunks, where they are known.
+    sums: Vec<Option<u64>>,
+    /// Whether they have put all chunks in order.
+    ordered: bool,
+    /// Whether the index is one of an older state.
+    outdated: bool,
 }
 
 impl<'a> Wreck<'a> {
@@ -237,8 +170,10 @@ impl<'a> Wreck<'a> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
+        let mut sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
+        let told = sums.as_ref().map(|sums| sums.index);
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
-        let index = index.filter(|index| is_believable(&damaged, index, start));
+        let index = index.filter(|(index, sum)| told == Some(*sum) || is_believable(&damaged, index, start));
         let mut index_condition = Condition::Intact;
         let mut found = Scan::default();
         if index.is_none() || trailer.is_none() {
@@ -254,18 +189,30 @@ impl<'a> Wreck<'a> {
         if index.is_none() && damaged.dir.is_some() {
             found.chunks = intact_chunk_files(&damaged)?;
         }
-        let mut index = index.map(|index| (index, start));
+        let mut index = index.map(|(index, sum)| (index, start, sum));
+        let (mut places, mut outdated) = (None, false);
         if index.is_none() {
             index_condition = Condition::Lost;
             let offsets: HashSet<u64> = found.chunks.iter().map(|chunk| chunk.offset).collect();
             let first = found.chunks.first().map_or(0, |chunk| chunk.offset);
-            if let Some((there, base)) = index_among(&damaged, &candidates, &offsets, [start, first]) {
+            let among = |told| index_among(&damaged, &candidates, &offsets, [start, first], told);
+            sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
+            // An index that the checksums do not know is of another state.
+            let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
+            if there.is_none() {
+                places = sums.as_ref().and_then(|sums| sums.places(&damaged, &found.chunks));
+            }
+            if let Some(there) = &places {
+                let those: HashSet<u64> = there.iter().copied().flatten().collect();
+                found.chunks.retain(|chunk| those.contains(&chunk.offset));
+            } else if let Some(Among { index: there, base, sum, at }) = there.or_else(|| among(None)) {
                 index_condition = Condition::Damaged;
+                outdated = is_outdated(&damaged, at, &candidates);
                 found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
-                index = Some((there, base));
+                index = Some((there, base, sum));
             }
         }
-        if let Some((index, base)) = &index
+        if let Some((index, base, _)) = &index
             && index_condition == Condition::Intact
         {
             found.chunks = first_chunks(&damaged, index, *base);
@@ -273,20 +220,41 @@ impl<'a> Wreck<'a> {
         let (typesize, chunksize) = sizes(head.as_ref(), &found.chunks);
         let nbytes =
             head.as_ref().filter(|head| head.condition == Condition::Intact).map(|h| h.header.nbytes());
-        let mut surplus = false;
-        let order = match index {
-            Some((index, base)) => Order::Index(index, base),
-            None => {
-                // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
-                let most = if chunksize.is_multiple_of(typesize) {
-                    damaged.dparams.limits.max_metadata / 16
-                } else {
-                    MAX_MADE_UP
-                };
-                let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
-                let nchunks = nchunks.filter(|n| *n <= most);
+        // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
+        let most = if chunksize.is_multiple_of(typesize) {
+            damaged.dparams.limits.max_metadata / 16
+        } else {
+            MAX_MADE_UP
+        };
+        let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
+        let nchunks = nchunks.filter(|n| *n <= most);
+        let (mut surplus, mut ordered) = (false, false);
+        let mut chunk_sums = Vec::new();
+        let order = match (index, places) {
+            (Some((index, base, sum)), _) => {
+                // They may be of another state.
+                if let Some(sums) = sums.filter(|sums| sums.index == sum) {
+                    chunk_sums = sums.by_index(&index);
+                }
+                Order::Index(index, base)
+            }
+            (None, Some(mut places)) => {
+                let complete = sums.as_ref().is_some_and(Sums::is_complete);
+                ordered = complete && nchunks == Some(places.len() as u64);
+                chunk_sums = sums.map(|sums| sums.chunks).unwrap_or_default();
+                // Chunks that were not stored are lost with the index. A short one is the last.
+                let missing = nchunks.unwrap_or(0).saturating_sub(places.len() as u64) as usize;
+                let is_short = found.chunks.last().is_some_and(|chunk| chunk.nbytes < chunksize);
+                let at = places.len() - usize::from(is_short && !places.is_empty());
+                places.splice(at..at, std::iter::repeat_n(None, missing));
+                chunk_sums.splice(at..at, std::iter::repeat_n(None, missing));
+                Order::Found(places)
+            }
+            (None, None) => {
                 let (places, more) = in_order(&found.chunks, start, typesize, chunksize, nchunks);
-                surplus = more;
+                // Files with numbers in between are gone since: so the numbers do not tell the order.
+                let gaps = places.iter().zip(0..).any(|(place, id)| *place != Some(id));
+                surplus = more || damaged.dir.is_some() && gaps;
                 Order::Found(places)
             }
         };
@@ -308,6 +276,9 @@ impl<'a> Wreck<'a> {
             chunksize,
             nbytes,
             surplus,
+            sums: chunk_sums,
+            ordered,
+            outdated,
         })
     }
 
@@ -345,14 +316,21 @@ impl<'a> Wreck<'a> {
             return Err("the index gives it the place of another chunk".into());
         }
         let chunk = self.damaged.chunk(place).map_err(|error| error.to_string())?;
-        intact(&chunk, &self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
+        let verified = match self.sums.get(nchunk).copied().flatten() {
+            Some(sum) if sum == checksums::sum(chunk.as_bytes()) => true,
+            Some(_) => return Err("its bytes do not fit the checksum".into()),
+            None => {
+                intact(&chunk, &self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
+                false
+            }
+        };
         // The size of the last one counts, not what the header says about all.
         let is_last = nchunk + 1 == self.len() && chunk.nbytes() <= self.chunksize;
         match self.expected(nchunk) {
             Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
                 Err(format!("has {} bytes uncompressed instead of {nbytes}", chunk.nbytes()))
             }
-            _ => Ok(Piece::Stored(chunk)),
+            _ => Ok(Piece::Stored(chunk, verified)),
         }
     }
 
@@ -385,6 +363,7 @@ impl<'a> Wreck<'a> {
             trailer: self.trailer_condition,
             nchunks: 0,
             recovered: 0,
+            verified: 0,
             nlost: 0,
             lost: Vec::new(),
             lost_vlmetalayers: Vec::new(),
@@ -395,10 +374,11 @@ impl<'a> Wreck<'a> {
         let mut vl = None;
         for nchunk in 0..self.len() {
             let why = match (self.fetch(nchunk, &mut seen), self.expected(nchunk)) {
-                (Ok(Piece::Stored(chunk)), _)
+                (Ok(Piece::Stored(chunk, verified)), _)
                     if *vl.get_or_insert(chunk.header().is_vl()) == chunk.header().is_vl() =>
                 {
                     writer.append(chunk)?;
+                    report.verified += usize::from(verified);
                     None
                 }
                 (Ok(Piece::Special(kind)), Some(nbytes)) if vl != Some(true) => {
@@ -429,7 +409,8 @@ impl<'a> Wreck<'a> {
         let written = writer.finish()?;
         (report.nchunks, report.nbytes) = (written.nchunks, written.nbytes);
         let all_there = report.nlost == 0 && !self.surplus && self.nbytes == Some(written.nbytes);
-        report.certain = self.index != Condition::Lost || all_there;
+        let known = self.index != Condition::Lost || self.ordered || all_there;
+        report.certain = known && !self.outdated;
         Ok(report)
     }
 }
@@ -438,7 +419,8 @@ impl<'a> Wreck<'a> {
 const MAX_MADE_UP: u64 = 4096;
 
 enum Piece {
-    Stored(Chunk),
+    /// And whether its checksum is right.
+    Stored(Chunk, bool),
     Special(SpecialKind),
 }
 

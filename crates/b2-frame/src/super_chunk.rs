@@ -1,18 +1,20 @@
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use b2_chunk::{Chunk, ChunkHeader, Container, DParams};
+use b2_chunk::{Chunk, ChunkHeader, Container, DParams, memory};
 use bytes::Bytes;
 
-use crate::checksums::{Checksums, ChunkSums, sum};
+use crate::checksums::{Checksums, ChunkSums, Page, SumTable, sum};
+use crate::error::{max_metadata, within};
 use crate::fetch::StoredBlocks;
 use crate::header::{FrameHeader, Storage};
 use crate::index::{Entry, Index};
 use crate::metalayers::{Metalayers, VlMetalayers};
 use crate::open::{Layout, Opened};
 use crate::options::Source;
-use crate::plan::{FrameFiles, drive};
+use crate::plan::{Extent, FrameFile, FrameFiles, drive};
 use crate::sizes::ChunkSizes;
 use crate::trailer::Trailer;
 use crate::{FrameError, OpenOptions, Structure};
@@ -167,13 +169,30 @@ impl SuperChunk {
 
     /// The sums of the chunks, if the frame has some that can be relied on.
     pub(crate) fn chunk_sums(&self) -> Result<Option<ChunkSums>, FrameError> {
-        let sums = &self.opened.sums;
-        let reliable = if self.nchunks() == 0 { self.checksums() == Checksums::Ok } else { !sums.is_empty() };
-        match self.index().to_entries(self.dparams.limits.max_metadata) {
-            Ok(entries) if reliable => Ok(Some(ChunkSums::of(&entries, sums)?)),
-            Err(FrameError::OutOfMemory(error)) => Err(error.into()),
-            _ => Ok(None),
+        let Some(table) = &self.opened.sums else { return Ok(None) };
+        let mut sums = memory::list(table.pages().len())?;
+        for npage in 0..table.pages().len() {
+            sums.push(table.page(npage, |range| self.sums_at(range))?);
         }
+        let sums =
+            sums.into_iter().flat_map(|page| page.as_chunks::<8>().0).map(|sum| u64::from_le_bytes(*sum));
+        let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
+        Ok(Some(ChunkSums::of(&entries, sums)?))
+    }
+
+    /// Where the sums of the chunks are.
+    pub(crate) fn sum_pages(&self) -> &[Page] {
+        self.opened.sums.as_ref().map_or(&[], SumTable::pages)
+    }
+
+    /// Whether there are sums of chunks to compare with.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.opened.sums.is_some()
+    }
+
+    fn sums_at(&self, range: Range<u64>) -> Result<Bytes, FrameError> {
+        within("page of checksums, in bytes", range.end - range.start, max_metadata(&self.dparams))?;
+        self.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, range))
     }
 
     /// Compares all stored chunks with their checksums, if there are some; what is not stored in chunks was compared
@@ -183,25 +202,31 @@ impl SuperChunk {
     /// [`FrameError::Checksum`] names the first chunk that is damaged; also when one cannot be read.
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
         let mut nchunk = 0;
-        while nchunk < self.nchunks() && !self.opened.sums.is_empty() {
+        while nchunk < self.nchunks() && self.opened.sums.is_some() {
             let (entry, run) = self.index().run(nchunk)?;
             if let Entry::Stored(_) = entry {
-                self.chunk(nchunk)?;
+                // Chunks that share their bytes have a sum each.
+                let sum =
+                    sum(drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files)?.as_bytes());
+                run.clone().try_for_each(|nchunk| self.compare_sum(nchunk, || sum))?;
             }
             nchunk = run.end;
         }
         Ok(self.checksums())
     }
 
-    fn compare(&self, nchunk: usize, chunk: &Chunk) -> Result<(), FrameError> {
-        let sums = self.opened.sums.as_chunks::<8>().0;
-        match sums.get(nchunk) {
-            Some(expected) if u64::from_le_bytes(*expected) != sum(chunk.as_bytes()) => {
-                Err(FrameError::Checksum {
-                    structure: Structure::Chunk(nchunk),
-                    what: "the bytes do not fit the checksum",
-                })
-            }
+    /// Compares the bytes of a stored chunk with its sum, if there is one.
+    pub(crate) fn compare(&self, nchunk: usize, bytes: &[u8]) -> Result<(), FrameError> {
+        self.compare_sum(nchunk, || sum(bytes))
+    }
+
+    fn compare_sum(&self, nchunk: usize, sum: impl FnOnce() -> u64) -> Result<(), FrameError> {
+        let Some(table) = &self.opened.sums else { return Ok(()) };
+        match table.get(self.index().nstored(nchunk) as u64, |range| self.sums_at(range))? {
+            Some(expected) if expected != sum() => Err(FrameError::Checksum {
+                structure: Structure::Chunk(nchunk),
+                what: "the bytes do not fit the checksum",
+            }),
             _ => Ok(()),
         }
     }
@@ -247,7 +272,7 @@ impl SuperChunk {
             Entry::Special(_) => drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files),
             Entry::Stored(_) => {
                 let chunk = drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files)?;
-                self.compare(nchunk, &chunk)?;
+                self.compare(nchunk, chunk.as_bytes())?;
                 Ok(chunk)
             }
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::checksums::ChunkSums;
 use crate::edit::compress_value;
+use crate::ends::{self, Content};
 use crate::fit::Fit;
 use crate::header::{FrameHeader, Storage};
 use crate::index::{Entry, MAX_NCHUNKS};
@@ -14,7 +15,7 @@ use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS, Metalayers, check_name
 use crate::sink::{DirectorySink, FileSink, Sink};
 use crate::staging::{Durability, Staged, Target};
 use crate::storage::FileSystem;
-use crate::{Disk, FrameError, FrameParams, Structure, ends};
+use crate::{Disk, FrameError, FrameParams, Structure};
 
 /// Writes a new frame, chunk by chunk. Only the index is kept in memory.
 ///
@@ -392,7 +393,14 @@ impl FrameWriter {
         header.cbytes = self.sink.cbytes(header_len);
         header.has_vlmetalayers = !self.vlmetalayers.is_empty();
         let index_at = self.sink.index_at(header_len);
-        let ends = ends::encode(&self.entries, &self.vlmetalayers, self.sums.as_ref(), |tail_len| {
+        let content = Content {
+            entries: &self.entries,
+            vlmetalayers: &self.vlmetalayers,
+            sums: self.sums.as_ref(),
+            kept: &[],
+            index_at,
+        };
+        let ends = ends::encode(&content, |tail_len| {
             header.frame_len = index_at + tail_len;
             header.encode(&self.metalayers).into()
         })?;

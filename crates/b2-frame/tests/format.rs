@@ -40,7 +40,7 @@ fn the_empty_frame_is_read() {
 
 #[test]
 fn the_empty_frame_is_written() {
-    let frame = FrameWriter::memory(FrameParams::new(1)).unwrap().finish().unwrap().into_bytes();
+    let frame = bare(FrameParams::new(1)).finish().unwrap().into_bytes();
     // All but the numbers of threads.
     assert_eq!(patched(&frame, 63, &[0, 2, 0xd1, 0, 2]), EMPTY);
 }
@@ -48,7 +48,7 @@ fn the_empty_frame_is_written() {
 #[test]
 fn metalayers_are_laid_out_as_c_does() {
     let params = FrameParams::new(1).metalayer("ab", [9]).metalayer("c", []);
-    let mut writer = FrameWriter::memory(params).unwrap();
+    let mut writer = bare(params);
     let value = Chunk::compress(b"v", &cparams(1)).unwrap();
     assert_eq!(value.cbytes(), 33);
     writer.set_vlmetalayer_chunk("vl", value).unwrap();
@@ -86,9 +86,9 @@ fn general_flags_tell_the_kinds_of_chunks() {
     assert_eq!(flags("plain"), (0x12, 300));
     assert_eq!(flags("individual sizes"), (0x53, 0));
     assert_eq!(flags("variable-length blocks"), (0x93, 81));
-    let zero_items = FrameWriter::memory(FrameParams::new(4).chunksize(0)).unwrap();
+    let zero_items = bare(FrameParams::new(4).chunksize(0));
     assert_eq!(zero_items.finish().unwrap().into_bytes()[25], 0x53);
-    let mut vl = FrameWriter::memory(FrameParams::new(1)).unwrap();
+    let mut vl = bare(FrameParams::new(1));
     for block in [&[1; 40][..], &[2; 50]] {
         vl.append(Chunk::compress_vl(&[block], &cparams(1)).unwrap()).unwrap();
     }
@@ -128,7 +128,13 @@ fn odd_files_are_read() {
     check("number of values", patched(frame, values + 1, &[0, 99]));
     check("trailer version", patched(frame, trailer + 1, &[0x7f]));
     check("size of the index of vlnames", patched(frame, trailer + 4, &[0xff, 0xff]));
-    check("fingerprint", patched(frame, frame.len() - 17, &[3; 17]));
+    // To us a fingerprint stands for checksums, which can be left alone.
+    let fingerprint = patched(frame, frame.len() - 17, &[3; 17]);
+    assert!(matches!(
+        SuperChunk::from_bytes(fingerprint.clone()),
+        Err(FrameError::Checksum { structure: Structure::Checksums, .. })
+    ));
+    assert!(SuperChunk::options().checksums(false).open_bytes(fingerprint).is_ok());
     let slack = layout.index.end as usize;
     for len in [1, 100, 5000, 2 << 20] {
         check("bytes between index and trailer", inserted(frame, slack, &vec![0xA5; len]));
@@ -165,8 +171,7 @@ fn dead_space_and_any_order_of_chunks_are_read() {
 #[test]
 fn an_emptied_frame_with_stale_cbytes_is_read() {
     // C-Blosc2 keeps the old number when the last chunk goes.
-    let frame =
-        FrameWriter::memory(FrameParams::new(4).chunksize(400)).unwrap().finish().unwrap().into_bytes();
+    let frame = bare(FrameParams::new(4).chunksize(400)).finish().unwrap().into_bytes();
     let schunk = SuperChunk::from_bytes(patched(&frame, 39, &123_456i64.to_be_bytes())).unwrap();
     assert_eq!((schunk.nchunks(), schunk.nbytes(), schunk.cbytes()), (0, 0, 123_456));
     assert!(schunk.layout().data.is_empty());
@@ -212,7 +217,7 @@ fn chunks_that_c_refuses_are_read() {
     check(nan.as_bytes(), &[0, 0, 0xC0, 0x7F].repeat(100));
 
     // Copied into a new frame they take a form that C-Blosc2 reads.
-    let mut copy = FrameWriter::memory(FrameParams::like(odd.header())).unwrap();
+    let mut copy = bare(FrameParams::like(odd.header()));
     copy.append(odd.chunk(0).unwrap()).unwrap();
     let copy = SuperChunk::from_bytes(copy.finish().unwrap().into_bytes()).unwrap();
     assert_eq!(copy.chunk(0).unwrap().header().header_len(), 32);
@@ -223,7 +228,7 @@ fn chunks_that_c_refuses_are_read() {
 fn one_special_chunk_among_individual_sizes_is_inferred() {
     // C-Blosc2 writes this and cannot read it.
     let cparams = cparams(4);
-    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams).chunksize(0)).unwrap();
+    let mut writer = bare(FrameParams::from_cparams(&cparams).chunksize(0));
     let parts = [data(100, 1), vec![0; 60], data(44, 2)];
     for part in &parts {
         writer.append(compress(part, &cparams)).unwrap();
@@ -264,7 +269,7 @@ fn chunks_may_share_their_bytes() {
 #[test]
 fn names_are_bytes_and_the_first_of_equal_ones_counts() {
     let params = FrameParams::new(1).metalayer([0xff, b'x'], [1]).metalayer([0xff, b'y'], [2]);
-    let frame = FrameWriter::memory(params).unwrap().finish().unwrap().into_bytes();
+    let frame = bare(params).finish().unwrap().into_bytes();
     let schunk = SuperChunk::from_bytes(frame.clone()).unwrap();
     assert_eq!(schunk.metalayers().names().collect::<Vec<_>>(), ["\u{fffd}x", "\u{fffd}y"]);
     assert_eq!(schunk.metalayers().get([0xff, b'y']), Some(&[2][..]));
@@ -285,7 +290,7 @@ fn many_vlmetalayers_are_read() {
     assert_eq!(schunk.vlmetalayers().len(), 8192);
     assert_eq!(schunk.vlmetalayers().get("v8191").unwrap().unwrap(), [255]);
 
-    let mut writer = FrameWriter::memory(FrameParams::new(1)).unwrap();
+    let mut writer = bare(FrameParams::new(1));
     for i in 0..16 {
         writer.set_vlmetalayer(format!("v{i}"), &[]).unwrap();
     }
@@ -309,7 +314,7 @@ fn bad_parameters_are_refused() {
     refused(FrameParams::new(1).metalayer([b'n'; 32], []));
     refused(FrameParams::new(1).metalayer("twice", []).metalayer("twice", [1]));
     refused((0..17).fold(FrameParams::new(1), |params, i| params.metalayer([b'a' + i], [])));
-    let mut writer = FrameWriter::memory(FrameParams::new(2)).unwrap();
+    let mut writer = bare(FrameParams::new(2));
     assert!(writer.set_vlmetalayer("", b"").is_err());
     assert!(writer.append_special(SpecialKind::Value, 4).is_err());
     assert!(writer.append_special(SpecialKind::NaN, 4).is_err());
@@ -320,7 +325,7 @@ fn bad_parameters_are_refused() {
     // None of these made it unusable.
     assert_eq!(writer.finish().unwrap().nbytes, 4);
 
-    let mut writer = FrameWriter::memory(FrameParams::new(2)).unwrap();
+    let mut writer = bare(FrameParams::new(2));
     writer.append(compress(b"", &cparams(2))).unwrap();
     assert!(writer.finish().is_err(), "a frame cannot tell empty chunks from none");
 }

@@ -3,9 +3,7 @@
 mod common;
 
 use b2_chunk::{CParams, Chunk, CodecId, DParams, Limits};
-use b2_frame::{
-    Extent, FrameError, FrameFile, FrameParams, FrameWriter, OpenPlan, Plan, Step, Storage, SuperChunk,
-};
+use b2_frame::{Extent, FrameError, FrameFile, FrameParams, OpenPlan, Plan, Step, Storage, SuperChunk};
 use bytes::Bytes;
 use common::*;
 
@@ -286,7 +284,7 @@ fn bombs_stay_small() {
     let shared = Chunk::zero_runs(8 * nchunks, 8, 64 << 20).unwrap();
     let byte = Chunk::compress(&[7], &cparams).unwrap();
     for (index, data, expected) in [(special, Bytes::new(), 0), (shared, byte.into_bytes(), 7)] {
-        let frame = FrameWriter::memory(FrameParams::new(1).chunksize(1)).unwrap();
+        let frame = bare(FrameParams::new(1).chunksize(1));
         let frame = frame.finish().unwrap().into_bytes();
         let mut bomb = [&frame[..97], &data, index.as_bytes(), &frame[97..]].concat();
         bomb[39..47].copy_from_slice(&(data.len() as i64).to_be_bytes());
@@ -313,7 +311,7 @@ fn bombs_of_individual_sizes_stay_small() {
     let special = Chunk::special(b2_chunk::SpecialKind::Value, &zeros, 8 * nchunks, 8, 16 << 10).unwrap();
     let shared = Chunk::special(b2_chunk::SpecialKind::Zeros, &[], 8 * nchunks, 8, 0).unwrap();
     let bomb = |index: &Chunk| {
-        let frame = FrameWriter::memory(FrameParams::new(1).chunksize(0)).unwrap();
+        let frame = bare(FrameParams::new(1).chunksize(0));
         let frame = frame.finish().unwrap().into_bytes();
         let mut bomb = [&frame[..97], &data, index.as_bytes(), &frame[97..]].concat();
         bomb[39..47].copy_from_slice(&(data.len() as i64).to_be_bytes());
@@ -332,7 +330,7 @@ fn bombs_of_individual_sizes_stay_small() {
 
 #[test]
 fn chunks_of_two_gibibytes_are_told_without_being_made() {
-    let frame = FrameWriter::memory(FrameParams::new(8).chunksize(2_147_483_608)).unwrap();
+    let frame = bare(FrameParams::new(8).chunksize(2_147_483_608));
     let mut frame = frame.finish().unwrap().into_bytes().to_vec();
     // As many chunks of zeros as fit: half an exbibyte.
     let n = b2_frame::MAX_NCHUNKS;

@@ -59,9 +59,15 @@ impl Job<'_> {
             uniform.fill_part(&part, &self.moves.item(), &mut buffer.writer());
             return Ok(());
         }
-        let reader = self.array.super_chunk().block_reader(self.moves.nchunk(npart))?;
+        let frame = self.array.super_chunk();
+        let mut reader = frame.block_reader(self.moves.nchunk(npart))?;
         let chunk = reader.chunk();
         self.array.check_chunk(self.moves.nchunk(npart), chunk.header().nbytes())?;
+        if chunk.header().special().is_some() {
+            // It has no blocks that tell.
+            frame.compare_blocks(&mut reader, &[], true)?;
+        }
+        let chunk = reader.chunk();
         let dparams = self.array.super_chunk().dparams();
         let hooked = dparams.has_postfilter();
         if let (Some(SpecialKind::Zeros | SpecialKind::Uninit), false) = (chunk.header().special(), hooked)
@@ -86,7 +92,9 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        let block0 = block0(&reader, dparams)?;
+        let all = part.nblocks.len() as u64 >= self.nblocks_with_items(part.nchunk);
+        frame.compare_blocks(&mut reader, &part.nblocks, all)?;
+        let (chunk, block0) = (reader.chunk(), block0(&reader, dparams)?);
         parallel::for_each_on(
             dparams.limits.threads(chunk.block_memory()),
             reader.groups(&part.nblocks),
@@ -99,6 +107,16 @@ impl Job<'_> {
                 })
             },
         )
+    }
+
+    /// How many blocks of a chunk hold items; the others are padding.
+    fn nblocks_with_items(&self, nchunk: usize) -> u64 {
+        let geometry = self.array.geometry();
+        let (_, lens) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
+        lens.iter()
+            .zip(geometry.blockshape())
+            .map(|(len, block)| len.div_ceil(u64::from(*block).max(1)))
+            .product()
     }
 
     /// The same without threads.

@@ -16,8 +16,9 @@ Examples:
   b2kit salvage broken.b2nd rescued.b2nd
   b2kit salvage broken.b2nd rescued.b2nd --json | jq .lost_chunks
 
-Recovers every chunk that decodes, also where header, index or trailer are
-damaged or the end of the file is missing. Lost chunks are replaced by zeros,
+Recovers every intact chunk, also where header, index or trailer are damaged or
+the end of the file is missing. Where there are checksums they tell what is
+intact (--no-checksums: take whatever decodes). Lost chunks are replaced by zeros,
 so that the others keep their places. IN is not changed. Exit code 0: all
 chunks were recovered; 1: some were lost, or nothing tells whether.";
 
@@ -76,6 +77,7 @@ fn to_json(report: &Salvaged) -> Value {
         "nchunks": report.nchunks,
         "nbytes": report.nbytes,
         "recovered": report.recovered,
+        "verified": report.verified,
         "lost": report.nlost,
         "certain": report.certain,
         "lost_chunks": lost.collect::<Vec<_>>(),
@@ -98,6 +100,9 @@ fn to_table(report: &Salvaged) -> Table {
         (lost, false) => format!("{} recovered, {lost} lost; which ones is a guess", report.recovered),
     };
     table.row("chunks", chunks);
+    if report.verified > 0 {
+        table.row("checksums", format!("right for {}", report.verified));
+    }
     table.row("uncompressed", size(report.nbytes));
     for (name, condition) in [
         ("header", report.header),

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use b2_chunk::memory;
 use bytes::Bytes;
 
-use crate::checksums::ChunkSums;
+use crate::checksums::{ChunkSums, Page};
 use crate::contiguous::Contiguous;
 use crate::edit::leftover;
 use crate::edit::memory::MemoryFile;
 use crate::edit::rewrite::{Rewritten, Whole};
 use crate::edit::state::State;
-use crate::ends::{self, Ends};
+use crate::ends::{self, Content, Ends};
 use crate::header::patch;
 use crate::lock::FrameLock;
 use crate::open::Layout;
@@ -41,6 +41,8 @@ pub(crate) struct ContiguousStore {
     buf: Vec<u8>,
     /// One past the last byte that may have been written.
     high: u64,
+    /// The committed pages of sums.
+    pages: Vec<Page>,
     watch: Arc<Watch>,
     pub(crate) durability: Durability,
     /// Bytes written so far.
@@ -79,9 +81,10 @@ impl ContiguousStore {
         home: Home,
         file: Arc<dyn WriteAt>,
         name: Arc<str>,
-        opened: &Layout,
+        schunk: &SuperChunk,
         durability: Durability,
     ) -> Self {
+        let opened = schunk.layout();
         let end = opened.trailer.end;
         Self {
             home,
@@ -92,6 +95,7 @@ impl ContiguousStore {
             at: end,
             buf: Vec::new(),
             high: end,
+            pages: schunk.sum_pages().to_vec(),
             watch: Arc::new(Watch { rollbacks: AtomicU64::new(0), committed: AtomicU64::new(end) }),
             durability,
             written: 0,
@@ -193,17 +197,24 @@ impl ContiguousStore {
         sums: Option<&ChunkSums>,
     ) -> Result<Bytes, FrameError> {
         self.check_unchanged(&old.header)?;
-        let (header, mut behind, frame_len) = if metadata_only {
+        let (header, mut behind, frame_len, pages) = if metadata_only {
             let cbytes = crate::FrameHeader::parse(&old.header)?.cbytes();
-            (new.encode_header(cbytes, self.committed), Vec::new(), self.committed)
+            (new.encode_header(cbytes, self.committed), Vec::new(), self.committed, Vec::new())
         } else {
             self.begin();
             self.flush()?;
             let cbytes = self.at - self.header_len;
             let header = |tail_len| new.encode_header(cbytes, self.at + tail_len);
-            let Ends { header, tail } = ends::encode(&new.entries, &new.vlmetalayers, sums, header)?;
+            let content = Content {
+                entries: &new.entries,
+                vlmetalayers: &new.vlmetalayers,
+                sums,
+                kept: &self.pages,
+                index_at: self.at,
+            };
+            let Ends { header, tail, pages } = ends::encode(&content, header)?;
             let frame_len = self.at + tail.len() as u64;
-            (header, tail, frame_len)
+            (header, tail, frame_len, pages)
         };
         let differing = old.header.iter().zip(&header).rposition(|(a, b)| a != b);
         let Some(last) = differing else { return Ok(header) };
@@ -227,6 +238,7 @@ impl ContiguousStore {
         self.write_header(&before, &after)?;
         self.at = frame_len;
         self.committed = frame_len;
+        self.pages = pages;
         self.watch.committed.store(frame_len, Ordering::SeqCst);
         // Left behind the record does no harm: the header is no mix, and the next writer removes it.
         let _ = self.cut(frame_len);
@@ -300,13 +312,13 @@ impl ContiguousStore {
             return Err(FrameError::HardLinks { name: self.name.to_string(), links });
         }
         let whole = Whole { header_len: self.header_len, state, source, sums, checksums };
-        let (header, entries, sums, len) = match &self.home {
+        let (header, entries, sums, pages, len) = match &self.home {
             Home::Memory(_) => {
-                let Rewritten { place, header, entries, sums, len } = whole.memory()?;
+                let Rewritten { place, header, entries, sums, pages, len } = whole.memory()?;
                 let memory = Arc::new(MemoryFile::new(place));
                 self.file = memory.clone();
                 self.home = Home::Memory(memory);
-                (header, entries, sums, len)
+                (header, entries, sums, pages, len)
             }
             Home::Disk { fs, path, lock, .. } => {
                 let target = Target { fs: fs.clone(), overwrite: true, durability: self.durability };
@@ -314,15 +326,16 @@ impl ContiguousStore {
                 let result = whole.disk(target, path, before_rename);
                 // The frame is the new one then, which this store does not hold.
                 self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
-                let Rewritten { place, header, entries, sums, len } = result?;
+                let Rewritten { place, header, entries, sums, pages, len } = result?;
                 self.file = place;
-                (header, entries, sums, len)
+                (header, entries, sums, pages, len)
             }
         };
         // Nothing may fail from here on: the new frame is there.
         self.unsafe_name = false;
         self.written += len;
         (self.committed, self.at, self.high) = (len, len, len);
+        self.pages = pages;
         self.buf.clear();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch { rollbacks: AtomicU64::new(0), committed: AtomicU64::new(len) });

@@ -51,7 +51,7 @@ impl OpenOptions {
         let file = OpenFile::new(memory.clone(), name.clone(), 0)?;
         let schunk = self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)?;
         let home = Home::Memory(memory.clone());
-        let store = ContiguousStore::new(home, memory, name, schunk.layout(), Durability::None);
+        let store = ContiguousStore::new(home, memory, name, &schunk, Durability::None);
         self.editor(&schunk, |_| Ok(Store::Contiguous(store)), None)
     }
 
@@ -70,7 +70,7 @@ impl OpenOptions {
         let schunk = self.open_files(Arc::new(Contiguous(frame)), Storage::Contiguous, false)?;
         self.clear_behind(&*file, &name, schunk.header().frame_len())?;
         let home = Home::Disk { fs: fs.clone(), path: real, lock, force: self.force };
-        let store = ContiguousStore::new(home, file, name, schunk.layout(), self.durability);
+        let store = ContiguousStore::new(home, file, name, &schunk, self.durability);
         self.editor(&schunk, |_| Ok(Store::Contiguous(store)), Some(path))
     }
 
@@ -144,8 +144,8 @@ impl OpenOptions {
             has_sums: (
                 match schunk.checksums() {
                     Checksums::Ok => true,
-                    // Not right: the next commit writes them anew.
-                    Checksums::Changed => false,
+                    // Not right: the next commit writes them anew, or drops what is left of them.
+                    Checksums::Changed => sums.is_none(),
                     // Not compared, but maybe there: the next commit drops them.
                     Checksums::None => schunk.trailer().has_fingerprint(),
                 },

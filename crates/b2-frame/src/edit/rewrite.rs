@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ::bytes::{Bytes, BytesMut};
 
-use crate::checksums::ChunkSums;
+use crate::checksums::{ChunkSums, Page};
 use crate::edit::state::State;
-use crate::ends::{self, Ends};
+use crate::ends::{self, Content, Ends};
 use crate::header::{MAGIC, patch};
 use crate::index::Entry;
 use crate::lock::FrameLock;
@@ -25,6 +25,7 @@ pub(crate) struct Rewritten<T> {
     pub(crate) entries: Vec<i64>,
     /// Of the chunks at their new places.
     pub(crate) sums: Option<ChunkSums>,
+    pub(crate) pages: Vec<Page>,
     /// Of the frame, in bytes.
     pub(crate) len: u64,
 }
@@ -57,18 +58,18 @@ impl Whole<'_> {
         let (staged, file) = Staged::file(target, path)?;
         let mut sink = Sink::File(FileSink::new(staged, file.clone(), self.header_len as usize)?);
         let (entries, sums) = self.chunks(&mut sink)?;
-        let Ends { header, tail } = self.ends(&sink, &entries, sums.as_ref())?;
+        let Ends { header, tail, pages } = self.ends(&sink, &entries, sums.as_ref())?;
         let len = sink.index_at(self.header_len) + tail.len() as u64;
         before_rename()?;
         sink.finish(&header, &tail)?;
-        Ok(Rewritten { place: file, header, entries, sums, len })
+        Ok(Rewritten { place: file, header, entries, sums, pages, len })
     }
 
     fn write_to(&self, mut sink: Sink) -> Result<Rewritten<Bytes>, FrameError> {
         let (entries, sums) = self.chunks(&mut sink)?;
-        let Ends { header, tail } = self.ends(&sink, &entries, sums.as_ref())?;
+        let Ends { header, tail, pages } = self.ends(&sink, &entries, sums.as_ref())?;
         let len = sink.index_at(self.header_len) + tail.len() as u64;
-        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries, sums, len })
+        Ok(Rewritten { place: sink.finish(&header, &tail)?, header, entries, sums, pages, len })
     }
 
     /// Copies the chunks in order. Two entries that share a chunk get one each.
@@ -94,7 +95,14 @@ impl Whole<'_> {
     fn ends(&self, sink: &Sink, entries: &[i64], sums: Option<&ChunkSums>) -> Result<Ends, FrameError> {
         let (cbytes, index_at) = (sink.cbytes(self.header_len), sink.index_at(self.header_len));
         let header = |tail_len| self.state.encode_header(cbytes, index_at + tail_len);
-        ends::encode(entries, &self.state.vlmetalayers, sums.filter(|_| self.checksums), header)
+        let content = Content {
+            entries,
+            vlmetalayers: &self.state.vlmetalayers,
+            sums: sums.filter(|_| self.checksums),
+            kept: &[],
+            index_at,
+        };
+        ends::encode(&content, header)
     }
 }
 

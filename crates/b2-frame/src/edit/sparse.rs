@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::checksums::ChunkSums;
 use crate::edit::state::State;
-use crate::ends::{self, Ends};
+use crate::ends::{self, Content, Ends};
 use crate::lock::FrameLock;
 use crate::open::Layout;
 use crate::plan::{FrameFiles, OpenFile};
@@ -141,7 +141,15 @@ impl SparseStore {
         let named = named(new);
         let cbytes = self.cbytes(old, &named)?;
         let header = |tail_len| new.encode_header(cbytes, self.header_len + tail_len);
-        let Ends { header, tail } = ends::encode(&new.entries, &new.vlmetalayers, sums, header)?;
+        let content = Content {
+            entries: &new.entries,
+            vlmetalayers: &new.vlmetalayers,
+            sums,
+            // The index file is written anew.
+            kept: &[],
+            index_at: self.header_len,
+        };
+        let Ends { header, tail, .. } = ends::encode(&content, header)?;
 
         let path = self.dir.join(INDEX_NAME);
         let (temporary, file) = staging::temporary(&path, &mut |name| self.fs.create_new(name))?;

@@ -243,7 +243,7 @@ impl State {
             layout,
             // Snapshots show what is being made; they are not compared with what was written.
             checksums: Checksums::None,
-            sums: Bytes::new(),
+            sums: None,
         })
     }
 }

@@ -8,6 +8,7 @@ use super::head::Head;
 use super::scan::Found;
 use super::{Condition, Damaged, intact};
 use crate::FrameError;
+use crate::checksums::sum;
 use crate::index::{Entry, Index};
 use crate::plan::{Extent, FrameFile};
 use crate::trailer::Trailer;
@@ -28,14 +29,14 @@ pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Tra
     Trailer::parse(&bytes, end - len, &damaged.dparams).ok()
 }
 
-/// The index, if it is where the header says.
-pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Index> {
+/// The index, if it is where the header says, and its checksum.
+pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Index, u64)> {
     let header = &head.header;
     if head.condition != Condition::Intact {
         return None;
     }
     if header.nbytes() == 0 {
-        return Some(Index::default());
+        return Some((Index::default(), sum(&[])));
     }
     let start = header.header_len() as u64;
     let at = if damaged.dir.is_none() { start.checked_add(header.cbytes())? } else { start };
@@ -78,7 +79,8 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
     chunks.collect()
 }
 
-fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<Index> {
+/// An index, and its checksum.
+fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(Index, u64)> {
     let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;
     let header = ChunkHeader::parse(&head).ok()?;
     let end = at + header.cbytes() as u64;
@@ -87,7 +89,8 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<In
     }
     let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, at..end)).ok()?;
     let plain = damaged.dparams.clone().with_container(Container::default());
-    Index::decode(bytes, nchunks, &plain).ok()
+    let sum = sum(&bytes);
+    Some((Index::decode(bytes, nchunks, &plain).ok()?, sum))
 }
 
 /// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets.
@@ -103,18 +106,41 @@ pub(super) fn intact_chunk_files(damaged: &Damaged<'_>) -> Result<Vec<Found>, Fr
     Ok(found)
 }
 
-/// The last of the candidates that can only be an index: most of its entries are places of intact chunks. Also
-/// the byte they count from. `starts`: where the first chunk may be.
+/// An index among the chunks that were found.
+pub(super) struct Among {
+    pub(super) index: Index,
+    /// The byte that its offsets count from.
+    pub(super) base: u64,
+    /// Its checksum.
+    pub(super) sum: u64,
+    /// Where it starts.
+    pub(super) at: u64,
+}
+
+/// Whether some of the chunks came later than what is at byte `at`: it belongs to an older state then.
+pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> bool {
+    let Some(first) = chunks.first().filter(|_| damaged.dir.is_none()) else { return false };
+    // Values of vlmetalayers are chunks, too.
+    let alike = |chunk: &&Found| (chunk.typesize, chunk.nbytes) == (first.typesize, first.nbytes);
+    chunks.iter().filter(alike).any(|chunk| chunk.offset > at)
+}
+
+/// The last of the candidates that can only be an index: most of its entries are places of intact chunks. `starts`: where the first chunk may be. `told`: its checksum, if
+/// it is known.
 pub(super) fn index_among(
     damaged: &Damaged<'_>,
     candidates: &[Found],
     offsets: &HashSet<u64>,
     starts: [u64; 2],
-) -> Option<(Index, u64)> {
+    told: Option<u64>,
+) -> Option<Among> {
     let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
     // The last one is it as a rule; others would be data that looks the same.
     for candidate in maybe.take(16) {
-        let Some(index) = read_index(damaged, candidate.offset, None) else { continue };
+        let Some((index, sum)) = read_index(damaged, candidate.offset, None) else { continue };
+        if told.is_some_and(|told| told != sum) {
+            continue;
+        }
         let entries = (0..index.len()).map(|nchunk| index.entry(nchunk));
         let mut stored = HashSet::new();
         let plausible = entries.into_iter().all(|entry| match entry {
@@ -132,9 +158,10 @@ pub(super) fn index_among(
             let places = stored.iter().map(|offset| base.saturating_add(*offset));
             let hits = places.clone().filter(|place| offsets.contains(place)).count();
             let before = damaged.dir.is_some() || places.clone().all(|place| place < candidate.offset);
-            // Others may be damaged.
-            if before && hits * 2 > stored.len() {
-                return Some((index, base));
+            // Others may be damaged. Its checksum leaves no doubt that it is the index.
+            let enough = if told.is_some() { hits > 0 } else { hits * 2 > stored.len() };
+            if before && enough {
+                return Some(Among { index, base, sum, at: candidate.offset });
             }
         }
     }

@@ -107,7 +107,7 @@ fn chunk_at(
 }
 
 /// The trailer that starts with `rest`, and its length.
-fn trailer_at(
+pub(super) fn trailer_at(
     file: &OpenFile,
     offset: u64,
     rest: &[u8],

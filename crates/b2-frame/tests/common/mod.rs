@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |name, params: FrameParams, fill: &dyn Fn(&mut FrameWriter)| {
-        let mut writer = FrameWriter::options().checksums(false).memory(params).unwrap();
+        let mut writer = bare(params);
         fill(&mut writer);
         let frame = writer.finish().unwrap().into_bytes();
         let raw = whole(&SuperChunk::from_bytes(frame.clone()).unwrap());
@@ -97,8 +97,13 @@ pub(crate) fn whole(schunk: &SuperChunk) -> Vec<u8> {
 }
 
 /// A frame with chunks of `raw`, `chunksize` bytes each, in memory.
+/// Writes a frame without checksums, whose bytes tests may change.
+pub(crate) fn bare(params: FrameParams) -> FrameWriter {
+    FrameWriter::options().checksums(false).memory(params).unwrap()
+}
+
 pub(crate) fn frame(raw: &[u8], chunksize: usize, cparams: &CParams) -> Bytes {
-    let mut writer = FrameWriter::memory(FrameParams::from_cparams(cparams)).unwrap();
+    let mut writer = bare(FrameParams::from_cparams(cparams));
     append_all(&mut writer, raw, chunksize, cparams);
     writer.finish().unwrap().into_bytes()
 }

@@ -1,0 +1,279 @@
+//! Sums of chunks as they are stored: in pages, so that a commit writes only those that change, and reading one
+//! chunk of many takes one page.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use b2_chunk::memory::{self, OutOfMemory};
+use bytes::Bytes;
+
+use super::sum;
+use crate::{FrameError, Structure};
+
+/// Sums in a page; the last one has the rest.
+const FULL: usize = 512;
+/// A page with at least so many sums is kept when the ones around it change: the list of pages stays short.
+const WORTH_KEEPING: u64 = FULL as u64 / 2;
+
+/// Sums of consecutive stored chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Where the frame has them, in bytes from its start (from the start of the index file, if it is sparse).
+    pub(crate) offset: u64,
+    /// How many.
+    pub(crate) count: u64,
+    /// Of the page itself.
+    pub(crate) sum: u64,
+}
+
+impl Page {
+    /// Length of its entry in the list of pages, in bytes.
+    pub(crate) const LEN: usize = 24;
+
+    pub(super) fn encode(&self, block: &mut Vec<u8>) {
+        for number in [self.offset, self.count, self.sum] {
+            block.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Which bytes of the frame it is; `None` if they cannot be.
+    pub(crate) fn range(&self) -> Option<Range<u64>> {
+        Some(self.offset..self.offset.checked_add(self.count.checked_mul(8)?)?)
+    }
+}
+
+/// The entries of the list of pages.
+pub(crate) fn read_table(table: &[u8]) -> Vec<Page> {
+    let page = |entry: &[[u8; 8]]| match entry {
+        [offset, count, sum] => {
+            let [offset, count, sum] = [offset, count, sum].map(|bytes| u64::from_le_bytes(*bytes));
+            Some(Page { offset, count, sum })
+        }
+        _ => None,
+    };
+    table.as_chunks::<8>().0.chunks(3).filter_map(page).collect()
+}
+
+/// How the sums of a frame that is written go into pages.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pages: Vec<Slot>,
+    /// Bytes of the new pages, all together.
+    pub(crate) len: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Old(Page),
+    /// These bytes of all sums.
+    New(Range<usize>),
+}
+
+/// Where pages are that may be referred to again.
+pub(crate) type Kept<'a> = &'a [Page];
+
+impl Plan {
+    /// Pages for `sums`. Of the `kept` ones those are used again that hold the first or last of them.
+    pub(crate) fn new(sums: &[u8], kept: Kept<'_>) -> Self {
+        let fits = |page: &Page, range: Option<Range<usize>>| {
+            let bytes = range.clone().and_then(|range| sums.get(range))?;
+            (page.count >= WORTH_KEEPING && sum(bytes) == page.sum).then_some(bytes.len())
+        };
+        let len = |page: &Page| usize::try_from(page.count).ok()?.checked_mul(8);
+        let (mut start, mut end) = (0usize, sums.len());
+        let mut first = Vec::new();
+        let mut rest = kept;
+        while let [page, others @ ..] = rest
+            && let Some(len) = fits(page, len(page).and_then(|len| Some(start..start.checked_add(len)?)))
+        {
+            first.push(Slot::Old(*page));
+            start = start.saturating_add(len);
+            rest = others;
+        }
+        let mut last = Vec::new();
+        while let [others @ .., page] = rest
+            && let Some(from) = len(page).and_then(|len| end.checked_sub(len)).filter(|from| *from >= start)
+            && fits(page, Some(from..end)).is_some()
+        {
+            last.push(Slot::Old(*page));
+            end = from;
+            rest = others;
+        }
+        let len = end.saturating_sub(start);
+        let new =
+            (start..end).step_by(FULL * 8).map(|at| Slot::New(at..end.min(at.saturating_add(FULL * 8))));
+        let pages = first.into_iter().chain(new).chain(last.into_iter().rev()).collect();
+        Self { pages, len }
+    }
+
+    /// The bytes of the new pages, which will be at `offset` of the frame, and all pages in order.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn place(&self, sums: &[u8], offset: u64) -> Result<(Vec<u8>, Vec<Page>), OutOfMemory> {
+        let mut bytes = memory::list(self.len)?;
+        let mut page = |slot: &Slot| match slot {
+            Slot::Old(page) => *page,
+            Slot::New(range) => {
+                let new = sums.get(range.clone()).unwrap_or_default();
+                let offset = offset.saturating_add(bytes.len() as u64);
+                bytes.extend_from_slice(new);
+                Page { offset, count: new.len() as u64 / 8, sum: sum(new) }
+            }
+        };
+        let pages = self.pages.iter().map(&mut page).collect();
+        Ok((bytes, pages))
+    }
+}
+
+/// The sums of an opened frame; pages are read when they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct SumTable {
+    pages: Vec<Page>,
+    /// How many sums are before each page.
+    before: Vec<u64>,
+    loaded: Vec<OnceLock<Bytes>>,
+    /// Bytes of the frame that were read with the trailer, and where they start.
+    at_hand: (u64, Bytes),
+}
+
+impl SumTable {
+    /// `at_hand`: bytes of the frame in which pages may be, and where they start.
+    pub(crate) fn new(pages: Vec<Page>, at_hand: (u64, Bytes)) -> Self {
+        let mut total = 0u64;
+        let before = |page: &Page| {
+            let before = total;
+            total = total.saturating_add(page.count);
+            before
+        };
+        let before = pages.iter().map(before).collect();
+        let loaded = pages.iter().map(|_| OnceLock::new()).collect();
+        Self { pages, before, loaded, at_hand }
+    }
+
+    pub(crate) fn pages(&self) -> &[Page] {
+        &self.pages
+    }
+
+    /// The sum of the stored chunk at this position among the stored ones. `read` reads bytes of the frame.
+    pub(crate) fn get(
+        &self,
+        nstored: u64,
+        read: impl FnOnce(Range<u64>) -> Result<Bytes, FrameError>,
+    ) -> Result<Option<u64>, FrameError> {
+        let npage = self.before.partition_point(|before| *before <= nstored).checked_sub(1);
+        let Some((npage, before)) = npage.and_then(|n| Some((n, self.before.get(n)?))) else {
+            return Ok(None);
+        };
+        let sums = self.page(npage, read)?;
+        let sum = usize::try_from(nstored.saturating_sub(*before))
+            .ok()
+            .and_then(|at| sums.as_chunks::<8>().0.get(at));
+        Ok(sum.map(|bytes| u64::from_le_bytes(*bytes)))
+    }
+
+    /// The sums in page `npage`.
+    pub(crate) fn page(
+        &self,
+        npage: usize,
+        read: impl FnOnce(Range<u64>) -> Result<Bytes, FrameError>,
+    ) -> Result<&Bytes, FrameError> {
+        let nothing = || FrameError::argument("page", "there is none");
+        let (page, slot) = self.pages.get(npage).zip(self.loaded.get(npage)).ok_or_else(nothing)?;
+        if let Some(sums) = slot.get() {
+            return Ok(sums);
+        }
+        let wrong = |what| FrameError::Checksum { structure: Structure::Checksums, what };
+        let range = page.range().ok_or(wrong("a page of them is nowhere"))?;
+        let bytes = match self.at_hand(&range) {
+            Some(bytes) => bytes,
+            None => read(range)?,
+        };
+        if bytes.len() as u64 != page.count.saturating_mul(8) || sum(&bytes) != page.sum {
+            return Err(wrong("a page of those of chunks does not fit its own"));
+        }
+        Ok(slot.get_or_init(|| bytes))
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        let (base, bytes) = &self.at_hand;
+        let index = |at: u64| at.checked_sub(*base).and_then(|at| usize::try_from(at).ok());
+        let range = index(range.start)?..index(range.end)?;
+        bytes.get(range.clone())?;
+        Some(bytes.slice(range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums(range: impl Iterator<Item = u64>) -> Vec<u8> {
+        range.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Writes the sums, and gives the number of bytes of new pages and all pages.
+    fn write(sums: &[u8], kept: &[Page], offset: u64) -> (usize, Vec<Page>) {
+        let plan = Plan::new(sums, kept);
+        let (bytes, pages) = plan.place(sums, offset).unwrap();
+        assert_eq!(bytes.len(), plan.len);
+        assert_eq!(pages.iter().map(|page| page.count * 8).sum::<u64>(), sums.len() as u64);
+        (plan.len, pages)
+    }
+
+    #[test]
+    fn pages_that_stay_are_not_written_again() {
+        let all = sums(0..10_000);
+        let (len, pages) = write(&all, &[], 100);
+        assert_eq!((len, pages.len(), pages[1].offset), (80_000, 20, 100 + 4096));
+        assert_eq!(write(&all[..8 * 9728], &pages, 0), (0, pages[..19].to_vec()));
+        // At the end, at the start, in the middle.
+        let (len, more) = write(&sums(0..10_001), &pages, 90_000);
+        assert_eq!((len, more[..20] == pages[..], more.len()), (8, true, 21));
+        let (len, more) = write(&sums(0..10_002), &more, 90_000);
+        assert_eq!((len, more[..20] == pages[..], more.len()), (16, true, 21));
+        let (len, more) = write(&sums((7..8).chain(0..10_000)), &pages, 0);
+        assert_eq!((len, more[1..] == pages[..]), (8, true));
+        let (len, more) = write(&sums((0..5000).chain(5001..10_000)), &pages, 0);
+        assert_eq!((len, more.len()), (8 * 511, 20));
+        // A page that is half full stays, what comes behind it starts another.
+        let (len, more) = write(&sums((0..5000).chain(5001..10_001)), &more, 0);
+        assert_eq!((len, more.len()), (8, 21));
+        // Nothing in common.
+        assert_eq!(write(&sums(1..10_001), &pages, 0).0, 80_000);
+        assert_eq!(write(&[], &pages, 0), (0, vec![]));
+    }
+
+    #[test]
+    fn many_small_changes_leave_few_pages() {
+        let mut list: Vec<u64> = (0..5000).collect();
+        let (mut at, mut pages, mut written) = (0, Vec::new(), 0);
+        for i in 0..5000u64 {
+            at = (at + 2_654_435_761) % list.len() as u64;
+            list.insert(at as usize, 1_000_000 + i);
+            let (len, new) = write(&sums(list.iter().copied()), &pages, i * 100_000);
+            (pages, written) = (new, written + len);
+        }
+        assert!(pages.len() < 2 * list.len() / FULL, "{}", pages.len());
+        assert!(written < 5000 * 8 * 5000, "{written}");
+    }
+
+    #[test]
+    fn pages_are_read_when_needed_and_compared() {
+        let all = sums(0..1000);
+        let (_, pages) = write(&all, &[], 24);
+        let table = SumTable::new(pages, (24 + 4096, Bytes::copy_from_slice(&all[4096..])));
+        let no_reading = |_| panic!("nothing to read");
+        assert_eq!(table.get(999, no_reading).unwrap(), Some(999));
+        assert_eq!(table.get(1000, no_reading).unwrap(), None);
+        let read = |range: Range<u64>| {
+            assert_eq!(range, 24..24 + 4096);
+            Ok(Bytes::copy_from_slice(&all[..4096]))
+        };
+        assert!(table.get(3, |_| Ok(Bytes::copy_from_slice(&all[8..4104]))).is_err());
+        assert_eq!(table.get(3, read).unwrap(), Some(3));
+        assert_eq!(table.get(511, no_reading).unwrap(), Some(511));
+        let nowhere = Page { offset: u64::MAX - 8, count: u64::MAX / 2, sum: 0 };
+        assert!(SumTable::new(vec![nowhere], (0, Bytes::new())).get(0, no_reading).is_err());
+    }
+}

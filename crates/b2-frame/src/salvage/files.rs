@@ -1,0 +1,88 @@
+//! The files of a damaged frame.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_chunk::{Chunk, ChunkHeader, DParams};
+use bytes::Bytes;
+
+use crate::plan::{Extent, FrameFile, OpenFile};
+use crate::redo::{Redo, Repaired};
+use crate::sparse::{INDEX_NAME, chunk_id, chunk_name, open_file};
+use crate::storage::{FileKind, Links};
+use crate::{FrameError, OpenOptions, Storage, Structure};
+
+/// The files of the damaged frame.
+pub(super) struct Damaged<'a> {
+    pub(super) options: &'a OpenOptions,
+    /// The directory of a sparse frame.
+    pub(super) dir: Option<PathBuf>,
+    pub(super) main: OpenFile,
+    pub(super) dparams: DParams,
+}
+
+impl<'a> Damaged<'a> {
+    pub(super) fn open(path: &Path, options: &'a OpenOptions) -> Result<Self, FrameError> {
+        let fs = &*options.fs;
+        let name = path.display().to_string();
+        let (dir, main) = match fs.kind(path, Links::Follow).map_err(FrameError::io(&*name))? {
+            FileKind::File => (None, open_file(fs, path, Links::Follow, 0)?),
+            FileKind::Directory => {
+                let index = path.join(INDEX_NAME);
+                let main = match fs.kind(&index, Links::Refuse) {
+                    Ok(FileKind::File) => open_file(fs, &index, Links::Refuse, 0)?,
+                    _ => OpenFile::new(Arc::new(Bytes::new()), name, 0)?,
+                };
+                (Some(path.to_owned()), main)
+            }
+            FileKind::Link | FileKind::Other => {
+                return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true });
+            }
+        };
+        // The header may only be torn by a commit that a crash has cut short.
+        let limit = options.dparams.limits.max_metadata;
+        let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
+        let main = match redo {
+            Some(redo) => {
+                let repaired = Repaired { file: main.storage().clone(), redo };
+                OpenFile::new(Arc::new(repaired), main.name(), 0)?
+            }
+            None => main,
+        };
+        Ok(Self { options, dir, main, dparams: options.dparams.clone() })
+    }
+
+    pub(super) fn storage(&self) -> Storage {
+        if self.dir.is_some() { Storage::Sparse } else { Storage::Contiguous }
+    }
+
+    /// The chunk at this byte of the file, or in the chunk file of this number.
+    pub(super) fn chunk(&self, place: u64) -> Result<Chunk, FrameError> {
+        let (header, file, start) = self.chunk_header(place)?;
+        let bytes = file.read(&Extent::exactly(FrameFile::Main, start..start + header.cbytes() as u64))?;
+        Chunk::parse(bytes).map_err(FrameError::chunk(Structure::Frame))
+    }
+
+    /// Its header, the file it is in and where it starts there.
+    pub(super) fn chunk_header(&self, place: u64) -> Result<(ChunkHeader, OpenFile, u64), FrameError> {
+        let (file, start) = match &self.dir {
+            None => (self.main.clone(), place),
+            Some(dir) => {
+                let id = u32::try_from(place).map_err(|_| FrameError::argument("index", "no file number"))?;
+                (open_file(&*self.options.fs, &dir.join(chunk_name(id)), Links::Refuse, 0)?, 0)
+            }
+        };
+        let head = file.read(&Extent::at_most(FrameFile::Main, start..start.saturating_add(32)))?;
+        let header = ChunkHeader::parse(&head).map_err(FrameError::chunk(Structure::Frame))?;
+        Ok((header, file, start))
+    }
+
+    /// The numbers of all chunk files, in order.
+    pub(super) fn chunk_files(&self) -> Result<Vec<u32>, FrameError> {
+        let Some(dir) = &self.dir else { return Ok(Vec::new()) };
+        let names = self.options.fs.list(dir).map_err(FrameError::io(dir.display().to_string()))?;
+        let mut ids: Vec<u32> = names.iter().filter_map(|name| chunk_id(name.to_str()?)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}
