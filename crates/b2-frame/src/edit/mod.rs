@@ -92,6 +92,8 @@ pub struct FrameEditor {
     sums: Option<ChunkSums>,
     /// Whether the frame has checksums: as committed, and after the next commit.
     has_sums: (bool, bool),
+    /// Whether they are not right as committed: the next commit writes them anew, or drops what is left of them.
+    stale_sums: bool,
     source: Option<Arc<Source>>,
     /// Bytes written up to the last commit.
     accounted: u64,
@@ -238,7 +240,8 @@ impl FrameEditor {
         let old = &self.committed;
         let same_tail = Arc::ptr_eq(&old.entries, &self.staged.entries)
             && Arc::ptr_eq(&old.vlmetalayers, &self.staged.vlmetalayers)
-            && self.has_sums.0 == self.has_sums.1;
+            && self.has_sums.0 == self.has_sums.1
+            && !self.stale_sums;
         if !(same_tail && old.header == self.staged.header) {
             self.staged.check()?;
             // C-Blosc2 finds the trailer of an empty frame right behind its header only.
@@ -269,6 +272,7 @@ impl FrameEditor {
             self.staged.header = header;
             self.committed = self.staged.clone();
             self.has_sums.0 = self.has_sums.1;
+            self.stale_sums = false;
             late?;
         }
         let written = self.written();
@@ -374,6 +378,7 @@ impl FrameEditor {
             drop(source);
             self.sums = sums;
             self.has_sums.0 = self.has_sums.1;
+            self.stale_sums = false;
             self.staged.header = header;
             self.staged.entries = Arc::new(entries);
             self.committed = self.staged.clone();

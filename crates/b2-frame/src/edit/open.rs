@@ -143,14 +143,13 @@ impl OpenOptions {
             max_vlmetalayers: self.max_vlmetalayers,
             has_sums: (
                 match schunk.checksums() {
-                    Checksums::Ok => true,
-                    // Not right: the next commit writes them anew, or drops what is left of them.
-                    Checksums::Changed => sums.is_none(),
+                    Checksums::Ok | Checksums::Changed => sums.is_some(),
                     // Not compared, but maybe there: the next commit drops them.
                     Checksums::None => schunk.trailer().has_fingerprint(),
                 },
                 sums.is_some(),
             ),
+            stale_sums: schunk.checksums() == Checksums::Changed,
             sums,
             source: path.map(|path| Arc::new(Source::new(self, path))),
             accounted: 0,
