@@ -1,12 +1,13 @@
 //! `cargo xtask ci`: what has to pass before a change lands.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::bench::counts::{self, Outcome};
-use crate::{deny, fuzz, sh, test};
+use crate::{deny, fuzz, hostile, sh, test};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
-/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, and then `test`.
+/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, and then
+/// `test`.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -29,8 +30,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     sh::run(sh::cargo_without_c(&pure))?;
     let counted = counts::check(false)?;
     fuzz::run(&fuzz::Args::ci(args.test.no_peer))?;
+    let hostile = hostile::sample()?;
     let outcome = test::run(&args.test);
     dependencies.print();
+    println!("hostile files: {} passed, {} failed", hostile.passed, hostile.failed);
     match counted {
         Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
         // Not in the middle of the output, where nobody would see it.
@@ -38,5 +41,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             println!("instruction counts: NOT RUN ({why}): a slower kernel would not have been noticed");
         }
     }
+    ensure!(hostile.failed == 0, "{} of the hostile files failed", hostile.failed);
     outcome
 }

@@ -14,6 +14,7 @@ mod deny;
 mod digest;
 mod fixtures;
 mod fuzz;
+mod hostile;
 mod pingpong;
 mod python;
 mod rng;
@@ -38,6 +39,7 @@ enum Task {
     Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
+    Hostile(hostile::Args),
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         }),
         Task::Crash(args) => crash::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Hostile(args) => hostile::run(&args),
         Task::Cross(args) => cross::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| match counts.failed {
             0 => Ok(()),

@@ -125,6 +125,14 @@ fn refusals() {
         folder.write("evil", &zip(&[(name, &a)], 0, 0));
         assert!(folder.fails(1, &["ls", "evil"]).contains("is no path inside the archive"), "{name}");
     }
+    // Each level of a tree is indented: that grows with the square of the depth.
+    for (depth, fine) in [(60, true), (100, false), (20_000, false)] {
+        folder.write("deep", &zip(&[(&("d/".repeat(depth) + "a.b2nd"), &a)], 0, 0));
+        match fine {
+            true => assert!(folder.ok(&["info", "deep", "--tree"]).len() > depth),
+            false => assert!(folder.fails(1, &["info", "deep", "--tree"]).contains("nested")),
+        }
+    }
     // Links lead out of a directory: they are no members.
     #[cfg(unix)]
     {

@@ -47,8 +47,13 @@ impl Peer {
 
     /// Sends one line. A broken pipe is left for [`receive`](Self::receive) to report.
     pub(crate) fn send(&mut self, request: &Value) {
+        self.send_line(&request.to_string());
+    }
+
+    /// The same for a line that is no JSON.
+    pub(crate) fn send_line(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin
-            && writeln!(stdin, "{request}").and_then(|()| stdin.flush()).is_err()
+            && writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_err()
         {
             self.stdin = None;
         }

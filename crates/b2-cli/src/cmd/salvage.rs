@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::error::Told;
+use crate::input::Input;
 use crate::output::{print, refuse_existing};
 use crate::table::{Table, printable, size};
 
@@ -53,6 +54,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     } else if !global.quiet {
         print(&format!("{}\n{}", printable(&named()), to_table(&report).render(2)))?;
     }
+    // Not only the chunks: what describes them may be wrong in a way that a frame does not care about.
+    Input::open(&args.output, 0, global).with_context(|| {
+        format!("{}: the chunks are saved, but not what they mean", args.output.display())
+    })?;
     if report.nlost == 0 && report.certain { Ok(()) } else { Err(Told.into()) }
 }
 

@@ -1,0 +1,62 @@
+//! Kinds of cases, as rows of the table.
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Group {
+    Valid,
+    Header,
+    Metalayers,
+    Array,
+    VlMetalayers,
+    Index,
+    Trailer,
+    Checksums,
+    ChunkHeader,
+    Streams,
+    Codec,
+    Pairs,
+    Truncation,
+    Behind,
+    Flips,
+    Damage,
+    Relations,
+    Sparse,
+    Stores,
+    Bombs,
+    Nesting,
+    Garbage,
+}
+
+/// All of them in the order of the table: name, and share of the sampled cases in thousandths (0: all of them
+/// always run).
+pub(crate) const GROUPS: &[(Group, &str, u32)] = &[
+    (Group::Valid, "valid", 0),
+    (Group::Header, "frame header", 110),
+    (Group::Metalayers, "metalayer map", 45),
+    (Group::Array, "b2nd metalayer", 60),
+    (Group::VlMetalayers, "vlmetalayers", 60),
+    (Group::Index, "index", 45),
+    (Group::Trailer, "trailer", 35),
+    (Group::Checksums, "checksum block", 30),
+    (Group::ChunkHeader, "chunk header", 120),
+    (Group::Streams, "bstarts, csizes, tokens", 95),
+    (Group::Codec, "codec streams", 65),
+    (Group::Pairs, "two fields at once", 65),
+    (Group::Truncation, "truncation", 70),
+    (Group::Behind, "bytes behind the end", 10),
+    (Group::Flips, "flips of bits and bytes", 90),
+    (Group::Damage, "sectors, copied, swapped", 60),
+    (Group::Relations, "index and metadata rebuilt", 80),
+    (Group::Sparse, "sparse directories", 0),
+    (Group::Stores, "stores", 0),
+    (Group::Bombs, "bombs", 0),
+    (Group::Nesting, "deep and many", 0),
+    (Group::Garbage, "tiny, garbage, no files", 0),
+];
+
+impl Group {
+    /// Its name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        GROUPS.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
+    }
+}

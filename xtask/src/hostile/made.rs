@@ -1,0 +1,461 @@
+//! Bases that are written here: one of every kind, with data and parameters from the seed.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::{
+    ArrayBuilder, ArrayOptions, CParams, Chunk, CodecId, Dtype, Fill, FilterId, FilterSlot, FrameParams,
+    FrameWriter, NdArray, RegionSource, SpecialKind, SplitMode, SuperChunk,
+};
+use bytes::Bytes;
+
+use super::base::Base;
+use super::content::Content;
+use crate::conformance::plugins;
+use crate::rng::Rng;
+
+const CODECS: [(&str, CodecId); 5] = [
+    ("blosclz", CodecId::BLOSCLZ),
+    ("lz4", CodecId::LZ4),
+    ("lz4hc", CodecId::LZ4HC),
+    ("zlib", CodecId::ZLIB),
+    ("zstd", CodecId::ZSTD),
+];
+
+/// All of them.
+pub(crate) fn bases(seed: u64, folder: &Path) -> Result<Vec<Base>> {
+    let mut maker = Maker { rng: Rng::new(seed, 1), out: Vec::new(), folder };
+    maker.chunks().context("chunks")?;
+    maker.frames().context("frames")?;
+    maker.arrays().context("arrays")?;
+    Ok(maker.out)
+}
+
+struct Maker<'a> {
+    rng: Rng,
+    out: Vec<Base>,
+    folder: &'a Path,
+}
+
+/// A pipeline and the name it gives its base.
+fn pipelines(typesize: usize) -> [(&'static str, Vec<FilterSlot>); 8] {
+    let width = typesize.min(127) as u8;
+    [
+        ("none", vec![]),
+        ("shuffle", vec![FilterSlot::SHUFFLE]),
+        ("bitshuffle", vec![FilterSlot::BITSHUFFLE]),
+        ("delta-shuffle", vec![FilterSlot::DELTA, FilterSlot::SHUFFLE]),
+        ("delta", vec![FilterSlot::DELTA]),
+        ("bytedelta", vec![FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, width)]),
+        ("trunc", vec![FilterSlot::new(FilterId::TRUNC_PREC, 10), FilterSlot::SHUFFLE]),
+        ("int-trunc", vec![FilterSlot::new(FilterId::INT_TRUNC, 4), FilterSlot::BITSHUFFLE]),
+    ]
+}
+
+impl Maker<'_> {
+    /// Bytes that compress somewhat: a whole number of items.
+    fn data(&mut self, nitems: usize, typesize: usize) -> Vec<u8> {
+        let nbytes = nitems * typesize;
+        let mut out = Vec::with_capacity(nbytes);
+        let mut walk = self.rng.next() % 1000;
+        while out.len() < nbytes {
+            let word = self.rng.next();
+            walk = walk.wrapping_add(word % 13);
+            let len = typesize.min(8).min(nbytes - out.len());
+            out.extend_from_slice(&walk.to_le_bytes()[..len]);
+            out.resize((out.len() + typesize.saturating_sub(8)).min(nbytes), (word >> 20) as u8 & 3);
+        }
+        out
+    }
+
+    fn cparams(&mut self, codec: CodecId, filters: &[FilterSlot], typesize: usize) -> Result<CParams> {
+        let split = *self.rng.pick(&[SplitMode::Always, SplitMode::Never, SplitMode::Auto]);
+        let clevel = self.rng.within(1..=9) as u8;
+        let builder = CParams::builder(typesize).codec(codec).clevel(clevel).filters(filters);
+        Ok(builder.splitmode(split).plugins(plugins()).build()?)
+    }
+
+    fn chunk(&mut self, name: &str, chunk: &Chunk) -> Result<()> {
+        let data = chunk.decompress_with(&b2kit::DParams::default().with_plugins(plugins()))?;
+        self.out.push(Base::new(name, Content::file(chunk.as_bytes().to_vec()), &data)?);
+        Ok(())
+    }
+
+    fn chunks(&mut self) -> Result<()> {
+        for (codec_name, codec) in CODECS {
+            for _ in 0..3 {
+                let typesize = *self.rng.pick(&[1, 2, 3, 4, 4, 8, 8, 12, 16, 17]);
+                let typesize = if codec == CodecId::ZLIB { 4 } else { typesize };
+                let (filters_name, filters) = pipelines(typesize)[self.rng.within(0..=6)].clone();
+                let lossy = matches!(filters_name, "trunc");
+                let typesize = if lossy { 4 } else { typesize };
+                let cparams = self.cparams(codec, &filters, typesize)?;
+                let blocksize = typesize * self.rng.within(40..=90);
+                let cparams = cparams.to_builder().blocksize(blocksize).build()?;
+                let (nitems, rest) = (self.rng.within(60..=300), self.rng.within(0..=1) * (typesize - 1));
+                let mut data = self.data(nitems, typesize);
+                data.truncate(data.len() - rest);
+                let name = format!("chunk-{codec_name}-{filters_name}-{typesize}");
+                self.chunk(&name, &Chunk::compress(&data, &cparams)?)?;
+            }
+        }
+        for (name, codec) in [("zstd", CodecId::ZSTD), ("lz4", CodecId::LZ4)] {
+            let cparams = self.cparams(codec, &[FilterSlot::SHUFFLE], 4)?;
+            let cparams = cparams.to_builder().blocksize(512).use_dict(true).build()?;
+            let data = self.data(2000, 4);
+            self.chunk(&format!("chunk-{name}-dict"), &Chunk::compress(&data, &cparams)?)?;
+            let cparams = cparams.to_builder().typesize(1).use_dict(name == "lz4").build()?;
+            let blocks: Vec<Vec<u8>> = (0..10).map(|n| self.data(20 + 9 * n, 2)).collect();
+            let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+            self.chunk(&format!("chunk-{name}-vl"), &Chunk::compress_vl(&blocks, &cparams)?)?;
+        }
+        for (name, kind, value) in [
+            ("zeros", SpecialKind::Zeros, &b""[..]),
+            ("nan", SpecialKind::NaN, b""),
+            ("uninit", SpecialKind::Uninit, b""),
+            ("value", SpecialKind::Value, b"\x01\x02\x03\x04"),
+        ] {
+            self.chunk(&format!("chunk-{name}"), &Chunk::special(kind, value, 4000, 4, 512)?)?;
+        }
+        let wide = self.data(1, 300);
+        self.chunk("chunk-value-300", &Chunk::special(SpecialKind::Value, &wide, 3000, 300, 0)?)?;
+        self.chunk("chunk-zero-runs", &Chunk::zero_runs(2000, 4, 512)?)?;
+        let noise = self.rng.bytes(333);
+        let plain = self.cparams(CodecId::ZSTD, &[], 1)?;
+        self.chunk("chunk-memcpyed", &Chunk::compress(&noise, &plain)?)?;
+        self.chunk("chunk-empty", &Chunk::compress(&[], &plain)?)?;
+        let wide = self.data(10, 300);
+        let cparams = self.cparams(CodecId::LZ4, &[FilterSlot::SHUFFLE], 300)?;
+        self.chunk("chunk-typesize-300", &Chunk::compress(&wide, &cparams)?)
+    }
+
+    /// Adds the frame in all forms: contiguous and sparse, with checksums and without.
+    fn frame(
+        &mut self,
+        name: &str,
+        forms: &[Form],
+        fill: impl Fn(&mut FrameWriter) -> Result<()>,
+        params: &FrameParams,
+        data: &[u8],
+    ) -> Result<()> {
+        for form in forms {
+            let options = FrameWriter::options().checksums(form.sums()).overwrite(true);
+            let content = match form {
+                Form::Plain | Form::Sums => {
+                    let mut writer = options.memory(params.clone())?;
+                    fill(&mut writer)?;
+                    Content::file(writer.finish()?.into_bytes().to_vec())
+                }
+                Form::Sparse | Form::SparseSums => {
+                    let path = self.folder.join("sparse");
+                    let mut writer = options.sparse(&path, params.clone())?;
+                    fill(&mut writer)?;
+                    writer.finish()?;
+                    take_folder(&path)?
+                }
+            };
+            self.out.push(Base::new(format!("{name}{}", form.suffix()), content, data)?);
+        }
+        Ok(())
+    }
+
+    fn frames(&mut self) -> Result<()> {
+        for (n, (codec_name, codec)) in CODECS.into_iter().enumerate() {
+            let typesize = *self.rng.pick(&[1, 2, 4, 8, 12]);
+            let (filters_name, filters) = pipelines(typesize)[n % 6].clone();
+            let cparams = self.cparams(codec, &filters, typesize)?;
+            let chunksize = typesize * self.rng.within(60..=110);
+            let cparams = cparams.to_builder().blocksize(typesize * self.rng.within(30..=60)).build()?;
+            let nitems = chunksize / typesize * 3 + self.rng.within(1..=40);
+            let data = self.data(nitems, typesize);
+            let params = layers(FrameParams::from_cparams(&cparams).chunksize(chunksize), n);
+            let vlmeta = self.data(50, 3);
+            let fill = |writer: &mut FrameWriter| {
+                for part in data.chunks(chunksize) {
+                    writer.append(Chunk::compress(part, &cparams)?)?;
+                }
+                for (k, name) in ["unit", "history", "z"].iter().enumerate().take(n % 4) {
+                    writer.set_vlmetalayer(name, &vlmeta[k * 20..])?;
+                }
+                Ok(())
+            };
+            let forms = if n % 2 == 0 { &ALL[..] } else { &[Form::Sums, Form::Sparse] };
+            self.frame(&format!("frame-{codec_name}-{filters_name}"), forms, fill, &params, &data)?;
+        }
+        let cparams = self.cparams(CodecId::LZ4, &[FilterSlot::SHUFFLE], 4)?;
+        self.special_frames(&cparams)?;
+        self.odd_frames(&cparams)
+    }
+
+    fn special_frames(&mut self, cparams: &CParams) -> Result<()> {
+        let some = self.data(100, 4);
+        let params = layers(FrameParams::from_cparams(cparams).chunksize(400), 1);
+        let data = [&some[..], &[0; 400], &[0, 0, 0xC0, 0x7F].repeat(100), &[0; 400], &b"abcd".repeat(100)];
+        let fill = |writer: &mut FrameWriter| {
+            writer.append(Chunk::compress(&some, cparams)?)?;
+            writer.append_special(SpecialKind::Zeros, 400)?;
+            writer.append_special(SpecialKind::NaN, 400)?;
+            writer.append_special(SpecialKind::Uninit, 400)?;
+            writer.append(Chunk::special(SpecialKind::Value, b"abcd", 400, 4, 0)?)?;
+            Ok(writer.set_vlmetalayer("vl", b"\xa3abc")?)
+        };
+        self.frame("frame-special", &ALL, fill, &params, &data.concat())?;
+        let zeros = |writer: &mut FrameWriter| {
+            (0..12).try_for_each(|_| Ok(writer.append_special(SpecialKind::Zeros, 400)?))
+        };
+        let params = FrameParams::from_cparams(cparams).chunksize(400);
+        self.frame("frame-zeros", &ALL[..3], zeros, &params, &[0; 4800])?;
+        self.frame("frame-empty", &ALL, |_| Ok(()), &layers(params, 2), &[])
+    }
+
+    fn odd_frames(&mut self, cparams: &CParams) -> Result<()> {
+        let parts: Vec<Vec<u8>> = [40, 100, 1, 77].into_iter().map(|n| self.data(n, 4)).collect();
+        let variable = |writer: &mut FrameWriter| {
+            parts.iter().try_for_each(|part| Ok(writer.append(Chunk::compress(part, cparams)?)?))
+        };
+        let params = FrameParams::from_cparams(cparams).chunksize(0);
+        self.frame("frame-variable", &ALL, variable, &params, &parts.concat())?;
+
+        let vl = cparams.to_builder().typesize(1).codec(CodecId::ZSTD).build()?;
+        let batches: Vec<Vec<Vec<u8>>> =
+            (0..3).map(|n| (0..3 + n).map(|k| self.data(30 + 11 * k, 1)).collect()).collect();
+        let fill = |writer: &mut FrameWriter| {
+            batches.iter().try_for_each(|blocks| {
+                let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+                Ok(writer.append(Chunk::compress_vl(&blocks, &vl)?)?)
+            })
+        };
+        let params = FrameParams::from_cparams(&vl).chunksize(0);
+        self.frame(
+            "frame-vl",
+            &[Form::Plain, Form::Sums, Form::Sparse],
+            fill,
+            &params,
+            &batches.concat().concat(),
+        )?;
+
+        let dict = cparams.to_builder().codec(CodecId::ZSTD).use_dict(true).blocksize(512).build()?;
+        let data = self.data(1500, 4);
+        let fill = |writer: &mut FrameWriter| {
+            data.chunks(4000).try_for_each(|part| Ok(writer.append(Chunk::compress(part, &dict)?)?))
+        };
+        let params = FrameParams::from_cparams(&dict).chunksize(4000);
+        self.frame("frame-dict", &[Form::Plain, Form::Sums], fill, &params, &data)?;
+
+        let wide = cparams.to_builder().typesize(300).build()?;
+        let data = self.data(10, 300);
+        let fill = |writer: &mut FrameWriter| {
+            data.chunks(1200).try_for_each(|part| Ok(writer.append(Chunk::compress(part, &wide)?)?))
+        };
+        let params = FrameParams::from_cparams(&wide).chunksize(1200);
+        self.frame("frame-typesize-300", &[Form::Plain, Form::Sums], fill, &params, &data)?;
+
+        // Many metalayers, and a frame that was changed: it has holes.
+        let data = self.data(200, 4);
+        let fill = |writer: &mut FrameWriter| {
+            for part in data.chunks(400) {
+                writer.append(Chunk::compress(part, cparams)?)?;
+            }
+            (0..16).try_for_each(|n| Ok(writer.set_vlmetalayer(format!("v{n}"), &[n; 5])?))
+        };
+        let mut params = FrameParams::from_cparams(cparams).chunksize(400);
+        for n in 0..16u8 {
+            params = params.metalayer(format!("m{n}"), vec![n; usize::from(n)]);
+        }
+        self.frame("frame-layers-16", &[Form::Plain, Form::Sums], fill, &params, &data)?;
+        for sums in [false, true] {
+            let mut editor = SuperChunk::options().edit_bytes(self.edited(cparams, sums)?)?;
+            editor.delete(1)?;
+            editor.update_bytes(0, &data[..400])?;
+            editor.set_vlmetalayer("new", b"\x01")?;
+            editor.commit()?;
+            let frame = editor.into_bytes().context("a frame in memory")?;
+            let plain = SuperChunk::from_bytes(frame.clone())?;
+            let data = plain.read_bytes(0..plain.nbytes())?;
+            let name = if sums { "frame-edited+sums" } else { "frame-edited" };
+            self.out.push(Base::new(name, Content::file(frame.to_vec()), &data)?);
+        }
+        Ok(())
+    }
+
+    fn edited(&mut self, cparams: &CParams, sums: bool) -> Result<Bytes> {
+        let params = FrameParams::from_cparams(cparams).chunksize(400);
+        let mut writer = FrameWriter::options().checksums(sums).memory(params)?;
+        for part in self.data(400, 4).chunks(400) {
+            writer.append(Chunk::compress(part, cparams)?)?;
+        }
+        Ok(writer.finish()?.into_bytes())
+    }
+
+    fn arrays(&mut self) -> Result<()> {
+        for (name, dtype, shape, chunks, blocks) in ARRAYS {
+            let dtype = Dtype::parse(dtype)?;
+            let nitems: u64 = shape.iter().product();
+            let mut data = self.data(nitems as usize, dtype.itemsize());
+            let (_, codec) = *self.rng.pick(&CODECS);
+            let filters = pipelines(dtype.itemsize().min(255))[self.rng.within(0..=5)].1.clone();
+            let cparams = self.cparams(codec, &filters, dtype.itemsize())?;
+            let builder = ArrayBuilder::new(shape.to_vec(), dtype).cparams(cparams);
+            let mut builder = builder.chunkshape(chunks.to_vec()).blockshape(blocks.to_vec());
+            if name.ends_with("meta") {
+                builder =
+                    builder.metalayer("m", b"\xa1m".to_vec()).vlmetalayer("v", b"\x93\x01\x02\x03".to_vec());
+            }
+            let forms: &[Form] = if shape.len() < 3 { &ALL } else { &[Form::Plain, Form::Sums] };
+            data.truncate(nitems as usize * builder.geometry()?.itemsize());
+            for form in forms {
+                self.array(&format!("array-{name}"), *form, &builder, &mut &data[..], Some(&data))?;
+            }
+        }
+        for (name, fill) in [
+            ("zeros", Fill::zeros()),
+            ("uninit", Fill::uninit()),
+            ("nans", Fill::nans(&Dtype::parse("<f8")?)?),
+            ("full", Fill::value(2.5f64)),
+        ] {
+            let builder = ArrayBuilder::new(vec![30, 20], Dtype::parse("<f8")?);
+            let builder = builder.chunkshape(vec![8, 8]).blockshape(vec![4, 4]);
+            for form in [Form::Plain, Form::Sums, Form::Sparse] {
+                self.array(&format!("array-{name}"), form, &builder, &mut fill.clone(), None)?;
+            }
+        }
+        self.plugin_arrays()
+    }
+
+    fn plugin_arrays(&mut self) -> Result<()> {
+        let filter = |id, meta| vec![FilterSlot::new(id, meta), FilterSlot::SHUFFLE];
+        let plain = self.cparams(CodecId::ZSTD, &[], 4)?;
+        let with = |codec, meta, filters: Vec<FilterSlot>| -> Result<CParams> {
+            Ok(plain.to_builder().codec(codec).codec_meta(meta).filters(filters).build()?)
+        };
+        for (name, dtype, cparams) in [
+            ("ndcell", "<i4", with(CodecId::LZ4, 0, filter(FilterId::NDCELL, 4))?),
+            ("ndmean", "<f4", with(CodecId::ZSTD, 0, filter(FilterId::NDMEAN, 4))?),
+            ("zfp-acc", "<f4", with(CodecId::ZFP_FIXED_ACCURACY, 253, vec![])?),
+            ("zfp-prec", "<f8", with(CodecId::ZFP_FIXED_PRECISION, 20, vec![])?),
+            ("zfp-rate", "<f4", with(CodecId::ZFP_FIXED_RATE, 50, vec![])?),
+        ] {
+            let dtype = Dtype::parse(dtype)?;
+            let cparams = cparams.to_builder().typesize(dtype.itemsize()).build()?;
+            let items: Vec<u8> = match dtype.itemsize() {
+                8 => (0..600).flat_map(|n| f64::from(n).sin().to_le_bytes()).collect(),
+                _ if name == "ndcell" => self.data(600, 4),
+                _ => (0..600).flat_map(|n| (n as f32).sin().to_le_bytes()).collect(),
+            };
+            let builder = ArrayBuilder::new(vec![30, 20], dtype).cparams(cparams);
+            let builder = builder.chunkshape(vec![16, 12]).blockshape(vec![8, 8]);
+            for form in [Form::Plain, Form::Sums] {
+                self.array(&format!("array-{name}"), form, &builder, &mut &items[..], None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        name: &str,
+        form: Form,
+        builder: &ArrayBuilder,
+        source: &mut dyn RegionSource,
+        data: Option<&[u8]>,
+    ) -> Result<()> {
+        let options = FrameWriter::options().checksums(form.sums()).overwrite(true);
+        let builder = builder.clone().write_options(options);
+        let reading = || -> ArrayOptions { NdArray::options().plugins(plugins()) };
+        let (content, read) = match form {
+            Form::Plain | Form::Sums => {
+                let frame = builder.to_memory(source)?;
+                (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read()?)
+            }
+            Form::Sparse | Form::SparseSums => {
+                let path = self.folder.join("sparse.b2nd");
+                builder.create_sparse(&path, source)?;
+                let read = reading().open(&path)?.all().read()?;
+                (take_folder(&path)?, read)
+            }
+        };
+        ensure!(data.is_none_or(|data| data == read), "{name} reads back differently");
+        self.out.push(Base::new(format!("{name}{}", form.suffix()), content, &read)?);
+        Ok(())
+    }
+}
+
+/// How a frame is stored.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain,
+    Sums,
+    Sparse,
+    SparseSums,
+}
+
+const ALL: [Form; 4] = [Form::Plain, Form::Sums, Form::Sparse, Form::SparseSums];
+
+impl Form {
+    fn sums(self) -> bool {
+        matches!(self, Self::Sums | Self::SparseSums)
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Sums => "+sums",
+            Self::Sparse => "-sparse",
+            Self::SparseSums => "-sparse+sums",
+        }
+    }
+}
+
+type ArrayRow = (&'static str, &'static str, &'static [u64], &'static [u32], &'static [u32]);
+
+const ARRAYS: &[ArrayRow] = &[
+    ("0d", "<f8", &[], &[], &[]),
+    ("1d-meta", "<i4", &[300], &[120], &[50]),
+    ("2d", "<i2", &[21, 17], &[8, 9], &[4, 5]),
+    ("2d-record", "[('a', '<i4'), ('b', '<f8', (2,))]", &[9, 5], &[4, 4], &[2, 3]),
+    ("2d-zero-size", "<f4", &[0, 7], &[4, 4], &[2, 2]),
+    ("1d-large-items", "|S300", &[12], &[5], &[2]),
+    ("3d", "<f4", &[7, 6, 5], &[4, 3, 5], &[2, 3, 2]),
+    ("3d-bytes", "|u1", &[10, 9, 8], &[5, 5, 5], &[5, 3, 2]),
+    ("5d", ">i4", &[3, 2, 3, 2, 3], &[2, 2, 2, 2, 2], &[1, 2, 2, 1, 2]),
+    (
+        "16d",
+        "|u1",
+        &[2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2],
+        &[2, 2, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2],
+        &[1, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2],
+    ),
+    ("1d-text", "<U3", &[40], &[40], &[20]),
+];
+
+/// Some metalayers.
+fn layers(mut params: FrameParams, count: usize) -> FrameParams {
+    for (name, value) in [("one", &b"\x01"[..]), ("a longer name of a metalayer", b"\xa4text"), ("", b"")] {
+        if count > 0 && !name.is_empty() {
+            params = params.metalayer(name, value);
+        }
+    }
+    params
+}
+
+/// The files of a folder, which is removed.
+fn take_folder(path: &Path) -> Result<Content> {
+    let content = read_folder(path)?;
+    fs::remove_dir_all(path)?;
+    Ok(content)
+}
+
+/// The files of a folder.
+pub(crate) fn read_folder(path: &Path) -> Result<Content> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().ok().context("a name that is not UTF-8")?;
+        if !name.ends_with(".b2lock") {
+            files.push((name, fs::read(entry.path())?));
+        }
+    }
+    files.sort();
+    Ok(Content::folder(files))
+}

@@ -1,0 +1,305 @@
+//! From a base to a damaged file.
+
+use super::base::{Base, Kind};
+use super::content::Content;
+use super::fields::{self, Around, Field};
+use super::groups::Group;
+use super::rebuild::Parts;
+use super::relations;
+use super::seal::{self, Places, Seal};
+use super::sparse;
+use crate::rng::Rng;
+
+/// One change to one base.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mutation {
+    /// None: it must be read.
+    Valid,
+    /// A field gets value number `kind`.
+    Set { field: u32, kind: u32, seal: Seal },
+    /// Two or three fields at once.
+    Pair { number: u32, seal: Seal },
+    /// Index, metalayers or vlmetalayers are others.
+    Relation { kind: u32, seal: Seal },
+    /// A file is cut.
+    Truncate { file: u32, len: u32 },
+    /// Bytes follow a file.
+    Behind { file: u32, kind: u32 },
+    /// A bit is another, by number.
+    Flip { file: u32, bit: u32, seal: Seal },
+    /// A byte is another, by number.
+    Byte { number: u32, seal: Seal },
+    /// Bytes of a codec stream are others.
+    Stream { number: u32, seal: Seal },
+    /// A piece is zeroed, overwritten, copied, swapped, left out, put in twice.
+    Damage { number: u32, seal: Seal },
+    /// Something else takes the place of a file of a sparse frame.
+    Sparse { kind: u32 },
+}
+
+/// What must come of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// It is read, and is what it was.
+    Same,
+    /// It is refused.
+    Reject,
+    /// Damage under checksums: not `ok`. If it is inside one chunk, the message names that.
+    NotOk(Option<usize>),
+    /// Any answer but a failure.
+    Any,
+}
+
+/// Kinds of what is put behind a file.
+pub(crate) const NBEHIND: u32 = 8;
+
+/// The case, unless nothing changes. `seed` is that of the run.
+pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Content, Expect)> {
+    let rng = |number: u32| Rng::new(seed ^ 0x5EED, u64::from(number) << 20 ^ base.name.len() as u64);
+    let mut content = base.content.clone();
+    let seal = match mutation {
+        Mutation::Valid => return Some((content, Expect::Same)),
+        Mutation::Set { field, kind, seal } => {
+            let field = base.fields.get(field as usize)?;
+            set(base, &mut content, field, kind, &mut rng(kind + (field.at as u32) * 64));
+            seal
+        }
+        Mutation::Pair { number, seal } => {
+            let rng = &mut rng(number);
+            for _ in 0..rng.within(2..=3) {
+                let field = rng.pick(&base.fields);
+                let kind = rng.next() as u32 % fields::nvalues(field.width);
+                set(base, &mut content, field, kind, rng);
+            }
+            seal
+        }
+        Mutation::Relation { kind, seal } => {
+            let parts = relations::change(base, Parts::of(base)?, kind, &mut rng(kind))?;
+            content = parts.into_content(base, seal);
+            if content.bytes(&base.files[0]).map(Vec::as_slice) == Some(base.bytes(0)) {
+                return None;
+            }
+            let stale = base.has_sums() && seal == Seal::Stale;
+            return Some((content, if stale { Expect::NotOk(None) } else { Expect::Any }));
+        }
+        Mutation::Truncate { file, len } => {
+            let name = base.files.get(file as usize)?;
+            let bytes = content.bytes_mut(name)?;
+            if bytes.len() <= len as usize {
+                return None;
+            }
+            bytes.truncate(len as usize);
+            return Some((content, truncated(base)));
+        }
+        Mutation::Behind { file, kind } => return behind(base, content, file as usize, kind, &mut rng(kind)),
+        Mutation::Flip { file, bit, seal } => {
+            let bytes = content.bytes_mut(base.files.get(file as usize)?)?;
+            *bytes.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
+            seal
+        }
+        Mutation::Byte { number, seal } => {
+            let rng = &mut rng(number);
+            let name = base.files.get(rng.within(0..=base.files.len() - 1))?;
+            let bytes = content.bytes_mut(name).filter(|bytes| !bytes.is_empty())?;
+            // Several of them in one case of three.
+            for _ in 0..if rng.chance(33) { rng.within(2..=20) } else { 1 } {
+                let at = rng.within(0..=bytes.len() - 1);
+                bytes[at] = rng.next() as u8;
+            }
+            seal
+        }
+        Mutation::Stream { number, seal } => {
+            let rng = &mut rng(number);
+            let (file, range, _) = rng.pick_some(&base.streams)?;
+            let bytes = content.bytes_mut(&base.files[*file])?.get_mut(range.clone())?;
+            damage_stream(bytes, rng);
+            seal
+        }
+        Mutation::Damage { number, seal } => {
+            let rng = &mut rng(number);
+            let name = &base.files[rng.within(0..=base.files.len() - 1)];
+            damage(content.bytes_mut(name)?, rng);
+            seal
+        }
+        Mutation::Sparse { kind } => return sparse::change(base, kind, &mut rng(kind)),
+    };
+    let expect = expect(base, &content, seal)?;
+    if let Some(layout) = base.layout.as_ref().filter(|_| base.has_sums()) {
+        let sums = base.chunk_sums(&content);
+        let bytes = content.bytes_mut(&base.files[0])?;
+        match seal {
+            Seal::Stale => {}
+            Seal::Zeroed => seal::zero(bytes, &layout.trailer),
+            Seal::Sealed => seal::seal(bytes, &Places::of(layout, sums)),
+        }
+    }
+    Some((content, expect))
+}
+
+/// A cut file must be refused.
+fn truncated(base: &Base) -> Expect {
+    // Nothing but the last bytes of a tail may go unnoticed.
+    let tail = base.layout.as_ref().is_some_and(|layout| layout.trailer.end < base.bytes(0).len());
+    if tail { Expect::Any } else { Expect::Reject }
+}
+
+fn set(base: &Base, content: &mut Content, field: &Field, kind: u32, rng: &mut Rng) {
+    let fields: Vec<Field> = base.fields.iter().filter(|f| f.file == field.file).cloned().collect();
+    let Some(bytes) = base.files.get(field.file).and_then(|name| content.bytes_mut(name)) else { return };
+    let value = fields::value(field, kind, &Around { bytes, fields: &fields }, rng);
+    field.set(bytes, value);
+}
+
+/// What has to come of damage that is not where the length of the file changed; `None` if there is none.
+fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
+    let mut changed = false;
+    let mut covered = false;
+    let mut chunks: Vec<Option<usize>> = Vec::new();
+    for (file, name) in base.files.iter().enumerate() {
+        let (old, new) = (base.bytes(file), content.bytes(name)?);
+        if old.len() != new.len() {
+            (changed, covered) = (true, true);
+            chunks.push(None);
+            continue;
+        }
+        for (at, _) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new) {
+            changed = true;
+            let chunk = base.chunks.iter().find(|(_, f, range)| *f == file && range.contains(&at));
+            let chunk = chunk.map(|(n, ..)| *n);
+            covered |= chunk.is_some() || in_frame(base, file, at);
+            if chunks.last() != Some(&chunk) {
+                chunks.push(chunk);
+            }
+        }
+    }
+    if !changed {
+        return None;
+    }
+    let seen = base.has_sums() && seal == Seal::Stale && covered;
+    Some(match (seen, chunks.as_slice()) {
+        (true, [chunk]) => Expect::NotOk(*chunk),
+        (true, _) => Expect::NotOk(None),
+        _ => Expect::Any,
+    })
+}
+
+/// Whether the byte belongs to header, index, checksums or trailer.
+fn in_frame(base: &Base, file: usize, at: usize) -> bool {
+    let Some(layout) = base.layout.as_ref().filter(|_| file == 0) else { return false };
+    [&layout.header, &layout.index, &layout.sums, &layout.trailer].iter().any(|range| range.contains(&at))
+}
+
+fn behind(
+    base: &Base,
+    mut content: Content,
+    file: usize,
+    kind: u32,
+    rng: &mut Rng,
+) -> Option<(Content, Expect)> {
+    let whole = content.clone();
+    let bytes = content.bytes_mut(base.files.get(file)?)?;
+    let more = match kind {
+        0 => vec![0],
+        1 => vec![0; 4096],
+        2 => rng.bytes(1),
+        3 => rng.bytes(700),
+        // Itself, and what it ends with.
+        4 => bytes.clone(),
+        5 => bytes[bytes.len().saturating_sub(35)..].to_vec(),
+        6 => [vec![0xFF; 512], b"PK\x05\x06".to_vec()].concat(),
+        _ => whole.0.iter().map(|(name, _)| name.as_bytes().to_vec()).collect::<Vec<_>>().concat(),
+    };
+    if more.is_empty() {
+        return None;
+    }
+    bytes.extend_from_slice(&more);
+    // A frame in a file, and a chunk, may be followed by anything.
+    Some((content, if base.kind == Kind::Sparse { Expect::Any } else { Expect::Same }))
+}
+
+fn damage_stream(bytes: &mut [u8], rng: &mut Rng) {
+    let len = bytes.len();
+    let at = rng.within(0..=len - 1);
+    let n = rng.within(1..=(len - at).min(40));
+    match rng.within(0..=7) {
+        0 => bytes[at] ^= 1 << rng.within(0..=7),
+        1 => bytes[at] = rng.next() as u8,
+        2 => bytes[at] = 0xFF,
+        3 => bytes[at..at + n].fill(0xFF),
+        4 => bytes[at..at + n].fill(0),
+        5 => bytes[at..at + n].copy_from_slice(&rng.bytes(n)),
+        // The start of a stream has its sizes, for zlib and zstd.
+        6 => bytes[rng.within(0..=(len - 1).min(8))] = rng.next() as u8,
+        _ => bytes.copy_within(at..at + n, rng.within(0..=len - n)),
+    }
+}
+
+fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let len = bytes.len();
+    if len < 2 {
+        return;
+    }
+    let size = *rng.pick(&[1, 4, 8, 16, 32, 64, 256, 512]);
+    let size = size.min(len - 1);
+    // Aligned, as sectors are, or not.
+    let place = |rng: &mut Rng| match rng.chance(50) {
+        true => rng.within(0..=(len - size) / size) * size,
+        false => rng.within(0..=len - size),
+    };
+    let (from, to) = (place(rng), place(rng));
+    let part = bytes[from..from + size].to_vec();
+    match rng.within(0..=8) {
+        0 => bytes[to..to + size].fill(0),
+        1 => bytes[to..to + size].fill(0xFF),
+        2 => bytes[to..to + size].copy_from_slice(&rng.bytes(size)),
+        3 => bytes.copy_within(from..from + size, to),
+        4 => {
+            let other = bytes[to..to + size].to_vec();
+            bytes[from..from + size].copy_from_slice(&other);
+            bytes[to..to + size].copy_from_slice(&part);
+        }
+        5 => drop(bytes.splice(to..to, part)),
+        6 => drop(bytes.drain(from..from + size)),
+        7 => bytes[to..to + size].reverse(),
+        _ => bytes[to..].fill(0),
+    }
+}
+
+impl Rng {
+    /// One of them, if there are any.
+    pub(crate) fn pick_some<'a, T>(&mut self, options: &'a [T]) -> Option<&'a T> {
+        if options.is_empty() { None } else { Some(self.pick(options)) }
+    }
+}
+
+/// The row of the table for a mutation.
+pub(crate) fn group(base: &Base, mutation: Mutation) -> Group {
+    match mutation {
+        Mutation::Valid => Group::Valid,
+        Mutation::Set { field, .. } => base.fields.get(field as usize).map_or(Group::Header, |f| f.group),
+        Mutation::Pair { .. } => Group::Pairs,
+        Mutation::Relation { .. } => Group::Relations,
+        Mutation::Truncate { .. } => Group::Truncation,
+        Mutation::Behind { .. } => Group::Behind,
+        Mutation::Flip { .. } | Mutation::Byte { .. } => Group::Flips,
+        Mutation::Stream { .. } => Group::Codec,
+        Mutation::Damage { .. } => Group::Damage,
+        Mutation::Sparse { .. } => Group::Sparse,
+    }
+}
+
+/// What was changed, in words.
+pub(crate) fn describe(base: &Base, mutation: Mutation) -> String {
+    match mutation {
+        Mutation::Set { field, kind, seal } => {
+            let name = base.fields.get(field as usize).map_or("", |f| &f.name);
+            format!("{name}, value {kind}, {seal:?}")
+        }
+        Mutation::Truncate { file, len } => {
+            format!("{} cut at {len}", base.files.get(file as usize).map_or("", String::as_str))
+        }
+        Mutation::Relation { kind, seal } => format!("{}, {seal:?}", relations::describe(kind)),
+        Mutation::Sparse { kind } => format!("{} ({kind})", sparse::describe(kind)),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,242 @@
+//! Which cases there are, and which of them run.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::base::{Base, Kind};
+use super::bombs::{self, Made};
+use super::content::Content;
+use super::fields::nvalues;
+use super::groups::{GROUPS, Group};
+use super::mutate::{self, Expect, Mutation, NBEHIND};
+use super::seal::{SEALS, Seal};
+use super::{fixtures, made, relations, sparse, stores};
+use crate::rng::Rng;
+
+/// How a case is made.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Damaged(u32, Mutation),
+    Made(u32),
+}
+
+/// All bases, and all cases that can be made from them.
+pub(crate) struct Plan {
+    seed: u64,
+    bases: Vec<Base>,
+    made: Vec<Made>,
+    all: Vec<(Group, What)>,
+}
+
+/// A case, ready to be written.
+pub(crate) struct Case {
+    /// Its number among all cases of the seed.
+    pub(crate) id: u64,
+    pub(crate) group: Group,
+    pub(crate) name: String,
+    pub(crate) content: Content,
+    pub(crate) expect: Expect,
+    /// SHA-256 of the data of the base.
+    pub(crate) sha256: Option<String>,
+}
+
+/// A bare chunk or a frame of more bytes is damaged at chosen places only.
+const SMALL: usize = 900;
+
+impl Plan {
+    /// All cases of a seed. `folder` is for files on the way.
+    pub(crate) fn new(seed: u64, folder: &Path) -> Result<Self> {
+        let mut bases = made::bases(seed, folder).context("writing bases")?;
+        bases.extend(fixtures::bases(seed).context("reading fixtures")?);
+        let mut made = bombs::all(seed).context("bombs")?;
+        made.extend(stores::all(&bases, seed));
+        let mut all = Vec::new();
+        let mut rng = Rng::new(seed, 3);
+        for (at, base) in bases.iter().enumerate() {
+            for mutation in mutations(base, &mut rng) {
+                all.push((mutate::group(base, mutation), What::Damaged(at as u32, mutation)));
+            }
+        }
+        all.extend(made.iter().enumerate().map(|(at, made)| (made.group, What::Made(at as u32))));
+        Ok(Self { seed, bases, made, all })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn bases(&self) -> &[Base] {
+        &self.bases
+    }
+
+    /// Makes a case; `None` where the change changes nothing.
+    pub(crate) fn case(&self, id: u64) -> Option<Case> {
+        let (group, what) = *self.all.get(usize::try_from(id).ok()?)?;
+        Some(match what {
+            What::Made(at) => {
+                let made = self.made.get(at as usize)?;
+                let (content, expect) = (made.content.clone(), made.expect.clone());
+                Case { id, group, name: made.name.clone(), content, expect, sha256: None }
+            }
+            What::Damaged(at, mutation) => {
+                let base = self.bases.get(at as usize)?;
+                let (content, expect) = mutate::apply(base, mutation, self.seed)?;
+                let name = format!("{}: {}", base.name, mutate::describe(base, mutation));
+                // What fixtures hold is not known for all of them.
+                let sha256 = Some(base.sha256.clone()).filter(|hash| !hash.is_empty());
+                Case { id, group, name, content, expect, sha256 }
+            }
+        })
+    }
+
+    /// Numbers of the cases to run, about `count` of them, group by group; behind them those that stand in for cases
+    /// that change nothing. `names`: only groups whose names begin so, if there are any.
+    pub(crate) fn choose(&self, count: usize, names: &[String]) -> Queue {
+        let is_wanted =
+            |group: Group| names.is_empty() || names.iter().any(|name| group.name().starts_with(name));
+        let mut queues: Vec<(Group, VecDeque<u64>)> =
+            GROUPS.iter().map(|(group, ..)| (*group, VecDeque::new())).collect();
+        for (id, (group, _)) in self.all.iter().enumerate() {
+            if let Some((_, queue)) = queues.iter_mut().find(|(g, _)| g == group && is_wanted(*g)) {
+                queue.push_back(id as u64);
+            }
+        }
+        let mut rng = Rng::new(self.seed, 4);
+        let mut wanted: Vec<usize> = Vec::new();
+        for ((group, queue), (.., share)) in queues.iter_mut().zip(GROUPS) {
+            if *group != Group::Valid {
+                shuffle(queue.make_contiguous(), &mut rng);
+            }
+            // The groups without a share are made for a full run.
+            let full = if count >= FULL || *group == Group::Valid {
+                queue.len()
+            } else {
+                queue.len() * count / FULL
+            };
+            wanted.push(if *share == 0 { full } else { queue.len().min(count * *share as usize / 1000) });
+        }
+        // What small groups leave is taken from the others.
+        let mut left = count.saturating_sub(wanted.iter().sum());
+        while left > 0 {
+            let before = left;
+            for ((_, queue), wanted) in queues.iter().zip(&mut wanted) {
+                let more = (queue.len() - *wanted).min(left.min(100));
+                *wanted += more;
+                left -= more;
+            }
+            if left == before {
+                break;
+            }
+        }
+        let queues = queues.into_iter().zip(wanted).map(|((_, queue), wanted)| (queue, wanted)).collect();
+        Queue { queues, at: 0 }
+    }
+}
+
+/// Cases of a full run.
+pub(crate) const FULL: usize = 50_000;
+
+/// The cases to run.
+pub(crate) struct Queue {
+    queues: Vec<(VecDeque<u64>, usize)>,
+    at: usize,
+}
+
+impl Queue {
+    /// The next ones, of all groups by turns.
+    pub(crate) fn take(&mut self, plan: &Plan, count: usize) -> Vec<Case> {
+        let mut out = Vec::new();
+        let mut dry = 0;
+        while out.len() < count && dry < self.queues.len() {
+            let at = self.at;
+            self.at = (self.at + 1) % self.queues.len();
+            let (queue, wanted) = &mut self.queues[at];
+            let case = loop {
+                match queue.pop_front() {
+                    Some(id) if *wanted > 0 => match plan.case(id) {
+                        Some(case) => break Some(case),
+                        None => continue,
+                    },
+                    _ => break None,
+                }
+            };
+            match case {
+                Some(case) => {
+                    *wanted -= 1;
+                    out.push(case);
+                    dry = 0;
+                }
+                None => dry += 1,
+            }
+        }
+        out
+    }
+}
+
+fn shuffle(ids: &mut [u64], rng: &mut Rng) {
+    for k in (1..ids.len()).rev() {
+        ids.swap(k, rng.within(0..=k));
+    }
+}
+
+/// What can be done to a base.
+fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
+    let mut out = vec![Mutation::Valid];
+    let sums = base.has_sums();
+    let any = |rng: &mut Rng| match sums {
+        true => *rng.pick(&[Seal::Stale, Seal::Sealed, Seal::Sealed, Seal::Zeroed]),
+        false => Seal::Stale,
+    };
+    for (n, field) in base.fields.iter().enumerate() {
+        let old = field.get(base.bytes(field.file)).unwrap_or(0) as u32;
+        let kinds: Vec<u32> = match field.width {
+            1 => {
+                let mut kinds: Vec<u32> = (0..8).map(|bit| old ^ 1 << bit).collect();
+                kinds.extend([old.wrapping_add(1) & 0xFF, old.wrapping_sub(1) & 0xFF, 127, 128, 255]);
+                kinds.extend([0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 32, 33, 34, 35, 36, 160]);
+                kinds.extend((0..6).map(|_| rng.next() as u32 & 0xFF));
+                kinds.sort_unstable();
+                kinds.dedup();
+                kinds
+            }
+            width => (0..nvalues(width)).collect(),
+        };
+        out.extend(kinds.into_iter().map(|kind| Mutation::Set { field: n as u32, kind, seal: any(rng) }));
+    }
+    for (file, name) in base.files.iter().enumerate() {
+        let file = file as u32;
+        let len = base.content.bytes(name).map_or(0, Vec::len);
+        let few = |rng: &mut Rng, len: usize, count: usize| -> Vec<u32> {
+            match len {
+                len if len <= count => (0..len as u32).collect(),
+                _ => (0..count).map(|_| rng.within(0..=len - 1) as u32).collect(),
+            }
+        };
+        out.extend(few(rng, len, SMALL).into_iter().map(|len| Mutation::Truncate { file, len }));
+        out.extend((0..NBEHIND).map(|kind| Mutation::Behind { file, kind }));
+        let bits = few(rng, len * 8, SMALL * 2);
+        out.extend(bits.into_iter().map(|bit| Mutation::Flip { file, bit, seal: any(rng) }));
+    }
+    out.extend((0..300).map(|number| Mutation::Byte { number, seal: any(rng) }));
+    out.extend((0..300).map(|number| Mutation::Damage { number: number + 1000, seal: any(rng) }));
+    out.extend((0..300).map(|number| Mutation::Pair { number: number + 2000, seal: any(rng) }));
+    if !base.streams.is_empty() {
+        out.extend((0..200).map(|number| Mutation::Stream { number: number + 3000, seal: any(rng) }));
+    }
+    if base.layout.is_some() {
+        for kind in 0..relations::count() {
+            let seals = if sums { &SEALS[1..2] } else { &SEALS[..1] };
+            out.extend(seals.iter().map(|seal| Mutation::Relation { kind, seal: *seal }));
+            if sums && rng.chance(10) {
+                out.push(Mutation::Relation { kind, seal: Seal::Stale });
+            }
+        }
+    }
+    if base.kind == Kind::Sparse {
+        out.extend((0..sparse::count()).map(|kind| Mutation::Sparse { kind }));
+    }
+    out
+}

@@ -1,0 +1,326 @@
+//! The command under test in processes of its own, which answer many cases each: `b2kit batch`.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// How workers are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) program: PathBuf,
+    /// Where it runs: cases are named relative to it.
+    pub(crate) folder: PathBuf,
+    /// What malloc fills memory with, inverted (glibc's MALLOC_PERTURB_); 0: nothing.
+    pub(crate) perturb: u8,
+    pub(crate) threads: u16,
+    /// Address space in KiB, as `ulimit -v` takes it.
+    pub(crate) address_kib: String,
+    /// Longest time for one command.
+    pub(crate) patience: Duration,
+}
+
+impl Setup {
+    /// A command under the limits.
+    fn command(&self, args: &[&str]) -> Command {
+        // A shell sets the limits, so that no unsafe code is needed here.
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh"]);
+        command.arg(&self.address_kib).arg(&self.program).args(args);
+        command.current_dir(&self.folder).env("MALLOC_PERTURB_", self.perturb.to_string());
+        command.env("RAYON_NUM_THREADS", self.threads.to_string()).env("RUST_BACKTRACE", "0");
+        command
+    }
+}
+
+/// What one command answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) rc: u8,
+    pub(crate) err: String,
+    /// The first bytes of its output.
+    pub(crate) out: Vec<u8>,
+    /// Length of all of it.
+    pub(crate) len: u64,
+    pub(crate) sha256: String,
+}
+
+/// How a process ended that should not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    Timeout,
+    Code(i32),
+    Signal(i32),
+}
+
+impl Death {
+    fn of(status: ExitStatus, timeout: bool) -> Self {
+        match (timeout, status.signal()) {
+            (true, _) => Self::Timeout,
+            (_, Some(signal)) => Self::Signal(signal),
+            _ => Self::Code(status.code().unwrap_or(-1)),
+        }
+    }
+}
+
+/// Output that is kept of each command.
+const KEPT: usize = 1 << 20;
+
+/// A process that is stopped when it takes too long.
+struct Guard {
+    child: Mutex<Child>,
+    pid: u32,
+    task: Mutex<Option<Task>>,
+    late: AtomicBool,
+    done: AtomicBool,
+}
+
+/// A command that runs.
+#[derive(Clone, Copy)]
+struct Task {
+    began: Instant,
+    /// What the process had used before.
+    cpu: Duration,
+    patience: Duration,
+}
+
+/// How much longer a command may wait than work: others may have the processor.
+const WAITING: u32 = 6;
+
+impl Task {
+    fn is_late(&self, pid: u32) -> bool {
+        let waited = self.began.elapsed();
+        let worked = || cpu_time(pid).saturating_sub(self.cpu);
+        waited > self.patience && (waited > self.patience * WAITING || worked() > self.patience)
+    }
+}
+
+/// Processor time of a process and all its threads.
+fn cpu_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything.
+    let words = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = words.skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    // The kernel tells it in hundredths of a second.
+    Duration::from_millis(ticks * 10)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Guard {
+    fn start(child: Child) -> Arc<Self> {
+        let guard = Arc::new(Self {
+            pid: child.id(),
+            child: Mutex::new(child),
+            task: Mutex::new(None),
+            late: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+        });
+        let watched = guard.clone();
+        thread::spawn(move || {
+            while !watched.done.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+                let task = *lock(&watched.task);
+                if task.is_some_and(|task| task.is_late(watched.pid)) {
+                    watched.late.store(true, Ordering::Relaxed);
+                    // Dead already is dead enough.
+                    let _ = lock(&watched.child).kill();
+                    return;
+                }
+            }
+        });
+        guard
+    }
+
+    /// From now on a command runs.
+    fn begin(&self, patience: Duration) {
+        *lock(&self.task) = Some(Task { began: Instant::now(), cpu: cpu_time(self.pid), patience });
+    }
+
+    fn end(&self) {
+        *lock(&self.task) = None;
+    }
+
+    fn ended(&self) -> Result<Death> {
+        let status = lock(&self.child).wait()?;
+        self.done.store(true, Ordering::Relaxed);
+        Ok(Death::of(status, self.late.load(Ordering::Relaxed)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.guard.done.store(true, Ordering::Relaxed);
+        let mut child = lock(&self.guard.child);
+        // It may be gone.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+struct Running {
+    guard: Arc<Guard>,
+    pid: u32,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    /// Memory before the first command, in KiB.
+    idle_kib: u64,
+}
+
+/// A process that is started when it is needed, and again when it has died.
+pub(crate) struct Worker {
+    setup: Setup,
+    stderr: PathBuf,
+    seen: u64,
+    running: Option<Running>,
+}
+
+impl Worker {
+    /// `stderr` is the file for what it says there.
+    pub(crate) fn new(setup: Setup, stderr: PathBuf) -> Self {
+        Self { setup, stderr, seen: 0, running: None }
+    }
+
+    fn running(&mut self) -> Result<&mut Running> {
+        if self.running.is_none() {
+            let threads = self.setup.threads.to_string();
+            let mut command = self.setup.command(&["--quiet", "--threads", &threads, "batch"]);
+            let stderr = File::options().create(true).append(true).open(&self.stderr)?;
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+            let mut child = command.spawn().context("starting b2kit")?;
+            let stdin = child.stdin.take().context("no pipe")?;
+            let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
+            let pid = child.id();
+            let running = Running { guard: Guard::start(child), pid, stdin, stdout, idle_kib: 0 };
+            let running = self.running.insert(running);
+            // Until it answers it is the shell that is measured.
+            running.ask(&["--version".into()], self.setup.patience)?;
+            running.idle_kib = memory_kib(pid, "VmHWM:").unwrap_or(0);
+        }
+        self.running.as_mut().context("no worker")
+    }
+
+    /// Runs one command.
+    pub(crate) fn run(&mut self, args: &[String]) -> Result<Result<Answer, Death>> {
+        let patience = self.setup.patience;
+        let running = self.running()?;
+        match running.ask(args, patience) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(_) => {
+                let death = running.guard.ended()?;
+                self.running = None;
+                Ok(Err(death))
+            }
+        }
+    }
+
+    /// Begins to measure memory.
+    pub(crate) fn mark(&mut self) -> Result<()> {
+        let pid = self.running()?.pid;
+        // Sets the high-water mark back; where that is not allowed, the largest of all cases so far is told.
+        let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        Ok(())
+    }
+
+    /// Memory since [`mark`](Self::mark) above that of an idle process, in KiB. A process that keeps much is ended.
+    pub(crate) fn over_kib(&mut self, keep_kib: u64) -> u64 {
+        let Some(running) = &self.running else { return 0 };
+        let over = |name| memory_kib(running.pid, name).unwrap_or(0).saturating_sub(running.idle_kib);
+        let (peak, left) = (over("VmHWM:"), over("VmRSS:"));
+        if left > keep_kib {
+            self.running = None;
+        }
+        peak
+    }
+
+    /// What it said on standard error since the last time.
+    pub(crate) fn said(&mut self) -> String {
+        let Ok(len) = fs::metadata(&self.stderr).map(|there| there.len()) else { return String::new() };
+        if len == self.seen {
+            return String::new();
+        }
+        let text = fs::read(&self.stderr).unwrap_or_default();
+        let new = text.get(self.seen as usize..).unwrap_or_default();
+        self.seen = text.len() as u64;
+        String::from_utf8_lossy(new).into_owned()
+    }
+}
+
+impl Running {
+    fn ask(&mut self, args: &[String], patience: Duration) -> Result<Answer> {
+        self.guard.begin(patience);
+        let mut line = serde_json::to_vec(args)?;
+        line.push(b'\n');
+        self.stdin.write_all(&line)?;
+        let mut head = String::new();
+        self.stdout.read_line(&mut head)?;
+        let head: Value = serde_json::from_str(&head)?;
+        let len = head["out"].as_u64().context("no length")?;
+        let (mut left, mut hasher, mut out) = (len, Sha256::new(), Vec::new());
+        let mut buffer = vec![0; 1 << 16];
+        while left > 0 {
+            let part = buffer.len().min(left as usize);
+            self.stdout.read_exact(&mut buffer[..part])?;
+            hasher.update(&buffer[..part]);
+            out.extend_from_slice(&buffer[..part.min(KEPT - out.len().min(KEPT))]);
+            left -= part as u64;
+        }
+        self.guard.end();
+        let sha256 = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let rc = head["rc"].as_u64().context("no exit code")? as u8;
+        let err = head["err"].as_str().unwrap_or_default().to_owned();
+        Ok(Answer { rc, err, out, len, sha256 })
+    }
+}
+
+/// A line of `/proc/PID/status`, in KiB.
+fn memory_kib(pid: u32, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// What a command did in a process of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Alone {
+    pub(crate) death: Death,
+    pub(crate) peak_kib: u64,
+    pub(crate) millis: u128,
+    pub(crate) stderr: String,
+}
+
+/// Runs one command in a process of its own, without batch.
+pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let errors = setup.folder.join("alone.stderr");
+    let mut command = setup.command(&args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
+    let started = Instant::now();
+    let child = command.spawn().context("starting b2kit")?;
+    let pid = child.id();
+    let guard = Guard::start(child);
+    guard.begin(setup.patience);
+    let mut peak_kib = 0;
+    let status = loop {
+        peak_kib = peak_kib.max(memory_kib(pid, "VmHWM:").unwrap_or(0));
+        if let Some(status) = lock(&guard.child).try_wait()? {
+            break status;
+        }
+        thread::sleep(Duration::from_micros(300));
+    };
+    guard.done.store(true, Ordering::Relaxed);
+    let death = Death::of(status, guard.late.load(Ordering::Relaxed));
+    let stderr = String::from_utf8_lossy(&fs::read(&errors)?).into_owned();
+    Ok(Alone { death, peak_kib, millis: started.elapsed().as_millis(), stderr })
+}
