@@ -51,6 +51,23 @@ fn the_report_tells_what_is_lost() {
     assert_eq!(folder.ok(&["cat", "f"]), raw);
 }
 
+/// All chunks are saved, but the metalayer that makes them an array is wrong: no success.
+#[test]
+fn an_array_without_its_shape_is_told() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("|u1", false, "(60, 100)", &noise(6000)), &["--no-checksums"]);
+    let mut bytes = folder.read("a");
+    let name = bytes.windows(4).position(|window| window == b"b2nd").unwrap();
+    let value = u32::from_be_bytes(bytes[name + 5..name + 9].try_into().unwrap()) as usize + 5;
+    bytes[value] = 0;
+    folder.write("bad", &bytes);
+    let output = folder.run(&["salvage", "bad", "b"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("chunks        all "));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("the chunks are saved, but not what they mean") && told.contains("b2nd"), "{told}");
+}
+
 #[test]
 fn refusals() {
     let folder = Folder::new();

@@ -216,3 +216,25 @@ fn replaced_chunks_do_not_come_back() {
     assert_eq!((report.nlost, report.verified, report.certain), (0, NCHUNKS, true), "{report:?}");
     assert_eq!(plain, wanted.concat());
 }
+
+/// Bytes that look like block upon block of checksums, each of which lists all of the file as its pages.
+#[test]
+fn what_looks_like_many_blocks_is_not_read_over_and_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    while bytes.len() < 200_000 {
+        let npages = bytes.len() / 24;
+        for _ in 0..2 {
+            for number in [0u64, bytes.len() as u64 / 8, 0] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(b"b2sums\0\x01\x01\0\0\0");
+        bytes.extend_from_slice(&(npages as u32).to_le_bytes());
+        bytes.resize(bytes.len() + 40, 0);
+    }
+    let path = folder.path().join("f");
+    std::fs::write(&path, &bytes).unwrap();
+    let write = FrameWriter::options().durability(Durability::None);
+    assert!(salvage(&path, folder.path().join("g"), &fast(), &write).is_err());
+}

@@ -134,7 +134,10 @@ impl Base {
             let data = layout.index.start.saturating_sub(layout.header.end);
             self.holes = self.kind == Kind::Contiguous && stored != data
                 || layout.trailer.end != bytes.len()
-                || layout.index.end + layout.sums.len() != layout.trailer.start && !layout.index.is_empty();
+                || layout.index.end
+                    + layout.pages.iter().chain([&layout.sums]).map(Range::len).sum::<usize>()
+                    != layout.trailer.start
+                    && !layout.index.is_empty();
             self.layout = Some(layout);
         }
         let streams = std::mem::take(&mut map.streams);
@@ -169,7 +172,7 @@ impl Base {
                 *sum = super::seal::sum(chunk);
             }
         }
-        sums
+        sums.into_iter().zip(&self.entries).filter(|(_, entry)| **entry >= 0).map(|(sum, _)| sum).collect()
     }
 }
 

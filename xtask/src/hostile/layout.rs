@@ -89,6 +89,8 @@ pub(crate) struct Layout {
     pub(crate) index: Range<usize>,
     /// The block of checksums; empty without.
     pub(crate) sums: Range<usize>,
+    /// The pages with the sums of chunks.
+    pub(crate) pages: Vec<Range<usize>>,
     pub(crate) trailer: Range<usize>,
     /// Values of metalayers, without their marker and length.
     pub(crate) metalayers: Vec<(Vec<u8>, Range<usize>)>,
@@ -152,12 +154,15 @@ impl<'a> Map<'a> {
             let end = start + self.le(start + 12) as usize;
             layout.index = start..end;
             self.chunk_at(start, Group::Index, Group::Index, "index");
-            // The block is 48 bytes and 8 for each chunk, in front of the trailer.
-            if let Some(at) = self.bytes.get(end..trailer.start).and_then(find_sums) {
-                layout.sums = end + at..trailer.start;
+            // The block is 24 bytes for each page and 56 more, in front of the trailer.
+            let at = trailer.start.saturating_sub(56);
+            if self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(super::seal::MAGIC)) {
+                let npages = self.le(at + 12) as usize;
+                layout.sums = at - 24 * npages..trailer.start;
+                layout.pages = (0..npages).map(|n| self.page(layout.sums.start + 24 * n)).collect();
             }
         }
-        self.sums(&layout.sums);
+        self.sums(&layout);
         self.trailer(&mut layout);
         layout
     }
@@ -226,23 +231,37 @@ impl<'a> Map<'a> {
         }
     }
 
-    fn sums(&mut self, range: &Range<usize>) {
-        if range.is_empty() {
+    /// The page that the entry at `at` of the block tells.
+    fn page(&self, at: usize) -> Range<usize> {
+        let number = |at: usize| {
+            self.bytes
+                .get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .map_or(0, |n| u64::from_le_bytes(*n) as usize)
+        };
+        number(at)..number(at) + 8 * number(at + 8)
+    }
+
+    fn sums(&mut self, layout: &Layout) {
+        if layout.sums.is_empty() {
             return;
         }
-        let names = ["magic", "algorithm", "sum of header", "sum of rest", "sum of index", "sum of trailer"];
-        let mut at = range.start;
-        for name in names {
-            if name == "algorithm" {
-                self.add(Group::Checksums, at, 4, false, "checksums: algorithm");
-                self.add(Group::Checksums, at + 4, 4, false, "checksums: number of chunks");
-            } else {
-                self.add(Group::Checksums, at, 8, false, format!("checksums: {name}"));
+        let mut at = layout.sums.start;
+        for (n, page) in layout.pages.iter().enumerate() {
+            for name in ["place", "number of sums", "sum"] {
+                self.add(Group::Checksums, at, 8, false, format!("checksums: {name} of page {n}"));
+                at += 8;
             }
-            at += 8;
+            for (n, at) in page.clone().step_by(8).take(4).enumerate() {
+                self.add(Group::Checksums, at, 8, false, format!("checksums: sum of chunk {n}"));
+            }
         }
-        for n in 0..((range.end - at) / 8).min(4) {
-            self.add(Group::Checksums, at + 8 * n, 8, false, format!("checksums: sum of chunk {n}"));
+        self.add(Group::Checksums, at, 8, false, "checksums: magic");
+        self.add(Group::Checksums, at + 8, 4, false, "checksums: algorithm");
+        self.add(Group::Checksums, at + 12, 4, false, "checksums: number of pages");
+        let names = ["number of chunks", "sum of header", "sum of rest", "sum of index", "sum of trailer"];
+        for (n, name) in names.iter().enumerate() {
+            self.add(Group::Checksums, at + 16 + 8 * n, 8, false, format!("checksums: {name}"));
         }
     }
 
@@ -344,9 +363,4 @@ impl<'a> Map<'a> {
             self.streams.push((range, self.chunk));
         }
     }
-}
-
-/// Where the block of checksums starts in what is between index and trailer.
-fn find_sums(between: &[u8]) -> Option<usize> {
-    between.windows(8).rposition(|window| window == super::seal::MAGIC)
 }

@@ -186,7 +186,8 @@ fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
 /// Whether the byte belongs to header, index, checksums or trailer.
 fn in_frame(base: &Base, file: usize, at: usize) -> bool {
     let Some(layout) = base.layout.as_ref().filter(|_| file == 0) else { return false };
-    [&layout.header, &layout.index, &layout.sums, &layout.trailer].iter().any(|range| range.contains(&at))
+    let parts = [&layout.header, &layout.index, &layout.sums, &layout.trailer];
+    parts.into_iter().chain(&layout.pages).any(|range| range.contains(&at))
 }
 
 fn behind(

@@ -19,7 +19,7 @@ pub(crate) struct Parts {
     /// The index chunk; empty for frames without chunks.
     pub(crate) index: Vec<u8>,
     pub(crate) vlmetalayers: Vec<Layer>,
-    /// Sums of the chunks; `None` for a frame without checksums.
+    /// Sums of the stored chunks; `None` for a frame without checksums.
     pub(crate) sums: Option<Vec<u64>>,
     /// The block of checksums and the end of the trailer as they were.
     stale: (Vec<u8>, Vec<u8>),
@@ -39,6 +39,7 @@ impl Parts {
             layers.iter().map(|(name, range)| Some((name.clone(), take(range)?))).collect()
         };
         let end = layout.trailer.end;
+        let sums = if layout.sums.is_empty() { 0..0 } else { layout.index.end..layout.sums.end };
         Some(Self {
             fixed: take(&(0..87))?,
             metalayers: layers(&layout.metalayers)?,
@@ -46,7 +47,7 @@ impl Parts {
             index: take(&layout.index)?,
             vlmetalayers: layers(&layout.vlmetalayers)?,
             sums: base.has_sums().then(|| base.chunk_sums(&base.content)),
-            stale: (take(&layout.sums)?, take(&(end.checked_sub(17)?..end))?),
+            stale: (take(&sums)?, take(&(end.checked_sub(17)?..end))?),
         })
     }
 
@@ -95,10 +96,15 @@ impl Parts {
         bytes.extend_from_slice(&self.data);
         bytes.extend_from_slice(&self.index);
         let index = header_len + self.data.len()..bytes.len();
+        let mut pages = Vec::new();
         match (&self.sums, seal) {
             (Some(_), Seal::Stale) => bytes.extend_from_slice(&self.stale.0),
             (Some(sums), Seal::Sealed) if !self.index.is_empty() => {
-                bytes.resize(bytes.len() + 48 + 8 * sums.len(), 0);
+                let start = bytes.len();
+                bytes.resize(start + 8 * sums.len(), 0);
+                // As b2kit does: up to 512 in a page.
+                pages = (start..bytes.len()).step_by(4096).map(|at| at..bytes.len().min(at + 4096)).collect();
+                bytes.resize(bytes.len() + 24 * pages.len() + 56, 0);
             }
             _ => {}
         }
@@ -119,7 +125,8 @@ impl Parts {
         if let (Some(sums), Seal::Sealed) = (&self.sums, seal) {
             let places = Places {
                 header: 0..header_len,
-                sums: index.end..start,
+                sums: pages.last().map_or(index.end, |page: &std::ops::Range<usize>| page.end)..start,
+                pages,
                 index,
                 trailer: start..bytes.len(),
                 metalayers,

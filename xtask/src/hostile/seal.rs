@@ -26,11 +26,14 @@ pub(crate) const SEALS: [Seal; 3] = [Seal::Stale, Seal::Sealed, Seal::Zeroed];
 pub(crate) struct Places {
     pub(crate) header: Range<usize>,
     pub(crate) index: Range<usize>,
+    /// The block of checksums.
     pub(crate) sums: Range<usize>,
+    /// The pages with the sums of chunks.
+    pub(crate) pages: Vec<Range<usize>>,
     pub(crate) trailer: Range<usize>,
     /// Values of metalayers.
     pub(crate) metalayers: Vec<Range<usize>>,
-    /// Sums of the chunks, 0 for those that are not stored.
+    /// Sums of the stored chunks.
     pub(crate) chunks: Vec<u64>,
 }
 
@@ -41,6 +44,7 @@ impl Places {
             header: layout.header.clone(),
             index: layout.index.clone(),
             sums: layout.sums.clone(),
+            pages: layout.pages.clone(),
             trailer: layout.trailer.clone(),
             metalayers: layout.metalayers.iter().map(|(_, range)| range.clone()).collect(),
             chunks,
@@ -53,7 +57,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Writes the block of checksums anew, and the fingerprint over it.
+/// Writes pages and block of checksums anew, and the fingerprint over it.
 pub(crate) fn seal(bytes: &mut [u8], places: &Places) {
     let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default().to_vec();
     let mut header = part(&places.header);
@@ -67,11 +71,31 @@ pub(crate) fn seal(bytes: &mut [u8], places: &Places) {
     // The trailer up to its length field.
     let end = places.trailer.end.saturating_sub(23).max(places.trailer.start);
     let sums = [whole, sum(&header), sum(&part(&places.index)), sum(&part(&(places.trailer.start..end)))];
-    let mut block = MAGIC.to_vec();
+    let mut block = Vec::new();
+    let mut chunks = places.chunks.iter();
+    for range in &places.pages {
+        let page: Vec<u8> = chunks.by_ref().take(range.len() / 8).flat_map(|sum| sum.to_le_bytes()).collect();
+        if let Some(stored) = bytes.get_mut(range.clone())
+            && stored.len() == page.len()
+        {
+            stored.copy_from_slice(&page);
+        }
+        for number in [range.start as u64, range.len() as u64 / 8, sum(&page)] {
+            block.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    block.extend_from_slice(MAGIC);
     block.extend_from_slice(&1u32.to_le_bytes());
-    block.extend_from_slice(&(places.chunks.len() as u32).to_le_bytes());
-    for sum in sums.iter().chain(&places.chunks) {
-        block.extend_from_slice(&sum.to_le_bytes());
+    block.extend_from_slice(&(places.pages.len() as u32).to_le_bytes());
+    for number in [places.chunks.len() as u64].iter().chain(&sums) {
+        block.extend_from_slice(&number.to_le_bytes());
+    }
+    if places.index.is_empty() {
+        // Without chunks there is no block, and the fingerprint is two sums of it.
+        let with = sum(&block);
+        block[24..32].fill(0);
+        let value = (u128::from(sum(&block)) << 64 | u128::from(with)).to_le_bytes();
+        return fingerprint(bytes, &places.trailer, 3, value);
     }
     if let Some(stored) = bytes.get_mut(places.sums.clone())
         && stored.len() == block.len()

@@ -35,11 +35,13 @@ pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<
     let frame_len =
         head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
     let mut best: Option<Sums> = None;
+    // Bytes may look like block upon block, each of which lists the whole file.
+    let mut budget = len.saturating_mul(64).saturating_add(64 << 20);
     let mut at = 0;
     while at < len {
         let window = damaged.main.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
         for i in positions(&window) {
-            let found = read(damaged, at + i as u64, frame_len);
+            let found = read(damaged, at + i as u64, frame_len, &mut budget);
             if let Some(found) = found
                 && best.as_ref().is_none_or(|best| found.in_place >= best.in_place)
             {
@@ -57,27 +59,29 @@ fn positions(window: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// The block whose end is at `end_at`, if it is to be believed.
-fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>) -> Option<Sums> {
+fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<Sums> {
     let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
     let behind = end_at.checked_add(END_LEN as u64)?;
     let end = bytes(end_at, behind)?;
     let len = block_len(&end, damaged.dparams.limits.max_metadata);
+    *budget = budget.checked_sub(len)?;
     let block = bytes(behind.checked_sub(len)?, behind)?;
     let pages = read_table(block.get(..block.len() - END_LEN)?);
     let number = |at: usize| end.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     if pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count)) != Some(number(16)?)
-        || number(16)? > damaged.dparams.limits.max_metadata / 8
+        // They are all in front of the block.
+        || number(16)? > behind / 8
     {
         return None;
     }
     let fingerprint = XxHash3_128::oneshot(&block).to_le_bytes();
     let rest = damaged.main.read(&Extent::at_most(FrameFile::Main, behind..behind.checked_add(32)?)).ok()?;
-    let trailer = trailer_at(&damaged.main, behind, &rest, &damaged.dparams).ok().flatten();
+    let trailer = trailer_at(&damaged.main, behind, &rest, &damaged.dparams, budget).ok().flatten();
     let trailer = trailer.filter(|(trailer, _)| trailer.fingerprint().1 == fingerprint);
     let mut chunks = Vec::new();
     let mut good = 0;
     for page in &pages {
-        match load(damaged, page) {
+        match load(damaged, page, budget) {
             Some(sums) => {
                 good += 1;
                 chunks.extend(sums.as_chunks::<8>().0.iter().map(|sum| Some(u64::from_le_bytes(*sum))));
@@ -93,8 +97,9 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>) -> Option<Su
     Some(Sums { index: number(40)?, chunks, end: behind, in_place })
 }
 
-fn load(damaged: &Damaged<'_>, page: &Page) -> Option<Bytes> {
+fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
     let range = page.range()?;
+    *budget = budget.checked_sub(range.end.checked_sub(range.start)?)?;
     let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, range)).ok()?;
     (sum(&bytes) == page.sum).then_some(bytes)
 }
