@@ -140,6 +140,13 @@ impl Store {
 
     fn insert(&mut self, key: String, place: Place) -> Result<()> {
         ensure!(self.members.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
+        // As deep as a member of the deepest directory: a tree is indented, which grows with the square of the depth.
+        let depth = key.split('/').count();
+        ensure!(
+            depth <= MAX_DEPTH + 2,
+            "a key is nested {depth} deep, at most {} are allowed",
+            MAX_DEPTH + 2
+        );
         match (self.members.get(&key), &place) {
             // Names that differ in their ending only: which one counts must not depend on the order of the directory.
             (Some(Place::Path(there)), Place::Path(path)) if there < path => {}

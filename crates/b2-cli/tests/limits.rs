@@ -76,6 +76,12 @@ fn a_tiny_file_of_zeros_is_told_at_once_and_in_little_memory() {
     let line = text(&verify.stdout);
     assert!(line.starts_with("FAIL\t-\t-\tbomb\t"), "{line}");
     assert!(line.contains("max_output of 2147483648 (--max-output BYTES raises it)"), "{line}");
+    // What writes has to keep an index.
+    for command in ["copy", "salvage"] {
+        let output = run_within(&folder, 300 << 10, &[command, "bomb", "new"]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(text(&output.stderr).contains("max_memory"), "{command}: {}", text(&output.stderr));
+    }
     // Its data come as long as somebody reads them.
     let mut cat = folder.command(&["cat", "bomb"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut start = vec![1; 40 << 20];

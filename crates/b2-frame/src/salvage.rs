@@ -13,6 +13,7 @@ use std::path::Path;
 use b2_chunk::{Chunk, ChunkError, Container, DParams, SpecialKind};
 
 use crate::checksums;
+use crate::error::within;
 use crate::index::{Entry, Index};
 use crate::trailer::Trailer;
 use crate::{FrameError, FrameParams, FrameWriter, OpenOptions, Storage, WriteOptions};
@@ -237,6 +238,9 @@ impl<'a> Wreck<'a> {
         let mut chunk_sums = Vec::new();
         let order = match (index, places) {
             (Some((index, base, sum)), _) => {
+                let index_memory = (index.len() as u64).saturating_mul(32);
+                let limit = ("max_memory", damaged.dparams.limits.max_memory);
+                within("index of what is saved, in bytes", index_memory, limit)?;
                 // They may be of another state.
                 if let Some(sums) = sums.filter(|sums| sums.index == sum) {
                     chunk_sums = sums.by_index(&index);

@@ -64,6 +64,8 @@ pub(crate) struct Ran {
     pub(crate) millis: u128,
 }
 
+/// Frames of more chunks are not listed or written.
+const WRITTEN: u64 = 1 << 20;
 /// Data larger than this is not printed.
 const PRINTED: u64 = 32 << 20;
 
@@ -179,6 +181,13 @@ impl Session<'_> {
         let name = self.name.clone();
         let out = format!("{name}.out");
         let nbytes = info["nbytes"].as_u64().unwrap_or(u64::MAX);
+        // What lists or writes chunks takes time and memory for each, whether it is stored or not.
+        if info["nchunks"].as_u64().is_some_and(|n| n > WRITTEN)
+            && extra != Extra::Cat
+            && extra != Extra::Slice
+        {
+            return Ok(());
+        }
         match extra {
             Extra::Cat if nbytes <= PRINTED || info.is_null() => {
                 let Some(answer) = self.ask(&["cat", &name, "--raw"], &[0, 1])? else { return Ok(()) };

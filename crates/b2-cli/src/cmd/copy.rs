@@ -59,6 +59,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.input.display().to_string();
     let input = Input::open(&args.input, 0, global).with_context(named)?;
     input.check_output().with_context(named)?;
+    if let Some(frame) = input.frame() {
+        frame.dparams().limits.check_memory("index of the copy, in bytes", index_memory(frame.nchunks()))?;
+    }
     check_folder(&args.output)?;
     refuse_existing(&args.output, args.force)?;
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
@@ -72,6 +75,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let job = Job { path: &args.input, input: &input, encoding: &encoding, target, progress };
     job.copy(dtype)?;
     tell(global, &args.input, &args.output, start)
+}
+
+/// What an index of `nchunks` chunks takes while it is written: entries, sums, and both as stored.
+fn index_memory(nchunks: usize) -> u64 {
+    (nchunks as u64).saturating_mul(32)
 }
 
 /// The encoding with what `--codec auto` stands for.
