@@ -175,8 +175,9 @@ impl<'c> Glance<'c> {
         Some(Self { layout: Layout::new(header.clone(), Body::Blocks { dict }), bytes, table, tables_end })
     }
 
-    /// The stored bytes of a block: up to the next larger start.
-    fn stored(&self, nblock: usize) -> Option<&'c [u8]> {
+    /// The stored bytes of a block: up to the next larger start. Where blocks are not in order, that takes a look at all
+    /// starts; `None` unless `search`.
+    fn stored(&self, nblock: usize, search: bool) -> Option<&'c [u8]> {
         let starts = self.table.as_chunks::<4>().0;
         let start_of = |nblock: usize| starts.get(nblock).map(|b| u32::from_le_bytes(*b) as usize);
         let start = start_of(nblock)?;
@@ -184,6 +185,7 @@ impl<'c> Glance<'c> {
             Some(next) if next > start => next,
             None if nblock > 0 && start_of(nblock - 1)? < start => self.bytes.len(),
             // Not in order, as it seems.
+            _ if !search => return None,
             _ => (0..starts.len())
                 .filter_map(start_of)
                 .filter(|&s| s > start)
@@ -203,10 +205,12 @@ impl<'c> Glance<'c> {
     ) -> Option<Result<(), ChunkError>> {
         let layout = &self.layout;
         let nblocks = layout.blocks_of(range);
-        if nblocks.clone().any(|nblock| self.stored(nblock).is_none()) {
+        // For many blocks it is cheaper to put all in order once.
+        let search = nblocks.len() <= 4;
+        if nblocks.clone().any(|nblock| self.stored(nblock, search).is_none()) {
             return None;
         }
-        let stored = |nblock| self.stored(nblock).unwrap_or_default();
+        let stored = |nblock| self.stored(nblock, search).unwrap_or_default();
         Some((|| {
             let mut decoder = BlockDecoder::new(layout, Starts::Table(self.table), dparams)?;
             let mut block0 = None;

@@ -152,3 +152,22 @@ proptest! {
         }
     }
 }
+
+/// A million blocks that share one start: finding where each ends must not take a look at all others.
+#[test]
+fn blocks_that_share_a_start_are_found_quickly() {
+    let (nblocks, blocksize) = (1u32 << 20, 64u32);
+    let mut chunk = vec![5, 1, 0x15, 1];
+    for number in [nblocks * blocksize, blocksize, 32 + 4 * nblocks + 8] {
+        chunk.extend_from_slice(&number.to_le_bytes());
+    }
+    chunk.resize(32, 0);
+    for _ in 0..nblocks {
+        chunk.extend_from_slice(&(32 + 4 * nblocks).to_le_bytes());
+    }
+    // A stream of no bytes: zeros.
+    chunk.extend_from_slice(&[0; 8]);
+    let chunk = Chunk::parse(chunk.into()).unwrap();
+    let middle = 1000..chunk.nbytes() - 1000;
+    assert!(chunk.get_bytes(middle, &DParams::default()).unwrap().iter().all(|&byte| byte == 0));
+}
