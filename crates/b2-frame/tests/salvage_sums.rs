@@ -238,3 +238,14 @@ fn what_looks_like_many_blocks_is_not_read_over_and_over() {
     let write = FrameWriter::options().durability(Durability::None);
     assert!(salvage(&path, folder.path().join("g"), &fast(), &write).is_err());
 }
+
+/// The index file of a sparse frame is a terabyte that no disk holds.
+#[test]
+fn a_hole_for_an_index_is_not_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::File::create(path.join("chunks.b2frame")).unwrap().set_len(1 << 40).unwrap();
+    let write = FrameWriter::options().durability(Durability::None);
+    assert!(salvage(&path, folder.path().join("g"), &fast(), &write).is_err());
+}
