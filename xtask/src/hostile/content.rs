@@ -86,9 +86,10 @@ impl Content {
         matches!(self.0.first(), Some((_, Node::Folder)))
     }
 
-    /// The bytes of all files.
+    /// The bytes of all files. A hole as long as a chunk can be is there; of longer ones only what is in front.
     pub(crate) fn len(&self) -> usize {
         let len = |node: &Node| match node {
+            Node::Hole(_, len) if *len <= 1 << 31 => *len as usize,
             Node::File(bytes) | Node::Locked(bytes) | Node::Hole(bytes, _) => bytes.len(),
             _ => 0,
         };
