@@ -326,7 +326,13 @@ impl<'a> Wreck<'a> {
         }
         let chunk = self.damaged.chunk(place).map_err(|error| error.to_string())?;
         let verified = match self.sums.get(nchunk).copied().flatten() {
-            Some(sum) if sum == checksums::sum(chunk.as_bytes()) => true,
+            Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
+                match intact(&chunk, &self.damaged.dparams, &mut 0) {
+                    // As it was written, whether it can be read here or not.
+                    Ok(()) | Err(ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. }) => true,
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
             Some(_) => return Err("its bytes do not fit the checksum".into()),
             None => {
                 intact(&chunk, &self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
