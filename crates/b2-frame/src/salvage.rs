@@ -179,12 +179,7 @@ impl<'a> Wreck<'a> {
         let mut found = Scan::default();
         if index.is_none() || trailer.is_none() {
             let from = head.as_ref().map_or(0, |head| head.end);
-            let to = match damaged.dir {
-                // The file holds nothing but metadata; it may be followed by a hole of any size.
-                Some(_) => damaged.main.len().min(damaged.dparams.limits.max_metadata),
-                None => damaged.main.len(),
-            };
-            found = scan::scan(&damaged.main, from, to, &damaged.dparams)?;
+            found = scan::scan(&damaged.main, from, damaged.searched(), &damaged.dparams)?;
             if trailer.is_none()
                 && let Some((_, there)) = found.trailer.take()
             {

@@ -22,6 +22,13 @@ pub(super) struct Damaged<'a> {
 }
 
 impl<'a> Damaged<'a> {
+    /// How many bytes of the main file are searched: the index file of a sparse frame holds nothing but metadata, and
+    /// may be followed by a hole of any size.
+    pub(super) fn searched(&self) -> u64 {
+        let most = if self.dir.is_some() { self.dparams.limits.max_metadata } else { u64::MAX };
+        self.main.len().min(most)
+    }
+
     pub(super) fn open(path: &Path, options: &'a OpenOptions) -> Result<Self, FrameError> {
         let fs = &*options.fs;
         let name = path.display().to_string();

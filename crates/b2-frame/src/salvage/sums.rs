@@ -31,11 +31,7 @@ pub(super) struct Sums {
 
 /// The checksums of the newest state: those in front of the trailer if it is in its place, else the last ones.
 pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<Sums>, FrameError> {
-    let mut len = damaged.main.len();
-    if damaged.dir.is_some() {
-        // The index file holds nothing but metadata; it may be followed by a hole of any size.
-        len = len.min(damaged.dparams.limits.max_metadata);
-    }
+    let len = damaged.searched();
     let frame_len =
         head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
     let mut best: Option<Sums> = None;
