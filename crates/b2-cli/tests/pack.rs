@@ -351,34 +351,3 @@ fn standard_input() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(folder.info(&["a"])["shape"], json!([2, 3]));
 }
-
-/// Memory stays below the size of the input, for raw bytes and for arrays in either order.
-#[cfg(target_os = "linux")]
-#[test]
-fn large_inputs_need_little_memory() {
-    use std::process::Command;
-    let folder = Folder::new();
-    // Files with a hole: zeros that are read but take no room.
-    let items = 400_000_000;
-    let files = [
-        ("c.npy", npy("<i4", false, "(10000, 10000)", b""), "ndarray"),
-        ("fortran.npy", npy("<i4", true, "(10000, 10000)", b""), "ndarray"),
-        ("raw", vec![1], "schunk"),
-    ];
-    for (name, start, kind) in files {
-        let path = folder.write(name, &start);
-        let file = fs::File::options().write(true).open(&path).unwrap();
-        file.set_len(start.len() as u64 + items).unwrap();
-        // 300 MB of address space, program and thread stacks included.
-        for command in
-            [&format!("pack {name} out -t 2 --codec blosclz --clevel 1"), "cat out -o /dev/null --force"]
-        {
-            let script = format!("ulimit -v 300000; exec {} {command}", env!("CARGO_BIN_EXE_b2kit"));
-            let output =
-                Command::new("sh").args(["-c", &script]).current_dir(folder.path("")).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{command}");
-            assert!(output.status.success(), "{command}");
-        }
-        assert_eq!(folder.info(&["out"])["kind"], kind);
-    }
-}
