@@ -39,6 +39,16 @@ enum Arch {
 const DEFAULT: &[&str] =
     &["test", "--no-fail-fast", "--workspace", "--exclude", "xtask", "--exclude", "b2-benches"];
 
+/// Under an emulator everything takes some thirty times as long, so tests that repeat something at random do so less
+/// often, unless the caller sets these variables. No test goes without.
+const FEWER: &[(&str, &str)] = &[
+    ("PROPTEST_CASES", "16"),
+    ("B2KIT_CRASH_STATES", "50"),
+    ("B2KIT_CRASH_KILLS", "15"),
+    ("B2KIT_CRASH_COMMITS", "40"),
+    ("B2KIT_DAMAGE", "100"),
+];
+
 impl Arch {
     /// Rust's name.
     fn target(self) -> &'static str {
@@ -178,6 +188,7 @@ impl Tools {
             set(cargo, "CARGO_TARGET_{T}_RUNNER", emulator);
             // For programs that tests start.
             set(cargo, "B2KIT_TEST_RUNNER", emulator);
+            cargo.envs(FEWER.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied());
         }
         let flags = Path::new("-C target-feature=+crt-static");
         set(cargo, "CARGO_TARGET_{T}_RUSTFLAGS", flags);

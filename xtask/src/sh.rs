@@ -50,14 +50,18 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
     let started = announce(&command);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().context("no pipe from cargo")?;
-    let mut counts = Counts::default();
+    let (mut counts, mut left_out) = (Counts::default(), 0);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         counts.add(&line);
+        left_out += number(&line, " ignored;") + number(&line, " filtered out;");
         writeln!(std::io::stdout(), "{line}")?;
     }
     let status = child.wait()?;
     finished(started);
+    if left_out > 0 {
+        println!("{left_out} tests were left out: ignored, or by name");
+    }
     if !status.success() && counts.failed == 0 {
         bail!("{} ended with {status}", line(&command));
     }
@@ -76,16 +80,18 @@ impl Counts {
 
     /// Takes in a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
     fn add(&mut self, line: &str) {
-        if !line.trim_start().starts_with("test result:") {
-            return;
-        }
-        let number = |what: &str| {
-            let before = line.split(what).next()?;
-            before.rsplit([' ', '.']).find(|word| !word.is_empty())?.parse::<u64>().ok()
-        };
-        self.passed += number(" passed;").unwrap_or(0);
-        self.failed += number(" failed;").unwrap_or(0);
+        self.passed += number(line, " passed;");
+        self.failed += number(line, " failed;");
     }
+}
+
+/// The number before these words, in a line with a test result.
+fn number(line: &str, what: &str) -> u64 {
+    if !line.trim_start().starts_with("test result:") {
+        return 0;
+    }
+    let before = line.split(what).next().unwrap_or_default();
+    before.rsplit([' ', '.']).find(|word| !word.is_empty()).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 fn announce(command: &Command) -> Instant {
@@ -119,5 +125,9 @@ mod tests {
         counts.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s");
         counts.add("test some::name ... ok");
         assert_eq!((counts.passed, counts.failed), (15, 2));
+        let line =
+            "test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 13 filtered out; finished in 0.10s";
+        assert_eq!((number(line, " ignored;"), number(line, " filtered out;")), (2, 13));
+        assert_eq!(number("1 ignored;", " ignored;"), 0);
     }
 }
