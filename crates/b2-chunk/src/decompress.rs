@@ -47,7 +47,7 @@ pub(crate) fn decompress(
     }
     let blocksize = lazy.blocksize();
     let threads = dparams.limits.threads(lazy.block_memory());
-    let work = chunk.len().max(dst.len()) as u64 * lazy.layout.decoding_cost();
+    let work = chunk.len().max(dst.len()) as u64 * lazy.header().decoding_cost();
     if lazy.needs_block0() {
         let (first, rest) = dst.split_at_mut(blocksize);
         let stored = &chunk[lazy.block_extent(0)];

@@ -364,6 +364,16 @@ impl ChunkHeader {
     pub fn codec(&self) -> Option<CodecId> {
         self.codec_format().codec(self.udcodec)
     }
+    /// How many times as long it takes to decode a byte as with a fast codec (blosclz, lz4), roughly. Tells how much
+    /// work a chunk is.
+    pub fn decoding_cost(&self) -> u64 {
+        match self.codec() {
+            _ if self.special.is_some() || self.is_memcpyed() => 1,
+            Some(CodecId::BLOSCLZ | CodecId::LZ4) => 1,
+            Some(CodecId::ZSTD) => 3,
+            _ => 6,
+        }
+    }
     /// The codec's parameter byte.
     pub fn codec_meta(&self) -> u8 {
         self.codec_meta

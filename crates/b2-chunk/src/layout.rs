@@ -21,7 +21,6 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use b2_codecs::CodecId;
 use b2_filters::FilterId;
 
 use crate::header::SpecialKind;
@@ -102,15 +101,6 @@ impl Layout {
     pub(crate) fn block_memory(&self, len: usize) -> u64 {
         let filters = self.header.filters().iter().filter(|slot| slot.id != FilterId::NONE).count();
         (len as u64).saturating_mul(filters.clamp(1, 2) as u64)
-    }
-
-    /// How many times as long as with a fast codec it takes to decode a byte, roughly.
-    pub(crate) fn decoding_cost(&self) -> u64 {
-        match (&self.body, self.header.codec()) {
-            (Body::Fill { .. } | Body::Stored, _) | (_, Some(CodecId::BLOSCLZ | CodecId::LZ4)) => 1,
-            (_, Some(CodecId::ZSTD)) => 3,
-            _ => 6,
-        }
     }
 
     pub(crate) fn dict(&self) -> Option<&[u8]> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use b2kit::frame::WriteOptions;
-use b2kit::{FrameWriter, Limits, OpenOptions, SuperChunk};
+use b2kit::{Compare, FrameWriter, Limits, OpenOptions, SuperChunk};
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd;
@@ -75,7 +75,9 @@ const METADATA_SHARE: u64 = 16;
 impl Global {
     /// How the frame at `path`, or in it, is opened.
     pub(crate) fn reading(&self, path: &Path) -> OpenOptions {
+        // Beside what the command does with them, comparing chunks costs nothing.
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
+        let options = options.compare(Compare::Always);
         options.limits(self.limits(stored_bytes(path)))
     }
 

@@ -79,26 +79,16 @@ impl SuperChunk {
         }
     }
 
-    /// Prepares for reading these blocks of the chunk. If they are nearly all that is stored of it, or `all` that matters,
-    /// the rest of the chunk is read at once, and it is compared with its checksum, should there be one.
+    /// Compares the chunk of which the `whole` is to be decoded, or a part, with its checksum: if there is one, and
+    /// where [`Compare`](crate::Compare) says so. The rest of the chunk is read at once then.
     ///
     /// # Errors
     /// As [`SuperChunk::chunk`].
-    pub fn compare_blocks(
-        &self,
-        reader: &mut BlockReader,
-        nblocks: &[usize],
-        all: bool,
-    ) -> Result<(), FrameError> {
-        let (BlockReader(Source::Stored(head, file)), true) = (reader, self.has_sums()) else {
-            return Ok(());
-        };
-        let chunk = head.chunk();
-        let cbytes = chunk.header().cbytes();
-        let wanted: usize = nblocks.iter().map(|nblock| chunk.block_extent(*nblock).len()).sum();
-        if all || wanted >= cbytes / 8 * 7 || head.bytes().len() >= cbytes {
-            head.complete(file)?;
-            self.compare(head.nchunk(), head.bytes())?;
+    pub fn compare_blocks(&self, reader: &mut BlockReader, whole: bool) -> Result<(), FrameError> {
+        let BlockReader(Source::Stored(head, file)) = reader else { return Ok(()) };
+        if self.compares(head.chunk().header(), whole) {
+            let sum = head.sum(file)?;
+            self.expect_sum(head.nchunk(), || sum)?;
         }
         Ok(())
     }

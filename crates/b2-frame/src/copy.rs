@@ -2,6 +2,7 @@
 
 use b2_chunk::{CParams, Chunk, parallel};
 
+use crate::checksums::Compare;
 use crate::index::Entry;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
@@ -54,7 +55,9 @@ impl SuperChunk {
     ) -> Result<(), FrameError> {
         match chunksize {
             Some(0) => return Err(FrameError::argument("chunksize", "0")),
-            Some(chunksize) => self.copy_cut(writer, cparams, chunksize as u64)?,
+            Some(chunksize) => {
+                self.clone().with_compare(Compare::Always).copy_cut(writer, cparams, chunksize as u64)?
+            }
             None => self.copy_chunks(writer, cparams)?,
         }
         for (name, _) in self.vlmetalayers().iter() {

@@ -123,6 +123,7 @@ impl SuperChunk {
                 return items.try_for_each(|(start, item)| self.fill_special(nchunk, kind, start, item));
             }
         };
+        self.compare_part(nchunk)?;
         let place = self.opened.place(nchunk, offset, &self.dparams)?;
         let wanted = Wanted::Items { starts: starts.clone(), len: typesize };
         let plan = BlocksPlan::stored(place, wanted, self.dparams.clone());

@@ -22,6 +22,7 @@ use std::ops::Range;
 use b2_chunk::{ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
 use bytes::Bytes;
 
+use crate::checksums::{Sum, sum};
 use crate::error::within;
 use crate::fetch::spent;
 use crate::plan::{Extent, FrameFile, OpenFile, Step};
@@ -31,6 +32,11 @@ use crate::{FrameError, Structure};
 const SMALL: u64 = 16 * 1024;
 /// Least that is read of the head of larger chunks, in bytes.
 const HEAD: u64 = 4 * 1024;
+
+/// Chunks above this size are summed up in pieces, in bytes: buffers of that size are not kept for the next one.
+const LARGE: usize = 8 << 20;
+/// Of so many bytes.
+const PIECE: u64 = 1 << 20;
 
 /// Where a stored chunk is, and what the frame knows about it.
 #[derive(Clone, Debug)]
@@ -144,9 +150,25 @@ impl ChunkHead {
         &self.bytes
     }
 
-    /// Reads what is missing of the chunk.
-    pub(crate) fn complete(&mut self, file: &OpenFile) -> Result<(), FrameError> {
+    /// The sum of the chunk's bytes. What is missing of a chunk that is not large is read at once, and kept.
+    pub(crate) fn sum(&mut self, file: &OpenFile) -> Result<u64, FrameError> {
         let cbytes = self.lazy.header().cbytes();
+        if cbytes <= LARGE {
+            self.complete(cbytes, file)?;
+            return Ok(sum(&self.bytes));
+        }
+        let mut sums = Sum::default();
+        let end = self.place.start.saturating_add(cbytes as u64);
+        let mut at = self.place.start;
+        while at < end {
+            let piece = at..end.min(at.saturating_add(PIECE));
+            at = piece.end;
+            sums.add(&file.read(&Extent::exactly(self.place.file, piece))?);
+        }
+        Ok(sums.finish())
+    }
+
+    fn complete(&mut self, cbytes: usize, file: &OpenFile) -> Result<(), FrameError> {
         if self.bytes.len() < cbytes {
             let bytes = file.read(&self.place.exactly(cbytes))?;
             // The file may have changed between two reads.

@@ -43,7 +43,7 @@ mod trailer;
 mod writer;
 
 pub use blocks::{BlockBytes, BlockReader, Groups};
-pub use checksums::Checksums;
+pub use checksums::{Checksums, Compare};
 pub use cross::CrossCheck;
 pub use disk::Disk;
 pub use edit::{Committed, FrameEditor, Savepoint};

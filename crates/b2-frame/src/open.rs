@@ -22,7 +22,7 @@ use std::ops::Range;
 use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
 
-use crate::checksums::{self, Checked, Checksums, Parts, SumTable, block_len};
+use crate::checksums::{self, Checked, Checksums, Parts, SumTable, Sums, block_len};
 use crate::error::{max_metadata, max_nchunks, within};
 use crate::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
@@ -59,7 +59,7 @@ pub struct Opened {
     /// What its checksums say.
     pub checksums: Checksums,
     /// Those of the chunks, if there are some that can be relied on.
-    pub(crate) sums: Option<SumTable>,
+    pub(crate) sums: Option<Sums>,
 }
 
 /// Places in a contiguous frame, or in the index file of a sparse one, in bytes from its start.
@@ -311,7 +311,7 @@ impl OpenPlan {
             let Checked { checksums, pages } =
                 parts.check(nstored, &before_trailer, trailer_parsed.fingerprint())?;
             let base = trailer_start.saturating_sub(before_trailer.len() as u64);
-            (checksums, pages.map(|pages| SumTable::new(pages, (base, before_trailer))))
+            (checksums, pages.map(|pages| Sums::Pages(SumTable::new(pages, (base, before_trailer)))))
         } else {
             (Checksums::None, None)
         };

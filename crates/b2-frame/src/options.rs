@@ -5,6 +5,7 @@ use std::sync::Arc;
 use b2_chunk::{DParams, Limits, Plugins};
 use bytes::Bytes;
 
+use crate::checksums::Compare;
 use crate::contiguous::Contiguous;
 use crate::header::{MAGIC, Storage};
 use crate::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS};
@@ -36,6 +37,7 @@ pub struct OpenOptions {
     pub(crate) max_vlmetalayers: usize,
     pub(crate) force: bool,
     pub(crate) checksums: bool,
+    pub(crate) compare: Compare,
 }
 
 impl Default for OpenOptions {
@@ -48,6 +50,7 @@ impl Default for OpenOptions {
             max_vlmetalayers: MAX_METALAYERS,
             force: false,
             checksums: true,
+            compare: Compare::default(),
         }
     }
 }
@@ -99,10 +102,17 @@ impl OpenOptions {
     }
 
     /// Whether checksums, where the frame has them, are compared (the default): those of header, index and metadata
-    /// when it is opened, that of a chunk when all of the chunk is read. For changing: whether they are kept up; without, the
-    /// next commit drops them.
+    /// when it is opened, those of chunks as [`compare`](Self::compare) says. For changing: whether they are kept up;
+    /// without, the next commit drops them.
     pub fn checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
+        self
+    }
+
+    /// When chunks are compared with their checksums on decoding: by default where it costs little. What is changed is
+    /// compared in any case.
+    pub fn compare(mut self, compare: Compare) -> Self {
+        self.compare = compare;
         self
     }
 
@@ -219,7 +229,7 @@ impl OpenOptions {
         let len = files.open(FrameFile::Main)?.len();
         let plan = OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums);
         let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
-        Ok(SuperChunk::new(opened, files, self.dparams.clone()))
+        Ok(SuperChunk::new(opened, files, self.dparams.clone()).with_compare(self.compare))
     }
 }
 

@@ -159,6 +159,7 @@ impl SuperChunk {
                 Ok(())
             }
             Entry::Stored(offset) => {
+                self.compare_part(nchunk)?;
                 let place = self.opened.place(nchunk, offset, &self.dparams)?;
                 let plan = BlocksPlan::stored(place, Wanted::Bytes(range.clone()), self.dparams.clone());
                 drive(plan, &*self.files)?.decode_range(range, dst, &self.dparams)

@@ -3,10 +3,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use b2_chunk::{Chunk, ChunkHeader, Container, DParams, memory};
+use b2_chunk::{Chunk, ChunkError, ChunkHeader, Container, DParams, memory};
 use bytes::Bytes;
 
-use crate::checksums::{Checksums, ChunkSums, Page, SumTable, sum};
+use crate::checksums::{Checksums, ChunkSums, Compare, Page, Sums, sum};
 use crate::error::{max_metadata, within};
 use crate::fetch::StoredBlocks;
 use crate::header::{FrameHeader, Storage};
@@ -53,6 +53,8 @@ pub struct SuperChunk {
     pub(crate) sizes: Arc<OnceLock<ChunkSizes>>,
     /// Where it was opened, to look there again.
     pub(crate) source: Option<Arc<Source>>,
+    /// When chunks are compared with their sums.
+    pub(crate) compare: Compare,
 }
 
 impl SuperChunk {
@@ -93,7 +95,7 @@ impl SuperChunk {
         let Some(source) = self.source.clone() else { return Ok(false) };
         let Some(newest) = source.newer_than(self)? else { return Ok(false) };
         let container = std::mem::take(&mut self.dparams.container);
-        *self = newest;
+        *self = newest.with_compare(self.compare);
         self.dparams.container = container;
         Ok(true)
     }
@@ -111,7 +113,8 @@ impl SuperChunk {
             blockshape: Arc::default(),
         };
         let dparams = dparams.with_container(container);
-        Self { opened: Arc::new(opened), files, dparams, sizes: Arc::default(), source: None }
+        let opened = Arc::new(opened);
+        Self { opened, files, dparams, sizes: Arc::default(), source: None, compare: Compare::default() }
     }
 
     /// The frame header.
@@ -167,9 +170,15 @@ impl SuperChunk {
         self.opened.checksums
     }
 
+    /// Changes when chunks are compared with their checksums on decoding.
+    #[must_use]
+    pub fn with_compare(self, compare: Compare) -> Self {
+        Self { compare, ..self }
+    }
+
     /// The sums of the chunks, if the frame has some that can be relied on.
     pub(crate) fn chunk_sums(&self) -> Result<Option<ChunkSums>, FrameError> {
-        let Some(table) = &self.opened.sums else { return Ok(None) };
+        let Some(Sums::Pages(table)) = &self.opened.sums else { return Ok(None) };
         let mut sums = memory::list(table.pages().len())?;
         for npage in 0..table.pages().len() {
             sums.push(table.page(npage, |range| self.sums_at(range))?);
@@ -182,12 +191,15 @@ impl SuperChunk {
 
     /// Where the sums of the chunks are.
     pub(crate) fn sum_pages(&self) -> &[Page] {
-        self.opened.sums.as_ref().map_or(&[], SumTable::pages)
+        match &self.opened.sums {
+            Some(Sums::Pages(table)) => table.pages(),
+            _ => &[],
+        }
     }
 
-    /// Whether there are sums of chunks to compare with.
-    pub(crate) fn has_sums(&self) -> bool {
-        self.opened.sums.is_some()
+    /// Whether a chunk with this header is to be compared with its sum: the `whole` of it is wanted, or a part.
+    pub(crate) fn compares(&self, header: &ChunkHeader, whole: bool) -> bool {
+        self.opened.sums.is_some() && self.compare.asks(header, whole)
     }
 
     fn sums_at(&self, range: Range<u64>) -> Result<Bytes, FrameError> {
@@ -208,7 +220,7 @@ impl SuperChunk {
                 // Chunks that share their bytes have a sum each.
                 let sum =
                     sum(drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files)?.as_bytes());
-                run.clone().try_for_each(|nchunk| self.compare_sum(nchunk, || sum))?;
+                run.clone().try_for_each(|nchunk| self.expect_sum(nchunk, || sum))?;
             }
             nchunk = run.end;
         }
@@ -216,19 +228,33 @@ impl SuperChunk {
     }
 
     /// Compares the bytes of a stored chunk with its sum, if there is one.
-    pub(crate) fn compare(&self, nchunk: usize, bytes: &[u8]) -> Result<(), FrameError> {
-        self.compare_sum(nchunk, || sum(bytes))
+    pub(crate) fn compare_sum(&self, nchunk: usize, bytes: &[u8]) -> Result<(), FrameError> {
+        self.expect_sum(nchunk, || sum(bytes))
     }
 
-    fn compare_sum(&self, nchunk: usize, sum: impl FnOnce() -> u64) -> Result<(), FrameError> {
-        let Some(table) = &self.opened.sums else { return Ok(()) };
-        match table.get(self.index().nstored(nchunk) as u64, |range| self.sums_at(range))? {
+    pub(crate) fn expect_sum(&self, nchunk: usize, sum: impl FnOnce() -> u64) -> Result<(), FrameError> {
+        let expected = match (&self.opened.sums, self.entry(nchunk)?) {
+            (Some(Sums::Pages(table)), _) => {
+                table.get(self.index().nstored(nchunk) as u64, |range| self.sums_at(range))?
+            }
+            (Some(Sums::Known(sums)), entry) => sums.get(&entry.to_raw()).copied(),
+            _ => None,
+        };
+        match expected {
             Some(expected) if expected != sum() => Err(FrameError::Checksum {
                 structure: Structure::Chunk(nchunk),
                 what: "the bytes do not fit the checksum",
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Before a part of a chunk is read: compares all of it, where that is wanted.
+    pub(crate) fn compare_part(&self, nchunk: usize) -> Result<(), FrameError> {
+        if self.compare == Compare::Always && self.opened.sums.is_some() {
+            self.chunk(nchunk)?;
+        }
+        Ok(())
     }
 
     /// The files it is read from.
@@ -262,17 +288,41 @@ impl SuperChunk {
         self.index().entry(nchunk)
     }
 
-    /// Reads chunk `nchunk` as it is stored; one that is not stored is made up.
+    /// Reads chunk `nchunk` as it is stored; one that is not stored is made up. It is compared with its checksum, if
+    /// it has one.
     ///
     /// # Errors
-    /// When there is no such chunk, it cannot be read, or contradicts the frame.
+    /// When there is no such chunk, it cannot be read, is damaged, or contradicts the frame.
     pub fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
+        self.chunk_if(nchunk, |_| true)
+    }
+
+    fn decode_whole<T>(
+        &self,
+        nchunk: usize,
+        decode: impl FnOnce(&Chunk) -> Result<T, ChunkError>,
+    ) -> Result<T, FrameError> {
+        let chunk = self.chunk_if(nchunk, |header| self.compares(header, true))?;
+        decode(&chunk).map_err(|error| {
+            // If it is damaged, that says more.
+            let damage = self.compare_sum(nchunk, chunk.as_bytes()).err();
+            damage.unwrap_or_else(|| self.chunk_error(nchunk)(error))
+        })
+    }
+
+    fn chunk_if(
+        &self,
+        nchunk: usize,
+        compare: impl FnOnce(&ChunkHeader) -> bool,
+    ) -> Result<Chunk, FrameError> {
         match self.entry(nchunk)? {
             Entry::Special(kind) if self.chunksize() == 0 => self.inferred_special(nchunk, kind),
             Entry::Special(_) => drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files),
             Entry::Stored(_) => {
                 let chunk = drive(self.opened.chunk_plan(nchunk, &self.dparams)?, &*self.files)?;
-                self.compare(nchunk, chunk.as_bytes())?;
+                if compare(chunk.header()) {
+                    self.compare_sum(nchunk, chunk.as_bytes())?;
+                }
                 Ok(chunk)
             }
         }
@@ -294,7 +344,7 @@ impl SuperChunk {
     /// # Errors
     /// As [`SuperChunk::chunk`], and when it does not decode.
     pub fn decompress_chunk(&self, nchunk: usize) -> Result<Vec<u8>, FrameError> {
-        self.chunk(nchunk)?.decompress_with(&self.dparams).map_err(self.chunk_error(nchunk))
+        self.decode_whole(nchunk, |chunk| chunk.decompress_with(&self.dparams))
     }
 
     /// Decompresses chunk `nchunk` into `dst`, which must have exactly its size.
@@ -302,7 +352,7 @@ impl SuperChunk {
     /// # Errors
     /// As [`SuperChunk::decompress_chunk`], and when `dst` has another length.
     pub fn decompress_chunk_into(&self, nchunk: usize, dst: &mut [u8]) -> Result<(), FrameError> {
-        self.chunk(nchunk)?.decompress_into(dst, &self.dparams).map_err(self.chunk_error(nchunk))
+        self.decode_whole(nchunk, |chunk| chunk.decompress_into(dst, &self.dparams))
     }
 
     /// Decompresses the blocks of chunk `nchunk` one by one: the values of a frame with variable-length
@@ -311,7 +361,7 @@ impl SuperChunk {
     /// # Errors
     /// As [`SuperChunk::decompress_chunk`].
     pub fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
-        self.chunk(nchunk)?.blocks(&self.dparams).map_err(self.chunk_error(nchunk))
+        self.decode_whole(nchunk, |chunk| chunk.blocks(&self.dparams))
     }
 
     /// Reads some blocks of chunk `nchunk` without decoding them: only the chunk's head and those blocks are
@@ -320,6 +370,7 @@ impl SuperChunk {
     /// # Errors
     /// When there is no such chunk or block, it cannot be read, or contradicts the frame.
     pub fn stored_blocks(&self, nchunk: usize, nblocks: &[usize]) -> Result<StoredBlocks, FrameError> {
+        self.compare_part(nchunk)?;
         drive(self.opened.blocks_plan(nchunk, nblocks, &self.dparams)?, &*self.files)
     }
 

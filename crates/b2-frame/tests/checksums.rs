@@ -5,10 +5,10 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use b2_chunk::SpecialKind;
+use b2_chunk::{CParams, Chunk, SpecialKind};
 use b2_frame::{
-    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, OpenOptions, Structure,
-    SuperChunk,
+    Checksums, Compare, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, OpenOptions,
+    Structure, SuperChunk,
 };
 use common::{compress, cparams, data};
 
@@ -174,7 +174,7 @@ fn whole_chunks_are_compared_when_read_unless_switched_off() {
     let info = schunk.chunk_infos().nth(3).unwrap().unwrap();
     let at = schunk.layout().data.start + info.offset().unwrap() + info.cbytes - 1;
     bad[at as usize] ^= 0x10;
-    let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+    let schunk = SuperChunk::options().compare(Compare::WholeChunks).open_bytes(bad.clone()).unwrap();
     assert!(schunk.chunk(1).is_ok());
     let error = schunk.decompress_chunk(3).unwrap_err();
     assert!(matches!(error, FrameError::Checksum { structure: Structure::Chunk(3), .. }), "{error}");
@@ -254,6 +254,139 @@ fn they_are_added_and_removed() {
     editor.compact().unwrap();
     let without = editor.into_bytes().unwrap();
     assert_eq!(verdict(without.to_vec()).unwrap(), Checksums::None);
+}
+
+#[test]
+fn chunks_are_compared_where_it_costs_little_or_where_it_is_asked_for() {
+    // Stored as it is, and runs: the first costs more to compare than to read.
+    let plain = data(CHUNK, 3);
+    let runs = [[0; CHUNK / 2], [9; CHUNK / 2]].concat();
+    let mut writer = FrameWriter::memory(params()).unwrap();
+    for (clevel, bytes) in [(0, &plain), (5, &runs)] {
+        let cparams = CParams::builder(4).clevel(clevel).build().unwrap();
+        writer.append(Chunk::compress(bytes, &cparams).unwrap()).unwrap();
+    }
+    let good = writer.finish().unwrap().into_bytes();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let infos: Vec<_> = schunk.chunk_infos().map(|info| info.unwrap()).collect();
+    for (nchunk, info) in infos.iter().enumerate() {
+        // Somewhere that it decodes to something else: a stored byte, the value of a run.
+        let end = (schunk.layout().data.start + info.offset().unwrap() + info.cbytes) as usize;
+        let decodes = |bad: &[u8]| {
+            let unchecked = SuperChunk::options().checksums(false).open_bytes(bad.to_vec()).unwrap();
+            unchecked.decompress_chunk(nchunk).is_ok()
+        };
+        let damaged = (end - info.cbytes as usize + 32..end).rev().map(|at| {
+            let mut bad = good.to_vec();
+            bad[at] ^= 0x04;
+            bad
+        });
+        let bad = damaged.into_iter().find(|bad| decodes(bad)).unwrap();
+        let start = (nchunk * CHUNK) as u64;
+        for (compare, whole, part) in [
+            (Compare::WhereCheap, nchunk == 1, false),
+            (Compare::WholeChunks, true, false),
+            (Compare::Always, true, true),
+        ] {
+            let schunk = SuperChunk::options().compare(compare).open_bytes(bad.clone()).unwrap();
+            assert_eq!(schunk.decompress_chunk(nchunk).is_err(), whole, "{nchunk} {compare:?}");
+            assert_eq!(schunk.read_bytes(start..start + CHUNK as u64).is_err(), whole);
+            assert_eq!(schunk.read_bytes(start..start + 100).is_err(), part);
+            assert_eq!(schunk.gather(&[start / 4]).is_err(), part);
+            assert_eq!(schunk.blocks(nchunk, &[0], |_, _| ()).is_err(), part);
+            let mut reader = schunk.block_reader(nchunk).unwrap();
+            assert_eq!(schunk.compare_blocks(&mut reader, true).is_err(), whole);
+            assert_eq!(schunk.compare_blocks(&mut reader, false).is_err(), part);
+            // As it is stored in any case: it may be stored again.
+            assert!(schunk.chunk(nchunk).is_err());
+            assert!(schunk.decompress_chunk(1 - nchunk).is_ok());
+        }
+    }
+}
+
+#[test]
+fn large_chunks_are_summed_up_in_pieces() {
+    let cparams = CParams::builder(4).clevel(0).blocksize(64 << 10).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+    writer.append(Chunk::compress(&data(10 << 20, 3), &cparams).unwrap()).unwrap();
+    let mut frame = writer.finish().unwrap().into_bytes().to_vec();
+    for damage in [0, 1] {
+        frame[9 << 20] ^= damage;
+        let schunk = SuperChunk::options().compare(Compare::WholeChunks).open_bytes(frame.clone()).unwrap();
+        let compared = schunk.compare_blocks(&mut schunk.block_reader(0).unwrap(), true);
+        assert_eq!(compared.is_err(), damage == 1);
+    }
+}
+
+/// What is left of a damaged chunk would get a checksum of its own: the change is refused, the frame stays as it was.
+#[test]
+fn damage_is_not_read_into_new_chunks() {
+    let cparams = CParams::builder(4).clevel(0).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+    for len in [CHUNK, CHUNK, 1000] {
+        writer.append(Chunk::compress(&data(len, 3), &cparams).unwrap()).unwrap();
+    }
+    let good = writer.finish().unwrap().into_bytes();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let infos: Vec<_> = schunk.chunk_infos().map(|info| info.unwrap()).collect();
+    type Change = fn(&mut FrameEditor) -> Result<(), FrameError>;
+    let cases: [(usize, Change); 3] = [
+        (0, |e| e.write_bytes(100, &[7; 50])),
+        (1, |e| e.write_bytes(CHUNK as u64 - 10, &[7; 50])),
+        (2, |e| e.append_bytes(&[7; 50])),
+    ];
+    for (nchunk, change) in cases {
+        let mut bad = good.to_vec();
+        let info = &infos[nchunk];
+        let at = schunk.layout().data.start + info.offset().unwrap() + info.cbytes - 1;
+        bad[at as usize] ^= 1;
+        let mut editor = fast().edit_bytes(bad.clone()).unwrap();
+        let error = change(&mut editor).unwrap_err();
+        assert!(
+            matches!(error, FrameError::Checksum { structure: Structure::Chunk(n), .. } if n == nchunk),
+            "{error}"
+        );
+        editor.commit().unwrap();
+        assert_eq!(editor.into_bytes().unwrap(), bad, "nothing was changed");
+        // Another cut, and other parameters.
+        let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+        for (cparams, chunksize) in [(None, None), (Some(&cparams), None), (None, Some(CHUNK / 2))] {
+            let mut writer = FrameWriter::memory(params()).unwrap();
+            assert!(schunk.copy_into(&mut writer, cparams, chunksize).is_err());
+        }
+        // All of the chunk replaced: it is well again. The same without checksums.
+        let mut editor = fast().edit_bytes(bad.clone()).unwrap();
+        editor.update_bytes(nchunk, &data(info.nbytes as usize, 4)).unwrap();
+        editor.commit().unwrap();
+        assert_eq!(verdict(editor.into_bytes().unwrap().to_vec()).unwrap(), Checksums::Ok);
+        let mut editor = fast().checksums(false).edit_bytes(bad).unwrap();
+        change(&mut editor).unwrap();
+    }
+}
+
+/// The same where the editor wrote the chunk itself, in an earlier commit.
+#[cfg(unix)]
+#[test]
+fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let cparams = CParams::builder(4).clevel(0).build().unwrap();
+    let options = FrameWriter::options().durability(Durability::None);
+    let mut editor = FrameEditor::create(&path, FrameParams::from_cparams(&cparams), &options).unwrap();
+    for seed in 0..2 {
+        editor.append(Chunk::compress(&data(CHUNK, seed), &cparams).unwrap()).unwrap();
+    }
+    editor.commit().unwrap();
+    let info = SuperChunk::open(&path).unwrap().chunk_infos().next().unwrap().unwrap();
+    let at = SuperChunk::open(&path).unwrap().layout().data.start + info.offset().unwrap() + 200;
+    let old = fs::read(&path).unwrap()[at as usize];
+    // In place, as a disk would.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[old ^ 1], at).unwrap();
+    assert!(editor.write_bytes(100, &[7; 50]).is_err());
+    editor.write_bytes(info.nbytes + 100, &[7; 50]).unwrap();
+    editor.commit().unwrap();
+    assert!(SuperChunk::open(&path).unwrap().verify_checksums().is_err());
 }
 
 /// Changes do not bless damage: old sums are carried along.

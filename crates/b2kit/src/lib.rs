@@ -10,8 +10,8 @@ pub use b2_chunk::{ChunkReader, Destination};
 pub use b2_codecs as codecs;
 pub use b2_filters as filters;
 pub use b2_frame::{
-    self as frame, Entry, FrameEditor, FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers,
-    OpenOptions, Storage, SuperChunk, VlMetalayers,
+    self as frame, Checksums, Compare, Entry, FrameEditor, FrameError, FrameHeader, FrameParams, FrameWriter,
+    Metalayers, OpenOptions, Storage, SuperChunk, VlMetalayers,
 };
 pub use b2nd::{
     self as nd, ArrayBuilder, ArrayEditor, ArrayOptions, Concat, Dtype, Element, Fill, Geometry, NdArray,

@@ -6,7 +6,7 @@ use b2_chunk::{CodecId, FilterId};
 use b2_frame::Entry;
 
 use crate::geometry::{product, strides};
-use crate::read::read_moves;
+use crate::read::read_to_keep;
 use crate::select::{Along, OutDim};
 use crate::source::{ChunkContent, RegionSource, invalid};
 use crate::view::check_len;
@@ -142,7 +142,7 @@ impl RegionSource for Concat<'_> {
             (start[axis], shape[axis]) = (from, to.saturating_sub(from));
             let part = part.boxed(&start, &shape).map_err(io::Error::other)?;
             let moves = part.moves(offset, &dst_strides).map_err(io::Error::other)?;
-            read_moves(part.array(), &moves, dst).map_err(io::Error::other)?;
+            read_to_keep(part.array(), &moves, dst).map_err(io::Error::other)?;
             offset += shape[axis] as usize * dst_strides[axis] as usize;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! its places in the result.
 
 use b2_chunk::{DParams, SpecialKind, memory, parallel};
-use b2_frame::BlockReader;
+use b2_frame::{BlockReader, Compare, SuperChunk};
 
 use crate::block::Worker;
 use crate::disjoint::Disjoint;
@@ -12,12 +12,22 @@ use crate::{NdArray, NdError};
 
 /// Reads selected items into a buffer.
 pub(crate) fn read_moves(array: &NdArray, moves: &dyn Moves, dst: &mut [u8]) -> Result<(), NdError> {
+    read_from(array, array.super_chunk(), moves, dst)
+}
+
+/// The same for items that will be stored again: all chunks are compared with their checksums, since damage must not get
+/// a new one.
+pub(crate) fn read_to_keep(array: &NdArray, moves: &dyn Moves, dst: &mut [u8]) -> Result<(), NdError> {
+    read_from(array, &array.super_chunk().clone().with_compare(Compare::Always), moves, dst)
+}
+
+fn read_from(array: &NdArray, frame: &SuperChunk, moves: &dyn Moves, dst: &mut [u8]) -> Result<(), NdError> {
     let nparts = moves.nparts();
     if nparts == 0 {
         return Ok(());
     }
     let streaming = array.super_chunk().dparams().destination.is_streaming(dst.len());
-    let job = Job { array, moves, size: array.geometry().block_nbytes(), streaming };
+    let job = Job { array, frame, moves, size: array.geometry().block_nbytes(), streaming };
     if !moves.disjoint() {
         return (0..nparts).try_for_each(|npart| job.whole_part(npart, dst));
     }
@@ -39,6 +49,8 @@ pub(crate) fn read_moves(array: &NdArray, moves: &dyn Moves, dst: &mut [u8]) -> 
 
 struct Job<'a> {
     array: &'a NdArray,
+    /// That of the array.
+    frame: &'a SuperChunk,
     moves: &'a dyn Moves,
     /// Of a block of the array, in bytes.
     size: usize,
@@ -59,13 +71,13 @@ impl Job<'_> {
             uniform.fill_part(&part, &self.moves.item(), &mut buffer.writer());
             return Ok(());
         }
-        let frame = self.array.super_chunk();
+        let frame = self.frame;
         let mut reader = frame.block_reader(self.moves.nchunk(npart))?;
         let chunk = reader.chunk();
         self.array.check_chunk(self.moves.nchunk(npart), chunk.header().nbytes())?;
         if chunk.header().special().is_some() {
-            // It has no blocks that tell.
-            frame.compare_blocks(&mut reader, &[], true)?;
+            // Its few bytes are all there is to read.
+            frame.compare_blocks(&mut reader, true)?;
         }
         let chunk = reader.chunk();
         let dparams = self.array.super_chunk().dparams();
@@ -92,8 +104,7 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        let all = part.nblocks.len() as u64 >= self.nblocks_with_items(part.nchunk);
-        frame.compare_blocks(&mut reader, &part.nblocks, all)?;
+        frame.compare_blocks(&mut reader, part.whole)?;
         let (chunk, block0) = (reader.chunk(), block0(&reader, dparams)?);
         parallel::for_each_on(
             dparams.limits.threads(chunk.block_memory()),
@@ -107,16 +118,6 @@ impl Job<'_> {
                 })
             },
         )
-    }
-
-    /// How many blocks of a chunk hold items; the others are padding.
-    fn nblocks_with_items(&self, nchunk: usize) -> u64 {
-        let geometry = self.array.geometry();
-        let (_, lens) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
-        lens.iter()
-            .zip(geometry.blockshape())
-            .map(|(len, block)| len.div_ceil(u64::from(*block).max(1)))
-            .product()
     }
 
     /// The same without threads.
@@ -139,7 +140,7 @@ impl Job<'_> {
 impl Job<'_> {
     /// All of a chunk.
     fn plain(&self, nchunk: usize) -> Result<Vec<u8>, NdError> {
-        let frame = self.array.super_chunk();
+        let frame = self.frame;
         let nbytes = self.array.geometry().chunk_nbytes();
         frame.dparams().limits.check_memory("chunk that is decoded whole, in bytes", nbytes as u64)?;
         Ok(frame.decompress_chunk(nchunk)?)

@@ -6,6 +6,7 @@ use b2_chunk::{Chunk, SpecialKind};
 
 use crate::copy::copy_box;
 use crate::geometry::strides;
+use crate::view::buffer;
 use crate::{Geometry, NdArray, NdError, Slice};
 
 /// Where the items of a new array come from.
@@ -148,10 +149,12 @@ impl RegionSource for Slice<'_> {
         let (inner_start, inner_shape) = (&start[nd..], &shape[nd..]);
         let view = self.boxed(&start[..nd], &shape[..nd]).map_err(io::Error::other)?;
         if *inner_shape == geometry.shape()[nd..] {
-            return view.read_into(dst).map_err(io::Error::other);
+            return view.read_to_keep(dst).map_err(io::Error::other);
         }
         // A part of a field's sub-array: whole ones are read first.
-        let whole = view.read().map_err(io::Error::other)?;
+        view.array().check_result(view.nbytes()).map_err(io::Error::other)?;
+        let mut whole = buffer(view.nbytes()).map_err(io::Error::other)?;
+        view.read_to_keep(&mut whole).map_err(io::Error::other)?;
         let from = [&vec![0; nd], inner_start].concat();
         copy_region(&whole, &view.shape(), &from, shape, geometry.itemsize(), dst);
         Ok(())

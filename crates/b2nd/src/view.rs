@@ -5,8 +5,8 @@ use std::ops::Range;
 use b2_chunk::memory::{self, OutOfMemory};
 
 use crate::geometry::{product, strides};
-use crate::moves::BoxMoves;
-use crate::read::read_moves;
+use crate::moves::{BoxMoves, Moves};
+use crate::read::{read_moves, read_to_keep};
 use crate::select::{Along, OutDim, select};
 use crate::uniform::Uniform;
 use crate::{Dtype, Element, Field, NdArray, NdError, Select};
@@ -212,12 +212,25 @@ impl<'a> Slice<'a> {
     /// # Errors
     /// As [`read`](Self::read). The content of `dst` is unspecified then.
     pub fn read_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
+        self.read_by(dst, read_moves)
+    }
+
+    /// The same for items that will be stored again.
+    pub(crate) fn read_to_keep(&self, dst: &mut [u8]) -> Result<(), NdError> {
+        self.read_by(dst, read_to_keep)
+    }
+
+    fn read_by(
+        &self,
+        dst: &mut [u8],
+        read: fn(&NdArray, &dyn Moves, &mut [u8]) -> Result<(), NdError>,
+    ) -> Result<(), NdError> {
         check_len(dst.len(), self.nbytes())?;
         if let Some(item) = Uniform::of_all(self.array)? {
             item.fill(&self.item, dst);
             return Ok(());
         }
-        read_moves(self.array, &self.moves(0, &self.strides())?, dst)
+        read(self.array, &self.moves(0, &self.strides())?, dst)
     }
 
     /// Reads the items as Rust values, in C order.

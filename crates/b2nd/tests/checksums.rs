@@ -1,8 +1,8 @@
 //! Reading all of a chunk of an array compares its checksum; reading a small part of it does not.
 
 use b2_chunk::{CParams, FilterSlot};
-use b2_frame::{FrameError, Structure, SuperChunk};
-use b2nd::{ArrayBuilder, ByIndex, NdArray, NdError, SliceDim};
+use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};
+use b2nd::{ArrayBuilder, ByIndex, Concat, NdArray, NdError, SliceDim};
 
 /// Chunks of 100 x 100 in blocks of 25 x 25, the last ones with padding blocks. Stored as they are: damage decodes.
 fn array(filters: &[FilterSlot]) -> Vec<u8> {
@@ -12,14 +12,19 @@ fn array(filters: &[FilterSlot]) -> Vec<u8> {
     builder.to_memory(&mut ByIndex(|i| (i as u32).wrapping_mul(2_654_435_761))).unwrap().to_vec()
 }
 
-fn damaged(filters: &[FilterSlot], nchunk: usize) -> NdArray {
+fn damaged(filters: &[FilterSlot], nchunk: usize, compare: Compare) -> NdArray {
+    let options = SuperChunk::options().compare(compare);
+    NdArray::from_super_chunk(options.open_bytes(damaged_frame(filters, nchunk)).unwrap()).unwrap()
+}
+
+fn damaged_frame(filters: &[FilterSlot], nchunk: usize) -> Vec<u8> {
     let mut frame = array(filters);
     let schunk = SuperChunk::from_bytes(frame.clone()).unwrap();
     let info = schunk.chunk_infos().nth(nchunk).unwrap().unwrap();
     // In its first block.
     let at = schunk.layout().data.start + info.offset().unwrap() + 32 + 17;
     frame[at as usize] ^= 0x20;
-    NdArray::from_bytes(frame).unwrap()
+    frame
 }
 
 fn is_named(result: Result<Vec<u8>, NdError>, nchunk: usize) -> bool {
@@ -33,13 +38,15 @@ fn is_named(result: Result<Vec<u8>, NdError>, nchunk: usize) -> bool {
 fn reading_everything_names_the_damaged_chunk() {
     for filters in [&[][..], &[FilterSlot::SHUFFLE], &[FilterSlot::DELTA]] {
         for nchunk in 0..6 {
-            let array = damaged(filters, nchunk);
+            let array = damaged(filters, nchunk, Compare::WholeChunks);
             assert!(is_named(array.all().read(), nchunk), "{nchunk}");
-            // All of a chunk, and all but a few of its items.
+            // All of a chunk, and a few items of it: in another block than the damage.
             let (row, column) = (100 * (nchunk as i64 / 3), 100 * (nchunk as i64 % 3));
-            let most =
-                array.slice([SliceDim::range(row..row + 100), SliceDim::range(column..column + 99)]).unwrap();
-            assert!(is_named(most.read(), nchunk), "{nchunk}");
+            let whole = [SliceDim::range(row..row + 100), SliceDim::range(column..column + 100)];
+            assert!(is_named(array.slice(whole).unwrap().read(), nchunk), "{nchunk}");
+            let careful = damaged(filters, nchunk, Compare::Always);
+            let few = [SliceDim::range(row + 40..row + 42), SliceDim::range(column + 18..column + 20)];
+            assert!(is_named(careful.slice(few).unwrap().read(), nchunk), "{nchunk}");
             // Backwards, and transposed.
             assert!(is_named(array.all().transpose().read(), nchunk));
             // Others are read.
@@ -55,11 +62,44 @@ fn reading_everything_names_the_damaged_chunk() {
 
 #[test]
 fn a_small_part_is_not_compared() {
-    let array = damaged(&[], 0);
+    let array = damaged(&[], 0, Compare::WholeChunks);
     let one = array.slice([SliceDim::range(0..10), SliceDim::range(0..10)]).unwrap();
     assert_eq!(one.read().unwrap().len(), 400);
     let whole = NdArray::from_super_chunk(
         SuperChunk::options().checksums(false).open_bytes(self::array(&[])).unwrap(),
     );
     assert!(whole.unwrap().all().read().is_ok());
+}
+
+/// What is left of a damaged chunk would get a checksum of its own, so it goes into no other array, and is not changed
+/// in part.
+#[test]
+fn damage_is_not_copied_or_changed() {
+    for nchunk in 0..6 {
+        let frame = damaged_frame(&[], nchunk);
+        let array = NdArray::from_bytes(frame.clone()).unwrap();
+        // Copies with other chunks, joined arrays.
+        for chunks in [[100, 100], [64, 37], [190, 220]] {
+            let builder = ArrayBuilder::of::<u32>([190, 220]).chunkshape(chunks);
+            assert!(builder.to_memory(&mut &array).is_err(), "{nchunk} {chunks:?}");
+        }
+        let other = NdArray::from_bytes(self::array(&[])).unwrap();
+        let joined = Concat::new(vec![other.all(), array.all()], 0).unwrap();
+        assert!(joined.builder().to_memory(&mut { joined }).is_err(), "{nchunk}");
+
+        let (row, column) = (100 * (nchunk as i64 / 3), 100 * (nchunk as i64 % 3));
+        let edit = || NdArray::options().edit_bytes(frame.clone()).unwrap();
+        let one = [SliceDim::range(row + 50..row + 51), SliceDim::range(column + 10..column + 11)];
+        assert!(edit().transaction(|editor| editor.set_slice(one, &[1, 2, 3, 4])).is_err());
+        assert!(edit().transaction(|editor| editor.insert(0, 0, 1, &mut &[0; 880][..])).is_err());
+        assert!(edit().transaction(|editor| editor.delete(1, 0..1)).is_err());
+        // All of its items may be set.
+        let mut editor = edit();
+        let (rows, columns) = (row..(row + 100).min(190), column..(column + 100).min(220));
+        let items = vec![5; 4 * ((rows.end - rows.start) * (columns.end - columns.start)) as usize];
+        editor.set_slice([SliceDim::range(rows), SliceDim::range(columns)], &items).unwrap();
+        editor.commit().unwrap();
+        let healed = SuperChunk::from_bytes(editor.into_bytes().unwrap()).unwrap();
+        assert_eq!(healed.verify_checksums().unwrap(), Checksums::Ok);
+    }
 }

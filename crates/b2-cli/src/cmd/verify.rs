@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use b2kit::Checksums;
 use b2kit::chunk::memory;
-use b2kit::frame::Checksums;
 use b2kit::{Entry, NdArray, SuperChunk};
 use sha2::{Digest, Sha256};
 

@@ -1,15 +1,22 @@
 //! Sums of chunks while a frame is written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use b2_chunk::memory::{self, OutOfMemory};
 
 use super::sum;
 
-/// Sums of the stored chunks of a frame that is being written, by index entry: two entries that are equal have the
-/// same bytes.
+/// Sums of stored chunks by index entry: two entries that are equal have the same bytes.
+pub(crate) type SumsByEntry = HashMap<i64, u64>;
+
+/// Sums of the stored chunks of a frame that is being written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ChunkSums(HashMap<i64, u64>);
+pub(crate) struct ChunkSums {
+    /// Those of chunks that were there before. Snapshots share them, to compare what they read.
+    old: Arc<SumsByEntry>,
+    new: SumsByEntry,
+}
 
 impl ChunkSums {
     /// Those of a frame with these entries; `sums` are those of the stored ones in order.
@@ -17,15 +24,15 @@ impl ChunkSums {
     /// # Errors
     /// When there is not enough memory.
     pub(crate) fn of(entries: &[i64], sums: impl Iterator<Item = u64>) -> Result<Self, OutOfMemory> {
-        let mut all = Self::default();
-        all.reserve(entries.len())?;
-        all.0.extend(entries.iter().copied().filter(|raw| *raw >= 0).zip(sums));
-        Ok(all)
+        let mut old = SumsByEntry::default();
+        reserve(&mut old, entries.len())?;
+        old.extend(entries.iter().copied().filter(|raw| *raw >= 0).zip(sums));
+        Ok(Self { old: Arc::new(old), new: SumsByEntry::default() })
     }
 
-    fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
-        self.0.try_reserve(more).map_err(|_| OutOfMemory { bytes })
+    /// Those of chunks that were there before.
+    pub(crate) fn old(&self) -> &Arc<SumsByEntry> {
+        &self.old
     }
 
     /// Notes the chunk that the entry stands for from now on.
@@ -41,14 +48,18 @@ impl ChunkSums {
     /// # Errors
     /// As [`put`](Self::put).
     pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) -> Result<(), OutOfMemory> {
-        self.reserve(1)?;
-        self.0.insert(raw, sum);
+        reserve(&mut self.new, 1)?;
+        self.new.insert(raw, sum);
+        // What was there before is no longer.
+        if self.old.contains_key(&raw) {
+            Arc::make_mut(&mut self.old).remove(&raw);
+        }
         Ok(())
     }
 
     /// That of a stored chunk, if it is known.
     pub(crate) fn get(&self, raw: i64) -> Option<u64> {
-        self.0.get(&raw).copied()
+        self.new.get(&raw).or_else(|| self.old.get(&raw)).copied()
     }
 
     /// Those of all stored entries in order, if they are known, as they are stored in pages.
@@ -64,15 +75,26 @@ impl ChunkSums {
         Ok(Some(sums))
     }
 
-    /// Forgets all but the chunks of these entries, when there are many more.
-    pub(crate) fn tidy(&mut self, entries: &[i64]) {
-        if self.0.len() > entries.len().saturating_mul(2).saturating_add(64) {
-            let mut kept = Self::default();
+    /// Counts all chunks as there before, as far as no snapshot is in the way, and forgets all but those of these
+    /// entries when there are many more.
+    pub(crate) fn settle(&mut self, entries: &[i64]) {
+        if self.old.len().saturating_add(self.new.len()) > entries.len().saturating_mul(2).saturating_add(64)
+        {
+            let mut kept = SumsByEntry::default();
             // Without memory for fewer the many stay.
-            if kept.reserve(entries.len()).is_ok() {
-                kept.0.extend(entries.iter().filter_map(|raw| Some((*raw, *self.0.get(raw)?))));
-                *self = kept;
+            if reserve(&mut kept, entries.len()).is_ok() {
+                kept.extend(entries.iter().filter_map(|raw| Some((*raw, self.get(*raw)?))));
+                *self = Self { old: Arc::new(kept), new: SumsByEntry::default() };
             }
+        } else if let Some(old) = Arc::get_mut(&mut self.old)
+            && reserve(old, self.new.len()).is_ok()
+        {
+            old.extend(self.new.drain());
         }
     }
+}
+
+fn reserve(sums: &mut SumsByEntry, more: usize) -> Result<(), OutOfMemory> {
+    let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
+    sums.try_reserve(more).map_err(|_| OutOfMemory { bytes })
 }

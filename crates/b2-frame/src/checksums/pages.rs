@@ -2,11 +2,12 @@
 //! chunk of many takes one page.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use b2_chunk::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
+use super::chunks::SumsByEntry;
 use super::sum;
 use crate::{FrameError, Structure};
 
@@ -126,7 +127,16 @@ impl Plan {
     }
 }
 
-/// The sums of an opened frame; pages are read when they are first needed.
+/// The sums of the chunks of an opened frame.
+#[derive(Debug)]
+pub(crate) enum Sums {
+    /// As they are stored.
+    Pages(SumTable),
+    /// Of a frame that is being changed: those of chunks that were there before.
+    Known(Arc<SumsByEntry>),
+}
+
+/// Sums in pages, which are read when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct SumTable {
     pages: Vec<Page>,

@@ -28,7 +28,7 @@ use ::bytes::Bytes;
 use b2_chunk::{CParams, Chunk, Container, DParams, SpecialKind};
 
 pub use self::savepoint::Savepoint;
-use crate::checksums::ChunkSums;
+use crate::checksums::{ChunkSums, Compare, Sums};
 use crate::edit::contiguous::ContiguousStore;
 pub(crate) use crate::edit::meta::compress_value;
 use crate::edit::sparse::SparseStore;
@@ -214,7 +214,8 @@ impl FrameEditor {
         let frame_len = layout.trailer.end + MIN_TRAILER_LEN as u64;
         let header = self.staged.encode_header(layout.data.end - layout.data.start, frame_len);
         let dparams = self.fit.dparams.clone();
-        let opened = self.staged.opened(&header, layout, &dparams)?;
+        let sums = self.sums.as_ref().map(|sums| Sums::Known(sums.old().clone()));
+        let opened = self.staged.opened(&header, layout, sums, &dparams)?;
         let mut schunk = SuperChunk::new(opened, files, dparams.clone());
         schunk.set_container(dparams.container);
         schunk.source = self.source.clone();
@@ -223,6 +224,11 @@ impl FrameEditor {
             let _ = schunk.sizes.set(ChunkSizes::of(sizes));
         }
         Ok(schunk)
+    }
+
+    /// A snapshot to read what goes into new chunks: damage must not get a new checksum.
+    pub(crate) fn to_keep(&mut self) -> Result<SuperChunk, FrameError> {
+        Ok(self.snapshot()?.with_compare(Compare::Always))
     }
 
     /// Makes all changes visible at once. On disk they survive a power loss from then on, unless durability
@@ -250,7 +256,7 @@ impl FrameEditor {
             let mut late = Ok(());
             let source = if whole { Some(self.snapshot()?) } else { None };
             if let Some(sums) = &mut self.sums {
-                sums.tidy(&self.staged.entries);
+                sums.settle(&self.staged.entries);
             }
             let sums = self.sums.as_ref().filter(|_| self.has_sums.1);
             let header = match (&mut self.store, source) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use b2_chunk::{DParams, MAX_CHUNK_NBYTES};
 use bytes::{Bytes, BytesMut};
 
-use crate::checksums::Checksums;
+use crate::checksums::{Checksums, Sums};
 use crate::header::{FrameHeader, patch};
 use crate::index::{Entry, Index, MAX_NCHUNKS};
 use crate::metalayers::{Metalayers, VlMetalayers};
@@ -226,11 +226,13 @@ impl State {
         header.freeze()
     }
 
-    /// The same as opening would find. `header` is what [`State::encode_header`] made.
+    /// The same as opening would find. `header` is what [`State::encode_header`] made; `sums` are of chunks that were there
+    /// before.
     pub(crate) fn opened(
         &self,
         header: &Bytes,
         layout: Layout,
+        sums: Option<Sums>,
         dparams: &DParams,
     ) -> Result<Opened, FrameError> {
         let vlmetalayers = VlMetalayers::from_entries(self.vlmetalayers.to_vec(), dparams);
@@ -241,9 +243,9 @@ impl State {
             index: Index::from_entries(self.entries.clone()),
             trailer: Trailer { version: 1, vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] },
             layout,
-            // Snapshots show what is being made; they are not compared with what was written.
+            // There is no trailer that could say something.
             checksums: Checksums::None,
-            sums: None,
+            sums,
         })
     }
 }

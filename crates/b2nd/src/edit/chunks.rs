@@ -1,7 +1,7 @@
 //! How chunks are put into the frame.
 
 use b2_chunk::{Chunk, SpecialKind, memory};
-use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
+use b2_frame::{Compare, Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::copy::copy_box;
 use crate::edit::ArrayEditor;
@@ -133,7 +133,8 @@ pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, N
     if let Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) = frame.entry(nchunk)? {
         return Ok(None);
     }
-    let plain = frame.decompress_chunk(nchunk)?;
+    // It goes into a new chunk, and damage must not get a new checksum.
+    let plain = frame.clone().with_compare(Compare::Always).decompress_chunk(nchunk)?;
     array.check_chunk(nchunk, plain.len())?;
     Ok(Some(plain))
 }

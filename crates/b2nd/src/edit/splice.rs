@@ -9,7 +9,7 @@ use crate::edit::chunks::{Target, same_numbers};
 use crate::geometry::{for_each_position, product, strides};
 use crate::moves::linear;
 use crate::produce::Job;
-use crate::read::read_moves;
+use crate::read::read_to_keep;
 use crate::source::{ChunkContent, Region, RegionSource};
 use crate::{Geometry, NdArray, NdError};
 use b2_chunk::memory;
@@ -241,7 +241,7 @@ impl RegionSource for Spliced<'_> {
                 shape[axis] = end - at;
                 let part = self.old.all().boxed(&start, &shape).map_err(io::Error::other)?;
                 let moves = part.moves(offset(at), &dst_strides).map_err(io::Error::other)?;
-                read_moves(self.old, &moves, dst).map_err(io::Error::other)?;
+                read_to_keep(self.old, &moves, dst).map_err(io::Error::other)?;
             }
         }
         let (at, end) = (first.max(inserted.start), last.min(inserted.end));
