@@ -20,13 +20,34 @@ pub mod targets;
 mod versus;
 
 pub use libfuzzer_sys;
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// The most memory that an input may take, in bytes; what the command allows for small files.
+const MOST: usize = 768 << 20;
+
+/// Runs a target on an input, and sees to the memory that it takes.
+pub fn bounded(target: fn(&[u8]), data: &[u8]) {
+    within(MOST, &format!("an input of {} bytes", data.len()), || target(data));
+}
+
+/// Panics if `run` takes more memory than `most`, in bytes.
+pub(crate) fn within(most: usize, what: &str, run: impl FnOnce()) {
+    ALLOCATED.reset_peak_usage();
+    let before = ALLOCATED.current_usage();
+    run();
+    let taken = ALLOCATED.peak_usage().saturating_sub(before);
+    assert!(taken <= most, "{what}: {} MiB of memory", taken >> 20);
+}
 
 /// The binary of a target: one of [`targets`] and, where there is one, its structured mutator.
 #[macro_export]
 macro_rules! target {
     ($name:ident) => {
         $crate::libfuzzer_sys::fuzz_target!(init: $crate::targets::init(), |data: &[u8]| {
-            $crate::targets::$name(data)
+            $crate::bounded($crate::targets::$name, data)
         });
     };
     ($name:ident, $mutator:ident) => {

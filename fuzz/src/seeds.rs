@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use b2_chunk::{CParams, Chunk, CodecId};
 use b2_codecs::{CodecContext, Encoded};
-use b2_frame::{FrameParams, FrameWriter};
+use b2_frame::{Checksums, FrameParams, FrameWriter, SuperChunk};
 use b2nd::{ArrayBuilder, Dtype};
 
 use crate::dice::Dice;
@@ -24,6 +24,7 @@ const MAX_FIXTURE: u64 = 8 << 10;
 /// # Errors
 /// When a file cannot be written.
 pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
+    check_seal();
     let mut dice = Dice::new(1);
     let put = |target: &str, name: &str, bytes: &[u8]| -> io::Result<()> {
         let folder = corpus.join(target);
@@ -156,6 +157,23 @@ fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     writer.finish().expect("a frame").into_bytes().to_vec()
 }
 
+/// Damage in a chunk that is sealed again is no damage: mutators rely on that to get behind the checksums.
+fn check_seal() {
+    let mut writer = FrameWriter::options().memory(FrameParams::new(4)).expect("a frame");
+    let cparams = CParams::builder(4).clevel(0).build().expect("parameters");
+    for part in [[1; 80], [2; 80], [3; 80]] {
+        writer.append(Chunk::compress(&part, &cparams).expect("a chunk")).expect("room");
+    }
+    writer.set_vlmetalayer("value", &[0x2A]).expect("any value");
+    let mut frame = writer.finish().expect("a frame").into_bytes().to_vec();
+    let verdict = |frame: &[u8]| SuperChunk::from_bytes(frame.to_vec())?.verify_checksums();
+    let at = frame.windows(80).position(|w| w == [2; 80]).expect("a stored chunk");
+    frame[at] ^= 1;
+    assert!(verdict(&frame).is_err(), "damage is seen");
+    crate::mutate::reseal(&mut frame).expect("a frame with checksums");
+    assert_eq!(verdict(&frame).expect("sums that fit"), Checksums::Ok);
+}
+
 fn sparse(plain: &[u8], dice: &mut Dice) -> io::Result<Vec<(u32, Vec<u8>)>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("sparse");
@@ -177,7 +195,7 @@ fn sparse(plain: &[u8], dice: &mut Dice) -> io::Result<Vec<(u32, Vec<u8>)>> {
 }
 
 fn metalayer(frame: &[u8]) -> Option<Vec<u8>> {
-    let schunk = b2_frame::SuperChunk::from_bytes(frame.to_vec()).ok()?;
+    let schunk = SuperChunk::from_bytes(frame.to_vec()).ok()?;
     schunk.metalayers().get("b2nd").map(<[u8]>::to_vec)
 }
 

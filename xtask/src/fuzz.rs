@@ -93,8 +93,8 @@ const SEEDS: &str = "seeds";
 const CI_SECONDS: u64 = 60;
 /// The longest that an input may take, in seconds.
 const TIMEOUT: u64 = 10;
-/// The most memory that an input may take, in MiB.
-const MEMORY: u64 = 1024;
+/// The most memory that the process may take, in MiB. Targets look after that of each input.
+const MEMORY: u64 = 2048;
 
 /// What came of a target.
 struct Ran {

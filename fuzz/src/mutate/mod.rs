@@ -17,6 +17,7 @@ pub use chunk::chunk;
 pub(crate) use chunk::{made, parameters};
 pub use frame::frame;
 pub use meta::meta;
+pub(crate) use seal::reseal;
 pub use sparse::sparse;
 
 /// Changes an input: structured by `mutator`, or one time in four as libFuzzer does it. Returns its new size.
@@ -32,9 +33,12 @@ pub fn with(
         return fuzzer_mutate(data, size, max_size);
     }
     let mut bytes = data[..size].to_vec();
-    for _ in 0..1 + rng.0.below(3) {
-        mutator(&mut bytes, &mut rng);
-    }
+    // What this takes must not be taken for what the target takes.
+    crate::within(64 << 20, &format!("{size} bytes to change"), || {
+        for _ in 0..1 + rng.0.below(3) {
+            mutator(&mut bytes, &mut rng);
+        }
+    });
     let size = bytes.len().min(max_size);
     data[..size].copy_from_slice(&bytes[..size]);
     size
@@ -104,6 +108,10 @@ impl Rng {
 
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 fn be32(bytes: &[u8], at: usize) -> Option<u32> {
