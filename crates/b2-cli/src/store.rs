@@ -3,6 +3,22 @@
 //!
 //! Keys only choose among what was listed; none is ever made a path, so none leads out of the store.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -71,7 +87,7 @@ impl Store {
             let start = start_of(path, offset)?;
             if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
                 store.list_archive(path)?;
-            } else if start == b2kit::frame::MAGIC[..start.len()] && start.len() == 4 {
+            } else if start.len() == 4 && b2kit::frame::MAGIC.starts_with(&start) {
                 let frame = global.reading(path).open_at(path, offset)?;
                 if !is_store(&frame) {
                     return Ok(None);

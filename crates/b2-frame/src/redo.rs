@@ -11,6 +11,22 @@
 //! of the two versions: if it is the old one the commit did not happen, if it is the new one it did, and if it
 //! is something else another program has changed the frame since.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::io;
 use std::sync::Arc;
 

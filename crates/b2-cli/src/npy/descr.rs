@@ -4,6 +4,22 @@
 //! padding as nameless void fields, and in b2nd what NumPy's `str(dtype)` gives: a list of fields, or a dict of
 //! names, formats and offsets when there is padding.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use anyhow::{Context, Result, bail};
 use b2kit::Dtype;
 use b2kit::nd::DtypeKind;

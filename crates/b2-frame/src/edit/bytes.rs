@@ -37,7 +37,7 @@ impl FrameEditor {
         check_nbytes(chunksize)?;
         if last < chunksize && self.nchunks() > 0 && self.tail.is_none() {
             let nchunk = self.nchunks() - 1;
-            let plain = self.to_keep()?.decompress_chunk(nchunk)?;
+            let plain = self.careful_snapshot()?.decompress_chunk(nchunk)?;
             self.tail = Some(Tail { plain, stored: true });
         }
         let begun = self.tail.as_ref().map_or(0, |tail| tail.plain.len());
@@ -166,7 +166,7 @@ impl FrameEditor {
             } else {
                 let schunk = match &mut snapshot {
                     Some(schunk) => schunk,
-                    empty => empty.insert(self.to_keep()?),
+                    empty => empty.insert(self.careful_snapshot()?),
                 };
                 let mut plain = schunk.decompress_chunk(nchunk)?;
                 if let Some(place) = plain.get_mut(skip..skip + part.len()) {

@@ -1,6 +1,22 @@
 //! What is found behind a frame when it is opened for changing: our own leftovers of a commit that did not
 //! happen, or bytes of somebody else, which are never written over.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads bytes from outside"
+    )
+)]
+
 use std::io;
 
 use crate::header::MAGIC as FRAME_MAGIC;

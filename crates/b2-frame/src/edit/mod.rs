@@ -227,7 +227,7 @@ impl FrameEditor {
     }
 
     /// A snapshot to read what goes into new chunks: damage must not get a new checksum.
-    pub(crate) fn to_keep(&mut self) -> Result<SuperChunk, FrameError> {
+    pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         Ok(self.snapshot()?.with_compare(Compare::Always))
     }
 
