@@ -96,11 +96,12 @@ impl Layout {
             && self.header.filters().iter().any(|slot| slot.id == FilterId::DELTA)
     }
 
-    /// The most memory that decoding a block of `len` bytes takes beside the result, in bytes: the filtered block, and
-    /// what several filters hand on to each other.
+    /// The most memory that decoding a block of `len` bytes takes beside the result, in bytes: the filtered block,
+    /// what several filters hand on to each other, and block 0 if the others refer to it.
     pub(crate) fn block_memory(&self, len: usize) -> u64 {
         let filters = self.header.filters().iter().filter(|slot| slot.id != FilterId::NONE).count();
-        (len as u64).saturating_mul(filters.clamp(1, 2) as u64)
+        let block0 = if self.needs_block0() { self.blocksize } else { 0 };
+        (len as u64).saturating_mul(filters.clamp(1, 2) as u64).saturating_add(block0 as u64)
     }
 
     pub(crate) fn dict(&self) -> Option<&[u8]> {

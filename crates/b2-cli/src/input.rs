@@ -18,7 +18,7 @@ use crate::pump::{pump, resize};
 use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
 use crate::store::{self, Store};
 
-/// Items of a sliced super-chunk that are further apart than this are read one by one, in bytes.
+/// Items of a sliced super-chunk that are further apart than this, and than half a block, are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
 /// No piece need be smaller than this, in bytes.
 const SMALLEST_PIECE: u64 = 64 << 10;
@@ -260,7 +260,7 @@ impl<'a> Selection<'a> {
         let PieceSize { target, max } = PieceSize::default();
         let bytes_of = |lens: &[u64]| lens.iter().fold(self.itemsize, |all, len| all.saturating_mul(*len));
         let memory = self.input.dparams().limits.max_memory;
-        let most = (memory / 3).clamp(SMALLEST_PIECE, max);
+        let most = (memory / 4).clamp(SMALLEST_PIECE, max);
         let fit = self.input.stored().saturating_mul(64).max(8 << 20).max(bytes_of(&self.blocks)).min(most);
         let max = match self.input {
             // Each chunk and block of an array costs memory while it is read.
@@ -284,8 +284,10 @@ impl<'a> Selection<'a> {
         }
     }
 
+    /// Several items of one block are near to each other: it would be decoded again for each of them.
     fn is_near(&self, axis: &Axis) -> bool {
-        axis.step.saturating_mul(self.itemsize) <= FAR
+        let in_block = self.blocks.first().map_or(0, |block| block.saturating_mul(self.itemsize) / 2);
+        axis.step.saturating_mul(self.itemsize) <= FAR.max(in_block)
     }
 
     /// Decodes one of the [`pieces`](Self::pieces), those of another selection of the same shape included.

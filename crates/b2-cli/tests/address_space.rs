@@ -66,6 +66,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// 41 bytes that are one block of half a gigabyte: a run of one byte before the filter.
+fn large_block(filter: u8, meta: u8) -> Vec<u8> {
+    const NBYTES: i32 = 536_866_816;
+    let mut chunk = vec![5, 1, 0x95, 8];
+    for field in [NBYTES, NBYTES, 41] {
+        chunk.extend(field.to_le_bytes());
+    }
+    chunk.extend([0, 0, 0, 0, 0, filter, 5, 0, 0, 0, 0, 0, 0, meta, 0, 0]);
+    chunk.extend(36i32.to_le_bytes());
+    chunk.extend((-7i32).to_le_bytes());
+    chunk.push(1);
+    chunk
+}
+
 /// A module, so that one name leaves all of them out where the address space cannot be limited: a sanitizer takes
 /// terabytes of it, and an emulator what it likes.
 mod address_space {
@@ -138,6 +152,44 @@ mod address_space {
                 }
             }
         }
+    }
+
+    #[test]
+    fn buffers_for_large_blocks_are_counted() {
+        let folder = Folder::new();
+        // Bytedelta undoes whole blocks; delta has to know the words before.
+        for (filter, meta) in [(35, 8), (34, 8), (3, 0)] {
+            folder.write("b", &large_block(filter, meta));
+            for command in
+                [&["verify", "b"][..], &["cat", "b"], &["cat", "--slice=-1", "b"], &["diff", "b", "b"]]
+            {
+                let output = run_within(&folder, 900 << 10, &[&["-t", "1"], command].concat());
+                let told = text(&output.stdout) + &text(&output.stderr);
+                let expected = if command[0] == "diff" { 2 } else { 1 };
+                assert_eq!(output.status.code(), Some(expected), "{filter} {command:?}: {told}");
+                assert!(told.contains("max_memory of 805306368"), "{filter} {command:?}: {told}");
+            }
+        }
+    }
+
+    /// It is compared only as far as `verify` would read.
+    #[test]
+    fn files_of_zeros_are_not_compared_for_ever() {
+        let folder = Folder::new();
+        zeros(&folder, "bomb", 1 << 20, 1 << 27);
+        let diff = run_within(&folder, 200 << 10, &["-t", "1", "diff", "bomb", "bomb"]);
+        assert_eq!(diff.status.code(), Some(2));
+        assert!(text(&diff.stderr).contains("max_output of 2147483648"), "{}", text(&diff.stderr));
+    }
+
+    /// Chunks that are large for their file come by pieces.
+    #[test]
+    fn a_large_chunk_takes_little_memory() {
+        let folder = Folder::new();
+        zeros(&folder, "large", 500 << 20, 2);
+        let cat = run_within(&folder, 400 << 10, &["-t", "1", "cat", "large", "--chunk", "1", "-o", "out"]);
+        assert_eq!(cat.status.code(), Some(0), "{}", text(&cat.stderr));
+        assert_eq!(fs::metadata(folder.path("out")).unwrap().len(), 500 << 20);
     }
 
     /// Memory stays below the size of the input, for raw bytes and for arrays in either order.

@@ -61,3 +61,20 @@ fn max_memory_is_kept() {
     assert!(message.contains("max_metadata of 8192 (--max-memory BYTES raises it)"), "{message}");
     folder.ok(&["info", "--meta", "v"]);
 }
+
+#[test]
+fn items_of_one_block_are_decoded_together() {
+    let folder = Folder::new();
+    let raw = noise(1 << 20);
+    for (name, format) in [("c", "chunk"), ("f", "cframe")] {
+        let block =
+            ["--format", format, "--blocksize", "1048576", "--filters", "bitshuffle", "--typesize", "2"];
+        folder.pack(name, &raw, &block);
+        for step in [1_usize, 100, 40_000, 200_000, 300_000] {
+            let expected: Vec<u8> = raw.chunks(2).step_by(step).flatten().copied().collect();
+            let slice = format!("--slice=::{step}");
+            assert!(folder.ok(&["cat", name, &slice]) == expected, "{name}, {step}");
+            assert!(folder.ok(&["--max-memory", "8M", "cat", name, &slice]) == expected, "{name}, {step}");
+        }
+    }
+}

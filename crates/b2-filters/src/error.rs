@@ -40,6 +40,14 @@ pub enum FilterError {
         /// Destination length in bytes.
         dst: usize,
     },
+    /// There is no memory for what the filter needs beside source and destination.
+    #[error("{filter}: out of memory: {bytes} bytes could not be allocated")]
+    OutOfMemory {
+        /// The filter.
+        filter: FilterId,
+        /// Bytes asked for.
+        bytes: usize,
+    },
     /// Planes or the range of bytes asked do not fit each other or the block.
     #[error("{filter}: {what}")]
     Part {

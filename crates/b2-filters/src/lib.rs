@@ -195,7 +195,7 @@ pub trait Filter: Debug + Send + Sync {
     /// long as `range`. Filters that do not bring their own undo the whole block.
     ///
     /// # Errors
-    /// As [`backward`](Self::backward), and when `range` is not inside the block.
+    /// As [`backward`](Self::backward), when `range` is not inside the block, or there is no memory for all of it.
     fn backward_part(
         &self,
         cx: &FilterContext<'_>,
@@ -205,7 +205,10 @@ pub trait Filter: Debug + Send + Sync {
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
         part::check_part(self.id(), src.len(), &range, dst)?;
-        let mut block = vec![0; src.len()];
+        let mut block = Vec::new();
+        let out_of_memory = |_| FilterError::OutOfMemory { filter: self.id(), bytes: src.len() };
+        block.try_reserve_exact(src.len()).map_err(out_of_memory)?;
+        block.resize(src.len(), 0);
         self.backward(cx, meta, src, &mut block)?;
         dst.copy_from_slice(&block[range]);
         Ok(())

@@ -422,7 +422,7 @@ fn nchunks(header: &FrameHeader, dparams: &DParams) -> Result<Option<u64>, Frame
     }
     let n = header.nbytes.div_ceil(header.chunksize() as u64);
     if n > i32::MAX as u64 / 8 {
-        let expected = "at most 268435455 chunks";
+        let expected = "at most 268435455 chunks, the limit of the format";
         return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, header.nbytes, expected));
     }
     within("chunks in the frame", n, max_nchunks(dparams))?;

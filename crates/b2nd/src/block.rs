@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use b2_chunk::memory::sized;
-use b2_chunk::{BlockDecoder, BlockParts, DParams, SpecialKind};
+use b2_chunk::{BlockDecoder, BlockParts, DParams, Limits, SpecialKind};
 use b2_frame::BlockReader;
 
 use crate::NdError;
@@ -27,6 +27,9 @@ const LARGEST_KEPT: usize = 8 << 20;
 /// Decodes blocks of one chunk: the scratch of one thread.
 pub(crate) struct Worker<'a> {
     decoder: BlockDecoder<'a>,
+    limits: &'a Limits,
+    /// What the decoder takes for a block, in bytes.
+    decoding: u64,
     block0: Option<&'a [u8]>,
     plain: Vec<u8>,
     /// Of a block, in bytes.
@@ -54,7 +57,8 @@ impl<'a> Worker<'a> {
         let alike = width > 0 && size.is_multiple_of(width) && !dparams.has_postfilter();
         let filled = alike.then_some(false);
         let decoder = reader.chunk().decoder(dparams)?;
-        Ok(Self { decoder, block0, plain: PLAIN.take(), size, streaming, filled })
+        let (limits, decoding) = (&dparams.limits, reader.chunk().block_memory());
+        Ok(Self { decoder, limits, decoding, block0, plain: PLAIN.take(), size, streaming, filled })
     }
 
     /// Copies the items that are wanted of a block.
@@ -66,12 +70,15 @@ impl<'a> Worker<'a> {
         dst: &mut impl Target,
     ) -> Result<(), NdError> {
         let Survey { hull, only } = survey(part, nblock);
-        let Self { decoder, block0, plain, size, streaming, filled } = self;
+        let Self { decoder, limits, decoding, block0, plain, size, streaming, filled } = self;
         let block0 = block0.filter(|_| nblock > 0);
         if filled.is_none()
             && let Some(loops) = &only
         {
             if let Some(parts) = decoder.parts(nblock, stored, hull.clone())? {
+                // Rows that are put together first.
+                let rows = if loops.row() < LONG_ROW { hull.len() as u64 } else { 0 };
+                limits.check_memory("buffers for a block, in bytes", decoding.saturating_add(rows))?;
                 return undo(&parts, loops, hull, plain, *streaming, dst);
             }
             if let Some((0, to, len)) = loops.contiguous()
@@ -80,6 +87,7 @@ impl<'a> Worker<'a> {
                 return Ok(decoder.decode(nblock, stored, block0, dst.place(to, len))?);
             }
         }
+        limits.check_memory("buffers for a block, in bytes", decoding.saturating_add(hull.len() as u64))?;
         let (hull, have) = match filled {
             Some(filled) => (0..*size, std::mem::replace(filled, true)),
             None => (hull, false),

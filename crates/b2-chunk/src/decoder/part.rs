@@ -13,7 +13,7 @@ use crate::memory::sized;
 use crate::scratch::MAX_PLANES;
 use crate::streams::Stream;
 
-impl BlockDecoder<'_> {
+impl<'a> BlockDecoder<'a> {
     /// Decodes the bytes `part` of block `nblock`, counted from its first one, and no more of its streams than
     /// that takes. So damage in other parts of the block may go unnoticed.
     ///
@@ -61,9 +61,30 @@ impl BlockDecoder<'_> {
 
     /// How many bytes of the decoded block 0 do for the bytes up to `end` of another block.
     pub(crate) fn needed_of_block0(&self, end: usize) -> usize {
-        match undone_in_part(self.filters.as_slice()) {
+        match self.undone_in_part(self.layout.blocksize) {
             Some(_) => words(end).min(self.layout.blocksize),
             None => self.layout.blocksize,
+        }
+    }
+
+    /// The filter next to the codec, and delta behind it, if parts of blocks of `len` bytes can be had from a pipeline of
+    /// these.
+    fn undone_in_part(&self, len: usize) -> Option<(Option<Active<'a>>, Option<Active<'a>>)> {
+        let is_delta = |filter: &Active<'_>| filter.0.id() == FilterId::DELTA;
+        // The others undo the whole block, in memory of their own that is not counted.
+        let in_parts = |(filter, meta): Active<'_>| {
+            matches!(filter.id(), FilterId::SHUFFLE | FilterId::BITSHUFFLE)
+                || filter.planes(&self.context(None, false), meta, len).is_some()
+        };
+        // Delta is undone word by word, once the words in front are.
+        let (delta, front) = match self.filters.as_slice().split_last() {
+            Some((last, front)) if is_delta(last) => (Some(*last), front),
+            _ => (None, self.filters.as_slice()),
+        };
+        match *front {
+            [] => Some((None, delta)),
+            [filter] if !is_delta(&filter) && in_parts(filter) => Some((Some(filter), delta)),
+            _ => None,
         }
     }
 
@@ -98,13 +119,12 @@ impl BlockDecoder<'_> {
         part: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
-        let filters = self.filters;
         let block = self.block(nblock, stored, len)?;
         if let Some(repeated) = self.repeated(&block) {
             fill(dst, repeated.bytes(), part.start);
             return Ok(());
         }
-        let Some((filter, delta)) = undone_in_part(filters.as_slice()) else {
+        let Some((filter, delta)) = self.undone_in_part(len) else {
             return self.part_of_whole(nblock, stored, block0, len, part, dst);
         };
         let Some((delta, meta)) = delta else { return self.part_before_delta(&block, filter, part, dst) };
@@ -119,6 +139,8 @@ impl BlockDecoder<'_> {
                 return Err(ChunkError::argument("block0", "shorter than the part that is asked for"));
             }
         };
+        let need = self.layout.block_memory(len).saturating_add(2 * (to - from) as u64);
+        self.dparams.limits.check_memory("buffers for a block, in bytes", need)?;
         let mut deltas = std::mem::take(&mut self.scratch.b);
         let mut plain = std::mem::take(&mut self.scratch.block);
         let result =
@@ -250,21 +272,6 @@ impl BlockDecoder<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The filter next to the codec, and delta behind it, if parts of blocks can be had from a pipeline of these.
-fn undone_in_part<'f>(filters: &[Active<'f>]) -> Option<(Option<Active<'f>>, Option<Active<'f>>)> {
-    let is_delta = |filter: &Active<'_>| filter.0.id() == FilterId::DELTA;
-    // Delta is undone word by word, once the words in front are.
-    let (delta, front) = match filters.split_last() {
-        Some((last, front)) if is_delta(last) => (Some(*last), front),
-        _ => (None, filters),
-    };
-    match *front {
-        [] => Some((None, delta)),
-        [filter] if !is_delta(&filter) => Some((Some(filter), delta)),
-        _ => None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use b2kit::SuperChunk;
+use b2kit::chunk::memory;
 
 use crate::args::{Global, Source};
 use crate::input::{Input, Selection};
@@ -53,9 +55,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let input = Input::open_source(&args.source, global).with_context(named)?;
     if let Some(nchunk) = args.chunk {
-        let chunk = decode_chunk(&input, nchunk).with_context(named)?;
+        let frame = frame_with_chunk(&input, nchunk).with_context(named)?;
         let mut output = Output::create(args.output.as_deref(), args.force)?;
-        output.send(&chunk)?;
+        send_chunk(frame, nchunk, &mut output, named)?;
         return output.finish();
     }
     let selection = match parts {
@@ -96,10 +98,34 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Ok(())
 }
 
-fn decode_chunk(input: &Input, nchunk: usize) -> Result<Vec<u8>> {
+fn frame_with_chunk(input: &Input, nchunk: usize) -> Result<&SuperChunk> {
     let frame = input.frame().context("--chunk: this is a bare chunk, not a frame")?;
     if nchunk >= frame.nchunks() {
         bail!("--chunk {nchunk}: there are {} chunks", frame.nchunks());
     }
-    Ok(frame.decompress_chunk(nchunk)?)
+    Ok(frame)
+}
+
+/// Decodes a chunk and passes it on: by pieces when it is large for its file, as special values and runs may be.
+fn send_chunk(
+    frame: &SuperChunk,
+    nchunk: usize,
+    output: &mut Output,
+    named: impl Fn() -> String + Copy,
+) -> Result<()> {
+    let chunksize = frame.chunksize() as u64;
+    let len = frame.nbytes().saturating_sub(nchunk as u64 * chunksize).min(chunksize);
+    let most = (frame.dparams().limits.max_memory / 4).max(1);
+    if len <= most {
+        return output.send(&frame.decompress_chunk(nchunk).with_context(named)?);
+    }
+    let mut buffer = Vec::new();
+    let mut done = 0;
+    while done < len {
+        let piece = memory::sized(&mut buffer, usize::try_from(most.min(len - done))?)?;
+        frame.read_bytes_into(nchunk as u64 * chunksize + done, piece).with_context(named)?;
+        output.send(piece)?;
+        done += piece.len() as u64;
+    }
+    Ok(())
 }

@@ -338,8 +338,12 @@ impl Job<'_> {
         if let Some(frame) = self.input.frame() {
             let all = frame.metalayers().iter();
             layers.meta = all.map(|(name, content)| (name.to_vec(), content.to_vec())).collect();
+            let mut total = 0_u64;
             for (name, _) in frame.vlmetalayers().iter() {
                 let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
+                // Each is within a limit of its own, but there may be thousands.
+                total = total.saturating_add(content.as_ref().map_or(0, |content| content.len() as u64));
+                frame.dparams().limits.check_memory("vlmetalayers, in bytes", total)?;
                 layers.vlmeta.extend(content.map(|content| (name.to_vec(), content)));
             }
         }

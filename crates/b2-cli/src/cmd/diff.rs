@@ -1,6 +1,6 @@
 //! `b2kit diff`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -76,6 +76,7 @@ impl<'a> Side<'a> {
 
 /// The first difference in words; `None` if there is none.
 fn compare(args: &Args, global: Global) -> Result<Option<String>> {
+    let global = global.with_output_limit();
     let sides = [Side::open(&args.first, global)?, Side::open(&args.second, global)?];
     if let Some(difference) = compare_form(&sides) {
         return Ok(Some(difference));
@@ -191,11 +192,17 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
     }
-    let [first, second] = sides.each_ref().map(|side| {
-        let layers = side.input.frame().map(vlmetalayers).transpose();
-        layers.map(Option::unwrap_or_default).with_context(|| side.named())
-    });
-    Ok(compare_layers("vlmetalayer", &[first?, second?]))
+    // One at a time: together they may be more than memory holds.
+    let names =
+        sides.iter().filter_map(|side| side.input.frame()).flat_map(|frame| frame.vlmetalayers().iter());
+    let names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
+    for name in names {
+        let [first, second] = sides.each_ref().map(|side| vlmetalayer(side, &name));
+        if let Some(difference) = compare_layers("vlmetalayer", &[first?, second?]) {
+            return Ok(Some(difference));
+        }
+    }
+    Ok(None)
 }
 
 /// Without those that tell shape, dtype and how the array is cut.
@@ -204,17 +211,15 @@ fn metalayers(frame: &SuperChunk) -> Layers {
     layers.filter(|(name, _)| name != METALAYER.as_bytes() && name != OLD_METALAYER.as_bytes()).collect()
 }
 
-fn vlmetalayers(frame: &SuperChunk) -> Result<Layers> {
-    let mut layers = Layers::new();
-    for (name, _) in frame.vlmetalayers().iter() {
-        let value = frame.vlmetalayers().get(name)?;
-        layers.insert(name.to_vec(), value.unwrap_or_default());
-    }
-    Ok(layers)
+/// The vlmetalayer of that name, if there is one.
+fn vlmetalayer(side: &Side<'_>, name: &[u8]) -> Result<Layers> {
+    let Some(frame) = side.input.frame() else { return Ok(Layers::new()) };
+    let value = frame.vlmetalayers().get(name).with_context(|| side.named())?;
+    Ok(value.map(|value| (name.to_vec(), value)).into_iter().collect())
 }
 
 fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
-    let names = first.keys().chain(second.keys()).collect::<std::collections::BTreeSet<_>>();
+    let names = first.keys().chain(second.keys()).collect::<BTreeSet<_>>();
     let name = names.into_iter().find(|name| first.get(*name) != second.get(*name))?;
     let values = [first, second].map(|layers| match layers.get(name) {
         None => "none".to_owned(),
