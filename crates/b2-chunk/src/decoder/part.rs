@@ -263,7 +263,8 @@ impl<'a> BlockDecoder<'a> {
                 }
                 Stream::Encoded(bytes) => {
                     let mut buffer = std::mem::take(&mut self.scratch.a);
-                    let start = sized(&mut buffer, wanted.end)?;
+                    // Codecs that cannot stop early would take as much again.
+                    let start = sized(&mut buffer, worth(wanted.end, block.stream_len))?;
                     let result = self.decode_codec(block, nstream, bytes, start, Some(block.stream_len));
                     out.copy_from_slice(&start[wanted]);
                     self.scratch.a = buffer;
