@@ -53,8 +53,8 @@ pub(crate) struct Global {
     /// the file, but 768M to 4G]
     #[arg(long, global = true, display_order = 104, value_name = "BYTES", value_parser = parse_limit)]
     pub(crate) max_memory: Option<u64>,
-    /// Most decoded bytes that no stored data stands for (special values, runs), or none [default: 2G for verify,
-    /// none for other commands]
+    /// Most decoded bytes that no stored data stands for (special values, runs), or none [default: 2G for verify
+    /// and diff, none for other commands]
     #[arg(long, global = true, display_order = 105, value_name = "BYTES", value_parser = parse_limit)]
     pub(crate) max_output: Option<u64>,
 }
