@@ -47,6 +47,7 @@ const FEWER: &[(&str, &str)] = &[
     ("B2KIT_CRASH_KILLS", "15"),
     ("B2KIT_CRASH_COMMITS", "40"),
     ("B2KIT_DAMAGE", "100"),
+    ("B2KIT_MEMORY_STEP", "10"),
 ];
 
 impl Arch {
