@@ -259,6 +259,10 @@ mod tests {
         assert_eq!(value("CARGO_BUILD_TARGET"), "s390x-unknown-linux-gnu");
         assert_eq!(value("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUNNER"), "qemu");
         assert_eq!(value("B2KIT_TEST_RUNNER"), "qemu");
+        // What the caller has set stays.
+        if std::env::var_os("PROPTEST_CASES").is_none() {
+            assert_eq!(value("PROPTEST_CASES"), "16");
+        }
         assert_eq!(value("CC_s390x_unknown_linux_gnu"), "gcc");
         assert!(value("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUSTFLAGS").contains("crt-static"));
     }
