@@ -13,8 +13,12 @@ pub(crate) fn slices(data: &[u8]) {
     let nd = params.up_to(4);
     let itemsize = 1 + params.up_to(8);
     let mut shape: Vec<u64> = (0..nd).map(|_| u64::from(params.u8() % 12)).collect();
-    let chunks: Vec<u32> = (0..nd).map(|_| 1 + u32::from(params.u8() % 14)).collect();
-    let blocks: Vec<u32> = chunks.iter().map(|chunk| 1 + u32::from(params.u8()) % chunk).collect();
+    // With many dimensions no more than a few chunks and blocks along each: an input shall be done in a moment.
+    let few = |length: u32| if nd > 2 { length.div_ceil(3) } else { 1 };
+    let chunks: Vec<u32> =
+        shape.iter().map(|length| few(*length as u32).max(1 + u32::from(params.u8() % 14))).collect();
+    let blocks: Vec<u32> =
+        chunks.iter().map(|chunk| few(*chunk).max(1 + u32::from(params.u8()) % chunk)).collect();
     let nitems: u64 = shape.iter().product();
     let mut dice = Dice::new(u64::from(params.u16()));
     // All items differ as far as they can.
