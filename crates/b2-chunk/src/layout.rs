@@ -104,6 +104,17 @@ impl Layout {
         (len as u64).saturating_mul(filters.clamp(1, 2) as u64).saturating_add(block0 as u64)
     }
 
+    /// The same for a part of a block: most filters undo all of it.
+    pub(crate) fn part_memory(&self, len: usize) -> u64 {
+        let slots = self.header.filters();
+        let mut filters = slots.iter().filter(|slot| slot.id != FilterId::NONE);
+        let in_parts = |id| matches!(id, FilterId::SHUFFLE | FilterId::BITSHUFFLE);
+        let whole = filters.next().is_some_and(|first| !in_parts(first.id)) || filters.next().is_some();
+        // Delta has the words before it, as they are stored and as they are.
+        let more = if self.needs_block0() { 2 } else { u64::from(whole) };
+        self.block_memory(len).saturating_add(more.saturating_mul(len as u64))
+    }
+
     pub(crate) fn dict(&self) -> Option<&[u8]> {
         match &self.body {
             Body::Blocks { dict, .. } | Body::VlBlocks { dict, .. } => dict.as_deref(),

@@ -282,6 +282,14 @@ impl LazyChunk {
         }
     }
 
+    /// As [`block_memory`](Self::block_memory), for a part of a block ([`BlockDecoder::decode_part`]).
+    pub fn part_memory(&self) -> u64 {
+        match self.layout.body {
+            Body::Blocks { .. } => self.layout.part_memory(self.blocksize()),
+            Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
+        }
+    }
+
     /// State for one thread that decodes blocks of this chunk.
     ///
     /// # Errors

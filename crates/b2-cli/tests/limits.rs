@@ -78,3 +78,20 @@ fn items_of_one_block_are_decoded_together() {
         }
     }
 }
+
+/// A part of a block of which the filters undo all.
+#[test]
+fn parts_of_blocks_are_counted() {
+    let folder = Folder::new();
+    let items: Vec<u8> = (0..1 << 20).map(|i| (i / 1000) as u8).collect();
+    let cut = ["--chunks", "1048576", "--blocks", "1048576", "--filters", "shuffle,bytedelta:1"];
+    folder.pack("a", &npy("|u1", false, "(1048576,)", &items), &cut);
+    let slice = "--slice=1:600000";
+    // The block as filtered, between the filters, and plain; and what is copied out of it.
+    let message = folder.fails(1, &["--max-memory", "3M", "cat", "a", slice]);
+    assert!(
+        message.contains("buffers for a block, in bytes: 3745727 is above the limit max_memory"),
+        "{message}"
+    );
+    assert!(folder.ok(&["--max-memory", "6M", "cat", "a", slice]) == items[1..600_000]);
+}

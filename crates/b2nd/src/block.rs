@@ -30,6 +30,8 @@ pub(crate) struct Worker<'a> {
     limits: &'a Limits,
     /// What the decoder takes for a block, in bytes.
     decoding: u64,
+    /// The same for a part of one.
+    in_part: u64,
     block0: Option<&'a [u8]>,
     plain: Vec<u8>,
     /// Of a block, in bytes.
@@ -57,8 +59,9 @@ impl<'a> Worker<'a> {
         let alike = width > 0 && size.is_multiple_of(width) && !dparams.has_postfilter();
         let filled = alike.then_some(false);
         let decoder = reader.chunk().decoder(dparams)?;
-        let (limits, decoding) = (&dparams.limits, reader.chunk().block_memory());
-        Ok(Self { decoder, limits, decoding, block0, plain: PLAIN.take(), size, streaming, filled })
+        let (decoding, in_part) = (reader.chunk().block_memory(), reader.chunk().part_memory());
+        let limits = &dparams.limits;
+        Ok(Self { decoder, limits, decoding, in_part, block0, plain: PLAIN.take(), size, streaming, filled })
     }
 
     /// Copies the items that are wanted of a block.
@@ -70,7 +73,7 @@ impl<'a> Worker<'a> {
         dst: &mut impl Target,
     ) -> Result<(), NdError> {
         let Survey { hull, only } = survey(part, nblock);
-        let Self { decoder, limits, decoding, block0, plain, size, streaming, filled } = self;
+        let Self { decoder, limits, decoding, in_part, block0, plain, size, streaming, filled } = self;
         let block0 = block0.filter(|_| nblock > 0);
         if filled.is_none()
             && let Some(loops) = &only
@@ -87,6 +90,7 @@ impl<'a> Worker<'a> {
                 return Ok(decoder.decode(nblock, stored, block0, dst.place(to, len))?);
             }
         }
+        let decoding = if hull.len() < *size { *in_part } else { *decoding };
         limits.check_memory("buffers for a block, in bytes", decoding.saturating_add(hull.len() as u64))?;
         let (hull, have) = match filled {
             Some(filled) => (0..*size, std::mem::replace(filled, true)),
