@@ -50,17 +50,22 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
     let started = announce(&command);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().context("no pipe from cargo")?;
-    let (mut counts, mut left_out) = (Counts::default(), 0);
+    let (mut counts, mut left_out, mut unfinished) = (Counts::default(), 0, 0);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         counts.add(&line);
         left_out += number(&line, " ignored;") + number(&line, " filtered out;");
+        unfinished += program(&line);
         writeln!(std::io::stdout(), "{line}")?;
     }
     let status = child.wait()?;
     finished(started);
     if left_out > 0 {
         println!("{left_out} tests were left out: ignored, or by name");
+    }
+    if unfinished > 0 {
+        println!("{unfinished} test programs ended before they told their results");
+        counts.failed += unfinished.unsigned_abs();
     }
     if !status.success() && counts.failed == 0 {
         bail!("{} ended with {status}", line(&command));
@@ -83,6 +88,13 @@ impl Counts {
         self.passed += number(line, " passed;");
         self.failed += number(line, " failed;");
     }
+}
+
+/// 1 in the first line of a test program, -1 in its last one.
+fn program(line: &str) -> i64 {
+    let first =
+        line.strip_prefix("running ").is_some_and(|rest| rest.ends_with(" test") || rest.ends_with(" tests"));
+    i64::from(first) - i64::from(line.starts_with("test result:"))
 }
 
 /// The number before these words, in a line with a test result.
@@ -129,5 +141,7 @@ mod tests {
             "test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 13 filtered out; finished in 0.10s";
         assert_eq!((number(line, " ignored;"), number(line, " filtered out;")), (2, 13));
         assert_eq!(number("1 ignored;", " ignored;"), 0);
+        let lines = ["running 3 tests", "test some::name ... ok", "running 1 test", line, "running 2 tests"];
+        assert_eq!(lines.map(program).iter().sum::<i64>(), 2);
     }
 }
