@@ -115,10 +115,11 @@ impl Chunk {
     /// # Errors
     /// When the chunk is malformed, needs a plugin that is not registered, or is above a limit.
     pub fn decompress_with(&self, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
-        dparams.limits.check_chunk(self.nbytes() as u64)?;
         dparams.limits.check_output(self.nbytes() as u64, self.stored())?;
+        // What is wrong with the tables shows before there is a result to fill.
+        let lazy = self.lazy(dparams)?;
         let mut out = zeroed(self.nbytes())?;
-        self.decompress_into(&mut out, dparams)?;
+        crate::decompress::decompress(&lazy, &self.bytes, &mut out, dparams)?;
         Ok(out)
     }
 
@@ -166,6 +167,10 @@ impl Chunk {
             return Err(self.out_of_range(&range));
         }
         dparams.limits.check_output(range.len() as u64, self.stored())?;
+        if self.header.is_vl() {
+            // Lengths that do not add up show before there is a result to fill.
+            self.lazy(dparams)?;
+        }
         let mut out = zeroed(range.len())?;
         crate::decompress::get_bytes(self, range, &mut out, dparams)?;
         Ok(out)
@@ -184,6 +189,17 @@ impl Chunk {
             return Err(self.out_of_range(&range));
         }
         crate::decompress::get_bytes(self, range, dst, dparams)
+    }
+
+    /// Decodes all blocks, one after the other, and keeps none: whether [`decompress_with`](Self::decompress_with)
+    /// would succeed, in the memory of one block. What is told by a few bytes (special values, runs) is not expanded.
+    /// What a postfilter would make of it does not matter. `decoded` grows by the plain bytes that were made, also when
+    /// there is an error.
+    ///
+    /// # Errors
+    /// As [`decompress_with`](Self::decompress_with); `max_output` is not looked at.
+    pub fn check(&self, dparams: &DParams, decoded: &mut u64) -> Result<(), ChunkError> {
+        crate::decompress::check(&self.lazy(dparams)?, &self.bytes, dparams, decoded)
     }
 
     #[cold]

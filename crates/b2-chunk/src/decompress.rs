@@ -7,7 +7,7 @@ use crate::fill::fill;
 use crate::header::{EXTENDED_HEADER_LEN, MAX_DICT_LEN};
 use crate::layout::{Body, Layout};
 use crate::lazy::{LazyChunk, Starts, recovery_candidate};
-use crate::memory::{copied, zeroed};
+use crate::memory::{copied, sized, zeroed};
 use crate::parallel::for_each_on;
 use crate::{Chunk, ChunkError, DParams};
 
@@ -76,6 +76,47 @@ pub(crate) fn decompress(
     for_each_on(threads, dst.chunks_mut(blocksize).zip(0..), work, decoder, |decoder, (out, nblock)| {
         decoder.decode(nblock, &chunk[lazy.block_extent(nblock)], None, out)
     })
+}
+
+/// Decodes all blocks and keeps none of them; `decoded` grows by the plain bytes that were made.
+pub(crate) fn check(
+    lazy: &LazyChunk,
+    chunk: &[u8],
+    dparams: &DParams,
+    decoded: &mut u64,
+) -> Result<(), ChunkError> {
+    if !matches!(lazy.layout.body, Body::Blocks { .. } | Body::VlBlocks { .. }) {
+        return Ok(());
+    }
+    let mut decoder = lazy.decoder(dparams)?.streaming(false);
+    let (mut block0, mut plain) = (None, Vec::new());
+    for nblock in 0..lazy.nblocks() {
+        let (stored, len) = (&chunk[lazy.block_extent(nblock)], lazy.block_range(nblock).len());
+        let reference = block0.as_deref().filter(|_| nblock > 0);
+        let keep = nblock == 0 && lazy.needs_block0() && lazy.nblocks() > 1;
+        if !keep && decoder.is_repeated(nblock, stored, len)? {
+            continue;
+        }
+        // Above the limit a block is taken by pieces, each of which decodes all that is in front of it.
+        let memory = lazy.layout.block_memory(len).saturating_add(len as u64);
+        let most = dparams.limits.max_memory;
+        let piece =
+            if keep || memory <= most { len } else { usize::try_from(most / 3).unwrap_or(len) }.max(1);
+        for start in (0..len).step_by(piece) {
+            let part = start..start.saturating_add(piece).min(len);
+            let out = sized(&mut plain, part.len())?;
+            if part.len() == len {
+                decoder.decode_reference(nblock, stored, reference, out)?;
+            } else {
+                decoder.decode_part(nblock, stored, reference, part.clone(), out)?;
+            }
+            *decoded = decoded.saturating_add(part.len() as u64);
+        }
+        if keep {
+            block0 = Some(std::mem::take(&mut plain));
+        }
+    }
+    Ok(())
 }
 
 /// The plain bytes `range`, which is inside the chunk and as long as `out`.

@@ -150,9 +150,7 @@ impl LazyChunk {
         // The candidate is smaller than `plain`, so its tables are at least as long.
         let passes = match read_tables(head, &header, header.nbytes().div_ceil(candidate.blocksize)) {
             Ok(Tables::Need(len)) => return Ok(LazyHead::Need(len)),
-            Ok(Tables::Read(tables)) => {
-                tables.bstarts.iter().min().map(|start| i64::from(*start)) == Some(tables.end.into())
-            }
+            Ok(Tables::Read(tables)) => tables.starts().min().map(i64::from) == Some(tables.end.into()),
             Err(_) => false,
         };
         if !passes {
@@ -354,22 +352,29 @@ pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Opt
         .then_some(Candidate { blocksize: frame_blocksize, guess: true })
 }
 
-struct ParsedTables {
-    bstarts: Vec<i32>,
+struct ParsedTables<'h> {
+    /// As in the chunk: there may be as many as it has bytes, by 4.
+    bstarts: &'h [[u8; 4]],
     dict: Option<Bytes>,
     /// End of block starts and dictionary, from the start of the chunk; inside it.
     end: u32,
 }
 
-enum Tables {
+impl ParsedTables<'_> {
+    fn starts(&self) -> impl DoubleEndedIterator<Item = i32> + ExactSizeIterator + Clone {
+        self.bstarts.iter().map(|start| i32::from_le_bytes(*start))
+    }
+}
+
+enum Tables<'h> {
     Need(usize),
-    Read(ParsedTables),
+    Read(ParsedTables<'h>),
 }
 
 /// Bytes of the table entry of one block.
 const ENTRY: u64 = 4;
 
-fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tables, ChunkError> {
+fn read_tables<'h>(head: &'h [u8], header: &ChunkHeader, nblocks: usize) -> Result<Tables<'h>, ChunkError> {
     let start = header.header_len();
     let cbytes = header.cbytes() as u64;
     // An end that is inside the chunk, whose size is an i32; else the error.
@@ -402,8 +407,7 @@ fn read_tables(head: &[u8], header: &ChunkHeader, nblocks: usize) -> Result<Tabl
             None => return Ok(Tables::Need(end as usize)),
         }
     }
-    let bstarts = memory::collect(table.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)))?;
-    Ok(Tables::Read(ParsedTables { bstarts, dict, end }))
+    Ok(Tables::Read(ParsedTables { bstarts: table.as_chunks().0, dict, end }))
 }
 
 /// The table entry of a block is not what it must be.
@@ -414,46 +418,64 @@ fn bad_start(header: &ChunkHeader, nblock: usize, value: i64, expected: &'static
 }
 
 /// Blocks may be stored in any order: a block ends where the next larger start is.
-fn block_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
+fn block_extents(tables: &ParsedTables<'_>, header: &ChunkHeader) -> Result<Extents, ChunkError> {
     let cbytes = header.stored_len();
     let last = cbytes.saturating_sub(4);
-    let mut order = memory::list(tables.bstarts.len())?;
-    for (nblock, &bstart) in tables.bstarts.iter().enumerate() {
+    // Start and number of each block first, then end and number, then start and end: one list, whatever the order.
+    let mut list = memory::list(tables.bstarts.len())?;
+    for (nblock, bstart) in tables.starts().enumerate() {
         match (u32::try_from(bstart), u32::try_from(nblock)) {
-            (Ok(bstart), Ok(nblock)) if (tables.end..=last).contains(&bstart) => order.push((bstart, nblock)),
+            (Ok(bstart), Ok(nblock)) if (tables.end..=last).contains(&bstart) => list.push((bstart, nblock)),
             _ => {
                 let expected = "an offset behind the tables and in the chunk";
                 return Err(bad_start(header, nblock, bstart.into(), expected));
             }
         }
     }
-    if !order.is_sorted_by_key(|&(bstart, _)| bstart) {
-        order.sort_unstable();
+    let sorted = list.is_sorted_by_key(|&(bstart, _)| bstart);
+    if !sorted {
+        list.sort_unstable();
     }
-    let mut extents = memory::list(order.len())?;
-    extents.resize(order.len(), (0, 0));
     let mut end = cbytes;
     let mut previous = cbytes;
-    for &(bstart, nblock) in order.iter().rev() {
-        if bstart < previous {
+    for (bstart, _) in list.iter_mut().rev() {
+        if *bstart < previous {
             end = previous;
-            previous = bstart;
+            previous = *bstart;
         }
         // Equal starts share their end.
-        if let Some(extent) = extents.get_mut(nblock as usize) {
-            *extent = (bstart, end);
+        *bstart = end;
+    }
+    if !sorted {
+        put_in_place(&mut list, |&(_, nblock)| nblock as usize);
+    }
+    for (extent, bstart) in list.iter_mut().zip(tables.starts()) {
+        *extent = (bstart.unsigned_abs(), extent.0);
+    }
+    Ok(Arc::new(list))
+}
+
+/// Moves each item to the place that `place` tells for it. The places are those of the list, each once.
+fn put_in_place<T>(list: &mut [T], place: impl Fn(&T) -> usize) {
+    for at in 0..list.len() {
+        // Each swap brings an item to where it stays.
+        while let Some(to) = list.get(at).map(&place)
+            && to != at
+            && to < list.len()
+        {
+            list.swap(at, to);
         }
     }
-    Ok(Arc::new(extents))
 }
 
 /// Variable-length blocks are stored in order, without gaps.
-fn vl_extents(tables: &ParsedTables, header: &ChunkHeader) -> Result<Extents, ChunkError> {
+fn vl_extents(tables: &ParsedTables<'_>, header: &ChunkHeader) -> Result<Extents, ChunkError> {
     let mut extents = memory::list(tables.bstarts.len())?;
     let cbytes = i64::from(header.stored_len());
     let mut least = i64::from(tables.end);
-    let starts = || tables.bstarts.iter().map(|start| i64::from(*start));
-    for (nblock, (bstart, end)) in starts().zip(starts().skip(1).chain([cbytes])).enumerate() {
+    let starts = tables.starts().map(i64::from);
+    let ends = starts.clone().skip(1).chain([cbytes]);
+    for (nblock, (bstart, end)) in starts.zip(ends).enumerate() {
         match (u32::try_from(bstart), u32::try_from(end)) {
             (Ok(start), Ok(stop)) if bstart >= least && stop > start.saturating_add(4) && end <= cbytes => {
                 extents.push((start, stop));

@@ -47,6 +47,12 @@ fn exercise(bytes: &[u8]) {
     }
     let Ok(chunk) = Chunk::parse(Bytes::copy_from_slice(bytes)) else { return };
     let whole = chunk.decompress_with(&dparams);
+    let mut decoded = 0;
+    match (chunk.check(&dparams, &mut decoded), &whole) {
+        (Ok(()), Ok(whole)) => assert!(decoded <= whole.len() as u64, "a block is decoded once"),
+        (Err(_), Err(_)) => {}
+        (check, whole) => panic!("{check:?}, but {:?}", whole.as_ref().map(Vec::len)),
+    }
     let middle = chunk.nbytes() / 3..chunk.nbytes() / 2;
     let mut out = vec![0; 9.min(chunk.nbytes())];
     let at = chunk.nbytes() / 5 * 4;
@@ -170,4 +176,63 @@ fn blocks_that_share_a_start_are_found_quickly() {
     let chunk = Chunk::parse(chunk.into()).unwrap();
     let middle = 1000..chunk.nbytes() - 1000;
     assert!(chunk.get_bytes(middle, &DParams::default()).unwrap().iter().all(|&byte| byte == 0));
+}
+
+/// Blocks in any order, some of which share a start: each ends where the next larger start is.
+#[test]
+fn blocks_in_any_order_end_where_the_next_begins() {
+    let (nblocks, blocksize) = (1000u32, 64u32);
+    let table_end = 32 + 4 * nblocks;
+    // Stored blocks of 5 to 8 bytes: a run each, and bytes that nobody reads. Block n uses the slot n * 7 % 300.
+    let nslots = 300;
+    let slot_at = |slot: u32| table_end + (0..slot).map(|slot| 5 + slot % 4).sum::<u32>();
+    let mut chunk = vec![5, 1, 0x15, 1];
+    for number in [nblocks * blocksize, blocksize, slot_at(nslots)] {
+        chunk.extend_from_slice(&number.to_le_bytes());
+    }
+    chunk.resize(32, 0);
+    let slot_of = |nblock: u32| nblock * 7 % nslots;
+    for nblock in 0..nblocks {
+        chunk.extend_from_slice(&slot_at(slot_of(nblock)).to_le_bytes());
+    }
+    for slot in 0..nslots {
+        chunk.extend_from_slice(&(-((slot % 200) as i32) - 1).to_le_bytes());
+        chunk.push(1);
+        chunk.resize(slot_at(slot + 1) as usize, 0xEE);
+    }
+    let chunk = Chunk::parse(chunk.into()).unwrap();
+    let lazy = chunk.lazy(&DParams::default()).unwrap();
+    let plain = chunk.decompress().unwrap();
+    for nblock in 0..nblocks {
+        let slot = slot_of(nblock);
+        let extent = slot_at(slot) as usize..slot_at(slot + 1) as usize;
+        assert_eq!(lazy.block_extent(nblock as usize), extent, "block {nblock}");
+        let range = (nblock * blocksize) as usize..((nblock + 1) * blocksize) as usize;
+        assert!(plain[range].iter().all(|byte| u32::from(*byte) == slot % 200 + 1), "block {nblock}");
+    }
+}
+
+/// Blocks above the limit for memory are decoded by pieces; what is damaged is seen all the same.
+#[test]
+fn large_blocks_are_checked_by_pieces() {
+    let raw: Vec<u8> = (0..100_000u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
+    let cparams = CParams::builder(4).blocksize(raw.len()).build().unwrap();
+    let chunk = Chunk::compress(&raw, &cparams).unwrap();
+    let limits = b2_chunk::Limits::default().with_max_memory(raw.len() as u64 + 50_000);
+    let dparams = DParams::default().with_limits(limits);
+    let mut decoded = 0;
+    chunk.check(&dparams, &mut decoded).unwrap();
+    assert_eq!(decoded, raw.len() as u64);
+    let mut bytes = chunk.as_bytes().to_vec();
+    let last = bytes.len() - 1;
+    bytes[last - 40..last].fill(0xFF);
+    let damaged = Chunk::parse(bytes.into()).unwrap();
+    assert_eq!(damaged.check(&dparams, &mut 0).is_ok(), damaged.decompress().is_ok());
+    // Runs are not expanded.
+    let zeros = Chunk::zero_runs(1 << 30, 1, 1 << 28).unwrap();
+    let mut decoded = 0;
+    zeros
+        .check(&dparams.with_limits(b2_chunk::Limits::default().with_max_memory(1 << 29)), &mut decoded)
+        .unwrap();
+    assert_eq!(decoded, 0);
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{Chunk, ChunkError, Container, DParams, SpecialKind};
+use b2_chunk::{Chunk, ChunkError, Container, SpecialKind};
 
 use crate::checksums;
 use crate::error::within;
@@ -86,8 +86,6 @@ pub struct Salvaged {
 
 /// Most groups of lost chunks that are told.
 const MAX_GROUPS: usize = 4096;
-/// Plain bytes decoded at once to test a chunk.
-const PIECE: usize = 16 << 20;
 
 /// Writes all that is readable of the frame at `input`, which may be damaged anywhere, as a new frame of the
 /// same storage to `output`.
@@ -109,23 +107,6 @@ pub fn salvage(
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
     let wreck = Wreck::survey(damaged, head)?;
     wreck.write(output.as_ref(), write)
-}
-
-/// Decodes a chunk piece by piece; `decoded` grows by the plain bytes of each.
-fn intact(chunk: &Chunk, dparams: &DParams, decoded: &mut u64) -> Result<(), ChunkError> {
-    let nbytes = chunk.nbytes();
-    if chunk.header().special().is_some() {
-        chunk.lazy(dparams)?;
-        return Ok(());
-    }
-    let blocksize = if chunk.header().is_vl() { nbytes } else { chunk.header().blocksize() }.max(1);
-    let piece = PIECE.next_multiple_of(blocksize);
-    for start in (0..nbytes).step_by(piece) {
-        let end = start.saturating_add(piece).min(nbytes);
-        *decoded += (end - start) as u64;
-        chunk.get_bytes(start..end, dparams)?;
-    }
-    Ok(())
 }
 
 /// Where the chunks are.
@@ -322,7 +303,7 @@ impl<'a> Wreck<'a> {
         let chunk = self.damaged.chunk(place).map_err(|error| error.to_string())?;
         let verified = match self.sums.get(nchunk).copied().flatten() {
             Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
-                match intact(&chunk, &self.damaged.dparams, &mut 0) {
+                match chunk.check(&self.damaged.dparams, &mut 0) {
                     // As it was written, whether it can be read here or not.
                     Ok(()) | Err(ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. }) => true,
                     Err(error) => return Err(error.to_string()),
@@ -330,7 +311,7 @@ impl<'a> Wreck<'a> {
             }
             Some(_) => return Err("its bytes do not fit the checksum".into()),
             None => {
-                intact(&chunk, &self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
+                chunk.check(&self.damaged.dparams, &mut 0).map_err(|error| error.to_string())?;
                 false
             }
         };

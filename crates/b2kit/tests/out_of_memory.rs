@@ -323,4 +323,39 @@ fn a_lack_of_memory_is_an_error() {
     frames();
     arrays();
     assert!(LARGEST.load(Relaxed) >= 1 << 20);
+    lies();
+}
+
+/// Sizes that contradict each other are found before anything of such a size is allocated.
+fn lies() {
+    let size = 2_147_483_615u32;
+    // Two blocks of variable lengths, each of which says to have all bytes of the chunk.
+    let mut bytes = vec![6, 1, 0x95, 1];
+    for number in [size, 2, 60] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.resize(30, 0);
+    bytes.extend_from_slice(&[1, 0]);
+    for number in [40, 50, size, 0x0707_0707] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.resize(50, 7);
+    bytes.extend_from_slice(&size.to_le_bytes());
+    bytes.resize(60, 7);
+    let chunk = Chunk::parse(bytes.into()).unwrap();
+    assert!(chunk.header().is_vl());
+    let dparams = DParams::default();
+    LARGEST.store(0, Relaxed);
+    BEFORE.store(usize::MAX, Relaxed);
+    ARMED.store(true, Relaxed);
+    let errors = [
+        chunk.decompress_with(&dparams).is_err(),
+        chunk.get_bytes(0..size as usize, &dparams).is_err(),
+        chunk.blocks(&dparams).is_err(),
+        chunk.check(&dparams, &mut 0).is_err(),
+        ChunkReader::new(chunk.clone(), dparams).is_err(),
+    ];
+    ARMED.store(false, Relaxed);
+    assert_eq!(errors, [true; 5]);
+    assert_eq!(LARGEST.load(Relaxed), 0);
 }

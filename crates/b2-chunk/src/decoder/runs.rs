@@ -4,6 +4,8 @@
 use b2_filters::FilterId;
 
 use super::{Block, BlockDecoder};
+use crate::ChunkError;
+use crate::layout::Body;
 use crate::streams::Stream;
 
 /// Streams of a block, at most: one for each byte of an item.
@@ -22,6 +24,14 @@ impl Repeated {
 }
 
 impl BlockDecoder<'_> {
+    /// Whether a block of `len` plain bytes repeats what its streams tell at once: no codec has a say in it.
+    pub(crate) fn is_repeated(&self, nblock: usize, stored: &[u8], len: usize) -> Result<bool, ChunkError> {
+        match self.layout.body {
+            Body::Blocks { .. } => Ok(self.repeated(&self.block(nblock, stored, len)?).is_some()),
+            _ => Ok(false),
+        }
+    }
+
     /// What the plain bytes of a block repeat, from its first byte on, if its streams tell that at once.
     pub(super) fn repeated(&self, block: &Block<'_>) -> Option<Repeated> {
         let mut streams = block.streams.clone();

@@ -6,7 +6,7 @@ use b2_chunk::{ChunkHeader, Container};
 
 use super::head::Head;
 use super::scan::Found;
-use super::{Condition, Damaged, intact};
+use super::{Condition, Damaged};
 use crate::FrameError;
 use crate::checksums::sum;
 use crate::index::{Entry, Index};
@@ -98,7 +98,7 @@ pub(super) fn intact_chunk_files(damaged: &Damaged<'_>) -> Result<Vec<Found>, Fr
     let mut found = Vec::new();
     for id in damaged.chunk_files()? {
         let Ok(chunk) = damaged.chunk(id.into()) else { continue };
-        if intact(&chunk, &damaged.dparams, &mut 0).is_ok() {
+        if chunk.check(&damaged.dparams, &mut 0).is_ok() {
             let typesize = chunk.header().typesize();
             found.push(Found { offset: id.into(), cbytes: 1, nbytes: chunk.nbytes(), typesize });
         }

@@ -3,7 +3,6 @@
 use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN};
 use bytes::Bytes;
 
-use super::intact;
 use crate::FrameError;
 use crate::plan::{Extent, FrameFile, OpenFile};
 use crate::trailer::Trailer;
@@ -97,7 +96,7 @@ fn chunk_at(
     *budget = budget.saturating_sub(cbytes);
     let Ok(chunk) = Chunk::parse(bytes) else { return Ok(None) };
     let mut decoded = 0;
-    let ok = intact(&chunk, dparams, &mut decoded).is_ok();
+    let ok = chunk.check(dparams, &mut decoded).is_ok();
     if !ok {
         *budget = budget.saturating_sub(decoded);
         return Ok(None);
