@@ -80,7 +80,12 @@ impl Input {
         let limits = global.limits(len);
         limits.check_memory("stored chunk, in bytes", header.cbytes() as u64)?;
         let bytes = file.read_at(offset..offset.saturating_add(header.cbytes() as u64))?;
-        Ok(Self::Chunk(BareChunk { chunk: Chunk::parse(bytes)?, dparams: dparams(limits) }))
+        Ok(Self::from_chunk(Chunk::parse(bytes)?, dparams(limits)))
+    }
+
+    /// A chunk that is not, or not only, a file of its own.
+    pub(crate) fn from_chunk(chunk: Chunk, dparams: DParams) -> Self {
+        Self::Chunk(BareChunk { chunk, dparams })
     }
 
     /// Opens what the command line names: a file, or a member of a store.
@@ -261,7 +266,10 @@ impl<'a> Selection<'a> {
         let bytes_of = |lens: &[u64]| lens.iter().fold(self.itemsize, |all, len| all.saturating_mul(*len));
         let memory = self.input.dparams().limits.max_memory;
         let most = (memory / 4).clamp(SMALLEST_PIECE, max);
-        let fit = self.input.stored().saturating_mul(64).max(8 << 20).max(bytes_of(&self.blocks)).min(most);
+        // Blocks of more than the file can be compressed to are runs, which cost nothing to begin in the middle of.
+        let stored = self.input.stored();
+        let blocks = bytes_of(&self.blocks).min(stored.saturating_mul(self.input.dparams().limits.max_ratio));
+        let fit = stored.saturating_mul(64).max(8 << 20).max(blocks).min(most);
         let max = match self.input {
             // Each chunk and block of an array costs memory while it is read.
             Input::Array(_) => {

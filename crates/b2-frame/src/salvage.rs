@@ -204,7 +204,7 @@ impl<'a> Wreck<'a> {
             head.as_ref().filter(|head| head.condition == Condition::Intact).map(|h| h.header.nbytes());
         // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
         let most = if chunksize.is_multiple_of(typesize) {
-            damaged.dparams.limits.max_metadata / 16
+            (damaged.dparams.limits.max_metadata / MADE_UP_SHARE).max(found.chunks.len() as u64 * 2)
         } else {
             MAX_MADE_UP
         };
@@ -408,6 +408,9 @@ impl<'a> Wreck<'a> {
 
 /// Most chunks of zeros that are stored in place of lost ones.
 const MAX_MADE_UP: u64 = 4096;
+/// What the limit for metadata is divided by to get how many entries for zeros are made where there is no index: each
+/// takes some dozens of bytes while the frame is written, and nothing but the header vouches for their number.
+const MADE_UP_SHARE: u64 = 64;
 
 enum Piece {
     /// And whether its checksum is right.

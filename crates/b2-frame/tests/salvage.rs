@@ -188,6 +188,24 @@ fn without_index_the_order_of_the_file_counts() {
     }
 }
 
+/// Nothing but the header says that there were so many chunks: no entries are made up for them.
+#[test]
+fn far_too_many_lost_chunks_are_not_replaced() {
+    for (nchunks, filled) in [(1_000_000u64, true), (10_000_000, false)] {
+        let case = Case::new(false);
+        let layout = SuperChunk::open(case.input()).unwrap().layout().clone();
+        case.damage("", |bytes| {
+            bytes[layout.index.start as usize..layout.index.end as usize].fill(0xA7);
+            bytes[0x1E..0x26].copy_from_slice(&(nchunks * CHUNK as u64).to_be_bytes());
+        });
+        let output = case.dir.path().join("out");
+        let report =
+            salvage(case.input(), &output, &SuperChunk::options(), &FrameWriter::options()).unwrap();
+        assert_eq!((report.recovered, report.certain), (5, false));
+        assert_eq!(report.nchunks as u64, if filled { nchunks } else { 5 });
+    }
+}
+
 #[test]
 fn the_end_may_be_missing() {
     let case = Case::new(false);

@@ -106,12 +106,8 @@ impl NdArray {
             );
             return Err(contradiction(Part::Shape, 0, what));
         }
-        let chunk_nbytes = geometry.chunk_nbytes();
-        if nchunks > 0 && chunk_nbytes != chunksize {
-            let what = format!(
-                "chunks of {chunkshape:?} padded to blocks of {blockshape:?} with items of {itemsize} bytes have {chunk_nbytes} bytes, the frame says {chunksize}"
-            );
-            return Err(contradiction(Part::Chunkshape, 0, what));
+        if nchunks > 0 {
+            check_chunksize(name, &meta, &geometry, chunksize)?;
         }
         let dtype = dtype(&meta, itemsize);
         frame.set_container(Container {
@@ -266,6 +262,25 @@ impl NdArray {
         }
         Ok(())
     }
+}
+
+/// Compares the chunks that the metalayer asks for with those that the frame has.
+pub(crate) fn check_chunksize(
+    name: &'static str,
+    meta: &ArrayMeta,
+    geometry: &Geometry,
+    chunksize: usize,
+) -> Result<(), NdError> {
+    let (need, itemsize) = (geometry.chunk_nbytes(), geometry.itemsize());
+    if need == chunksize {
+        return Ok(());
+    }
+    let (chunkshape, blockshape) = (&meta.chunkshape, &meta.blockshape);
+    let what = format!(
+        "chunks of {chunkshape:?} padded to blocks of {blockshape:?} with items of {itemsize} bytes have {need} bytes, the frame says {chunksize}"
+    );
+    let part = Part::Chunkshape;
+    Err(NdError::Contradiction { name, field: part.name(), offset: meta.offset_of(part, 0), what })
 }
 
 /// So many chunks are no work worth counting.

@@ -120,3 +120,29 @@ proptest! {
         exercise(frame("b2nd", &[&[0x97, 0, 2, 0x92, 0xd3][..], &bytes].concat()));
     }
 }
+
+/// An array without chunks reads whatever its header says of chunks; the first chunk would make it unreadable.
+#[test]
+fn empty_arrays_whose_header_lies_are_not_changed() {
+    let empty = |typesize: u32, chunksize: u32| {
+        let array = ArrayBuilder::new([0, 7], Dtype::parse("<i4").unwrap()).chunkshape([5, 4]);
+        let mut bytes = array.blockshape([2, 4]).to_memory(&mut &[][..]).unwrap().to_vec();
+        bytes[48..52].copy_from_slice(&typesize.to_be_bytes());
+        bytes[58..62].copy_from_slice(&chunksize.to_be_bytes());
+        bytes
+    };
+    for (typesize, chunksize) in [(1028, 96), (4, 100), (8, 96)] {
+        let bytes = empty(typesize, chunksize);
+        assert_eq!(NdArray::from_bytes(bytes.clone()).unwrap().nbytes(), 0);
+        let error = NdArray::edit_bytes(bytes).unwrap_err().to_string();
+        assert!(error.contains("chunkshape"), "{error}");
+    }
+    // Not told is no lie.
+    for chunksize in [96, 0] {
+        let mut editor = NdArray::edit_bytes(empty(4, chunksize)).unwrap();
+        editor.append(0, 1, &mut &[7; 28][..]).unwrap();
+        editor.commit().unwrap();
+        let array = NdArray::from_bytes(editor.into_bytes().unwrap());
+        assert_eq!(array.unwrap().all().read().unwrap(), [7; 28]);
+    }
+}

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use b2kit::SuperChunk;
-use b2kit::chunk::memory;
 
 use crate::args::{Global, Source};
 use crate::input::{Input, Selection};
@@ -53,12 +51,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
-    let input = Input::open_source(&args.source, global).with_context(named)?;
+    let mut input = Input::open_source(&args.source, global).with_context(named)?;
     if let Some(nchunk) = args.chunk {
-        let frame = frame_with_chunk(&input, nchunk).with_context(named)?;
-        let mut output = Output::create(args.output.as_deref(), args.force)?;
-        send_chunk(frame, nchunk, &mut output, named)?;
-        return output.finish();
+        input = chunk(&input, nchunk).with_context(named)?;
     }
     let selection = match parts {
         Some(parts) => Selection::slice(&input, &parts).with_context(named)?,
@@ -88,7 +83,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         &mut progress,
     );
     sent?;
-    streamed.with_context(named)?;
+    streamed.with_context(|| match args.chunk {
+        Some(nchunk) => format!("{}: chunk {nchunk}", named()),
+        None => named(),
+    })?;
     drop(progress);
     output.finish()?;
     global.tell(|| {
@@ -98,34 +96,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Ok(())
 }
 
-fn frame_with_chunk(input: &Input, nchunk: usize) -> Result<&SuperChunk> {
+/// Chunk `nchunk` of a frame, as if it were a file of its own.
+fn chunk(input: &Input, nchunk: usize) -> Result<Input> {
     let frame = input.frame().context("--chunk: this is a bare chunk, not a frame")?;
     if nchunk >= frame.nchunks() {
         bail!("--chunk {nchunk}: there are {} chunks", frame.nchunks());
     }
-    Ok(frame)
-}
-
-/// Decodes a chunk and passes it on: by pieces when it is large for its file, as special values and runs may be.
-fn send_chunk(
-    frame: &SuperChunk,
-    nchunk: usize,
-    output: &mut Output,
-    named: impl Fn() -> String + Copy,
-) -> Result<()> {
-    let chunksize = frame.chunksize() as u64;
-    let len = frame.nbytes().saturating_sub(nchunk as u64 * chunksize).min(chunksize);
-    let most = (frame.dparams().limits.max_memory / 4).max(1);
-    if len <= most {
-        return output.send(&frame.decompress_chunk(nchunk).with_context(named)?);
-    }
-    let mut buffer = Vec::new();
-    let mut done = 0;
-    while done < len {
-        let piece = memory::sized(&mut buffer, usize::try_from(most.min(len - done))?)?;
-        frame.read_bytes_into(nchunk as u64 * chunksize + done, piece).with_context(named)?;
-        output.send(piece)?;
-        done += piece.len() as u64;
-    }
-    Ok(())
+    Ok(Input::from_chunk(frame.chunk(nchunk)?, frame.dparams().clone()))
 }

@@ -1,7 +1,8 @@
 //! `b2kit info`
 
+mod chunks;
+
 use std::collections::HashSet;
-use std::io::Write;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use b2kit::frame::Checksums;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
         send_layers(&mut output, input.frame(), &named)?;
         if let Some(frame) = frame {
-            send_json_chunks(&mut output, frame, &named)?;
+            chunks::send_json(&mut output, frame, &named)?;
         }
         output.send(b"\n}\n")?;
         return output.finish();
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     output.send(text.as_bytes())?;
     if let Some(frame) = frame {
-        send_chunk_table(&mut output, frame, &named)?;
+        chunks::send_table(&mut output, frame, &named)?;
     }
     output.finish()
 }
@@ -500,69 +501,3 @@ fn metalayer_tables(input: &Input) -> Result<String> {
 
 /// Characters of a metalayer's content that people are shown.
 const LONG: usize = 4096;
-
-/// What is told about one chunk.
-struct ChunkFacts {
-    nbytes: u64,
-    cbytes: u64,
-    special: Option<&'static str>,
-}
-
-impl ChunkFacts {
-    fn gather(frame: &SuperChunk, nchunk: usize) -> Result<Self> {
-        let header = frame.chunk_header(nchunk)?;
-        let special = match (frame.entry(nchunk)?, &header) {
-            (Entry::Special(kind), _) => Some(kind),
-            (_, header) => header.as_ref().and_then(ChunkHeader::special),
-        };
-        Ok(Self {
-            nbytes: frame.chunk_nbytes(nchunk)?,
-            cbytes: header.map_or(0, |header| header.cbytes() as u64),
-            special: special.map(|kind| match kind {
-                SpecialKind::Zeros => "zero",
-                SpecialKind::NaN => "nan",
-                SpecialKind::Value => "value",
-                SpecialKind::Uninit => "uninit",
-            }),
-        })
-    }
-}
-
-/// Adds the list of chunks to a JSON object. It is written as it is made: a frame may have many millions.
-fn send_json_chunks(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
-    output.send(b",\n  \"chunk_list\": [")?;
-    let mut lines = Vec::new();
-    for nchunk in 0..frame.nchunks() {
-        let facts = ChunkFacts::gather(frame, nchunk).with_context(named)?;
-        let ChunkFacts { nbytes, cbytes, special } = facts;
-        let row = json!({"nbytes": nbytes, "cbytes": cbytes, "ratio": json_ratio(nbytes, cbytes), "special": special});
-        write!(lines, "{}\n    {row}", if nchunk == 0 { "" } else { "," })?;
-        send_when_long(output, &mut lines)?;
-    }
-    output.send(&lines)?;
-    output.send(b"\n  ]")
-}
-
-fn send_chunk_table(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
-    let mut lines = Vec::new();
-    writeln!(lines, "  {:>8}  {:>12}  {:>12}  {:>9}  special", "chunk", "bytes", "compressed", "ratio")?;
-    for nchunk in 0..frame.nchunks() {
-        let ChunkFacts { nbytes, cbytes, special } = ChunkFacts::gather(frame, nchunk).with_context(named)?;
-        let line = format!(
-            "  {nchunk:>8}  {nbytes:>12}  {cbytes:>12}  {:>9}  {}",
-            ratio(nbytes, cbytes),
-            special.unwrap_or_default()
-        );
-        writeln!(lines, "{}", line.trim_end())?;
-        send_when_long(output, &mut lines)?;
-    }
-    output.send(&lines)
-}
-
-fn send_when_long(output: &mut Output, lines: &mut Vec<u8>) -> Result<()> {
-    if lines.len() > 1 << 16 {
-        output.send(lines)?;
-        lines.clear();
-    }
-    Ok(())
-}

@@ -23,6 +23,7 @@ use bytes::Bytes;
 
 use self::pending::Pending;
 pub use self::shared::SharedEditor;
+use crate::array::check_chunksize;
 use crate::meta::{METALAYER, OLD_METALAYER};
 use crate::{ArrayOptions, Dtype, Geometry, NdArray, NdError};
 
@@ -136,6 +137,13 @@ impl ArrayEditor {
     /// When the frame is no array, or its parts contradict each other.
     pub fn new(mut frame: FrameEditor) -> Result<Self, NdError> {
         let array = NdArray::from_super_chunk(frame.snapshot()?)?;
+        let chunksize = array.super_chunk().header().chunksize();
+        if array.super_chunk().nchunks() == 0 && chunksize > 0 {
+            // Nothing to read contradicts the header, but the first chunk would.
+            let metalayers = array.super_chunk().metalayers();
+            let name = if metalayers.get(METALAYER).is_some() { METALAYER } else { OLD_METALAYER };
+            check_chunksize(name, array.meta(), array.geometry(), chunksize)?;
+        }
         frame.set_container(array.super_chunk().dparams().container.clone());
         Ok(Self {
             geometry: array.geometry().clone(),
