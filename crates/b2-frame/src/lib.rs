@@ -60,7 +60,7 @@ pub use options::{Kind, OpenOptions, sniff};
 pub use output::Unstored;
 pub use params::FrameParams;
 pub use plan::{Extent, FrameFile, FrameFiles, OpenFile, Plan, Step, drive};
-pub use salvage::{Condition, LostChunks, Salvaged, salvage};
+pub use salvage::{Condition, LostChunks, Salvaged, salvage, salvage_with};
 pub use sparse::INDEX_NAME;
 pub use staging::Durability;
 pub use storage::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};

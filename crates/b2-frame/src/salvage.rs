@@ -10,13 +10,15 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{Chunk, ChunkError, Container, SpecialKind};
+use b2_chunk::{Chunk, Container, SpecialKind};
 
 use crate::checksums;
 use crate::error::within;
 use crate::index::{Entry, Index};
 use crate::trailer::Trailer;
-use crate::{FrameError, FrameParams, FrameWriter, OpenOptions, Storage, WriteOptions};
+use crate::{
+    FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, OpenOptions, Storage, WriteOptions,
+};
 
 use files::Damaged;
 use find::{
@@ -103,8 +105,33 @@ pub fn salvage(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<Salvaged, FrameError> {
-    let damaged = Damaged::open(input.as_ref(), options)?;
+    salvage_with(input, output, options, write, |_, _| None)
+}
+
+/// As [`salvage`], for frames whose metalayers tell how chunks are decoded: `container` gets header and metalayers, as far
+/// as they were found. Codecs and filters for arrays need the shape of the blocks.
+///
+/// # Errors
+/// As [`salvage`].
+pub fn salvage_with(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &OpenOptions,
+    write: &WriteOptions,
+    container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
+) -> Result<Salvaged, FrameError> {
+    let mut damaged = Damaged::open(input.as_ref(), options)?;
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
+    if let Some(head) = &head {
+        let plain = Container {
+            itemsize: Some(head.header.typesize()),
+            frame_blocksize: head.header.blocksize(),
+            ..Container::default()
+        };
+        damaged.dparams.container = container(&head.header, &head.metalayers).unwrap_or(plain);
+    }
+    let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
+    damaged.meaning_lost = lost;
     let wreck = Wreck::survey(damaged, head)?;
     wreck.write(output.as_ref(), write)
 }
@@ -141,26 +168,20 @@ struct Wreck<'a> {
 }
 
 impl<'a> Wreck<'a> {
-    fn survey(mut damaged: Damaged<'a>, head: Option<Head>) -> Result<Self, FrameError> {
-        if let Some(head) = &head {
-            damaged.dparams.container = Container {
-                itemsize: Some(head.header.typesize()),
-                frame_blocksize: head.header.blocksize(),
-                ..Container::default()
-            };
-        }
+    fn survey(damaged: Damaged<'a>, head: Option<Head>) -> Result<Self, FrameError> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
         let mut sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
         let told = sums.as_ref().map(|sums| sums.index);
+        let known = sums.as_ref().map(Sums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
         let index = index.filter(|(index, sum)| told == Some(*sum) || is_believable(&damaged, index, start));
         let mut index_condition = Condition::Intact;
         let mut found = Scan::default();
         if index.is_none() || trailer.is_none() {
             let from = head.as_ref().map_or(0, |head| head.end);
-            found = scan::scan(&damaged.main, from, damaged.searched(), &damaged.dparams)?;
+            found = scan::scan(&damaged, from, damaged.searched(), &known)?;
             if trailer.is_none()
                 && let Some((_, there)) = found.trailer.take()
             {
@@ -169,7 +190,7 @@ impl<'a> Wreck<'a> {
         }
         let candidates = found.chunks.clone();
         if index.is_none() && damaged.dir.is_some() {
-            found.chunks = intact_chunk_files(&damaged)?;
+            found.chunks = intact_chunk_files(&damaged, &known)?;
         }
         let mut index = index.map(|(index, sum)| (index, start, sum));
         let (mut places, mut outdated) = (None, false);
@@ -304,8 +325,9 @@ impl<'a> Wreck<'a> {
         let verified = match self.sums.get(nchunk).copied().flatten() {
             Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
                 match chunk.check(&self.damaged.dparams, &mut 0) {
+                    Ok(()) => true,
                     // As it was written, whether it can be read here or not.
-                    Ok(()) | Err(ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. }) => true,
+                    Err(error) if self.damaged.excuses(&error) => true,
                     Err(error) => return Err(error.to_string()),
                 }
             }

@@ -199,8 +199,7 @@ fn far_too_many_lost_chunks_are_not_replaced() {
             bytes[0x1E..0x26].copy_from_slice(&(nchunks * CHUNK as u64).to_be_bytes());
         });
         let output = case.dir.path().join("out");
-        let report =
-            salvage(case.input(), &output, &SuperChunk::options(), &FrameWriter::options()).unwrap();
+        let report = salvage(case.input(), &output, &SuperChunk::options(), &FrameWriter::options()).unwrap();
         assert_eq!((report.recovered, report.certain), (5, false));
         assert_eq!(report.nchunks as u64, if filled { nchunks } else { 5 });
     }

@@ -339,7 +339,7 @@ impl ArrayOptions {
 
 /// C-Blosc2 may write 1 for item sizes above 255; the chunk size tells the real one (docs/format/b2nd.md,
 /// section 1.1).
-fn lost_itemsize(meta: &ArrayMeta, typesize: usize, chunksize: usize) -> usize {
+pub(crate) fn lost_itemsize(meta: &ArrayMeta, typesize: usize, chunksize: usize) -> usize {
     if typesize != 1 {
         return typesize;
     }

@@ -1,8 +1,8 @@
 //! No metalayer makes opening panic, and shapes that contradict the frame are refused.
 
-use b2_chunk::{CParams, Chunk};
+use b2_chunk::{CParams, Chunk, Limits};
 use b2_frame::{FrameParams, FrameWriter};
-use b2nd::{ArrayBuilder, ArrayMeta, Dtype, NdArray};
+use b2nd::{ArrayBuilder, ArrayMeta, ArrayOptions, Dtype, Fill, NdArray, SliceDim};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -126,7 +126,8 @@ proptest! {
 fn empty_arrays_whose_header_lies_are_not_changed() {
     let empty = |typesize: u32, chunksize: u32| {
         let array = ArrayBuilder::new([0, 7], Dtype::parse("<i4").unwrap()).chunkshape([5, 4]);
-        let mut bytes = array.blockshape([2, 4]).to_memory(&mut &[][..]).unwrap().to_vec();
+        let array = array.blockshape([2, 4]).write_options(FrameWriter::options().checksums(false));
+        let mut bytes = array.to_memory(&mut &[][..]).unwrap().to_vec();
         bytes[48..52].copy_from_slice(&typesize.to_be_bytes());
         bytes[58..62].copy_from_slice(&chunksize.to_be_bytes());
         bytes
@@ -144,5 +145,18 @@ fn empty_arrays_whose_header_lies_are_not_changed() {
         editor.commit().unwrap();
         let array = NdArray::from_bytes(editor.into_bytes().unwrap());
         assert_eq!(array.unwrap().all().read().unwrap(), [7; 28]);
+    }
+}
+
+/// A few bytes can stand for a chunk of gigabytes; changing an item of it takes all of them.
+#[test]
+fn chunks_above_the_limit_for_memory_are_not_changed() {
+    let builder = ArrayBuilder::of::<u8>([1 << 20]).chunkshape([1 << 20]).blockshape([1 << 10]);
+    let bytes = builder.to_memory(&mut Fill::zeros()).unwrap();
+    for (max_memory, fits) in [(1 << 20, false), (2 << 20, true)] {
+        let options = ArrayOptions::default().limits(Limits::default().with_max_memory(max_memory));
+        let mut editor = options.edit_bytes(bytes.clone()).unwrap();
+        assert_eq!(editor.set_items([SliceDim::Index(5)], &[1u8]).is_ok(), fits);
+        assert_eq!(editor.append(0, 3, &mut &[1, 2, 3][..]).and_then(|()| editor.commit()).is_ok(), fits);
     }
 }

@@ -163,11 +163,6 @@ fn counted(args: &Args) -> Result<Counts> {
         path.display()
     );
     println!("hostile: {ncases} cases, {nfailures} failures");
-    if args.ci {
-        let known = report.nknown();
-        println!("hostile: {known} of these are open defects (docs/hostile.md)");
-        return Ok(Counts { passed: ncases - nfailures, failed: nfailures - known });
-    }
     ensure!(ncases > 0, "no case was run");
     Ok(Counts { passed: ncases - nfailures, failed: nfailures })
 }

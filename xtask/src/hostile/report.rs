@@ -17,10 +17,6 @@ struct Failure {
     alone: Option<Alone>,
 }
 
-/// Bombs that still take more memory than they may.
-const KNOWN_MEMORY: &[&str] =
-    &["16777216 ones as runs of 1", "2 blocks of variable length, of 2147483647 bytes"];
-
 /// Counts, and what failed.
 #[derive(Default)]
 pub(crate) struct Report {
@@ -56,17 +52,6 @@ impl Report {
 
     pub(crate) fn nfailures(&self) -> u64 {
         self.failures.len() as u64
-    }
-
-    /// Those that are open defects, written down in docs/hostile.md: commands that contradict each other on damaged
-    /// files, and memory for the bombs named here. CI shows them, and fails for all others.
-    pub(crate) fn nknown(&self) -> u64 {
-        let known = |failure: &&Failure| match failure.judged.class {
-            Class::Odd => true,
-            Class::Memory => KNOWN_MEMORY.contains(&failure.name.as_str()),
-            _ => false,
-        };
-        self.failures.iter().filter(known).count() as u64
     }
 
     /// Groups by classes. Failures that never happened share one column.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use b2kit::frame::{Condition, Salvaged, salvage};
+use b2kit::frame::{Condition, Salvaged};
+use b2kit::nd::salvage;
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -21,7 +22,8 @@ Recovers every intact chunk, also where header, index or trailer are damaged or
 the end of the file is missing. Where there are checksums they tell what is
 intact (--no-checksums: take whatever decodes). Lost chunks are replaced by zeros,
 so that the others keep their places. IN is not changed. Exit code 0: all
-chunks were recovered; 1: some were lost, or nothing tells whether.";
+chunks were recovered; 1: some were lost, or the metalayers, which tell what
+the chunks mean, or nothing tells whether.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -58,7 +60,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Input::open(&args.output, 0, global).with_context(|| {
         format!("{}: the chunks are saved, but not what they mean", args.output.display())
     })?;
-    if report.nlost == 0 && report.certain { Ok(()) } else { Err(Told.into()) }
+    let all = report.nlost == 0 && report.certain && report.metalayers != Condition::Lost;
+    if all { Ok(()) } else { Err(Told.into()) }
 }
 
 fn word(condition: Condition) -> &'static str {

@@ -1,11 +1,13 @@
 //! The files of a damaged frame.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use b2_chunk::{Chunk, ChunkHeader, DParams};
+use b2_chunk::{Chunk, ChunkError, ChunkHeader, DParams};
 use bytes::Bytes;
 
+use crate::checksums;
 use crate::plan::{Extent, FrameFile, OpenFile};
 use crate::redo::{Redo, Repaired};
 use crate::sparse::{INDEX_NAME, chunk_id, chunk_name, open_file};
@@ -19,6 +21,8 @@ pub(super) struct Damaged<'a> {
     pub(super) dir: Option<PathBuf>,
     pub(super) main: OpenFile,
     pub(super) dparams: DParams,
+    /// Whether there may have been metalayers that told how chunks are decoded.
+    pub(super) meaning_lost: bool,
 }
 
 impl<'a> Damaged<'a> {
@@ -27,6 +31,25 @@ impl<'a> Damaged<'a> {
     pub(super) fn searched(&self) -> u64 {
         let most = if self.dir.is_some() { self.dparams.limits.max_metadata } else { u64::MAX };
         self.main.len().min(most)
+    }
+
+    /// Whether a chunk that does not decode may be as it was written all the same: what it takes is not at hand.
+    pub(super) fn excuses(&self, error: &ChunkError) -> bool {
+        match error {
+            ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. } => true,
+            // For want of the shape of blocks, perhaps.
+            ChunkError::Stream { .. } | ChunkError::Filter { .. } => self.meaning_lost,
+            _ => false,
+        }
+    }
+
+    /// Whether a chunk that was found is intact: it decodes, or its checksum is one of those that are `known`.
+    /// `decoded` grows by the plain bytes that were made.
+    pub(super) fn is_intact(&self, chunk: &Chunk, known: &HashSet<u64>, decoded: &mut u64) -> bool {
+        match chunk.check(&self.dparams, decoded) {
+            Ok(()) => true,
+            Err(error) => self.excuses(&error) && known.contains(&checksums::sum(chunk.as_bytes())),
+        }
     }
 
     pub(super) fn open(path: &Path, options: &'a OpenOptions) -> Result<Self, FrameError> {
@@ -56,7 +79,7 @@ impl<'a> Damaged<'a> {
             }
             None => main,
         };
-        Ok(Self { options, dir, main, dparams: options.dparams.clone() })
+        Ok(Self { options, dir, main, dparams: options.dparams.clone(), meaning_lost: true })
     }
 
     pub(super) fn storage(&self) -> Storage {

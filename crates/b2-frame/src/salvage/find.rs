@@ -94,11 +94,14 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
 }
 
 /// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets.
-pub(super) fn intact_chunk_files(damaged: &Damaged<'_>) -> Result<Vec<Found>, FrameError> {
+pub(super) fn intact_chunk_files(
+    damaged: &Damaged<'_>,
+    known: &HashSet<u64>,
+) -> Result<Vec<Found>, FrameError> {
     let mut found = Vec::new();
     for id in damaged.chunk_files()? {
         let Ok(chunk) = damaged.chunk(id.into()) else { continue };
-        if chunk.check(&damaged.dparams, &mut 0).is_ok() {
+        if damaged.is_intact(&chunk, known, &mut 0) {
             let typesize = chunk.header().typesize();
             found.push(Found { offset: id.into(), cbytes: 1, nbytes: chunk.nbytes(), typesize });
         }

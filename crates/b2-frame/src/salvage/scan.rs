@@ -1,8 +1,11 @@
 //! Looking for chunks and trailers byte by byte, without header or index.
 
+use std::collections::HashSet;
+
 use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN};
 use bytes::Bytes;
 
+use super::Damaged;
 use crate::FrameError;
 use crate::plan::{Extent, FrameFile, OpenFile};
 use crate::trailer::Trailer;
@@ -40,8 +43,15 @@ pub(super) struct Scan {
     pub(super) trailer: Option<(u64, Trailer)>,
 }
 
-/// Looks at the bytes from `from` up to `to`. What is inside a chunk or trailer is not looked at again.
-pub(super) fn scan(file: &OpenFile, from: u64, to: u64, dparams: &DParams) -> Result<Scan, FrameError> {
+/// Looks at the bytes from `from` up to `to`. What is inside a chunk or trailer is not looked at again. `known`: checksums
+/// of chunks.
+pub(super) fn scan(
+    damaged: &Damaged<'_>,
+    from: u64,
+    to: u64,
+    known: &HashSet<u64>,
+) -> Result<Scan, FrameError> {
+    let (file, dparams) = (&damaged.main, &damaged.dparams);
     let mut found = Scan::default();
     // Bytes may look like chunk upon chunk; what that costs stays in proportion to the file.
     let mut budget = file.len().saturating_mul(64).saturating_add(1 << 30);
@@ -56,7 +66,7 @@ pub(super) fn scan(file: &OpenFile, from: u64, to: u64, dparams: &DParams) -> Re
             let rest = window.get(i..).unwrap_or_default();
             let offset = at + i as u64;
             let mut end = offset + 1;
-            if let Some(chunk) = chunk_at(file, offset, rest, dparams, &mut budget)? {
+            if let Some(chunk) = chunk_at(damaged, offset, rest, known, &mut budget)? {
                 end = chunk.end();
                 found.chunks.push(chunk);
             } else if let Some((trailer, len)) = trailer_at(file, offset, rest, dparams, &mut budget)? {
@@ -76,12 +86,13 @@ pub(super) fn scan(file: &OpenFile, from: u64, to: u64, dparams: &DParams) -> Re
 
 /// The intact chunk that starts with `rest`, which is at `offset` of the file.
 fn chunk_at(
-    file: &OpenFile,
+    damaged: &Damaged<'_>,
     offset: u64,
     rest: &[u8],
-    dparams: &DParams,
+    known: &HashSet<u64>,
     budget: &mut u64,
 ) -> Result<Option<Found>, FrameError> {
+    let file = &damaged.main;
     // Frames hold chunks with extended headers only; the first test sorts nearly all bytes out.
     let [3..=6, _, flags, ..] = rest else { return Ok(None) };
     if flags & 5 != 5 {
@@ -96,8 +107,7 @@ fn chunk_at(
     *budget = budget.saturating_sub(cbytes);
     let Ok(chunk) = Chunk::parse(bytes) else { return Ok(None) };
     let mut decoded = 0;
-    let ok = chunk.check(dparams, &mut decoded).is_ok();
-    if !ok {
+    if !damaged.is_intact(&chunk, known, &mut decoded) {
         *budget = budget.saturating_sub(decoded);
         return Ok(None);
     }
@@ -157,7 +167,7 @@ mod tests {
     use b2_chunk::CParams;
 
     use super::*;
-    use crate::ReadAt;
+    use crate::{OpenOptions, ReadAt};
 
     /// Counts the bytes that are read.
     struct Counting(Vec<u8>, AtomicU64);
@@ -180,7 +190,10 @@ mod tests {
         let len = bytes.len() as u64;
         let counting = Arc::new(Counting(bytes, AtomicU64::new(0)));
         let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
-        let found = scan(&file, 0, len, &DParams::default()).unwrap();
+        let options = OpenOptions::default();
+        let dparams = DParams::default();
+        let damaged = Damaged { options: &options, dir: None, main: file, dparams, meaning_lost: true };
+        let found = scan(&damaged, 0, len, &HashSet::new()).unwrap();
         (found.chunks.len(), counting.1.load(Ordering::Relaxed) / len)
     }
 

@@ -115,6 +115,11 @@ impl Sums {
         (0..index.len()).map(sum).collect()
     }
 
+    /// All that are known.
+    pub(super) fn known(&self) -> HashSet<u64> {
+        self.chunks.iter().copied().flatten().collect()
+    }
+
     /// Whether those of all chunks are known.
     pub(super) fn is_complete(&self) -> bool {
         self.chunks.iter().all(Option::is_some)

@@ -1,6 +1,7 @@
 //! How chunks are put into the frame.
 
-use b2_chunk::{Chunk, SpecialKind, memory};
+use b2_chunk::memory::{self, OutOfMemory};
+use b2_chunk::{Chunk, SpecialKind};
 use b2_frame::{Compare, Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::copy::copy_box;
@@ -127,12 +128,19 @@ pub(super) fn same_numbers(old: &Geometry, new: &Geometry) -> bool {
     true
 }
 
+/// Fails when a chunk is too large to be changed: it takes memory for its plain bytes, and for what they are compressed to.
+pub(super) fn check_memory(array: &NdArray) -> Result<(), NdError> {
+    let nbytes = (array.geometry().chunk_nbytes() as u64).saturating_mul(2);
+    Ok(array.super_chunk().dparams().limits.check_memory("a chunk to be changed, in bytes", nbytes)?)
+}
+
 /// Items of chunk `nchunk`, block after block; `None` if all are zeros.
 pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, NdError> {
     let frame: &SuperChunk = array.super_chunk();
     if let Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) = frame.entry(nchunk)? {
         return Ok(None);
     }
+    check_memory(array)?;
     // It goes into a new chunk, and damage must not get a new checksum.
     let plain = frame.clone().with_compare(Compare::Always).decompress_chunk(nchunk)?;
     array.check_chunk(nchunk, plain.len())?;
@@ -140,10 +148,10 @@ pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, N
 }
 
 /// A chunk with zeros outside the box `0..keep`.
-pub(super) fn cropped(geometry: &Geometry, chunk: &[u8], keep: &[u64]) -> Vec<u8> {
+pub(super) fn cropped(geometry: &Geometry, chunk: &[u8], keep: &[u64]) -> Result<Vec<u8>, OutOfMemory> {
     let itemsize = geometry.itemsize();
     let block_strides = strides(geometry.blockshape().iter().map(|&n| n as usize), itemsize);
-    let mut out = vec![0; chunk.len()];
+    let mut out = memory::zeroed(chunk.len())?;
     let size = geometry.block_nbytes();
     let mut blocks = out.chunks_exact_mut(size).zip(chunk.chunks_exact(size));
     let ranges: Vec<_> = geometry.blocks().iter().map(|&n| 0..u64::from(n)).collect();
@@ -158,5 +166,5 @@ pub(super) fn cropped(geometry: &Geometry, chunk: &[u8], keep: &[u64]) -> Vec<u8
         Ok(())
     });
     let Ok(()) = done;
-    out
+    Ok(out)
 }

@@ -3,7 +3,7 @@
 use b2_chunk::{CParams, Chunk, SpecialKind, memory};
 
 use crate::edit::ArrayEditor;
-use crate::edit::chunks::plain;
+use crate::edit::chunks::{check_memory, plain};
 use crate::element::{byte_order, encode};
 use crate::moves::{Moves, Part};
 use crate::points::Places;
@@ -169,6 +169,7 @@ pub(super) fn changed(
     items: &[u8],
     cparams: &CParams,
 ) -> Result<Chunk, NdError> {
+    check_memory(array)?;
     let geometry = array.geometry();
     let old = if part.whole { None } else { plain(array, part.nchunk)? };
     let mut chunk = match old {

@@ -92,7 +92,7 @@ impl ArrayEditor {
         let cleared = in_parallel(chunks.len() as u64, |k| -> Result<Option<Chunk>, NdError> {
             let (nchunk, keep) = &chunks[k as usize];
             let Some(plain) = plain(&array, *nchunk)? else { return Ok(None) };
-            let clean = cropped(array.geometry(), &plain, keep);
+            let clean = cropped(array.geometry(), &plain, keep)?;
             if clean == plain {
                 return Ok(None);
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::copy::copy_box;
 use crate::edit::ArrayEditor;
-use crate::edit::chunks::{Target, same_numbers};
+use crate::edit::chunks::{Target, check_memory, same_numbers};
 use crate::geometry::{for_each_position, product, strides};
 use crate::moves::linear;
 use crate::produce::Job;
@@ -81,6 +81,7 @@ impl ArrayEditor {
         self.guarded(|editor| {
             let cparams = editor.cparams()?;
             let old = editor.now()?.clone();
+            check_memory(&old)?;
             let spliced = Spliced { old: &old, axis, range, len, source, data };
             editor.put_spliced(&new, cparams, spliced)?;
             drop(old);
