@@ -183,8 +183,7 @@ impl Session<'_> {
         let nbytes = info["nbytes"].as_u64().unwrap_or(u64::MAX);
         // What lists or writes chunks takes time and memory for each, whether it is stored or not.
         if info["nchunks"].as_u64().is_some_and(|n| n > WRITTEN)
-            && extra != Extra::Cat
-            && extra != Extra::Slice
+            && !matches!(extra, Extra::Cat | Extra::Slice | Extra::Diff)
         {
             return Ok(());
         }

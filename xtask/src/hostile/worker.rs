@@ -90,17 +90,32 @@ struct Task {
     began: Instant,
     /// What the process had used before.
     cpu: Duration,
+    /// When it was last seen to have worked, and what it had used then.
+    seen: (Instant, Duration),
     patience: Duration,
 }
 
-/// How much longer a command may wait than work: others may have the processor.
-const WAITING: u32 = 6;
+/// A command that waits so long without working at all hangs. However busy the machine is, it gives more than this.
+const STILL: Duration = Duration::from_secs(40);
+/// What counts as work.
+const WORK: Duration = Duration::from_millis(30);
 
 impl Task {
-    fn is_late(&self, pid: u32) -> bool {
-        let waited = self.began.elapsed();
-        let worked = || cpu_time(pid).saturating_sub(self.cpu);
-        waited > self.patience && (waited > self.patience * WAITING || worked() > self.patience)
+    fn new(pid: u32, patience: Duration) -> Self {
+        let (began, cpu) = (Instant::now(), cpu_time(pid));
+        Self { began, cpu, seen: (began, cpu), patience }
+    }
+
+    /// Whether it has worked too long, or does nothing. Time spent waiting for a processor does not count.
+    fn is_late(&mut self, pid: u32) -> bool {
+        if self.began.elapsed() <= self.patience {
+            return false;
+        }
+        let cpu = cpu_time(pid);
+        if cpu.saturating_sub(self.seen.1) >= WORK {
+            self.seen = (Instant::now(), cpu);
+        }
+        cpu.saturating_sub(self.cpu) > self.patience || self.seen.0.elapsed() > STILL
     }
 }
 
@@ -131,8 +146,8 @@ impl Guard {
         thread::spawn(move || {
             while !watched.done.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(50));
-                let task = *lock(&watched.task);
-                if task.is_some_and(|task| task.is_late(watched.pid)) {
+                let late = lock(&watched.task).as_mut().is_some_and(|task| task.is_late(watched.pid));
+                if late {
                     watched.late.store(true, Ordering::Relaxed);
                     // Dead already is dead enough.
                     let _ = lock(&watched.child).kill();
@@ -145,7 +160,7 @@ impl Guard {
 
     /// From now on a command runs.
     fn begin(&self, patience: Duration) {
-        *lock(&self.task) = Some(Task { began: Instant::now(), cpu: cpu_time(self.pid), patience });
+        *lock(&self.task) = Some(Task::new(self.pid, patience));
     }
 
     fn end(&self) {
