@@ -75,10 +75,15 @@ const METADATA_SHARE: u64 = 16;
 impl Global {
     /// How the frame at `path`, or in it, is opened.
     pub(crate) fn reading(&self, path: &Path) -> OpenOptions {
+        self.reading_stored(stored_bytes(path))
+    }
+
+    /// The same for a file of `stored` bytes.
+    pub(crate) fn reading_stored(&self, stored: u64) -> OpenOptions {
         // Beside what the command does with them, comparing chunks costs nothing.
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
         let options = options.compare(Compare::Always);
-        options.limits(self.limits(stored_bytes(path)))
+        options.limits(self.limits(stored))
     }
 
     /// What reading a file of `stored` bytes may cost.

@@ -124,7 +124,6 @@ impl Store {
     /// When there is none of that key, or it cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let place = self.members.get(key).or_else(|| self.members.get(&format!("/{key}")));
-        let options = self.global.reading(&self.path);
         let opened = || -> Result<Input> {
             match place.context("there is no such key; `b2kit ls` lists them")? {
                 Place::Path(path) => Input::open(path, 0, self.global),
@@ -141,6 +140,8 @@ impl Store {
                 Place::Packed(method) => bail!("{}", packed(*method)),
                 Place::Embedded { offset, len } => {
                     let frame = self.embedded.clone().context("no frame for it")?;
+                    // Not of the whole directory, which would be listed again for each member.
+                    let options = self.global.reading_stored(frame.header().frame_len());
                     let part = Part { frame, offset: *offset, len: *len };
                     let file = OpenFile::new(Arc::new(part), key, 0)?;
                     Input::from_frame(options.open_files(
