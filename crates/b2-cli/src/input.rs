@@ -143,6 +143,19 @@ impl Input {
         }
     }
 
+    /// Bytes of the data that no stored bytes stand for, as [`check_output`](Self::check_output) counts them; up to about
+    /// `enough`.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub(crate) fn unstored(&self, enough: u64) -> Result<u64> {
+        match (self, self.frame()) {
+            (Self::Chunk(chunk), _) => Ok(chunk.dparams.limits.unstored(self.nbytes(), chunk.stored())),
+            (_, Some(frame)) => Ok(frame.unstored(0..frame.nchunks(), enough)?.total()),
+            _ => Ok(0),
+        }
+    }
+
     /// Uncompressed bytes: what is printed without a slice.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {

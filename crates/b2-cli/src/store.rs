@@ -118,6 +118,11 @@ impl Store {
         self.members.keys().map(String::as_str).filter(|key| !key.ends_with(HIDDEN))
     }
 
+    /// The same with those.
+    pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str)
+    }
+
     /// Opens a member. The slash in front may be left out.
     ///
     /// # Errors

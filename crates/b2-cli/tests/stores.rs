@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, counting, npy};
+use common::{Folder, counting, npy, sha256};
 use serde_json::{Value, json};
 
 /// A zip archive of stored members. `extra` bytes in the local headers that the directory does not have.
@@ -98,6 +98,12 @@ fn every_kind_of_store() {
         let text = folder.ok_text(&["info", store]);
         assert!(text.contains("kind     store\n"), "{text}");
     }
+    // All members in the order of their keys, the attributes first; of the frame that holds small ones, what cat prints.
+    let verified = |store: &str| folder.ok_text(&["verify", store]);
+    let all = [&counting(60)[..], &counting(60), b"hello", &counting(60)].concat();
+    assert_eq!(verified("zip"), format!("ok\t{}\t{}\tzip\n", all.len(), sha256(&all)));
+    assert!(verified("dir").starts_with("ok\t965\t"), "{}", verified("dir"));
+    assert!(verified("embed").contains(&sha256(&folder.ok(&["cat", "embed"]))));
     let tree = folder.ok_text(&["info", "--tree", "dir"]);
     let shape: Vec<&str> = tree.lines().map(|line| line.split("  array").next().unwrap()).collect();
     assert_eq!(shape[..4], ["dir", "├── g", "│   ├── h", "│   │   └── big"], "{tree}");
@@ -105,6 +111,42 @@ fn every_kind_of_store() {
         tree.contains("│   └── s  schunk, 5 bytes -> ") && tree.contains("├── small  array (6, 10) <i4, "),
         "{tree}"
     );
+}
+
+/// Damage in a member is seen, and the key is named.
+#[test]
+fn damaged_members() {
+    let folder = Folder::new();
+    let (a, embed) = members(&folder);
+    let mut bad = a.clone();
+    let at = bad.len() / 2;
+    bad[at] ^= 1;
+    folder.write("zip", &zip(&[("a.b2nd", &a), ("b.b2nd", &bad), ("embed.b2e", &embed)], 0, 0));
+    let out = text(&folder, "zip");
+    assert!(out.starts_with("FAIL\t-\t-\tzip\tkey /b: "), "{out}");
+    // The list of the small members, which is no part of the data.
+    folder.change(&[
+        "vlmeta",
+        "set",
+        "embed",
+        "estore_metadata",
+        r#"{"embed_map":{"/x":{"offset":1,"length":60}}}"#,
+    ]);
+    let out = text(&folder, "embed");
+    assert!(out.starts_with("FAIL") && out.contains("key /x"), "{out}");
+    // Zeros: each member is below the limit, together they are not.
+    folder.pack("zeros", &npy("<f8", false, "(10,)", &[0; 80]), &[]);
+    folder.change(&["resize", "zeros", "--shape", "200000000"]);
+    let zeros = folder.read("zeros");
+    folder.ok(&["verify", "zeros"]);
+    folder.write("zip", &zip(&[("a.b2nd", &zeros), ("b.b2nd", &zeros)], 0, 0));
+    let out = text(&folder, "zip");
+    assert!(out.starts_with("FAIL") && out.contains("--max-output"), "{out}");
+}
+
+/// What `verify` prints.
+fn text(folder: &Folder, name: &str) -> String {
+    String::from_utf8(folder.run(&["verify", name]).stdout).unwrap()
 }
 
 #[test]

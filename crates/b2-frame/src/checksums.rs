@@ -266,7 +266,7 @@ impl Parts<'_> {
 }
 
 /// The header with zeros for what C-Blosc2 changes in place: values of metalayers, numbers of threads.
-fn stable(header: &Bytes, metalayers: &Metalayers) -> Result<Vec<u8>, OutOfMemory> {
+pub(crate) fn stable(header: &Bytes, metalayers: &Metalayers) -> Result<Vec<u8>, OutOfMemory> {
     let mut stable = memory::copied(header)?;
     let values = metalayers.iter().filter_map(|(name, _)| metalayers.place(header, name));
     for range in values.chain(patch::NTHREADS) {

@@ -25,7 +25,7 @@ use find::{
     Among, first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed,
     is_outdated, sizes, trailer_in_place,
 };
-use head::Head;
+use head::{AgainstSum, Head};
 use scan::Scan;
 use sums::Sums;
 
@@ -122,6 +122,11 @@ pub fn salvage_with(
 ) -> Result<Salvaged, FrameError> {
     let mut damaged = Damaged::open(input.as_ref(), options)?;
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
+    let sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
+    let head = match (head, &sums) {
+        (Some(head), Some(sums)) => Some(head.compared(&damaged.main, sums.header, &damaged.dparams)?),
+        (head, _) => head,
+    };
     if let Some(head) = &head {
         let plain = Container {
             itemsize: Some(head.header.typesize()),
@@ -132,7 +137,7 @@ pub fn salvage_with(
     }
     let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
     damaged.meaning_lost = lost;
-    let wreck = Wreck::survey(damaged, head)?;
+    let wreck = Wreck::survey(damaged, head, sums)?;
     wreck.write(output.as_ref(), write)
 }
 
@@ -168,11 +173,10 @@ struct Wreck<'a> {
 }
 
 impl<'a> Wreck<'a> {
-    fn survey(damaged: Damaged<'a>, head: Option<Head>) -> Result<Self, FrameError> {
+    fn survey(damaged: Damaged<'a>, head: Option<Head>, mut sums: Option<Sums>) -> Result<Self, FrameError> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
-        let mut sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
         let told = sums.as_ref().map(|sums| sums.index);
         let known = sums.as_ref().map(Sums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
@@ -370,8 +374,8 @@ impl<'a> Wreck<'a> {
             Storage::Sparse => options.sparse(output, self.params())?,
         };
         let mut report = Salvaged {
-            header: self.head.as_ref().map_or(Condition::Lost, |head| head.condition),
-            metalayers: self.head.as_ref().map_or(Condition::Lost, |head| head.metalayers_condition),
+            header: self.head.as_ref().map_or(Condition::Lost, Head::told),
+            metalayers: self.head.as_ref().map_or(Condition::Lost, Head::metalayers_told),
             index: self.index,
             trailer: self.trailer_condition,
             nchunks: 0,
@@ -423,7 +427,8 @@ impl<'a> Wreck<'a> {
         (report.nchunks, report.nbytes) = (written.nchunks, written.nbytes);
         let all_there = report.nlost == 0 && !self.surplus && self.nbytes == Some(written.nbytes);
         let known = self.index != Condition::Lost || self.ordered || all_there;
-        report.certain = known && !self.outdated;
+        let trusted = self.head.as_ref().is_none_or(|head| head.against_sum != AgainstSum::Differs);
+        report.certain = known && trusted && !self.outdated;
         Ok(report)
     }
 }

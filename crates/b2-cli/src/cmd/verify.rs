@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use b2kit::Checksums;
 use b2kit::chunk::memory;
 use b2kit::{Entry, NdArray, SuperChunk};
@@ -17,6 +17,7 @@ use crate::error::{Told, one_line};
 use crate::input::{Input, Selection};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::store::{Store, is_store};
 use crate::table::printable;
 
 const EXAMPLES: &str = "\
@@ -25,7 +26,8 @@ Examples:
   find . -name '*.b2*' | b2kit verify --files-from -
 
 Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
-SHA-256 of what `cat` prints, and the name; or FAIL, -, -, the name and why.
+SHA-256 of what `cat` prints (of a store, of all members in the order of their
+keys), and the name; or FAIL, -, -, the name and why.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
 checksum add` writes new ones. Files that stand for more than --max-output
@@ -38,7 +40,7 @@ damaged all the same. -q silences that.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Frames, directories of sparse frames, and chunks
+    /// Frames, directories of sparse frames, chunks, and stores
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     /// Take more names from LIST, one per line (-: standard input)
@@ -100,7 +102,7 @@ fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
 
 /// A file that can be decoded.
 pub(crate) struct Verified {
-    /// What its checksums say.
+    /// What its checksums say; of a store the worst of its members'.
     pub(crate) checksums: Checksums,
     /// Uncompressed bytes.
     pub(crate) nbytes: u64,
@@ -110,17 +112,65 @@ pub(crate) struct Verified {
     pub(crate) notes: Vec<String>,
 }
 
-/// Compares all checksums and decodes everything.
+/// Compares all checksums and decodes everything; of a store all members.
 ///
 /// # Errors
 /// Without the name of the file.
 pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
     let global = global.with_output_limit();
-    let input = Input::open(file, 0, global)?;
+    let mut hasher = Sha256::new();
+    let mut verified = match Input::open(file, 0, global) {
+        Ok(input) => {
+            let verified = verify_input(&input, file, global, &mut hasher)?;
+            if input.frame().is_some_and(is_store)
+                && let Some(store) = Store::open(file, 0, global)?
+            {
+                // What `cat` prints is the frame that the members are in.
+                verify_members(&store, file, global, &mut Sha256::new())?;
+            }
+            verified
+        }
+        Err(error) => match Store::open(file, 0, global)? {
+            Some(store) => verify_members(&store, file, global, &mut hasher)?,
+            None => return Err(error),
+        },
+    };
+    verified.hash = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(verified)
+}
+
+/// All members of a store, one after the other.
+fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
+    let mut all = Verified { checksums: Checksums::Ok, nbytes: 0, hash: String::new(), notes: Vec::new() };
+    let limit = global.max_output.unwrap_or(u64::MAX);
+    let mut unstored = 0;
+    for key in store.every_key() {
+        let named = || format!("key {key}");
+        let input = store.member(key)?;
+        // Each of them may stay below the limit that is meant for all.
+        unstored = input.unstored(limit).with_context(named)?.saturating_add(unstored);
+        ensure!(
+            unstored <= limit,
+            "the members up to {key} have {unstored} bytes that no stored data stands for, the limit is {limit} (max_output: \
+             --max-output)"
+        );
+        let member = verify_input(&input, file, global, hasher).with_context(named)?;
+        all.nbytes = all.nbytes.saturating_add(member.nbytes);
+        all.notes.extend(member.notes.into_iter().map(|note| format!("{key}: {note}")));
+        all.checksums = match (all.checksums, member.checksums) {
+            (Checksums::Ok, other) | (other, Checksums::Ok) => other,
+            (Checksums::Changed, _) | (_, Checksums::Changed) => Checksums::Changed,
+            (Checksums::None, Checksums::None) => Checksums::None,
+        };
+    }
+    Ok(all)
+}
+
+/// Puts the data into the hasher; the hash is the caller's business.
+fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     input.check_output()?;
     let checksums = input.frame().map_or(Ok(Checksums::None), SuperChunk::verify_checksums)?;
-    let selection = Selection::all(&input);
-    let mut hasher = Sha256::new();
+    let selection = Selection::all(input);
     let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);
     selection.stream(
         |piece| {
@@ -129,7 +179,7 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
         },
         &mut progress,
     )?;
-    if let Input::Array(array) = &input {
+    if let Input::Array(array) = input {
         decode_padding(array)?;
     }
     if let Some(frame) = input.frame() {
@@ -138,10 +188,8 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
             vlmetalayers.get(name)?;
         }
     }
-    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(&input)? };
-    let hash = hasher.finalize();
-    let hash = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Verified { checksums, nbytes: selection.nbytes(), hash, notes })
+    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(input)? };
+    Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
 }
 
 /// Decodes the blocks of an array that hold no items, only padding: reading the items does not touch them.

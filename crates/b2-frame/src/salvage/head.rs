@@ -1,9 +1,12 @@
 //! What can be told from a header, damaged or not.
 
-use b2_chunk::DParams;
+use std::sync::Arc;
+
+use b2_chunk::{DParams, memory};
 use bytes::Bytes;
 
 use super::Condition;
+use crate::checksums::{stable, sum};
 use crate::header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN};
 use crate::plan::{Extent, FrameFile, OpenFile};
 use crate::{FrameError, Metalayers, Storage};
@@ -34,6 +37,91 @@ pub(super) struct Head {
     pub(super) metalayers_condition: Condition,
     /// No chunk is before this byte, whatever the header says about its length.
     pub(super) end: u64,
+    pub(super) against_sum: AgainstSum,
+}
+
+/// What the checksum says of a header in which nothing contradicts the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AgainstSum {
+    /// It is right, or there is none.
+    Fits,
+    /// One byte was wrong, and is right now.
+    PutRight,
+    /// Something is wrong.
+    Differs,
+}
+
+/// Headers up to this size are put right where one byte is wrong, in bytes: the sum tells which one by trying.
+const BYTE_BY_BYTE: usize = 2 << 10;
+/// Up to this size where one bit is wrong.
+const BIT_BY_BIT: usize = 16 << 10;
+
+impl Head {
+    /// Compared with its checksums, those of all of it and of what C-Blosc2 does not change. One wrong byte is put right.
+    pub(super) fn compared(
+        mut self,
+        file: &OpenFile,
+        sums: [u64; 2],
+        dparams: &DParams,
+    ) -> Result<Self, FrameError> {
+        let len = self.header.header_len() as u64;
+        if self.condition != Condition::Intact || len > dparams.limits.max_metadata {
+            return Ok(self);
+        }
+        let bytes = file.read(&Extent::at_most(FrameFile::Main, 0..len))?;
+        if sum(&bytes) == sums[0] || sum(&stable(&bytes, &self.metalayers)?) == sums[1] {
+            return Ok(self);
+        }
+        if let Some(right) = put_right(&bytes, sums[0])? {
+            let file = OpenFile::new(Arc::new(Bytes::from(right)), file.name(), 0)?;
+            if let Some(head) = read(&file, self.header.storage(), dparams)? {
+                return Ok(Self { against_sum: AgainstSum::PutRight, ..head });
+            }
+        }
+        self.against_sum = AgainstSum::Differs;
+        Ok(self)
+    }
+
+    /// What is to be said of the header.
+    pub(super) fn told(&self) -> Condition {
+        match self.condition {
+            Condition::Intact if self.against_sum != AgainstSum::Fits => Condition::Damaged,
+            condition => condition,
+        }
+    }
+
+    /// What is to be said of the metalayers.
+    pub(super) fn metalayers_told(&self) -> Condition {
+        match self.metalayers_condition {
+            Condition::Intact if self.against_sum == AgainstSum::Differs => Condition::Damaged,
+            condition => condition,
+        }
+    }
+}
+
+/// The bytes that have this sum and differ from `bytes` in one byte, if there are some; of long ones in one bit.
+fn put_right(bytes: &[u8], expected: u64) -> Result<Option<Vec<u8>>, FrameError> {
+    let one_bit = [1, 2, 4, 8, 16, 32, 64, 128];
+    let any: [u8; 255] = std::array::from_fn(|i| i as u8 + 1);
+    let changes = if bytes.len() <= BYTE_BY_BYTE { &any[..] } else { &one_bit };
+    if bytes.len() > BIT_BY_BIT {
+        return Ok(None);
+    }
+    let mut right = memory::copied(bytes)?;
+    for at in 0..right.len() {
+        for &change in changes {
+            if let Some(byte) = right.get_mut(at) {
+                *byte ^= change;
+            }
+            if sum(&right) == expected {
+                return Ok(Some(right));
+            }
+            if let Some(byte) = right.get_mut(at) {
+                *byte ^= change;
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the header as far as it is to be believed.
@@ -65,7 +153,7 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
     let metalayers_condition = if metalayers.is_some() { Condition::Intact } else { Condition::Lost };
     let metalayers = metalayers.unwrap_or_default();
     let end = end.min(header.header_len()) as u64;
-    Ok(Some(Head { header, condition, metalayers, metalayers_condition, end }))
+    Ok(Some(Head { header, condition, metalayers, metalayers_condition, end, against_sum: AgainstSum::Fits }))
 }
 
 /// Where metalayers are looked for if nothing tells how long they are, in bytes.

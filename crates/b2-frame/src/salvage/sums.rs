@@ -19,6 +19,8 @@ const WINDOW: u64 = 1 << 20;
 /// Checksums that were found.
 #[derive(Debug)]
 pub(super) struct Sums {
+    /// Of the header, and of the header without what C-Blosc2 changes in place.
+    pub(super) header: [u64; 2],
     /// Of the index chunk.
     pub(super) index: u64,
     /// Of all stored chunks in order; `None` where they are damaged themselves.
@@ -94,7 +96,7 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
         return None;
     }
     let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(behind + len) == frame_len);
-    Some(Sums { index: number(40)?, chunks, end: behind, in_place })
+    Some(Sums { header: [number(24)?, number(32)?], index: number(40)?, chunks, end: behind, in_place })
 }
 
 fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
