@@ -111,7 +111,9 @@ impl Peer {
         let count = number(&mut rest);
         let chunks = (0..count).map(|_| match number(&mut rest) {
             REJECTED => Err(String::new()),
-            len => Ok(Plain { bytes: rest.split_to(len as usize), uninitialised: false, old_bytedelta: false }),
+            len => {
+                Ok(Plain { bytes: rest.split_to(len as usize), uninitialised: false, old_bytedelta: false })
+            }
         });
         Ok(Said::Chunks(chunks.collect()))
     }
@@ -184,7 +186,8 @@ fn ours(data: &[u8]) -> Said {
         }
         let uninitialised = chunk.header().special() == Some(SpecialKind::Uninit);
         let plain = chunk.decompress_with(schunk.dparams()).map_err(|error| error.to_string())?;
-        let old_bytedelta = chunk.header().filters().iter().any(|slot| slot.id == FilterId::BYTEDELTA_HISTORIC);
+        let old_bytedelta =
+            chunk.header().filters().iter().any(|slot| slot.id == FilterId::BYTEDELTA_HISTORIC);
         Ok(Plain { bytes: plain.into(), uninitialised, old_bytedelta })
     };
     Said::Chunks((0..schunk.nchunks().min(MAX_CHUNKS)).map(read).collect())
