@@ -222,7 +222,9 @@ impl Session<'_> {
                 };
                 let saved = answer.rc == 0;
                 if saved {
-                    self.salvaged(&out, verdict)?;
+                    let report = String::from_utf8_lossy(&answer.out).into_owned();
+                    let guessed = report.lines().any(|line| line.split_whitespace().eq(["index", "lost"]));
+                    self.salvaged(&out, verdict, guessed)?;
                 } else if case.group == Group::Valid && verdict.is_ok() && info["kind"] != "chunk" {
                     self.odd(format!("salvage does not save what is valid: {}", answer.err));
                 }
@@ -336,11 +338,13 @@ impl Session<'_> {
     /// things may be left: chunks that a checksum vouches for are saved though they need a plug-in that is not there,
     /// more may stand for nothing than `verify` expands, and the frame of a store is saved as it is, whatever its members
     /// are.
-    fn salvaged(&mut self, out: &str, before: &Verdict) -> Result<()> {
+    fn salvaged(&mut self, out: &str, before: &Verdict, guessed: bool) -> Result<()> {
         let Some(answer) = self.ask(&["verify", out], &[0, 1])? else { return Ok(()) };
         match (before, Verdict::of(&answer)) {
             (Verdict::Ok { sha256, .. }, Verdict::Ok { sha256: now, .. }) if *sha256 == now => {}
             (Verdict::Fail(_), Verdict::Ok { .. }) => {}
+            // An index that says odd things is not believed.
+            (Verdict::Ok { .. }, Verdict::Ok { .. }) if guessed => {}
             (Verdict::Fail(_), Verdict::Fail(why))
                 if why.contains("is not registered") || why.contains("max_output") => {}
             (Verdict::Fail(before), Verdict::Fail(why))

@@ -86,10 +86,16 @@ impl Content {
         matches!(self.0.first(), Some((_, Node::Folder)))
     }
 
-    /// The bytes of all files. A hole as long as a chunk can be is there; of longer ones only what is in front.
+    /// The bytes of all files. A hole is there as far as a chunk may reach into it, if it is the file itself; of others
+    /// only what is in front.
     pub(crate) fn len(&self) -> usize {
+        if let [(name, Node::Hole(bytes, len))] = &self.0[..]
+            && name.is_empty()
+            && !bytes.is_empty()
+        {
+            return (*len).min(1 << 31) as usize;
+        }
         let len = |node: &Node| match node {
-            Node::Hole(_, len) if *len <= 1 << 31 => *len as usize,
             Node::File(bytes) | Node::Locked(bytes) | Node::Hole(bytes, _) => bytes.len(),
             _ => 0,
         };

@@ -158,7 +158,8 @@ fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
     for (file, name) in base.files.iter().enumerate() {
         let (old, new) = (base.bytes(file), content.bytes(name)?);
         if old.len() != new.len() {
-            (changed, covered) = (true, true);
+            // What is behind the end is not part of the frame.
+            (changed, covered) = (true, !new.starts_with(old));
             chunks.push(None);
             continue;
         }

@@ -188,7 +188,11 @@ fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
             vlmetalayers.get(name)?;
         }
     }
-    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(input)? };
+    // Contradictions fail whatever vouches for them, oddities are as somebody has meant them.
+    let mut notes = cross::check(input)?;
+    if checksums == Checksums::Ok {
+        notes.clear();
+    }
     Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
 }
 
