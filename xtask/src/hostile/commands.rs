@@ -245,7 +245,9 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let Some(answer) = self.ask(&["checksum", word, &out], &[0, 1])? else { return Ok(()) };
-                if answer.rc == 0 && verdict.is_ok() {
+                // Without sums headers are compared with each other, which sums that were made to fit have kept from.
+                let exposed = word == "remove" && case.name.contains("Sealed");
+                if answer.rc == 0 && verdict.is_ok() && !exposed {
                     self.must_hold(&out, |_| true, "checksums broke what was fine")?;
                 }
                 let limit = matches!(verdict, Verdict::Fail(message) if message.contains("limit"));

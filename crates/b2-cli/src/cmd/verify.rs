@@ -188,11 +188,7 @@ fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
             vlmetalayers.get(name)?;
         }
     }
-    // Contradictions fail whatever vouches for them, oddities are as somebody has meant them.
-    let mut notes = cross::check(input)?;
-    if checksums == Checksums::Ok {
-        notes.clear();
-    }
+    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(input)? };
     Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
 }
 
