@@ -57,9 +57,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         print(&format!("{}\n{}", printable(&named()), to_table(&report).render(2)))?;
     }
     // Not only the chunks: what describes them may be wrong in a way that a frame does not care about.
-    Input::open(&args.output, 0, global).with_context(|| {
-        format!("{}: the chunks are saved, but not what they mean", args.output.display())
-    })?;
+    let meaningless = || format!("{}: the chunks are saved, but not what they mean", args.output.display());
+    if let Input::Array(array) = Input::open(&args.output, 0, global).with_context(meaningless)? {
+        let (frame, each) = (array.super_chunk(), array.geometry().chunk_nbytes() as u64);
+        let needed = (frame.nchunks() as u64).saturating_mul(each);
+        ensure!(
+            frame.nbytes() == needed,
+            "{}: {} bytes, the chunks of the array have {needed}",
+            meaningless(),
+            frame.nbytes()
+        );
+    }
     let all = report.nlost == 0 && report.certain && report.metalayers != Condition::Lost;
     if all { Ok(()) } else { Err(Told.into()) }
 }
