@@ -252,7 +252,7 @@ impl SuperChunk {
     /// Before a part of a chunk is read: compares all of it, where that is wanted.
     pub(crate) fn compare_part(&self, nchunk: usize) -> Result<(), FrameError> {
         if self.compare == Compare::Always && self.opened.sums.is_some() {
-            self.chunk(nchunk)?;
+            self.compare_blocks(&mut self.block_reader(nchunk)?, false)?;
         }
         Ok(())
     }
