@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use b2_benches::{counter_i32, field_f32};
-use b2kit::{CParams, Chunk, CodecId, DParams, FilterSlot};
+use b2kit::chunk::{CParams, DParams, FilterSlot};
+use b2kit::{Chunk, CodecId};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 fn chunks(c: &mut Criterion) {
@@ -13,19 +14,23 @@ fn chunks(c: &mut Criterion) {
             for filter in [FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE] {
                 let cparams =
                     CParams::builder(4).codec(codec).filters([filter]).build().expect("valid parameters");
-                let chunk = Chunk::compress(&data, &cparams).expect("compressible");
+                let chunk = Chunk::compress_bytes(&data, &cparams).expect("compressible");
                 let mut out = vec![0; data.len()];
-                chunk.decompress_into(&mut out, &dparams).expect("its own output");
+                chunk.decompress_bytes_into(&mut out, &dparams).expect("its own output");
                 assert!(out == data);
                 let ratio = data.len() as f64 / chunk.cbytes() as f64;
                 let mut group = c.benchmark_group(format!("{name} {codec} {} (ratio {ratio:.2})", filter.id));
                 group.throughput(Throughput::Bytes(data.len() as u64)).sample_size(10);
-                group.bench_function("compress", |b| b.iter(|| Chunk::compress(black_box(&data), &cparams)));
-                group.bench_function("decompress", |b| {
-                    b.iter(|| black_box(&chunk).decompress_into(&mut out, &dparams))
+                group.bench_function("compress", |b| {
+                    b.iter(|| Chunk::compress_bytes(black_box(&data), &cparams))
                 });
-                group
-                    .bench_function("one item", |b| b.iter(|| black_box(&chunk).get_items(123_456..123_457)));
+                group.bench_function("decompress", |b| {
+                    b.iter(|| black_box(&chunk).decompress_bytes_into(&mut out, &dparams))
+                });
+                let item = 4 * 123_456..4 * 123_457;
+                group.bench_function("one item", |b| {
+                    b.iter(|| black_box(&chunk).get_bytes_with(item.clone(), &dparams))
+                });
                 group.finish();
             }
         }

@@ -1,7 +1,7 @@
 //! Arrays: selections against a plain model.
 
 use b2_chunk::CParams;
-use b2nd::{ArrayBuilder, Dtype, NdArray, Select, SliceDim};
+use b2nd::{ArrayBuilder, Dtype, NdArray, Selection};
 
 use crate::checks::filled;
 use crate::dice::{Dice, Params};
@@ -25,16 +25,16 @@ pub(crate) fn slices(data: &[u8]) {
     let items: Vec<u8> =
         (0..nitems).flat_map(|i| (i + 1).to_le_bytes().into_iter().cycle().take(itemsize)).collect();
     let dtype = Dtype::parse(&format!("|V{itemsize}")).expect("a dtype");
-    let mut builder = ArrayBuilder::new(shape.clone(), dtype).chunkshape(chunks).blockshape(blocks);
+    let mut builder = ArrayBuilder::with_dtype(shape.clone(), dtype).chunks(chunks).blocks(blocks);
     if let Some(cparams) = mutate::parameters(itemsize, &mut dice) {
         // Without those filters that lose bits.
         let filters: Vec<_> = cparams.filters().into_iter().filter(|slot| slot.id.0 != 4).collect();
         if let Ok(cparams) = cparams.to_builder().filters(filters).blocksize(0).build() {
             let _: &CParams = &cparams;
-            builder = builder.cparams(cparams);
+            builder = builder.compression(cparams);
         }
     }
-    let frame = match builder.to_memory(&mut &items[..]) {
+    let frame = match builder.to_bytes(&items[..]) {
         Ok(frame) => frame,
         Err(error) => panic!("{error}"),
     };
@@ -43,7 +43,8 @@ pub(crate) fn slices(data: &[u8]) {
     // Of each item of the view: its place in the array.
     let mut places: Vec<usize> = (0..nitems as usize).collect();
     for _ in 0..3 {
-        let selection: Vec<Select> = (0..params.up_to(shape.len() + 1)).map(|_| one(&mut params)).collect();
+        let selection: Vec<Selection> =
+            (0..params.up_to(shape.len() + 1)).map(|_| one(&mut params)).collect();
         match (view.slice(&selection), model(&shape, &places, &selection)) {
             (Ok(slice), Some((new_shape, new_places))) => {
                 view = slice;
@@ -57,7 +58,7 @@ pub(crate) fn slices(data: &[u8]) {
         assert_eq!(view.nbytes() as usize, places.len() * itemsize);
         let wanted: Vec<u8> =
             places.iter().flat_map(|at| &items[at * itemsize..(at + 1) * itemsize]).copied().collect();
-        let got = filled(wanted.len(), |dst| view.read_into(dst));
+        let got = filled(wanted.len(), |dst| view.read_bytes_into(dst));
         assert!(got.as_deref() == Ok(&wanted[..]), "{selection:?}: other items: {:?}", got.err());
         if params.is_empty() {
             return;
@@ -65,24 +66,24 @@ pub(crate) fn slices(data: &[u8]) {
     }
 }
 
-fn one(params: &mut Params<'_>) -> Select {
+fn one(params: &mut Params<'_>) -> Selection {
     let number = |params: &mut Params<'_>| i64::from(params.u8() as i8) / 4;
     let some = |params: &mut Params<'_>| (params.u8() % 3 != 0).then(|| number(params));
     match params.u8() % 8 {
-        0 => SliceDim::Index(number(params)).into(),
-        1 => Select::Ellipsis,
-        2 => Select::List((0..params.up_to(9)).map(|_| number(params)).collect()),
-        3 => Select::Mask((0..params.up_to(12)).map(|_| params.u8() % 2 == 0).collect()),
+        0 => Selection::Index(number(params)),
+        1 => Selection::Ellipsis,
+        2 => Selection::List((0..params.up_to(9)).map(|_| number(params)).collect()),
+        3 => Selection::from((0..params.up_to(12)).map(|_| params.u8() % 2 == 0).collect::<Vec<_>>()),
         _ => {
             let (start, stop) = (some(params), some(params));
-            SliceDim::Range { start, stop, step: number(params) / 4 + 1 }.into()
+            Selection::Range { start, stop, step: number(params) / 4 + 1 }
         }
     }
 }
 
 /// What NumPy would give: shape and places, or nothing if it is an error.
-fn model(shape: &[u64], places: &[usize], selection: &[Select]) -> Option<(Vec<u64>, Vec<usize>)> {
-    let ellipses = selection.iter().filter(|select| **select == Select::Ellipsis).count();
+fn model(shape: &[u64], places: &[usize], selection: &[Selection]) -> Option<(Vec<u64>, Vec<usize>)> {
+    let ellipses = selection.iter().filter(|select| **select == Selection::Ellipsis).count();
     let named = selection.len() - ellipses;
     if ellipses > 1 || named > shape.len() {
         return None;
@@ -92,20 +93,20 @@ fn model(shape: &[u64], places: &[usize], selection: &[Select]) -> Option<(Vec<u
     for select in selection {
         let length = shape.get(along.len()).copied().unwrap_or_default() as i64;
         match select {
-            Select::Ellipsis => {
+            Selection::Ellipsis => {
                 for length in &shape[along.len()..][..shape.len() - named] {
                     along.push(((0..*length as usize).collect(), true));
                 }
             }
-            Select::Dim(SliceDim::Index(index)) => along.push((vec![wrap(*index, length)?], false)),
-            Select::Dim(SliceDim::Range { start, stop, step }) => {
+            Selection::Index(index) => along.push((vec![wrap(*index, length)?], false)),
+            Selection::Range { start, stop, step } => {
                 along.push((range(*start, *stop, *step, length)?, true));
             }
-            Select::List(list) => {
+            Selection::List(list) => {
                 let list: Option<Vec<usize>> = list.iter().map(|index| wrap(*index, length)).collect();
                 along.push((list?, true));
             }
-            Select::Mask(marks) => {
+            Selection::Mask { marks, .. } => {
                 if marks.len() as i64 != length {
                     return None;
                 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use b2_chunk::{Chunk, ChunkReader, Container, DParams, LazyChunk, LazyHead, Limits, Plugins};
+use b2_chunk::{Chunk, ChunkReader, ChunkRef, Container, DParams, LazyChunk, LazyHead, Limits, Plugins};
 use b2_codecs::fuzzing as loops;
 use b2_filters::{available_kernels, fuzzing as kernels};
 use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
@@ -40,22 +40,26 @@ fn dparams(dice: &mut Dice) -> DParams {
 pub(crate) fn run(data: &[u8]) {
     let mut dice = Dice::of(data);
     let dparams = dparams(&mut dice);
-    let Ok(chunk) = Chunk::parse(data.to_vec().into()) else {
+    let Ok(chunk) = Chunk::from_bytes(data.to_vec()) else {
         let _ = LazyChunk::parse(data, data.len() as u64, &dparams).map_err(|error| error.to_string());
         return;
     };
     if chunk.nbytes() as u64 > MAX_PLAIN {
-        assert!(chunk.decompress_with(&dparams).is_err(), "above the limit");
+        assert!(chunk.decompress_bytes_with(&dparams).is_err(), "above the limit");
         assert!(chunk.lazy(&dparams).is_err(), "above the limit");
         return;
     }
-    let whole = filled(chunk.nbytes(), |dst| chunk.decompress_into(dst, &dparams));
+    let whole = filled(chunk.nbytes(), |dst| chunk.decompress_bytes_into(dst, &dparams));
     // The loops and kernels of other instruction sets.
     if dice.one_in(2) {
         let (codecs, filters) = (loops::available(), available_kernels());
         loops::force(Some(*dice.pick(&codecs)));
         kernels::force(Some(*dice.pick(&filters)));
-        same(&whole, &filled(chunk.nbytes(), |dst| chunk.decompress_into(dst, &dparams)), "instruction sets");
+        same(
+            &whole,
+            &filled(chunk.nbytes(), |dst| chunk.decompress_bytes_into(dst, &dparams)),
+            "instruction sets",
+        );
         loops::force(None);
         kernels::force(None);
     }
@@ -77,9 +81,11 @@ fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice
             agrees(whole, &range, &read.map(|()| dst));
         }
     }
-    let items = dice.range(chunk.nbytes() / chunk.header().typesize());
-    let _ = chunk.get_items(items);
-    assert!(chunk.get_bytes(0..chunk.nbytes() + 1, dparams).is_err());
+    let items = dice.range(chunk.nbytes() / 4);
+    let _ = chunk.get_items_with::<f32>(items, dparams);
+    let borrowed = ChunkRef::from_slice(chunk.as_bytes()).map(|chunk| chunk.decompress_bytes_with(dparams));
+    assert!(matches!(borrowed, Ok(bytes) if bytes.is_ok() == whole.is_ok()), "borrowed");
+    assert!(chunk.get_bytes_with(0..chunk.nbytes() + 1, dparams).is_err());
     match (chunk.blocks(dparams), whole) {
         (Ok(blocks), Ok(whole)) => assert!(blocks.concat() == *whole, "blocks"),
         (Err(_), Err(_)) => {}

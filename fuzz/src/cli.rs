@@ -113,14 +113,14 @@ fn files() -> &'static BTreeMap<&'static str, Vec<u8>> {
         let items: Vec<u8> = (0..20u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
         let cparams = CParams::builder(4).codec(CodecId::LZ4).build().expect("parameters");
         let dtype = Dtype::parse("<f4").expect("a dtype");
-        let array = ArrayBuilder::new([4, 5], dtype)
-            .chunkshape([2, 3])
-            .blockshape([1, 2])
-            .cparams(cparams.clone())
+        let array = ArrayBuilder::with_dtype([4, 5], dtype)
+            .chunks([2, 3])
+            .blocks([1, 2])
+            .compression(cparams.clone())
             .vlmetalayer("u", b"\x01")
-            .to_memory(&mut &items[..])
+            .to_bytes(&items[..])
             .expect("an array");
-        let chunk = Chunk::compress(&items, &cparams).expect("a chunk");
+        let chunk = Chunk::compress_bytes(&items, &cparams).expect("a chunk");
         let mut frame = FrameWriter::memory(FrameParams::from_cparams(&cparams)).expect("a frame");
         frame.append(chunk.clone()).expect("a chunk");
         let frame = frame.finish().expect("a frame").into_bytes();

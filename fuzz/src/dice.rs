@@ -1,51 +1,6 @@
 //! Numbers that follow from the input: the same input does the same in every run.
 
-/// A generator of pseudo-random numbers (splitmix64).
-#[derive(Clone)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Seeded with all of `data`, for targets whose inputs are files and have no room for parameters.
-    pub(crate) fn of(data: &[u8]) -> Self {
-        Self(twox_hash::XxHash3_64::oneshot(data))
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`; 0 when `n` is 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
-    }
-
-    /// True once in `n`.
-    pub(crate) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, options: &'a [T]) -> &'a T {
-        &options[self.below(options.len())]
-    }
-
-    /// A range inside `0..len`, empty ones and all of it now and then.
-    pub(crate) fn range(&mut self, len: usize) -> std::ops::Range<usize> {
-        let (a, b) = (self.below(len + 1), self.below(len + 1));
-        match self.below(8) {
-            0 => 0..len,
-            1 => a..a,
-            _ => a.min(b)..a.max(b),
-        }
-    }
-}
+pub(crate) use b2_testkit::Rng as Dice;
 
 /// Parameters from the front of the input; zeros when it is used up.
 pub(crate) struct Params<'a>(&'a [u8]);

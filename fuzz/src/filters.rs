@@ -1,6 +1,6 @@
 //! Filters with any parameters on blocks of any size, by every kernel.
 
-use b2_filters::{FilterContext, FilterId, available_kernels, builtin, fuzzing};
+use b2_filters::{FilterContext, Filtered, available_kernels, builtin, fuzzing};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
@@ -50,7 +50,8 @@ pub(crate) fn run(data: &[u8]) {
             part(&**filter, &streaming, meta, &block, back, dice);
         }
         if let Ok(forth) = &forth
-            && is_lossless(filter.id(), version)
+            && filter.properties(&cx, meta).lossless
+            && version == 5
         {
             let plain = filled(block.len(), |dst| filter.backward(&streaming, meta, forth, dst));
             assert!(plain.as_deref() == Ok(&block[..]), "{filter:?} does not come back: {:?}", plain.err());
@@ -70,14 +71,6 @@ fn agree(first: &mut Option<Outcome>, outcome: Outcome, kernel: &str) {
     }
 }
 
-/// The historic byte delta has a defect, which is why it is historic; the second version of chunks is only read.
-fn is_lossless(id: FilterId, version: u8) -> bool {
-    !matches!(
-        id,
-        FilterId::TRUNC_PREC | FilterId::INT_TRUNC | FilterId::NDMEAN | FilterId::BYTEDELTA_HISTORIC
-    ) && version == 5
-}
-
 /// Parts of the block, from the block and from its planes.
 fn part(
     filter: &dyn b2_filters::Filter,
@@ -88,10 +81,12 @@ fn part(
     dice: &mut Dice,
 ) {
     let range = dice.range(block.len());
-    let got = filled(range.len(), |dst| filter.backward_part(cx, meta, block, range.clone(), dst));
+    let got =
+        filled(range.len(), |dst| filter.backward_part(cx, meta, Filtered::Block(block), range.clone(), dst));
     assert!(got.as_deref() == Ok(&whole[range.clone()]), "{filter:?}: bytes {range:?} are others");
-    let Some(count @ 1..) = filter.planes(cx, meta, block.len()) else { return };
-    let (len, prefix) = (block.len() / count, filter.plane_prefix(cx, meta, block.len(), range.clone()));
+    let Some(planes) = filter.properties(cx, meta).planes_of(block.len()) else { return };
+    let (count, prefix) = (planes.count, planes.prefix(block.len(), range.end));
+    let len = block.len() / count;
     // What is behind the prefix does not matter.
     let planes: Vec<Vec<u8>> = (0..count)
         .map(|j| {
@@ -101,6 +96,7 @@ fn part(
         })
         .collect();
     let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
-    let got = filled(range.len(), |dst| filter.backward_planes(cx, meta, &planes, range.clone(), dst));
+    let src = Filtered::Planes(&planes);
+    let got = filled(range.len(), |dst| filter.backward_part(cx, meta, src, range.clone(), dst));
     assert!(got.as_deref() == Ok(&whole[range.clone()]), "{filter:?}: bytes {range:?} of planes are others");
 }

@@ -8,10 +8,10 @@ use std::{fs, io};
 
 use b2_chunk::{DParams, Limits};
 use b2_frame::{
-    Condition, Extent, FrameError, FrameFile, FrameFiles, OpenFile, OpenOptions, OpenPlan, Plan, ReadAt,
+    Condition, Extent, FrameError, FrameFile, FrameFiles, OpenFile, OpenPlan, Plan, ReadAt, ReadOptions,
     Step, Storage, SuperChunk, WriteOptions, salvage,
 };
-use b2nd::{NdArray, SliceDim};
+use b2nd::NdArray;
 use bytes::Bytes;
 
 use crate::checks::{filled, same};
@@ -31,7 +31,7 @@ pub(crate) fn small() -> Limits {
     limits
 }
 
-pub(crate) fn options(limits: Limits) -> OpenOptions {
+pub(crate) fn options(limits: Limits) -> ReadOptions {
     SuperChunk::options().plugins(plugins()).limits(limits)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn memory(data: &[u8]) {
     for limits in [small(), Limits::default()] {
         for checksums in [true, false] {
             let options = options(limits.clone()).checksums(checksums);
-            match options.open_bytes(frame.clone()) {
+            match options.from_bytes(frame.clone()) {
                 Ok(schunk) => opened.push(Some((schunk, checksums))),
                 Err(error) => {
                     let _ = error.to_string();
@@ -160,9 +160,9 @@ fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
         return Err("large".into());
     }
     let whole = filled(chunk.nbytes(), |dst| schunk.decompress_chunk_into(nchunk, dst));
-    let reader = schunk.block_reader(nchunk).map_err(|error| error.to_string());
-    if let Ok(reader) = reader {
-        let nblocks = reader.chunk().nblocks();
+    let head = schunk.chunk_head(nchunk);
+    if let Ok(head) = head {
+        let nblocks = head.chunk().nblocks();
         if nblocks > 0 {
             let wanted: Vec<usize> = (0..1 + dice.below(3)).map(|_| dice.below(nblocks)).collect();
             let mut got = Vec::new();
@@ -185,17 +185,17 @@ fn array(array: &NdArray, dice: &mut Dice) -> Vec<Outcome> {
         return Vec::new();
     }
     let all = array.all();
-    let whole = filled(array.nbytes() as usize, |dst| all.read_into(dst));
-    let selection: Vec<SliceDim> = array
+    let whole = filled(array.nbytes() as usize, |dst| all.read_bytes_into(dst));
+    let selection: Vec<_> = array
         .shape()
         .iter()
         .map(|length| {
             let range = dice.range(*length as usize);
-            SliceDim::range(range.start as i64..range.end as i64)
+            range.start as i64..range.end as i64
         })
         .collect();
     let part = array.slice(&selection).expect("a selection inside the array");
-    let part = filled(part.nbytes() as usize, |dst| part.read_into(dst));
+    let part = filled(part.nbytes() as usize, |dst| part.read_bytes_into(dst));
     assert!(part.is_ok() || whole.is_err(), "part of an array that is good: {:?}", part.err());
     vec![whole, part]
 }
@@ -219,7 +219,7 @@ pub(crate) fn disk(data: &[u8]) {
     let options = options(small());
     let path = scratch().join("frame");
     fs::write(&path, data).expect("a file");
-    let memory = options.open_bytes(data.to_vec());
+    let memory = options.from_bytes(data.to_vec());
     let disk = options.open(&path);
     if let Ok(memory) = &memory {
         let disk = disk.as_ref().expect("what can be opened in memory");
@@ -231,7 +231,7 @@ pub(crate) fn disk(data: &[u8]) {
     let offset = dice.below(70);
     if dice.one_in(4) {
         fs::write(&path, [&vec![0x9E; offset], data].concat()).expect("a file");
-        if let (Ok(memory), Ok(inside)) = (&memory, options.open_at(&path, offset as u64)) {
+        if let (Ok(memory), Ok(inside)) = (&memory, options.clone().offset(offset as u64).open(&path)) {
             compare(
                 &observe(memory, &mut dice.clone()),
                 &observe(&inside, &mut dice.clone()),
@@ -245,7 +245,7 @@ pub(crate) fn disk(data: &[u8]) {
     }
 }
 
-fn salvaged(path: &std::path::Path, options: &OpenOptions) {
+fn salvaged(path: &std::path::Path, options: &ReadOptions) {
     let out = scratch().join("salvaged");
     let write: WriteOptions =
         b2_frame::FrameWriter::options().overwrite(true).durability(b2_frame::Durability::None);
@@ -285,7 +285,7 @@ pub(crate) fn split(data: &[u8]) {
     let dice = Dice::of(data);
     let options = options(small());
     let frame = Bytes::copy_from_slice(data);
-    let whole = options.open_bytes(frame.clone());
+    let whole = options.from_bytes(frame.clone());
     let plan = |dparams: &DParams| OpenPlan::new(data.len() as u64, Storage::Contiguous, dparams).whole();
     let dparams = DParams::default().with_limits(small()).with_plugins(plugins());
     let pieces = Pieces { data: frame.clone(), dice: dice.clone() };
@@ -311,7 +311,7 @@ pub(crate) fn split(data: &[u8]) {
                 if let Ok(array) = NdArray::from_super_chunk(schunk)
                     && array.nbytes() <= MAX_PLAIN
                 {
-                    let _ = array.all().read();
+                    let _ = array.all().read_bytes();
                 }
             }
             Err(error) => drop(error.to_string()),

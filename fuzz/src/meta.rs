@@ -36,11 +36,11 @@ pub(crate) fn array(data: &[u8]) {
         let frame = FrameWriter::memory(FrameParams::new(4).metalayer(name, data));
         if let Ok(frame) = frame.and_then(FrameWriter::finish) {
             let options = options(small());
-            let schunk = options.open_bytes(frame.into_bytes()).expect("a frame of our own");
+            let schunk = options.from_bytes(frame.into_bytes()).expect("a frame of our own");
             if let Ok(array) = b2nd::NdArray::from_super_chunk(schunk)
                 && array.nbytes() < 1 << 16
             {
-                array.all().read().expect("nothing to read");
+                array.all().read_bytes().expect("nothing to read");
             }
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn vlmetalayers(data: &[u8]) {
     frame.extend([0; 16]);
     let len = frame.len() as u64;
     frame[16..24].copy_from_slice(&len.to_be_bytes());
-    let schunk: SuperChunk = match options(small()).open_bytes(frame) {
+    let schunk: SuperChunk = match options(small()).from_bytes(frame) {
         Ok(schunk) => schunk,
         Err(error) => return drop(error.to_string()),
     };
@@ -83,7 +83,7 @@ pub(crate) fn vlmetalayers(data: &[u8]) {
         assert!(value.len() <= data.len() && name.len() <= 31);
         match (vlmetalayers.chunk(name), vlmetalayers.get(name)) {
             (Ok(Some(chunk)), Ok(Some(plain))) => {
-                assert!(chunk.decompress_with(&dparams).as_deref().is_ok_and(|again| again == plain));
+                assert!(chunk.decompress_bytes_with(&dparams).as_deref().is_ok_and(|again| again == plain));
             }
             (_, Err(error)) => drop(error.to_string()),
             other => panic!("{other:?}"),

@@ -23,20 +23,20 @@ pub(crate) fn write_read(data: &[u8]) {
     let Some(cparams) = mutate::parameters(typesize, &mut dice) else { return };
     let filters: Vec<FilterSlot> = cparams.filters().into_iter().filter(|slot| slot.id.0 != 4).collect();
     let Ok(cparams) = cparams.to_builder().filters(filters).build() else { return };
-    let chunk = Chunk::compress(&plain, &cparams).expect("any data can be compressed");
+    let chunk = Chunk::compress_bytes(&plain, &cparams).expect("any data can be compressed");
     let mut room = vec![0xAA; plain.len() + 32];
-    let len = Chunk::compress_into(&plain, &mut room, &cparams).expect("there is room");
+    let len = Chunk::compress_bytes_into(&plain, &mut room, &cparams).expect("there is room");
     assert!(room[..len] == chunk.as_bytes()[..], "another chunk in memory that held something");
     let (codecs, filters) = (loops::available(), available_kernels());
     loops::force(Some(*dice.pick(&codecs)));
     kernels::force(Some(*dice.pick(&filters)));
-    let other = Chunk::compress(&plain, &cparams).expect("as before");
+    let other = Chunk::compress_bytes(&plain, &cparams).expect("as before");
     assert!(other.as_bytes() == chunk.as_bytes(), "another chunk from other instructions");
     let dparams = DParams::default().with_plugins(plugins());
-    let read = filled(plain.len(), |dst| chunk.decompress_into(dst, &dparams));
+    let read = filled(plain.len(), |dst| chunk.decompress_bytes_into(dst, &dparams));
     assert!(read.as_deref() == Ok(&plain[..]), "{cparams:?}: {:?}", read.err());
     let range = dice.range(plain.len());
-    let part = chunk.get_bytes(range.clone(), &dparams);
+    let part = chunk.get_bytes_with(range.clone(), &dparams);
     assert!(part.as_deref().is_ok_and(|part| *part == plain[range]));
     loops::force(None);
     kernels::force(None);
@@ -50,7 +50,7 @@ fn frame(plain: &[u8], cparams: &CParams, dice: &mut Dice) {
     let params = FrameParams::from_cparams(cparams).metalayer("m", b"meta");
     let mut writer = options.memory(params).expect("parameters that a chunk could be made with");
     for piece in &pieces {
-        let chunk = Chunk::compress(piece, cparams).expect("any data can be compressed");
+        let chunk = Chunk::compress_bytes(piece, cparams).expect("any data can be compressed");
         writer.append(chunk).expect("chunks of one size");
     }
     writer.set_vlmetalayer("v", plain).expect("any value");
@@ -78,13 +78,13 @@ pub(crate) fn edit(data: &[u8]) {
     let mut params = Params::new(data);
     let flags = params.u8();
     let codec = [CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][usize::from(flags / 4) % 3];
-    let cparams = CParams::builder(4).codec(codec).clevel(1).blocksize(64).build().expect("parameters");
+    let cparams = CParams::builder(4).codec(codec).level(1).blocksize(64).build().expect("parameters");
     let sums = flags & 1 != 0;
     let new = FrameWriter::options().checksums(sums);
     let new = new.memory(FrameParams::from_cparams(&cparams).chunksize(FULL));
     let mut frame = new.and_then(FrameWriter::finish).expect("an empty frame").into_bytes();
     let options = || SuperChunk::options().checksums(sums);
-    let mut editor = options().edit_bytes(frame).expect("a frame of our own");
+    let mut editor = FrameEditor::options().checksums(sums).edit_bytes(frame).expect("a frame of our own");
     let (mut model, mut committed) = (Model::default(), Model::default());
     for _ in 0..24 {
         if params.is_empty() {
@@ -93,9 +93,9 @@ pub(crate) fn edit(data: &[u8]) {
         let op = params.u8();
         if op % 16 == 15 {
             frame = editor.into_bytes().expect("it is in memory");
-            check(&options().open_bytes(frame.clone()).expect("what was committed"), &committed);
+            check(&options().from_bytes(frame.clone()).expect("what was committed"), &committed);
             model = committed.clone();
-            editor = options().edit_bytes(frame).expect("what was committed");
+            editor = FrameEditor::options().checksums(sums).edit_bytes(frame).expect("what was committed");
             continue;
         }
         apply(op % 16, &mut params, &mut editor, &mut model, &mut committed);
@@ -104,7 +104,7 @@ pub(crate) fn edit(data: &[u8]) {
     check(&editor.snapshot().expect("a snapshot"), &model);
     editor.commit().expect("a commit in memory");
     let frame = editor.into_bytes().expect("it is in memory");
-    let schunk = options().open_bytes(frame).expect("what was committed");
+    let schunk = options().from_bytes(frame).expect("what was committed");
     check(&schunk, &model);
     schunk.verify_checksums().expect("sums that fit");
 }
@@ -128,7 +128,7 @@ fn apply(
         0 | 1 if full => {
             let plain = some(params, FULL);
             editor
-                .append(Chunk::compress(&plain, &editor.cparams().expect("cparams")).expect("a chunk"))
+                .append(Chunk::compress_bytes(&plain, &editor.cparams().expect("cparams")).expect("a chunk"))
                 .expect("room");
             model.chunks.push(plain);
         }

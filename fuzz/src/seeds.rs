@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use b2_chunk::{CParams, Chunk, CodecId};
 use b2_codecs::{CodecContext, Encoded};
-use b2_frame::{Checksums, FrameParams, FrameWriter, SuperChunk};
+use b2_frame::{Checksums, FrameParams, FrameWriter, Storage, SuperChunk};
 use b2nd::{ArrayBuilder, Dtype};
 
 use crate::dice::Dice;
@@ -121,19 +121,19 @@ fn array(dice: &mut Dice) -> Vec<u8> {
         *dice.pick(&[("<f4", 4), ("|u1", 1), (">i8", 8), ("|S3", 3), ("[('a', '<u2'), ('b', '|u1')]", 3)]);
     let nitems: u64 = shape.iter().product();
     let items: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i / 5) as u8).collect();
-    let mut builder = ArrayBuilder::new(shape, Dtype::parse(text).expect("a dtype"))
-        .chunkshape(chunks)
-        .blockshape(blocks)
+    let mut builder = ArrayBuilder::with_dtype(shape, Dtype::parse(text).expect("a dtype"))
+        .chunks(chunks)
+        .blocks(blocks)
         .write_options(FrameWriter::options().checksums(dice.one_in(2)));
     if let Some(cparams) = parameters(itemsize, dice)
         && let Ok(cparams) = cparams.to_builder().blocksize(0).build()
     {
-        builder = builder.cparams(cparams);
+        builder = builder.compression(cparams);
     }
     if dice.one_in(3) {
         builder = builder.vlmetalayer("note", b"\xa5hello").metalayer("unit", b"\xa1K");
     }
-    builder.to_memory(&mut &items[..]).map(|frame| frame.to_vec()).unwrap_or_default()
+    builder.to_bytes(&items[..]).map(|frame| frame.to_vec()).unwrap_or_default()
 }
 
 /// For items of 4 bytes.
@@ -149,7 +149,7 @@ fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     let equal = dice.one_in(2);
     for k in 0..dice.below(6) {
         let part = if equal { plain } else { &plain[..plain.len() - k] };
-        writer.append(Chunk::compress(part, &cparams).expect("a chunk")).expect("room");
+        writer.append(Chunk::compress_bytes(part, &cparams).expect("a chunk")).expect("room");
     }
     if dice.one_in(2) {
         writer.set_vlmetalayer("value", plain).expect("any value");
@@ -160,9 +160,9 @@ fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
 /// Damage in a chunk that is sealed again is no damage: mutators rely on that to get behind the checksums.
 fn check_seal() {
     let mut writer = FrameWriter::options().memory(FrameParams::new(4)).expect("a frame");
-    let cparams = CParams::builder(4).clevel(0).build().expect("parameters");
+    let cparams = CParams::builder(4).level(0).build().expect("parameters");
     for part in [[1; 80], [2; 80], [3; 80]] {
-        writer.append(Chunk::compress(&part, &cparams).expect("a chunk")).expect("room");
+        writer.append(Chunk::compress_bytes(&part, &cparams).expect("a chunk")).expect("room");
     }
     writer.set_vlmetalayer("value", &[0x2A]).expect("any value");
     let mut frame = writer.finish().expect("a frame").into_bytes().to_vec();
@@ -179,10 +179,11 @@ fn sparse(plain: &[u8], dice: &mut Dice) -> io::Result<Vec<(u32, Vec<u8>)>> {
     let path = folder.path().join("sparse");
     let cparams = some_parameters(dice);
     let options = FrameWriter::options().checksums(dice.one_in(2)).durability(b2_frame::Durability::None);
-    let mut writer = options.sparse(&path, FrameParams::from_cparams(&cparams)).expect("a frame");
+    let mut writer =
+        options.storage(Storage::Sparse).create(&path, FrameParams::from_cparams(&cparams)).expect("a frame");
     let n = dice.below(5) as u32;
     for _ in 0..n {
-        writer.append(Chunk::compress(plain, &cparams).expect("a chunk")).expect("room");
+        writer.append(Chunk::compress_bytes(plain, &cparams).expect("a chunk")).expect("room");
     }
     writer.finish().expect("a frame");
     let mut files = vec![(0, fs::read(path.join("chunks.b2frame"))?)];

@@ -173,7 +173,7 @@ fn keep(folder: &Path, class: &str, n: u64, data: &[u8]) {
 }
 
 fn ours(data: &[u8]) -> Said {
-    let schunk = match options(small()).checksums(false).open_bytes(data.to_vec()) {
+    let schunk = match options(small()).checksums(false).from_bytes(data.to_vec()) {
         Ok(schunk) => schunk,
         Err(error) => return Said::Rejected(error.to_string()),
     };
@@ -185,7 +185,7 @@ fn ours(data: &[u8]) -> Said {
             return Err("large".to_owned());
         }
         let uninitialised = chunk.header().special() == Some(SpecialKind::Uninit);
-        let plain = chunk.decompress_with(schunk.dparams()).map_err(|error| error.to_string())?;
+        let plain = chunk.decompress_bytes_with(schunk.dparams()).map_err(|error| error.to_string())?;
         let old_bytedelta =
             chunk.header().filters().iter().any(|slot| slot.id == FilterId::BYTEDELTA_HISTORIC);
         Ok(Plain { bytes: plain.into(), uninitialised, old_bytedelta })

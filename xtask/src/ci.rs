@@ -3,11 +3,14 @@
 use anyhow::{Result, ensure};
 
 use crate::bench::counts::{self, Outcome};
-use crate::{deny, fuzz, hostile, sh, test};
+use crate::sh::Counts;
+use crate::steps::Steps;
+use crate::{deny, fuzz, hostile, sh, test, toolchains};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
-/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, and then
-/// `test`.
+/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, then
+/// `test`, and the tests again with all features and with the pure-Rust codecs. Last the oldest Rust that is promised
+/// builds the crates, and Miri runs small cases of the unsafe code; rustup installs both toolchains where it can.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -15,32 +18,91 @@ pub(crate) struct Args {
     test: test::Args,
 }
 
-/// Runs the checks; stops at the first that fails.
+/// Steps beside those of `test`.
+const STEPS: usize = 12;
+
+/// Crates whose features change what their tests test.
+const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
+
+/// Crates that build with pure-Rust codecs only.
+const LIBRARIES: &[&str] =
+    &["-p", "b2-codecs", "-p", "b2-chunk", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
+
+/// The features that stand for the C libraries.
+const PURE: &[&str] = &["--no-default-features", "--features", "zstd-rs,miniz_oxide,lz4_flex"];
+
+/// Runs the checks; stops at the first that fails, except that all tests are counted.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-    sh::run(sh::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
-    let dependencies = deny::check()?;
-    dependencies.verdict().inspect_err(|_| dependencies.print())?;
-    sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
-    sh::run(doc)?;
-    // The command-line tool in pure Rust: CC=/bin/false shows that nothing in it needs a C compiler.
-    let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
-    sh::run(sh::cargo_without_c(&pure))?;
-    let counted = counts::check(false)?;
-    fuzz::run(&fuzz::Args::ci(args.test.no_peer))?;
-    let hostile = hostile::sample()?;
-    let outcome = test::run(&args.test);
+    let steps = &mut Steps::new(STEPS + args.test.steps());
+    steps.run("formatting", || {
+        sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
+        sh::run(sh::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+    })?;
+    let dependencies = steps.run("dependencies", || {
+        let report = deny::check()?;
+        report.verdict().inspect_err(|_| report.print())?;
+        Ok(report)
+    })?;
+    steps.run("lints", || {
+        let benches = "--features=b2-benches/criterion";
+        sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", benches, "--", "-D", "warnings"]))
+    })?;
+    steps.run("documentation", || {
+        let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps"]);
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        sh::run(doc)
+    })?;
+    steps.run("the command without a C compiler", || {
+        // CC=/bin/false shows that nothing in it needs one.
+        let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
+        sh::run(sh::cargo_without_c(&pure))
+    })?;
+    let counted = steps.run("instruction counts", || counts::check(false))?;
+    steps.run("fuzzing", || fuzz::run(&fuzz::Args::ci(args.test.no_peer)))?;
+    let hostile = steps.run("hostile files", hostile::sample)?;
+    let outcome = test::all(&args.test, steps)?;
+    let all_features = steps.run("tests with all features", || {
+        let words = [&["test", "--no-fail-fast", "--all-features"], WITH_FEATURES].concat();
+        sh::run_tests(sh::cargo(&words))
+    })?;
+    let pure = steps.run("tests without a C compiler", || {
+        sh::run_tests(sh::cargo_without_c(&[&["test", "--no-fail-fast"], PURE, LIBRARIES].concat()))
+    })?;
+    let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
+    let miri = steps.run("Miri", toolchains::miri)?;
+    steps.finish()?;
+    println!();
+    outcome.print();
+    // All of these at the end, not in the middle of the output, where nobody would see them.
+    let again = [("tests with all features", all_features), ("tests without a C compiler", pure)];
+    let mut others = Vec::from(again);
+    others.push(("hostile files", hostile));
+    match miri {
+        toolchains::Outcome::Ran(counts) => others.push(("Miri", counts)),
+        toolchains::Outcome::NotRun(why) => {
+            println!("Miri: NOT RUN ({why}): undefined behaviour would not have been noticed");
+        }
+    }
+    let mut failed = Vec::new();
+    for (what, Counts { passed, failed: n }) in others {
+        println!("{what}: {passed} passed, {n} failed");
+        if n > 0 {
+            failed.push(format!("{what}: {n} failed"));
+        }
+    }
     dependencies.print();
-    println!("hostile files: {} passed, {} failed", hostile.passed, hostile.failed);
     match counted {
         Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
-        // Not in the middle of the output, where nobody would see it.
         Outcome::NotRun(why) => {
             println!("instruction counts: NOT RUN ({why}): a slower kernel would not have been noticed");
         }
     }
-    ensure!(hostile.failed == 0, "{} of the hostile files failed", hostile.failed);
-    outcome
+    match minimum_rust {
+        toolchains::Outcome::Ran(version) => println!("oldest Rust: {version} builds all crates"),
+        toolchains::Outcome::NotRun(why) => {
+            println!("oldest Rust: NOT RUN ({why}): that it builds all crates is not known");
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    outcome.verdict()
 }

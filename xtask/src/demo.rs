@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use b2kit::{NdArray, SliceDim};
+use b2kit::{NdArray, range};
 
 use crate::root::{target, workspace};
+use crate::sh;
+use crate::steps::Steps;
 
 /// Pack a real array, show its summary, read it back and draw it.
 ///
@@ -20,34 +22,47 @@ const ARRAY: &str = "testdata/arrays/sea_surface_temperature.npy";
 
 pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let dir = target().join("demo");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
     std::fs::create_dir_all(&dir)?;
-    step("cargo", &["build", "--quiet", "--release", "--package", "b2-cli"])?;
     let (packed, back, picture) = (dir.join("sst.b2nd"), dir.join("sst.npy"), dir.join("sst.png"));
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
-    let tool = text(&target().join("release/b2kit"));
-    step(&tool, &["pack", ARRAY, &text(&packed)])?;
-    step(&tool, &["info", &text(&packed)])?;
-    step(&tool, &["cat", &text(&packed), "--npy", "--force", "-o", &text(&back)])?;
-    let (before, after) = (std::fs::read(workspace().join(ARRAY))?, std::fs::read(&back)?);
-    ensure!(before == after, "{} differs from {ARRAY}", text(&back));
-    println!("\n{} is {ARRAY} again, byte for byte.", text(&back));
-
-    // January, north at the top.
-    let array = NdArray::open(&packed)?;
-    let january = array.slice([SliceDim::Index(0), SliceDim::ALL.step_by(-1)])?;
-    let (height, width) = (january.shape()[0] as usize, january.shape()[1] as usize);
-    let pixels: Vec<[u8; 3]> = january.to_vec::<f32>()?.into_iter().map(colour).collect();
-    if std::io::stdout().is_terminal() {
-        print_picture(&pixels, width);
-    }
-    write_png(&picture, &pixels, width, height)?;
-    println!("{} shows January, drawn from a slice of the packed array.", text(&picture));
+    let tool = text(&target().join("debug/b2kit"));
+    let mut steps = Steps::new(5);
+    // With xtask named, too, what xtask was built from is used again. Unoptimised is quick enough for one small array.
+    let build = ["build", "--package", "b2-cli", "--package", "xtask", "--bin", "b2kit"];
+    steps.run("build the command b2kit", || sh::run(sh::cargo(&build)))?;
+    steps.run("pack an array", || command(&tool, &["pack", ARRAY, &text(&packed)]))?;
+    steps.run("look at it", || command(&tool, &["info", &text(&packed)]))?;
+    steps.run("read it back", || {
+        command(&tool, &["cat", &text(&packed), "--npy", "-o", &text(&back)])?;
+        let (before, after) = (std::fs::read(workspace().join(ARRAY))?, std::fs::read(&back)?);
+        ensure!(before == after, "{} differs from {ARRAY}", text(&back));
+        println!("\n{} is {ARRAY} again, byte for byte.", text(&back));
+        Ok(())
+    })?;
+    steps.run("draw a slice of it", || draw(&packed, &picture))?;
+    steps.finish()?;
+    println!("\n{} shows January, drawn from a slice of the packed array.", text(&picture));
     Ok(())
 }
 
-fn step(program: &str, args: &[&str]) -> anyhow::Result<()> {
+/// January, north at the top.
+fn draw(packed: &Path, picture: &Path) -> anyhow::Result<()> {
+    let array = NdArray::open(packed)?;
+    let january = array.slice((0, range(..).step(-1)))?;
+    let (height, width) = (january.shape()[0] as usize, january.shape()[1] as usize);
+    let pixels: Vec<[u8; 3]> = january.read::<Vec<f32>>()?.into_iter().map(colour).collect();
+    if std::io::stdout().is_terminal() {
+        print_picture(&pixels, width);
+    }
+    write_png(picture, &pixels, width, height)
+}
+
+fn command(program: &str, args: &[&str]) -> anyhow::Result<()> {
     println!("\n$ {program} {}", args.join(" "));
-    let status = Command::new(if program == "cargo" { program.into() } else { workspace().join(program) })
+    let status = Command::new(workspace().join(program))
         .args(args)
         .current_dir(workspace())
         .status()

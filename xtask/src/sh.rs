@@ -1,12 +1,14 @@
 //! Running cargo, with what ran on the screen.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::root;
+use crate::steps::minutes;
 
 /// A cargo command in the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -112,11 +114,12 @@ fn announce(command: &Command) -> Instant {
 }
 
 fn finished(started: Instant) {
-    println!("({:.0} s)", started.elapsed().as_secs_f64());
+    println!("({})", minutes(started.elapsed()));
 }
 
 fn line(command: &Command) -> String {
-    let mut words = vec!["cargo".to_owned()];
+    let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
+    let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
     if command.get_envs().any(|(name, value)| name == "CC" && value.is_some()) {
         words.insert(0, "CC=/bin/false".into());

@@ -1,17 +1,18 @@
-//! `cargo xtask test`: every test there is.
+//! `cargo xtask test`: all tests, once.
 
 use anyhow::{Result, bail};
 
 use crate::sh::{self, Counts};
-use crate::{conformance, crash, fixtures, pingpong, python};
+use crate::steps::Steps;
+use crate::{conformance, crash, fixtures, pingpong, python, rooms};
 
-/// Run all tests: unit, integration and documentation tests, with the default features, all features and the
-/// pure-Rust codecs, the hashes of the fixtures, and conformance with C-Blosc2.
+/// Run all tests with the default features: unit, integration and documentation tests, the hashes of the fixtures, and
+/// everything that C-Blosc2 judges. `cargo xtask ci` also runs them with other features.
 ///
-/// Conformance needs the peer, python-blosc2, which is installed from PyPI into target/xtask/venv.
+/// C-Blosc2 comes with python-blosc2, which is installed from PyPI into target/xtask/venv.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Leave out conformance with C-Blosc2 (no Python needed).
+    /// Leave out what needs C-Blosc2 (no Python needed).
     #[arg(long)]
     pub(crate) no_peer: bool,
     /// Number of conformance cases.
@@ -22,77 +23,95 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-/// Crates that build with pure-Rust codecs only.
-const LIBRARIES: &[&str] =
-    &["-p", "b2-codecs", "-p", "b2-chunk", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
+impl Args {
+    /// How many steps [`all`] has.
+    pub(crate) fn steps(&self) -> usize {
+        if self.no_peer { 4 } else { 9 }
+    }
+}
 
-/// Runs everything; an error when a test failed.
+/// What came of the tests.
+pub(crate) struct Outcome {
+    tests: Counts,
+    /// Conformance, crashes, and sequences by turns; `None` without the peer.
+    peer: Option<[Counts; 3]>,
+}
+
+/// Runs all tests; an error when one failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if !args.no_peer {
-        // Told at once, not after all other tests.
-        python::base_interpreter()
-            .map_err(|e| e.context("without Python, --no-peer leaves conformance out"))?;
-    }
-    let mut tests = Counts::default();
-    let mut count = |command| -> Result<()> {
-        let counts = sh::run_tests(command)?;
-        tests.add_counts(counts);
-        Ok(())
-    };
-    let mut workspace = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    if !args.no_peer {
-        crash::dump_few(&mut workspace)?;
-    }
-    count(workspace)?;
-    count(sh::cargo(&[
-        "test",
-        "--no-fail-fast",
-        "--all-features",
-        "-p",
-        "b2-codecs",
-        "-p",
-        "b2-frame",
-        "-p",
-        "b2nd",
-        "-p",
-        "b2kit",
-    ]))?;
-    let mut pure =
-        vec!["test", "--no-fail-fast", "--no-default-features", "--features", "zstd-rs,miniz_oxide,lz4_flex"];
-    pure.extend(LIBRARIES);
-    count(sh::cargo_without_c(&pure))?;
+    let mut steps = Steps::new(args.steps());
+    let outcome = all(args, &mut steps)?;
+    steps.finish()?;
+    println!();
+    outcome.print();
+    outcome.verdict()
+}
 
-    let peer = if args.no_peer {
-        None
-    } else {
-        fixtures::check()?;
-        let crashes = crash::judge_few()?;
-        println!();
-        let turns = pingpong::run(&pingpong::Args::new(args.seed))?;
-        println!();
-        Some((conformance::run(&conformance::Args::new(args.cases, args.seed))?, crashes, turns))
-    };
-
-    println!("\ntests: {} passed, {} failed", tests.passed, tests.failed);
-    let mut total = tests;
-    match peer {
-        Some((cases, crashes, turns)) => {
-            println!("conformance: {} passed, {} failed", cases.passed, cases.failed);
-            println!(
-                "crash states and appends that C-Blosc2 judged or made: {} passed, {} failed",
-                crashes.passed, crashes.failed
-            );
-            println!("sequences by turns with C-Blosc2: {} passed, {} failed", turns.passed, turns.failed);
-            total.add_counts(turns);
-            total.passed += cases.passed;
-            total.failed += cases.failed;
-            total.add_counts(crashes);
+/// Runs the steps. A failed test is no error yet, so that all of them are counted.
+pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
+    if !args.no_peer {
+        // Fail now, not after all other tests.
+        python::base_interpreter().map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?;
+    }
+    steps.run("imports between rooms", rooms::check)?;
+    steps.run("build all tests", || sh::run(sh::cargo(&["test", "--workspace", "--no-run"])))?;
+    let mut tests = steps.run("unit and integration tests", || {
+        let mut command = sh::cargo(&["test", "--workspace", "--no-fail-fast", "--tests"]);
+        if !args.no_peer {
+            crash::dump_few(&mut command)?;
         }
-        None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
+        sh::run_tests(command)
+    })?;
+    tests.add_counts(steps.run("documentation tests", || {
+        sh::run_tests(sh::cargo(&["test", "--workspace", "--no-fail-fast", "--doc"]))
+    })?);
+    if args.no_peer {
+        return Ok(Outcome { tests, peer: None });
     }
-    println!("{} passed, {} failed", total.passed, total.failed);
-    if total.failed > 0 {
-        bail!("{} failed", total.failed);
+    steps.run("hashes of the fixtures", fixtures::check)?;
+    let python = steps.run("install C-Blosc2", || python::environment(python::PEER))?;
+    let crashes = steps.run("C-Blosc2 judges files after crashes", || crash::judge_few(&python))?;
+    let turns = steps
+        .run("C-Blosc2 and we change files by turns", || pingpong::run(&pingpong::Args::new(args.seed)))?;
+    let cases = steps.run("conformance with C-Blosc2", || {
+        conformance::run(&conformance::Args::new(args.cases, args.seed))
+    })?;
+    Ok(Outcome { tests, peer: Some([cases, crashes, turns]) })
+}
+
+impl Outcome {
+    /// Prints the lines that end a run.
+    pub(crate) fn print(&self) {
+        println!("tests: {} passed, {} failed", self.tests.passed, self.tests.failed);
+        match self.peer {
+            Some([cases, crashes, turns]) => {
+                println!("conformance: {} passed, {} failed", cases.passed, cases.failed);
+                println!(
+                    "crash states and appends that C-Blosc2 judged or made: {} passed, {} failed",
+                    crashes.passed, crashes.failed
+                );
+                println!(
+                    "sequences by turns with C-Blosc2: {} passed, {} failed",
+                    turns.passed, turns.failed
+                );
+            }
+            None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
+        }
+        let total = self.total();
+        println!("{} passed, {} failed", total.passed, total.failed);
     }
-    Ok(())
+
+    /// An error when anything failed.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        match self.total().failed {
+            0 => Ok(()),
+            n => bail!("{n} failed"),
+        }
+    }
+
+    fn total(&self) -> Counts {
+        let mut total = self.tests;
+        self.peer.iter().flatten().for_each(|counts| total.add_counts(*counts));
+        total
+    }
 }

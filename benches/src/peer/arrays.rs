@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use b2_measure::{Clock, Spent, SplitMix64, repeat};
 use b2kit::frame::Durability;
-use b2kit::{ArrayBuilder, ArrayEditor, Dtype, FrameWriter, NdArray, OpenOptions};
+use b2kit::{ArrayBuilder, ArrayEditor, Dtype, FrameEditor, FrameWriter, NdArray};
 use bytes::Bytes;
 use serde_json::json;
 
 use crate::Compression;
-use crate::clock::{Clock, Spent};
 
 const ITEM: usize = 4;
 const BOX: [u64; 3] = [32, 32, 32];
@@ -77,12 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         // Not timed: results are compared, and everything is warm.
         let (bytes, _) = bench.run(op, true)?;
-        let (mut times, mut total): (Vec<Spent>, f64) = (vec![], 0.0);
-        while times.is_empty() || (times.len() < args.repeat && total < args.budget) {
-            let (_, time) = bench.run(op, false)?;
-            total += time.wall;
-            times.push(time);
-        }
+        let times = repeat(args.repeat, args.budget, || bench.run(op, false).map(|(_, spent)| spent))?;
         let line = json!({
             "op": op,
             "bytes": bytes,
@@ -162,15 +157,15 @@ impl Bench<'_> {
         let small = |dims: [u64; 3]| dims.map(|n| n as u32);
         let clock = Clock::start();
         // The C side does not sync.
-        let builder = ArrayBuilder::new(args.shape, Dtype::parse("<f4")?)
-            .chunkshape(small(args.chunks))
-            .blockshape(small(args.blocks))
+        let builder = ArrayBuilder::with_dtype(args.shape, Dtype::parse("<f4")?)
+            .chunks(small(args.chunks))
+            .blocks(small(args.blocks))
             .write_options(FrameWriter::options().durability(Durability::None))
-            .cparams(args.compression.cparams(ITEM)?);
+            .compression(args.compression.cparams(ITEM)?);
         if self.on_disk {
-            builder.create(&args.path, &mut &self.src[..])?;
+            builder.write(&args.path, &self.src[..])?;
         } else {
-            self.frame = builder.to_memory(&mut &self.src[..])?;
+            self.frame = builder.to_bytes(&self.src[..])?;
         }
         let spent = clock.stop();
         self.array = Some(match self.on_disk {
@@ -193,18 +188,20 @@ impl Bench<'_> {
         let clock = Clock::start();
         let mut opened;
         let editor = if self.on_disk {
-            let options = OpenOptions::default().durability(Durability::None);
-            opened = NdArray::options().frame_options(options).edit(&path)?;
+            let options = FrameEditor::options().durability(Durability::None);
+            opened = ArrayEditor::new(options.edit(&path)?)?;
             &mut opened
         } else {
             self.editor.as_mut().context("no editor")?
         };
-        editor.append(0, planes, &mut &extra[..])?;
+        editor.append(0, extra)?;
         editor.commit()?;
         let spent = clock.stop();
         if verify {
-            let appended =
-                editor.snapshot()?.slice(ranges(&[shape[0], 0, 0], &[planes, shape[1], shape[2]]))?.read()?;
+            let appended = editor
+                .snapshot()?
+                .slice(ranges(&[shape[0], 0, 0], &[planes, shape[1], shape[2]]))?
+                .read_bytes()?;
             ensure!(appended == extra, "wrong items were appended");
         }
         if self.on_disk {
@@ -219,7 +216,7 @@ impl Bench<'_> {
     fn get(&mut self, start: &[u64; 3], shape: &[u64; 3], verify: bool) -> Result<usize> {
         let array = self.array.as_ref().context("the array is not written yet")?;
         let dst = &mut self.dst[..nbytes(shape)];
-        array.slice(ranges(start, shape))?.read_into(dst)?;
+        array.slice(ranges(start, shape))?.read_bytes_into(dst)?;
         if verify {
             same(&self.src, &self.args.shape, start, shape, dst)?;
         }
@@ -228,10 +225,10 @@ impl Bench<'_> {
 
     /// Boxes of this shape at random places.
     fn boxes(&mut self, seed: u64, n: usize, shape: &[u64; 3], verify: bool) -> Result<usize> {
-        let mut random = Random(seed);
+        let mut random = SplitMix64(seed);
         let mut bytes = 0;
         for _ in 0..n {
-            bytes += self.get(&random.place(&self.args.shape, shape), shape, verify)?;
+            bytes += self.get(&place(&mut random, &self.args.shape, shape), shape, verify)?;
         }
         Ok(bytes)
     }
@@ -240,8 +237,8 @@ impl Bench<'_> {
     fn open(&self, verify: bool) -> Result<usize> {
         let (one, mut item) = ([1; 3], [0; ITEM]);
         for k in 0..OPENS {
-            let start = Random(50 + k as u64).place(&self.args.shape, &one);
-            NdArray::open(&self.args.path)?.slice(ranges(&start, &one))?.read_into(&mut item)?;
+            let start = place(&mut SplitMix64(50 + k as u64), &self.args.shape, &one);
+            NdArray::open(&self.args.path)?.slice(ranges(&start, &one))?.read_bytes_into(&mut item)?;
             if verify {
                 same(&self.src, &self.args.shape, &start, &one, &item)?;
             }
@@ -253,9 +250,11 @@ impl Bench<'_> {
     fn readers(&self) -> Result<usize> {
         let (array, shape) = (self.array()?, &self.args.shape);
         let read = |seed| -> Result<usize> {
-            let (mut random, mut to) = (Random(seed), vec![0; nbytes(&BOX)]);
+            let (mut random, mut to) = (SplitMix64(seed), vec![0; nbytes(&BOX)]);
             for _ in 0..READER_BOXES {
-                array.slice(ranges(&random.place(shape, &BOX), &BOX))?.read_into(black_box(&mut to))?;
+                array
+                    .slice(ranges(&place(&mut random, shape, &BOX), &BOX))?
+                    .read_bytes_into(black_box(&mut to))?;
             }
             Ok(READER_BOXES * to.len())
         };
@@ -314,18 +313,7 @@ fn status_kib(key: &str) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// SplitMix64, as on the C side.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn place(&mut self, whole: &[u64; 3], shape: &[u64; 3]) -> [u64; 3] {
-        std::array::from_fn(|dim| self.next() % (whole[dim] - shape[dim] + 1))
-    }
+/// Where a box of this shape lies, by chance.
+fn place(random: &mut SplitMix64, whole: &[u64; 3], shape: &[u64; 3]) -> [u64; 3] {
+    std::array::from_fn(|dim| random.next_u64() % (whole[dim] - shape[dim] + 1))
 }

@@ -41,7 +41,7 @@ pub(crate) fn encode(args: &Args) -> Result<()> {
     let cparams = args.compression.cparams(args.typesize)?;
     let mut out = Vec::new();
     for part in args.input()?.chunks(args.chunk - args.chunk % args.typesize) {
-        let chunk = Chunk::compress(part, &cparams)?;
+        let chunk = Chunk::compress_bytes(part, &cparams)?;
         out.extend(u32::try_from(chunk.cbytes())?.to_le_bytes());
         out.extend_from_slice(chunk.as_bytes());
     }
@@ -56,7 +56,7 @@ pub(crate) fn decode(args: &Args) -> Result<()> {
         let len = file.split_to_checked(4).context("the file of chunks is cut off")?;
         let len = u32::from_le_bytes(len.as_ref().try_into()?) as usize;
         let chunk = file.split_to_checked(len).context("the file of chunks is cut off")?;
-        plain.extend(Chunk::parse(chunk)?.decompress()?);
+        plain.extend(Chunk::from_bytes(chunk)?.decompress_bytes()?);
     }
     ensure!(plain == input, "the chunks hold other bytes");
     Ok(())

@@ -4,12 +4,10 @@
 
 mod arrays;
 mod chunks;
-// The clock of `b2kit bench`: both must measure the same way.
-#[path = "../../../crates/b2-cli/src/cmd/bench/clock.rs"]
-mod clock;
 
 use anyhow::Result;
-use b2kit::{CParams, CodecId, FilterId, FilterSlot};
+use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::{CodecId, FilterId};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -53,7 +51,7 @@ impl Compression {
             None => Err(anyhow::anyhow!("no filter '{name}'")),
         };
         let filters = names.map(slot).collect::<Result<Vec<_>>>()?;
-        let builder = CParams::builder(typesize).codec(self.codec).clevel(self.clevel);
+        let builder = CParams::builder(typesize).codec(self.codec).level(self.clevel);
         Ok(builder.filters(filters).build()?)
     }
 }

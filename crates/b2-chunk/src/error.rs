@@ -1,24 +1,26 @@
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
-use b2_codecs::memory::OutOfMemory;
 use b2_codecs::{CodecError, CodecId};
+use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
 use b2_filters::{FilterError, FilterId};
 
-/// Why a chunk could not be read or written.
+/// The error type of reading and writing chunks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChunkError {
     /// The buffer ends before the chunk does.
-    #[error("chunk is truncated: {what} reaches to byte {need}, there are {have} bytes")]
+    #[error("chunk is truncated: {what} ends at byte {need}, but there are {have} bytes")]
     Truncated {
-        /// The part that does not fit.
+        /// What is cut off.
         what: &'static str,
         /// Bytes needed, from the start of the chunk.
         need: u64,
-        /// Bytes present.
+        /// Bytes available.
         have: u64,
     },
-    /// A header field has a value the format does not allow.
+    /// A header field has a value that the format does not allow.
     #[error("chunk header field `{field}` at byte {offset} is {value}, expected {expected}")]
     Field {
         /// Name of the field.
@@ -30,11 +32,11 @@ pub enum ChunkError {
         /// What the format allows.
         expected: &'static str,
     },
-    /// The chunk uses features of a later format version.
+    /// The chunk uses features of a newer format version.
     #[error(
         "chunk header field `flags2` at byte 30 is {flags2}, expected 0 or 1 in format version {version}: written by a newer Blosc2"
     )]
-    FromTheFuture {
+    NewerVersion {
         /// Header byte 0.
         version: u8,
         /// Header byte 0x1E.
@@ -43,9 +45,9 @@ pub enum ChunkError {
     /// A table or block inside the chunk is malformed.
     #[error("block {nblock}: {field} at byte {offset} of the chunk is {value}, expected {expected}")]
     Block {
-        /// Which block.
+        /// Index of the block.
         nblock: usize,
-        /// What stands there.
+        /// Name of the malformed field.
         field: &'static str,
         /// Offset from the start of the chunk, in bytes.
         offset: u64,
@@ -64,99 +66,120 @@ pub enum ChunkError {
         /// What the format allows.
         expected: &'static str,
     },
-    /// A codec is not there.
+    /// No codec with this id is registered.
     #[error("codec id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
     UnknownCodec {
-        /// Which one.
+        /// Id of the codec.
         id: CodecId,
-        /// The byte of the chunk header that asks for it.
+        /// Offset of the header byte that names it, if it comes from a chunk header.
         at: Option<usize>,
     },
-    /// A stream needs a codec format that nothing defines (2, 5 and 7).
+    /// The codec format is undefined (2, 5 and 7).
     #[error("codec format {0} in bits 5 to 7 of header byte 2 is not defined, expected 0, 1, 3, 4 or 6")]
     UnknownCodecFormat(u8),
-    /// A filter is not there.
+    /// No filter with this id is registered.
     #[error("filter id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
     UnknownFilter {
-        /// Which one.
+        /// Id of the filter.
         id: FilterId,
-        /// The byte of the chunk header that asks for it.
+        /// Offset of the header byte that names it, if it comes from a chunk header.
         at: Option<usize>,
     },
     /// A stream could not be encoded.
-    #[error("block {nblock}, stream {nstream}: {source}")]
+    #[error("block {nblock}, stream {nstream}")]
     Codec {
-        /// Which block.
+        /// Index of the block.
         nblock: usize,
-        /// Which stream of it.
+        /// Index of the stream in the block.
         nstream: usize,
         /// The codec's own error.
         source: CodecError,
     },
     /// A stream could not be decoded.
-    #[error("block {nblock}, stream {nstream} from byte {offset} of the chunk on: {source}")]
+    #[error("block {nblock}, stream {nstream} from byte {offset} of the chunk on")]
     Stream {
-        /// Which block.
+        /// Index of the block.
         nblock: usize,
-        /// Which stream of it.
+        /// Index of the stream in the block.
         nstream: usize,
-        /// Where its bytes begin, from the start of the chunk.
+        /// Offset of the stream from the start of the chunk, in bytes.
         offset: u64,
-        /// The codec's own error; offsets in it count from there.
+        /// The codec's own error; its offsets count from the start of the stream.
         source: CodecError,
     },
     /// A filter could not be applied or undone.
-    #[error("block {nblock}: {source}")]
+    #[error("block {nblock}")]
     Filter {
-        /// Which block.
+        /// Index of the block.
         nblock: usize,
         /// The filter's own error.
         source: FilterError,
     },
-    /// The request needs more than the caller's [`Limits`](crate::Limits) allow.
-    #[error("{what}: {asked} is above the limit {name} of {limit}")]
-    LimitExceeded {
-        /// What is limited, with its unit.
-        what: &'static str,
-        /// How much was asked for.
-        asked: u64,
-        /// The limit: a field of [`Limits`](crate::Limits).
-        name: &'static str,
-        /// How much is allowed.
-        limit: u64,
+    /// The caller's prefilter or postfilter failed.
+    #[error("block {nblock}: a prefilter or postfilter failed")]
+    Hook {
+        /// Index of the block.
+        nblock: usize,
+        /// The error that it returned.
+        source: HookError,
     },
+    /// The request needs more than the caller's [`Limits`](crate::Limits) allow.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// The progress callback asked to stop.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// There is not enough memory.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// A parameter is out of its range or does not fit the others.
+    /// A parameter is out of range or conflicts with another one.
     #[error("{name}: {what}")]
     Argument {
-        /// Which parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// The rule it breaks.
+        /// Its value and the rule it breaks.
         what: String,
     },
     /// The requested part is not inside the chunk.
     #[error("{what} {start}..{end} is not inside 0..{len}")]
     OutOfRange {
-        /// The unit of the numbers.
+        /// Unit of the numbers.
         what: &'static str,
-        /// First one asked for.
+        /// First index requested.
         start: usize,
-        /// One past the last asked for.
+        /// One past the last index requested.
         end: usize,
-        /// How many there are.
+        /// Number of valid indices.
         len: usize,
     },
 }
 
 impl ChunkError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Truncated { .. } | Self::Field { .. } | Self::Block { .. } | Self::Dictionary { .. } => {
+                ErrorKind::Damaged
+            }
+            Self::NewerVersion { .. } => ErrorKind::NewerVersion,
+            Self::UnknownCodec { .. } | Self::UnknownCodecFormat(_) | Self::UnknownFilter { .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::Codec { source, .. } | Self::Stream { source, .. } => source.kind(),
+            Self::Filter { source, .. } => source.kind(),
+            Self::Limit(_) => ErrorKind::Limit,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::OutOfMemory(_) => ErrorKind::Memory,
+            Self::Argument { .. } | Self::OutOfRange { .. } | Self::Hook { .. } => ErrorKind::Argument,
+        }
+    }
+
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
         Self::Argument { name, what: what.into() }
     }
 }
 
-/// The place of a field of the header, in a message.
+/// Formats the position of a header field, if known.
 struct InHeader(Option<usize>);
 
 impl fmt::Display for InHeader {
@@ -164,3 +187,39 @@ impl fmt::Display for InHeader {
         self.0.map_or(Ok(()), |at| write!(f, " in header byte {at}"))
     }
 }
+
+/// The error that a prefilter or postfilter returned.
+#[derive(Clone, Debug)]
+pub struct HookError(Arc<dyn Error + Send + Sync>);
+
+impl HookError {
+    pub(crate) fn new(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+
+    /// Returns the error.
+    pub fn get(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl fmt::Display for HookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for HookError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Two values are equal if they are clones of one failure.
+impl PartialEq for HookError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for HookError {}

@@ -1,45 +1,56 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+// Input bytes must never panic or overflow. Modules that are exempt say why at their declaration.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
 
-mod auto;
-mod blocksize;
-mod chain;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "works on buffers and counts that the callers have sized"
+)]
+mod block;
 mod chunk;
-mod compress;
-mod decoder;
-mod decompress;
-mod dict;
-mod encoder;
+mod decode;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::indexing_slicing,
+    reason = "works on the caller's data, whose length `new_header` limits to below 2^31"
+)]
+mod encode;
 mod error;
-mod fill;
-mod header;
-mod hooks;
-mod join;
-mod layout;
-mod lazy;
-mod limits;
-pub mod parallel;
-mod params;
-mod plugins;
-mod reader;
-mod scratch;
-mod streams;
+mod model;
 
-pub use auto::{Goal, sample_ranges};
-pub use chunk::Chunk;
-pub use decoder::{BlockDecoder, BlockParts};
-pub use error::ChunkError;
-pub use fill::fill;
-pub use header::{
-    ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MAX_DICT_LEN, MIN_HEADER_LEN,
-    SpecialKind,
+pub use block::fill::fill;
+pub use chunk::{Chunk, ChunkReader, ChunkRef, Goal, sample_ranges};
+pub use decode::decoder::{BlockDecoder, BlockParts};
+pub use decode::lazy::{LazyChunk, LazyHead};
+pub use error::{ChunkError, HookError};
+pub use model::compression::Compression;
+pub use model::header::{
+    ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MIN_HEADER_LEN, SpecialKind,
 };
-pub use hooks::BlockInfo;
-pub use lazy::{LazyChunk, LazyHead};
-pub use limits::Limits;
-pub use params::{CParams, CParamsBuilder, Container, DParams, Destination, SplitMode};
-pub use plugins::Plugins;
-pub use reader::ChunkReader;
+pub use model::hooks::BlockInfo;
+#[doc(hidden)]
+pub use model::layout::{NAN4, NAN8};
+pub use model::params::{CParams, Container, DParams, Destination, SplitMode};
+pub use model::plugins::Plugins;
 
-pub use b2_codecs::{self as codecs, CodecFormat, CodecId, memory};
+pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
+pub use b2_core::{self as core, Control, Element, ErrorKind, Limits, Pool, Progress};
 pub use b2_filters::{self as filters, FilterId, FilterSlot};

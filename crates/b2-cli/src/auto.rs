@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use anyhow::{Context, Result};
 use b2kit::chunk::sample_ranges;
-use b2kit::{CParamsBuilder, FilterId, Geometry};
+use b2kit::nd::Geometry;
+use b2kit::{Compression, FilterId};
 
 use crate::args::Encoding;
 use crate::encode::buffer;
 use crate::error::Usage;
 use crate::plugins;
-use crate::values::{Codec, Filters, Split};
+use crate::values::{Codec, Filters, Level, Split};
 
 /// Bytes of blocks that make up the sample of an array.
 const SAMPLE: u64 = 4 << 20;
@@ -107,15 +108,15 @@ fn is_auto(encoding: &Encoding) -> Result<bool> {
     }
 }
 
-fn choose<'a>(encoding: &Encoding, base: CParamsBuilder, sample: &[u8]) -> Result<Cow<'a, Encoding>> {
+fn choose<'a>(encoding: &Encoding, base: Compression, sample: &[u8]) -> Result<Cow<'a, Encoding>> {
     let fixed = base.clone().build()?.blocksize();
-    let goal = encoding.goal.map_or(b2kit::Goal::default(), Into::into);
+    let goal = encoding.goal.map_or(b2kit::chunk::Goal::default(), Into::into);
     let chosen = base.auto(sample, goal).context("--codec auto")?;
     let slots = chosen.filters();
     Ok(Cow::Owned(Encoding {
         codec: Some(Codec::Id(chosen.codec())),
         goal: None,
-        clevel: Some(chosen.clevel()),
+        clevel: Level(Some(chosen.level())),
         filters: Some(Filters(slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect())),
         splitmode: Some(Split::from(chosen.splitmode())),
         // Where blocks have a size, it stays.

@@ -43,3 +43,12 @@ pub(crate) fn check_stdin() -> Result<()> {
     ensure!(!is_active(), "standard input holds the commands of the batch");
     Ok(())
 }
+
+/// Writes all of it to where standard output goes.
+pub(crate) fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let n = write(bytes)?;
+        bytes = bytes.get(n..).unwrap_or_default();
+    }
+    Ok(())
+}

@@ -4,14 +4,18 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::{Committed, Durability, INDEX_NAME, Kind, sniff};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2kit::frame::EditOptions;
+use b2kit::frame::{Committed, Durability, FrameError, INDEX_NAME, PathKind, sniff};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{ArrayEditor, FrameEditor};
 
 use crate::args::Global;
+use crate::many;
 use crate::npy;
 use crate::operand::{Items, Operand};
+use crate::signals;
+use crate::stdio::refuse_stdin;
 use crate::table::{printable, short_size};
 
 /// Which file is changed, and how carefully.
@@ -24,16 +28,40 @@ pub(crate) struct Target {
     pub(crate) care: Care,
 }
 
+/// Which files are changed, and how carefully.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Targets {
+    /// Frames, or directories of sparse frames; each is changed in place, in one step
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    care: Care,
+}
+
+impl Targets {
+    /// Runs a command for each file; one that fails does not stop the others.
+    ///
+    /// # Errors
+    /// As [`many::each`].
+    pub(crate) fn each(&self, mut run: impl FnMut(&Target) -> Result<()>) -> Result<()> {
+        many::each(&self.files, |file| run(&Target { file: file.to_owned(), care: self.care }))
+    }
+}
+
 /// How carefully a file is changed.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Care {
-    /// Do not wait until the disk has everything: a power loss may damage the file
+    /// Do not wait for the disk
+    ///
+    /// Faster, but a power loss may damage the file.
     #[arg(long, help_heading = "Care")]
     no_sync: bool,
-    /// Do not lock the file against other writers
+    /// Do not lock the file against other programs that write it
     #[arg(long, help_heading = "Care")]
     no_lock: bool,
-    /// Go on where that destroys bytes behind the frame, or parts one name of the file from its others
+    /// Change the file even if other data may be lost
+    ///
+    /// That is: bytes behind the frame are destroyed, and hard links to the file keep the old data.
     #[arg(long, help_heading = "Care")]
     force: bool,
 }
@@ -55,11 +83,12 @@ impl Target {
     /// Without the name of the file: callers add it.
     pub(crate) fn frame(&self, many_vlmetalayers: bool, global: Global) -> Result<FrameEditor> {
         let path = &self.file;
+        refuse_stdin(path, "cannot be changed in place: name the file")?;
         let there = fs::metadata(path)?;
         ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
         match sniff(path)? {
-            Kind::ContiguousFrame => {}
-            Kind::SparseFrame => {
+            PathKind::ContiguousFrame => {}
+            PathKind::SparseFrame => {
                 ensure!(
                     path.join(INDEX_NAME).exists(),
                     "a directory without {INDEX_NAME}: not a sparse frame"
@@ -69,8 +98,12 @@ impl Target {
         }
         let care = self.care;
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
-        let options = global.reading(path).durability(durability).lock(!care.no_lock);
-        Ok(options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path)?)
+        let options = EditOptions::from(global.reading(path)).durability(durability).lock(!care.no_lock);
+        let frame = options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path);
+        let frame = frame.map_err(|error| cannot_lock(error.into()))?;
+        // Not before: others may hold the lock for long.
+        signals::begin();
+        Ok(frame)
     }
 
     /// Opens the file for changing.
@@ -79,7 +112,7 @@ impl Target {
     /// As [`frame`](Self::frame).
     pub(crate) fn open(&self, global: Global) -> Result<Editor> {
         let frame = self.frame(false, global)?;
-        let metalayers = frame.metalayers()?;
+        let metalayers = frame.metalayers();
         if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
             return Ok(Editor::Array(Box::new(ArrayEditor::new(frame)?)));
         }
@@ -108,6 +141,21 @@ impl Target {
         };
         // Nobody may be listening there.
         let _ = writeln!(io::stderr(), "{}: {what}; {written}", printable(&self.named()));
+    }
+}
+
+/// Says what is in the way of the lock, which is a file beside the frame.
+fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
+    let of_lock = |error: &FrameError| match error {
+        FrameError::Io { name, source } => name.ends_with(".b2lock").then(|| source.kind()),
+        _ => None,
+    };
+    match error.downcast_ref().and_then(of_lock) {
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+            anyhow!("cannot lock: the folder is not writable (--no-lock goes on without a lock)")
+        }
+        Some(_) => error.context("cannot lock"),
+        None => error,
     }
 }
 
@@ -145,10 +193,10 @@ pub(crate) fn part(
     Ok((input.into_items(&shape, itemsize, global.quiet)?, shape))
 }
 
-/// Fails when the input is an `.npy` file whose items are no items of the array.
+/// Checks that the items of an `.npy` file fit the array.
 ///
 /// # Errors
-/// That one.
+/// Fails if the dtype differs. Raw bytes have none, and always pass.
 pub(crate) fn check_dtype(array: &mut ArrayEditor, input: &Operand) -> Result<()> {
     let array = array.snapshot()?;
     let dtype = array.meta().dtype.is_some().then(|| npy::shown_dtype(&array));

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail};
 use b2kit::nd::ArrayMeta;
-use b2kit::{Dtype, Geometry, NdArray, SuperChunk};
+use b2kit::nd::Geometry;
+use b2kit::{Dtype, NdArray, SuperChunk};
 
 use crate::input::Input;
 

@@ -1,27 +1,32 @@
 //! Writing frames and chunks: what `pack` and `copy` share.
 
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::chunk::CParams;
 use b2kit::chunk::MAX_CHUNK_NBYTES;
 use b2kit::frame::WriteOptions;
-use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{
-    ArrayBuilder, CParams, CParamsBuilder, Chunk, CodecId, Dtype, FrameParams, FrameWriter, Geometry,
-    RegionSource,
-};
+use b2kit::frame::{FrameParams, Storage};
+use b2kit::nd::{METALAYER, OLD_METALAYER, Region};
+use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, RegionSource};
 use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
-use crate::cmd::info;
+use crate::capture;
 use crate::error::Usage;
 use crate::input::Input;
+use crate::lossy;
 use crate::npy;
 use crate::output::Output;
 use crate::plugins;
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
+use crate::signals;
+use crate::summary;
+use crate::table::printable;
 use crate::values::{Codec, Dims, Format, Named};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
@@ -63,28 +68,29 @@ impl Encoding {
     ///
     /// # Errors
     /// As [`cparams`](Self::cparams).
-    pub(crate) fn cparams_like(&self, base: CParamsBuilder, old: Option<CodecId>) -> Result<CParams> {
+    pub(crate) fn cparams_like(&self, base: Compression, old: Option<CodecId>) -> Result<CParams> {
         let Some(codec) = self.codec_id().filter(|codec| Some(*codec) != old) else {
             return self.cparams_over(base, false);
         };
         // What belonged to the old codec, and what the new one cannot have, does not stay.
         let base = base.codec_meta(0);
-        let base = if has_dictionaries(codec) { base } else { base.use_dict(false) };
+        let properties = plugins::plugins().codec_properties(codec);
+        let base = if properties.dictionaries { base } else { base.use_dict(false) };
         self.cparams_over(base, true)
     }
 
-    fn cparams_over(&self, base: CParamsBuilder, new_codec: bool) -> Result<CParams> {
+    fn cparams_over(&self, base: Compression, new_codec: bool) -> Result<CParams> {
         let mut builder = base;
         if let Some(codec) = self.codec_id() {
             builder = builder.codec(codec);
         }
-        if let Some(clevel) = self.clevel {
-            builder = builder.clevel(clevel);
+        if let Some(clevel) = *self.clevel {
+            builder = builder.level(clevel);
         }
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
             // The default, or what the file had, is for codecs of bytes.
-            None if new_codec && self.codec_id().is_some_and(is_zfp) => builder = builder.filters([]),
+            None if new_codec && self.codec_id().is_some_and(takes_floats) => builder = builder.no_filters(),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {
@@ -165,24 +171,47 @@ impl Encoding {
     /// # Errors
     /// As [`chunkshape`](Self::chunkshape).
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
-        let mut builder = ArrayBuilder::new(shape, dtype).cparams(cparams);
-        if let Some(chunks) = self.chunkshape()? {
-            builder = builder.chunkshape(chunks);
+        lossy::check_dtype(cparams.codec(), &dtype)?;
+        let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
+        let mut builder = ArrayBuilder::with_dtype(shape, dtype).compression(cparams);
+        let chunks = self.chunkshape()?;
+        if let Some(chunks) = &chunks {
+            check_lengths("--chunks", chunks, shape)?;
+            builder = builder.chunks(chunks.clone());
         }
         if let Some(blocks) = self.blockshape()? {
-            builder = builder.blockshape(blocks);
+            check_lengths("--blocks", &blocks, shape)?;
+            return Ok(builder.blocks(blocks));
+        }
+        if zfp {
+            let blocks = builder.geometry()?.blockshape().to_vec();
+            let (chunks, blocks) = lossy::fit_blocks(shape, itemsize, chunks, blocks);
+            return Ok(builder.chunks(chunks).blocks(blocks));
         }
         Ok(builder)
     }
 }
 
-/// The filters of bytes would turn the floats that zfp takes into others, and it is lossy.
-fn is_zfp(codec: CodecId) -> bool {
-    matches!(codec, CodecId::ZFP_FIXED_ACCURACY | CodecId::ZFP_FIXED_PRECISION | CodecId::ZFP_FIXED_RATE)
+/// Whether a codec takes floats: filters of bytes would turn them into others (zfp).
+fn takes_floats(codec: CodecId) -> bool {
+    plugins::plugins().codec_properties(codec).takes_floats
 }
 
-fn has_dictionaries(codec: CodecId) -> bool {
-    matches!(codec, CodecId::ZSTD | CodecId::LZ4 | CodecId::LZ4HC)
+/// Checks that there is a length for each dimension.
+fn check_lengths(option: &str, given: &[u32], shape: &[u64]) -> Result<()> {
+    if given.len() == shape.len() {
+        return Ok(());
+    }
+    let list = |lengths: Vec<u64>| lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    let lengths: Vec<u64> = given.iter().map(|&n| n.into()).collect();
+    let rest = shape.iter().skip(given.len()).copied();
+    let example: Vec<u64> = lengths.iter().copied().chain(rest).take(shape.len()).collect();
+    let count = match shape.len() {
+        0 => bail!("{option} {}: the array has no dimensions, leave it out", list(lengths)),
+        1 => "1 length".to_owned(),
+        n => format!("{n} lengths"),
+    };
+    bail!("{option} {}: give {count}, for example {}", list(lengths), list(example))
 }
 
 fn lengths(option: &str, dims: &Dims) -> Result<Vec<u32>> {
@@ -235,13 +264,14 @@ impl Target<'_> {
 
     /// Starts a frame with these parameters and metalayers.
     pub(crate) fn frame(&self, params: FrameParams, layers: &Layers) -> Result<FrameWriter> {
+        signals::begin();
         let mut params = params;
         for (name, content) in &layers.meta {
             params = params.metalayer(name, content);
         }
         let mut writer = match self.format {
-            Format::Cframe => self.options().contiguous(self.path, params)?,
-            Format::Sframe => self.options().sparse(self.path, params)?,
+            Format::Cframe => self.options().create(self.path, params)?,
+            Format::Sframe => self.options().storage(Storage::Sparse).create(self.path, params)?,
             Format::Chunk => bail!("a bare chunk is no frame"),
         };
         for (name, content) in &layers.vlmeta {
@@ -255,20 +285,22 @@ impl Target<'_> {
         &self,
         builder: ArrayBuilder,
         layers: Layers,
-        source: &mut dyn RegionSource,
+        source: impl RegionSource,
     ) -> Result<()> {
-        let mut builder = builder.write_options(self.options());
+        signals::begin();
+        let mut builder = builder.write_options(self.options()).control(signals::control());
         for (name, content) in layers.meta {
             builder = builder.metalayer(name, content);
         }
         for (name, content) in layers.vlmeta {
             builder = builder.vlmetalayer(name, content);
         }
-        match self.format {
-            Format::Cframe => Ok(builder.create(self.path, source)?),
-            Format::Sframe => Ok(builder.create_sparse(self.path, source)?),
+        let storage = match self.format {
+            Format::Cframe => Storage::Contiguous,
+            Format::Sframe => Storage::Sparse,
             Format::Chunk => bail!("a bare chunk is no array"),
-        }
+        };
+        Ok(builder.storage(storage).write(self.path, source)?)
     }
 
     /// Writes a bare chunk.
@@ -323,8 +355,9 @@ pub(crate) fn append_bytes(
         read(start, batch)
     };
     let mut append = |batch: &[u8]| -> Result<()> {
+        signals::check()?;
         let parts = batch.par_chunks(usize::try_from(chunksize)?);
-        for chunk in parts.map(|part| Chunk::compress(part, cparams)).collect::<Result<Vec<_>, _>>()? {
+        for chunk in parts.map(|part| Chunk::compress_bytes(part, cparams)).collect::<Result<Vec<_>, _>>()? {
             writer.append(chunk)?;
         }
         Ok(())
@@ -349,14 +382,9 @@ pub(crate) struct Tracked<'a, S> {
 }
 
 impl<S: RegionSource> RegionSource for Tracked<'_, S> {
-    fn read_region(
-        &mut self,
-        geometry: &Geometry,
-        start: &[u64],
-        shape: &[u64],
-        dst: &mut [u8],
-    ) -> std::io::Result<()> {
-        self.source.read_region(geometry, start, shape, dst)?;
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> std::io::Result<()> {
+        signals::check().map_err(std::io::Error::other)?;
+        self.source.read_region(region, dst)?;
         self.progress.add(dst.len() as u64);
         Ok(())
     }
@@ -372,16 +400,38 @@ pub(crate) fn check_shape(shape: &[u64], dtype: &Dtype, have: u64) -> Result<()>
     }
 }
 
-/// With `--verbose`: what was written, how well it compressed, and how long it took.
+/// Tells on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
+/// also how long it took. `shown` is the name of the new file `to` for people; `chosen`: the parameters are those of
+/// `--codec auto`.
 ///
 /// # Errors
 /// When the new file cannot be opened.
-pub(crate) fn tell(global: Global, from: &Path, to: &Path, start: Instant) -> Result<()> {
-    if global.verbose {
-        let written = Input::open(to, 0, global).with_context(|| to.display().to_string())?;
-        let line = info::one_line(&written);
-        let seconds = start.elapsed().as_secs_f64();
-        global.tell(|| format!("{} -> {}: {line}, {seconds:.2} s", from.display(), to.display()));
-    }
+pub(crate) fn tell(
+    global: Global,
+    from: &Path,
+    (to, shown): (&Path, &Path),
+    start: Instant,
+    chosen: bool,
+) -> Result<()> {
+    let there = match fs::metadata(to) {
+        // In a batch, answers are read by a program.
+        Ok(there) if !global.quiet && !capture::is_active() && (there.is_file() || there.is_dir()) => there,
+        // A pipe or device has nothing to look at.
+        _ => return Ok(()),
+    };
+    let stored = if there.is_dir() { bytes_in(to) } else { there.len() };
+    let written = Input::open(to, 0, global).with_context(|| to.display().to_string())?;
+    let line = summary::written(&written, stored, chosen);
+    let names = printable(&format!("{} -> {}", from.display(), shown.display()));
+    let seconds =
+        if global.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() };
+    // Nobody may be listening there.
+    let _ = writeln!(io::stderr(), "{names}  {line}{seconds}");
     Ok(())
+}
+
+/// Bytes of the files in a directory.
+fn bytes_in(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.map(|file| file.metadata().map_or(0, |file| file.len())).sum()
 }

@@ -4,7 +4,13 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use b2kit::{ChunkError, FrameError, NdError};
+use b2kit::chunk::ChunkError;
+use b2kit::core::LimitExceeded;
+use b2kit::frame::FrameError;
+use b2kit::nd::NdError;
+
+use crate::many::Failures;
+use crate::signals::{self, Stopped};
 
 /// A command line that cannot be right, whatever the files hold: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +32,12 @@ pub(crate) struct Told;
 #[error("{}", one_line(.0))]
 pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
+/// Tells people a line on standard error.
+pub(crate) fn say(line: &str) {
+    // Nobody may be listening there.
+    let _ = writeln!(io::stderr(), "b2kit: {line}");
+}
+
 /// Tells the outcome of a command on standard error and as an exit code.
 pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
     let (code, message) = outcome(&result);
@@ -38,12 +50,19 @@ pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
 
 /// The exit code and, unless it was told already, what went wrong.
 pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
+    if let (Err(_), Some(code)) = (result, signals::exit_code()) {
+        return (code, Some(Stopped.to_string()));
+    }
     match result {
         Ok(()) => (0, None),
         Err(error) if error.is::<ClosedPipe>() => (0, None),
         Err(error) => {
             let code = if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 };
-            (code, (!error.is::<Told>()).then(|| one_line(error)))
+            let message = match error.downcast_ref::<Failures>() {
+                Some(failures) => failures.lines().join("\nb2kit: "),
+                None => one_line(error),
+            };
+            (code, (!error.is::<Told>()).then_some(message))
         }
     }
 }
@@ -52,7 +71,14 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
-        let text = cause.to_string();
+        let mut text = cause.to_string();
+        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            text = "no space left on the disk".to_owned();
+            // Files appear, and change, when they are complete; what a stream or a device has got is gone.
+            if !out.starts_with("standard output") && !out.starts_with("/dev/") {
+                text.push_str("; nothing was written");
+            }
+        }
         // Some errors already end with the text of their cause.
         if out.ends_with(&text) {
             continue;
@@ -80,14 +106,17 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
 /// The limit that was in the way, by its name in the library.
 fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let of_chunk = |error: &ChunkError| match error {
-        ChunkError::LimitExceeded { name, .. } => Some(*name),
+        ChunkError::Limit(limit) => Some(limit.name),
         _ => None,
     };
     let of_frame = |error: &FrameError| match error {
-        FrameError::LimitExceeded { name, .. } => Some(*name),
+        FrameError::Limit(limit) => Some(limit.name),
         FrameError::Chunk { source, .. } => of_chunk(source),
         _ => None,
     };
+    if let Some(LimitExceeded { name, .. }) = error.downcast_ref() {
+        return Some(name);
+    }
     if let Some(error) = error.downcast_ref() {
         return of_chunk(error);
     }
@@ -95,6 +124,7 @@ fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
         return of_frame(error);
     }
     match error.downcast_ref()? {
+        NdError::Limit(limit) => Some(limit.name),
         NdError::Chunk(error) => of_chunk(error),
         NdError::Frame(error) => of_frame(error),
         _ => None,
@@ -112,5 +142,11 @@ mod tests {
         let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
         assert_eq!(one_line(&error), "x.b2nd line 2: trailer: offset 3");
         assert_eq!(one_line(&anyhow!("x: no room").context("x")), "x: no room");
+        let full = || anyhow::Error::new(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(
+            one_line(&full().context("x.b2nd")),
+            "x.b2nd: no space left on the disk; nothing was written"
+        );
+        assert_eq!(one_line(&full().context("/dev/full")), "/dev/full: no space left on the disk");
     }
 }

@@ -2,21 +2,26 @@
 
 use std::fs;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::{Disk, FileSystem, INDEX_NAME, Links, ReadAt};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2kit::chunk::{ChunkHeader, DParams};
+use b2kit::frame::{Disk, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{Chunk, ChunkHeader, DParams, NdArray, SliceDim, SuperChunk};
+use b2kit::{Chunk, NdArray, SuperChunk};
 
 use crate::args::{Global, Source};
+use crate::foreign::{self, Foreign};
+use crate::place;
 use crate::plugins::dparams;
 use crate::progress::Progress;
 use crate::pump::{pump, resize};
-use crate::slice::{Axis, Part, PieceSize, Pieces, resolve};
+use crate::slice::{Axis, PieceSize, Pieces, resolve};
+use crate::stdio::{is_stdin, refuse_stdin, spool_stdin};
 use crate::store::{self, Store};
+use crate::table::thousands;
 
 /// Items of a sliced super-chunk that are further apart than this, and than half a block, are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
@@ -45,42 +50,80 @@ impl Deref for BareChunk {
 }
 
 impl Input {
-    /// Opens a frame, the directory of a sparse frame, or a chunk, that starts at byte `offset`.
+    /// Opens a frame, the directory of a sparse frame, or a chunk, that starts at byte `offset`; `-` is standard
+    /// input.
+    ///
+    /// Every command that reads a file comes through here: this is where other places than files are to be opened.
     ///
     /// # Errors
     /// Without the name of the file: callers add it.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
+        if is_stdin(path) {
+            return Self::open_spooled(&spool_stdin()?, offset, global);
+        }
         let there = fs::metadata(path)?;
         if there.is_dir() {
             ensure!(offset == 0, "--offset: this is a directory");
             if !path.join(INDEX_NAME).exists() {
                 ensure!(!store::has_member(path), "a store; --key picks a member, `b2kit ls` lists them");
+                if let Some(Foreign { what, hint }) = foreign::directory(path) {
+                    bail!("{what}; {hint}");
+                }
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
             }
             return Self::from_frame(global.reading(path).open(path)?);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
-        let len = there.len();
-        ensure!(offset <= len, "--offset {offset}: the file has {len} bytes");
         let file = open_regular(path)?;
-        let head = offset.saturating_add(b2kit::chunk::EXTENDED_HEADER_LEN as u64).min(len);
-        let start = file.read_at(offset..head)?;
-        if start.starts_with(&b2kit::frame::MAGIC) {
-            return Self::from_frame(global.reading(path).open_at(path, offset)?);
-        }
-        ensure!(!start.starts_with(b"PK\x03\x04"), "a zip archive (if it is a store, --key picks a member)");
-        // Nothing marks a chunk: it is what is left.
-        let header = ChunkHeader::parse(&start).context("no frame, and not a chunk either")?;
+        Self::open_file(&file, offset, global, || global.reading(path).offset(offset).open(path))
+    }
+
+    /// Opens what standard input held.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_spooled(file: &Arc<dyn ReadAt>, offset: u64, global: Global) -> Result<Self> {
+        let options = global.reading_stored(file.len()?).offset(offset);
+        Self::open_file(file, offset, global, || options.from_reader(file.clone(), "standard input"))
+    }
+
+    /// Opens a file by its content; `frame` opens it as a frame.
+    fn open_file(
+        file: &Arc<dyn ReadAt>,
+        offset: u64,
+        global: Global,
+        frame: impl FnOnce() -> Result<SuperChunk, FrameError>,
+    ) -> Result<Self> {
+        let len = file.len()?;
+        ensure!(offset <= len, "--offset {offset}: the file has {len} bytes");
         let have = len - offset;
-        ensure!(
-            header.cbytes() as u64 <= have,
-            "chunk is truncated: it has {} bytes from offset {offset} on, the file {have}",
-            header.cbytes()
-        );
+        let head = file.read_at(offset..offset.saturating_add(foreign::LOOK).min(len))?;
+        if head.starts_with(&b2kit::frame::MAGIC) {
+            let opened = frame().map_err(|error| match frame_len(&head) {
+                Some(need) if need > have => cut_off(need, have),
+                _ => error.into(),
+            });
+            return opened.and_then(Self::from_frame);
+        }
+        // Told by content alone.
+        match foreign::recognise(Path::new(""), &head, have) {
+            Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
+            Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
+        }
+        // Nothing marks a chunk: it is what is left.
+        let header = ChunkHeader::parse(&head).map_err(|error| {
+            anyhow::Error::new(error).context(format!("not a Blosc2 file ({})", foreign::first_bytes(&head)))
+        })?;
+        if header.cbytes() as u64 > have {
+            // Few bytes that look like the head of a chunk by chance tell a size near that of the file.
+            let what = "a chunk, or not a Blosc2 file";
+            let start = foreign::first_bytes(&head);
+            return Err(cut_off(header.cbytes() as u64, have).context(format!("{what} ({start})")));
+        }
         let limits = global.limits(len);
         limits.check_memory("stored chunk, in bytes", header.cbytes() as u64)?;
         let bytes = file.read_at(offset..offset.saturating_add(header.cbytes() as u64))?;
-        Ok(Self::from_chunk(Chunk::parse(bytes)?, dparams(limits)))
+        Ok(Self::from_chunk(Chunk::from_bytes(bytes)?, dparams(limits)))
     }
 
     /// A chunk that is not, or not only, a file of its own.
@@ -94,6 +137,7 @@ impl Input {
     /// As [`open`](Self::open).
     pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
+        refuse_stdin(&source.file, "cannot be a store: name the file")?;
         Store::open(&source.file, source.offset, global)?.context("--key: not a store")?.member(key)
     }
 
@@ -180,11 +224,29 @@ impl Input {
             Self::Array(_) => bail!("arrays are read by their shape"),
             Self::SuperChunk(frame) => Ok(frame.read_bytes_into(start, dst)?),
             Self::Chunk(chunk) if start == 0 && dst.len() == chunk.nbytes() => {
-                Ok(chunk.decompress_into(dst, &chunk.dparams)?)
+                Ok(chunk.decompress_bytes_into(dst, &chunk.dparams)?)
             }
             Self::Chunk(chunk) => Ok(chunk.get_bytes_into(usize::try_from(start)?, dst, &chunk.dparams)?),
         }
     }
+}
+
+/// The length of a frame as its header tells it (docs/format/frame-contiguous.md, section 2).
+fn frame_len(head: &[u8]) -> Option<u64> {
+    match head.get(15..24)? {
+        [0xCF, len @ ..] => Some(u64::from_be_bytes(len.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// What is there of a file whose end is missing.
+fn cut_off(need: u64, have: u64) -> anyhow::Error {
+    let percent = (u128::from(have) * 100).checked_div(need.into()).unwrap_or(0);
+    anyhow!(
+        "cut off: needs {} bytes, has {} ({percent} %); b2kit salvage may recover a part",
+        thousands(need),
+        thousands(have)
+    )
 }
 
 /// Opens a regular file, and nothing else: should the path have become a FIFO by now, this does not wait.
@@ -217,7 +279,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// When there are too many parts or an index is out of range.
-    pub(crate) fn slice(input: &'a Input, parts: &[Part]) -> Result<Self> {
+    pub(crate) fn slice(input: &'a Input, parts: &[b2kit::Selection]) -> Result<Self> {
         let itemsize = input.itemsize() as u64;
         let axes = match input {
             Input::Array(array) => resolve(parts, array.shape())?,
@@ -241,6 +303,11 @@ impl<'a> Selection<'a> {
             }
         };
         Self { input, axes, itemsize, chunks, blocks }
+    }
+
+    /// The items taken along each dimension of the file.
+    pub(crate) fn axes(&self) -> &[Axis] {
+        &self.axes
     }
 
     /// Lengths of the dimensions that are left.
@@ -299,7 +366,7 @@ impl<'a> Selection<'a> {
         match (self.input, self.axes.as_slice()) {
             // What lies between the items is decoded with them.
             (Input::SuperChunk(_) | Input::Chunk(_), [axis]) if self.is_near(axis) => {
-                self.itemsize * axis.step
+                self.itemsize * axis.step.unsigned_abs()
             }
             _ => self.itemsize,
         }
@@ -308,7 +375,7 @@ impl<'a> Selection<'a> {
     /// Several items of one block are near to each other: it would be decoded again for each of them.
     fn is_near(&self, axis: &Axis) -> bool {
         let in_block = self.blocks.first().map_or(0, |block| block.saturating_mul(self.itemsize) / 2);
-        axis.step.saturating_mul(self.itemsize) <= FAR.max(in_block)
+        axis.step.unsigned_abs().saturating_mul(self.itemsize) <= FAR.max(in_block)
     }
 
     /// Decodes one of the [`pieces`](Self::pieces), those of another selection of the same shape included.
@@ -316,11 +383,16 @@ impl<'a> Selection<'a> {
     /// # Errors
     /// When it does not decode.
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
+        self.read_piece(axes, buffer).map_err(|error| place::locate(self.input, error))
+    }
+
+    fn read_piece(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         resize(buffer, usize::try_from(bytes_of(axes, self.itemsize))?)?;
         match (self.input, axes) {
             (Input::Array(array), _) => {
-                let dims: Vec<SliceDim> = axes.iter().map(slice_dim).collect::<Result<_>>()?;
-                Ok(array.slice(&dims)?.read_into(buffer)?)
+                let dims: Vec<b2kit::Selection> =
+                    axes.iter().map(|axis| axis.selection()).collect::<Result<_>>()?;
+                Ok(array.slice(&dims)?.read_bytes_into(buffer)?)
             }
             (_, [axis]) => self.read_axis(axis, buffer),
             _ => bail!("super-chunks and chunks have one dimension"),
@@ -334,17 +406,17 @@ impl<'a> Selection<'a> {
         }
         if !self.is_near(axis) {
             for (k, item) in dst.chunks_exact_mut(itemsize).enumerate() {
-                let position = axis.start + k as u64 * axis.step;
-                self.input.read_linear(position * self.itemsize, item)?;
+                self.input.read_linear(axis.position(k as u64) * self.itemsize, item)?;
             }
             return Ok(());
         }
+        let Range { start, end } = axis.span();
         let mut span = Vec::new();
-        resize(&mut span, usize::try_from((axis.stop() - axis.start) * self.itemsize)?)?;
-        self.input.read_linear(axis.start * self.itemsize, &mut span)?;
-        let stride = usize::try_from(axis.step)? * itemsize;
-        for (item, dst) in span.chunks(stride).zip(dst.chunks_exact_mut(itemsize)) {
-            dst.copy_from_slice(&item[..itemsize]);
+        resize(&mut span, usize::try_from((end - start) * self.itemsize)?)?;
+        self.input.read_linear(start * self.itemsize, &mut span)?;
+        for (k, item) in dst.chunks_exact_mut(itemsize).enumerate() {
+            let at = usize::try_from(axis.position(k as u64) - start)? * itemsize;
+            item.copy_from_slice(&span[at..at + itemsize]);
         }
         Ok(())
     }
@@ -353,14 +425,4 @@ impl<'a> Selection<'a> {
 fn bytes_of(axes: &[Axis], itemsize: u64) -> u64 {
     // A part of a file whose size is known to fit. A zero may follow lengths that do not.
     axes.iter().fold(itemsize, |total, axis| total.saturating_mul(axis.len))
-}
-
-/// The same selection, as arrays take it.
-pub(crate) fn slice_dim(axis: &Axis) -> Result<SliceDim> {
-    Ok(SliceDim::Range {
-        start: Some(i64::try_from(axis.start)?),
-        stop: Some(i64::try_from(axis.stop())?),
-        // Steps beyond the length take one item, whatever their size.
-        step: i64::try_from(axis.step).unwrap_or(i64::MAX),
-    })
 }

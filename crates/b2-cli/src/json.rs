@@ -11,12 +11,12 @@
 //! | bytes that are not exactly one msgpack value | `{"$raw": "BASE64"}` |
 
 use anyhow::{Context, Result, bail, ensure};
+use data_encoding::BASE64;
 use rmpv::Value;
 use serde_json::{Map, Value as Json};
 
 use self::items::Item;
 pub(crate) use self::show::{show, show_short};
-use crate::base64;
 
 mod items;
 mod show;
@@ -137,7 +137,10 @@ fn from_special(key: &str, value: &Json) -> Result<Value> {
 }
 
 fn bytes_of(json: &Json) -> Result<Vec<u8>> {
-    json.as_str().and_then(base64::decode).context("expected a string of Base64")
+    // The decoder would take several padded texts in a row.
+    let text = json.as_str().filter(|text| !text.trim_end_matches('=').contains('='));
+    let bytes = text.and_then(|text| BASE64.decode(text.as_bytes()).ok());
+    bytes.context("expected a string of Base64")
 }
 
 #[cfg(test)]
@@ -251,13 +254,24 @@ mod tests {
         let text = "€\u{1}".repeat(100_000);
         check(&long(0xdb, text.as_bytes()), &serde_json::to_string(&text).unwrap());
         let bytes = vec![7; 1_000_001];
-        check(&long(0xc6, &bytes), &format!("{{\"$bin\":\"{}\"}}", base64::encode(&bytes)));
+        check(&long(0xc6, &bytes), &format!("{{\"$bin\":\"{}\"}}", BASE64.encode(&bytes)));
         let nils = [&[0xdd, 0, 0x10, 0, 0][..], &vec![0xc0; 1 << 20]].concat();
         check(&nils, &format!("[{}]", vec!["null"; 1 << 20].join(",")));
         assert!(sizes.iter().all(|size| *size < 512 << 10), "{:?}", sizes.iter().max());
         assert_eq!(show_short(&nils, 20), "[null,null,null,null...");
         assert_eq!(show_short(b"\x91\xc0", 20), "[null]");
         assert!(read_value(&[&[0xdd, 0, 0x60, 0, 0][..], &vec![0xc0; 0x60_0000]].concat()).is_none());
+    }
+
+    #[test]
+    fn only_strict_base64_is_read() {
+        let read = |text: &str| to_msgpack(&format!("{{\"$raw\":\"{text}\"}}")).ok();
+        for (text, plain) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9vYmFy", "foobar")] {
+            assert_eq!(read(text).unwrap(), plain.as_bytes());
+        }
+        for text in ["Z", "Zg", "Zg=", "Zg===", "Zh==", "Zm9=", "====", "Zg==Zg==", "Zm 9", "_-8="] {
+            assert!(read(text).is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,21 @@ mod transpose;
 pub(crate) use header::{MAGIC, NpyHeader, header_bytes, nbytes};
 pub(crate) use source::RawSource;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use b2kit::{Dtype, NdArray};
+
+/// Whether the file at `path` starts as an `.npy` file does. Not so if it cannot be read.
+pub(crate) fn is_npy(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    // Opening a pipe would take bytes out of it.
+    let regular = path.metadata().is_ok_and(|there| there.is_file());
+    regular
+        && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && start[..] == *MAGIC
+}
 
 /// The dtype to show an array with. Texts that mean a dtype without being NumPy's own way of writing it are
 /// understood, too.

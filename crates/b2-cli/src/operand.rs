@@ -4,14 +4,21 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use b2kit::{Dtype, Geometry, RegionSource};
+use anyhow::{Context, Result, anyhow, ensure};
+use b2kit::nd::Region;
+use b2kit::{Dtype, RegionSource};
 
+use crate::encode::buffer;
+use crate::error::Trouble;
+use crate::foreign::{self, Foreign};
+use crate::npy::source::ByteSource;
 use crate::npy::{self, NpyHeader, RawSource};
-use crate::output::spool_beside as spool;
+use crate::output::{refuse_same, spool_beside as spool};
 use crate::progress::Progress;
 use crate::pump::resize;
+use crate::signals;
 use crate::slice::{self, PieceSize, Pieces};
+use crate::stdio::is_stdin;
 use crate::table::dims;
 
 /// An input that is open, and what it is.
@@ -26,12 +33,21 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// Opens the input. What is no regular file, `-` for standard input included, is first copied to a temporary
+    /// Opens the input of a command that writes to `beside`, which must be another file. What is no regular file, `-` for standard input included, is first copied to a temporary
     /// one beside `beside`.
     ///
     /// # Errors
     /// With the name of the input: when it cannot be read, or is an `.npy` file that is not whole.
     pub(crate) fn open(path: &Path, beside: &Path) -> Result<Self> {
+        refuse_same(beside, path)?;
+        Self::look(path, beside)
+    }
+
+    /// Opens the input of a command that writes no file; `beside`: see [`open`](Self::open).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn look(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let opened = || -> Result<Self> {
             let (mut file, len) = open(path, beside)?;
@@ -41,16 +57,42 @@ impl Operand {
         opened().with_context(|| name.clone())
     }
 
+    /// Opens the input as bytes, whatever it holds.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn raw(path: &Path, beside: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let (file, len) = open(path, beside).with_context(|| name.clone())?;
+        Ok(Self { name, file, len, npy: None })
+    }
+
+    /// Fails when the input is a file of another format, which holds more than the plain bytes of items.
+    ///
+    /// # Errors
+    /// [`Trouble`] with its name and what to do.
+    pub(crate) fn refuse_foreign(&mut self, path: &Path) -> Result<()> {
+        if self.npy.is_some() {
+            return Ok(());
+        }
+        let mut head = buffer(usize::try_from(foreign::LOOK.min(self.len))?)?;
+        self.file.read_exact_at(0, &mut head).with_context(|| self.name.clone())?;
+        match foreign::recognise(path, &head, self.len) {
+            Some(found) => Err(refusal(&self.name, found).into()),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes of all items.
     pub(crate) fn nbytes(&self) -> u64 {
         self.npy.as_ref().map_or(self.len, |header| header.nbytes)
     }
 
-    /// Fails when an `.npy` file has another dtype than the array. `None` for arrays without: any of the item
-    /// size fits.
+    /// Checks that an `.npy` file has the dtype of the array. An array without a dtype (`None`) takes any dtype of its
+    /// item size.
     ///
     /// # Errors
-    /// That one.
+    /// Fails if they differ.
     pub(crate) fn check_dtype(&self, dtype: Option<&Dtype>, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let Some(dtype) = dtype else { return self.check_itemsize(itemsize) };
@@ -63,10 +105,10 @@ impl Operand {
         Ok(())
     }
 
-    /// Fails when an `.npy` file has items of another size.
+    /// Checks that the items of an `.npy` file have this size.
     ///
     /// # Errors
-    /// That one.
+    /// Fails if they have another.
     pub(crate) fn check_itemsize(&self, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let have = header.dtype.itemsize();
@@ -79,10 +121,10 @@ impl Operand {
         Ok(())
     }
 
-    /// Fails when the input has not this shape: that of the `.npy` file, or the bytes it takes.
+    /// Checks that an `.npy` file has this shape, or that raw bytes have its length.
     ///
     /// # Errors
-    /// That one.
+    /// Fails if they have not.
     pub(crate) fn check_shape(&self, shape: &[u64], itemsize: usize) -> Result<()> {
         match &self.npy {
             Some(header) => ensure!(
@@ -186,6 +228,27 @@ impl Operand {
     }
 }
 
+/// Fails when the input is a directory.
+///
+/// # Errors
+/// [`Trouble`] with what it is.
+pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let name = path.display().to_string();
+    match foreign::directory(path) {
+        Some(found) => Err(Trouble(anyhow!("{name}: {}; {}", found.what, found.hint)).into()),
+        None => Err(anyhow!("{name}: is a directory")),
+    }
+}
+
+fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
+    Trouble(anyhow!(
+        "{name}: {what}, not an .npy file or raw items: {hint} (--raw stores its bytes as they are)"
+    ))
+}
+
 /// The items of an input.
 pub(crate) struct Items {
     source: RawSource<File>,
@@ -199,6 +262,7 @@ impl Items {
     /// # Errors
     /// With the name of the input.
     pub(crate) fn read(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        signals::check().map_err(io::Error::other)?;
         let read = self.source.read_box(start, shape, dst);
         read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.name)))?;
         self.progress.add(dst.len() as u64);
@@ -207,14 +271,14 @@ impl Items {
 }
 
 impl RegionSource for Items {
-    fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        self.read(start, shape, dst)
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.read(region.start(), region.shape(), dst)
     }
 }
 
 /// Opens the input and finds its length.
 fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
-    let mut stream: Box<dyn Read> = if path == Path::new("-") {
+    let mut stream: Box<dyn Read> = if is_stdin(path) {
         crate::capture::check_stdin()?;
         Box::new(io::stdin().lock())
     } else {

@@ -5,16 +5,21 @@ use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::INDEX_NAME;
 use tempfile::NamedTempFile;
 
 use crate::capture;
 use crate::error::ClosedPipe;
+use crate::signals;
+use crate::stdio::{is_stdin, is_stdout, is_stream};
 
 /// A sink for bytes. Nothing appears under the name of an output file before [`Output::finish`].
 pub(crate) enum Output {
     Stdout(Stdout),
     /// Standard output of a command in a batch.
     Captured,
+    /// Bytes that are wanted in memory.
+    Buffer(Vec<u8>),
     File {
         temp: NamedTempFile,
         path: PathBuf,
@@ -28,12 +33,12 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Standard output when there is no path.
+    /// Standard output when there is no path, or `-`.
     ///
     /// # Errors
     /// When something of that name is there and `force` is not given; when the folder cannot be written.
     pub(crate) fn create(path: Option<&Path>, force: bool) -> Result<Self> {
-        let Some(path) = path else {
+        let Some(path) = path.filter(|path| !is_stdout(path)) else {
             return Ok(if capture::is_active() { Self::Captured } else { Self::Stdout(io::stdout()) });
         };
         refuse_existing(path, force)?;
@@ -44,7 +49,10 @@ impl Output {
                 Ok(there) if !there.is_file() => {
                     Ok(Self::Device { file: File::options().write(true).open(&path)?, path })
                 }
-                _ => Ok(Self::File { temp: temp_beside(&path)?, path, force }),
+                _ => {
+                    signals::begin();
+                    Ok(Self::File { temp: temp_beside(&path)?, path, force })
+                }
             }
         };
         opened().with_context(|| path.display().to_string())
@@ -55,6 +63,9 @@ impl Output {
     /// # Errors
     /// As [`finish`](Self::finish).
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        if matches!(self, Self::File { .. }) {
+            signals::check()?;
+        }
         let written = self.write_all(bytes);
         self.explain(written)
     }
@@ -68,11 +79,19 @@ impl Output {
         self.explain(flushed)
     }
 
+    /// The bytes of a buffer so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Buffer(bytes) => bytes,
+            _ => &[],
+        }
+    }
+
     /// Whether a person sees the bytes, and would see a progress bar between them.
     pub(crate) fn is_terminal(&self) -> bool {
         match self {
             Self::Stdout(stdout) => stdout.is_terminal(),
-            Self::Captured | Self::File { .. } => false,
+            Self::Captured | Self::Buffer(_) | Self::File { .. } => false,
             Self::Device { file, .. } => file.is_terminal(),
         }
     }
@@ -84,7 +103,7 @@ impl Output {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush_now()?;
         match self {
-            Self::Stdout(_) | Self::Captured | Self::Device { .. } => Ok(()),
+            Self::Stdout(_) | Self::Captured | Self::Buffer(_) | Self::Device { .. } => Ok(()),
             Self::File { temp, path, force: true } => {
                 temp.persist(&path).map(drop).map_err(|e| e.error).with_context(|| path.display().to_string())
             }
@@ -101,7 +120,7 @@ impl Output {
         match (result, self) {
             (Ok(value), _) => Ok(value),
             (Err(e), Self::Stdout(_)) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
-            (Err(e), Self::Stdout(_) | Self::Captured) => Err(e).context("standard output"),
+            (Err(e), Self::Stdout(_) | Self::Captured | Self::Buffer(_)) => Err(e).context("standard output"),
             (Err(e), Self::File { path, .. } | Self::Device { path, .. }) => {
                 Err(e).with_context(|| path.display().to_string())
             }
@@ -114,6 +133,7 @@ impl Write for Output {
         match self {
             Self::Stdout(stdout) => stdout.write(buf),
             Self::Captured => capture::write(buf),
+            Self::Buffer(bytes) => bytes.write(buf),
             Self::File { temp, .. } => temp.write(buf),
             Self::Device { file, .. } => file.write(buf),
         }
@@ -122,7 +142,7 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Stdout(stdout) => stdout.flush(),
-            Self::Captured => Ok(()),
+            Self::Captured | Self::Buffer(_) => Ok(()),
             Self::File { temp, .. } => temp.flush(),
             Self::Device { file, .. } => file.flush(),
         }
@@ -139,13 +159,79 @@ pub(crate) fn print(text: &str) -> Result<()> {
     output.finish()
 }
 
-/// Refuses an output that is there already, unless `force` is given.
+/// Refuses an output that must not be written: one of the inputs, always; and what is there already, unless `force` is
+/// given. Even then only a directory that is a sparse frame is replaced.
+///
+/// # Errors
+/// That it must not be.
+pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
+    for input in inputs {
+        refuse_same(path, input)?;
+    }
+    refuse_existing(path, force)
+}
+
+/// Refuses an output that is the input, also by another name or through links, or that lies inside of it or around it.
+///
+/// # Errors
+/// That it is.
+pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
+    // Standard input may be redirected from the file.
+    let input = if is_stdin(input) { Path::new("/dev/stdin") } else { input };
+    if is_stdout(output) {
+        return Ok(());
+    }
+    let (Ok(from), Ok(to)) = (input.canonicalize(), real_name(output)) else { return Ok(()) };
+    ensure!(from != to && !same_file(input, output), "{}: IN and OUT are the same file", output.display());
+    ensure!(!to.starts_with(&from), "{}: OUT is inside of IN", output.display());
+    ensure!(!from.starts_with(&to), "{}: IN is inside of OUT", output.display());
+    Ok(())
+}
+
+/// The name without links of a file that need not be there.
+fn real_name(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().or_else(|error| {
+        let name = path.file_name().ok_or(error)?;
+        Ok(folder_of(path).canonicalize()?.join(name))
+    })
+}
+
+/// Whether both names are of one file or directory: hard links, too.
+fn same_file(a: &Path, b: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let identity = |path: &Path| {
+            let there = fs::metadata(path).ok()?;
+            // Writing to a device that is also read is no loss.
+            (there.is_file() || there.is_dir()).then(|| (there.dev(), there.ino()))
+        };
+        identity(a).is_some_and(|a| identity(b) == Some(a))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (a, b);
+        false
+    }
+}
+
+/// Refuses an output that is there already, unless `force` is given, and a directory that is not a sparse frame. Pipes
+/// and devices are not replaced.
 ///
 /// # Errors
 /// When it is there, a dangling link included.
 pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(_) if !force => Err(exists(path)),
+    if is_stream(path) || fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() && !path.join(INDEX_NAME).is_file() => {
+            bail!("{}: is a directory, and not a sparse frame: never replaced", path.display())
+        }
+        Ok(there) if !force && there.is_dir() => {
+            bail!("{}: is there already (a whole sparse frame); --force overwrites it", path.display())
+        }
+        _ if !force => Err(exists(path)),
         _ => Ok(()),
     }
 }

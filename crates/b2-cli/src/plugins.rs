@@ -1,6 +1,7 @@
 //! The codecs and filters of this build.
 
-use b2kit::{CParams, CParamsBuilder, DParams, Limits, Plugins};
+use b2kit::chunk::{CParams, DParams};
+use b2kit::{Compression, Limits, Plugins};
 
 /// The built-in ones and, with feature `zfp`, the three zfp codecs.
 pub(crate) fn plugins() -> Plugins {
@@ -19,6 +20,6 @@ pub(crate) fn dparams(limits: Limits) -> DParams {
 }
 
 /// The defaults for compressing items of `typesize` bytes.
-pub(crate) fn cparams(typesize: usize) -> CParamsBuilder {
+pub(crate) fn cparams(typesize: usize) -> Compression {
     CParams::builder(typesize).plugins(plugins())
 }

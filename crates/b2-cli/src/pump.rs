@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use anyhow::Result;
-use b2kit::chunk::memory;
+use b2kit::core::memory;
 
 use crate::progress::Progress;
 

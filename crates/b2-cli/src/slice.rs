@@ -1,22 +1,16 @@
-//! The `--slice` option: parsing, resolving against a shape, and cutting the result into pieces of bounded
+//! The `--slice` option: NumPy's syntax for the library's [`Selection`], and cutting the result into pieces of bounded
 //! size.
 
-use anyhow::{Result, bail, ensure};
+use std::ops::Range;
 
-/// One part of a `--slice` specification, with NumPy's meaning.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Part {
-    /// That index; the dimension goes away.
-    Index(i64),
-    /// `[start]:[stop][:step]`, step at least 1.
-    Range { start: Option<i64>, stop: Option<i64>, step: u64 },
-}
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2kit::Selection;
 
-/// Parses `2,:10,-3:,::5`. Numbers beyond 64 bits count as the largest ones: ranges are clipped anyway.
+/// Parses `2, :10, ..., -3:, ::-5`. Numbers beyond 64 bits count as the largest ones: ranges are clipped anyway.
 ///
 /// # Errors
 /// When the text does not follow the form.
-pub(crate) fn parse(spec: &str) -> Result<Vec<Part>> {
+pub(crate) fn parse(spec: &str) -> Result<Vec<Selection>> {
     parse_named("--slice", spec)
 }
 
@@ -24,13 +18,30 @@ pub(crate) fn parse(spec: &str) -> Result<Vec<Part>> {
 ///
 /// # Errors
 /// As [`parse`].
-pub(crate) fn parse_named(option: &str, spec: &str) -> Result<Vec<Part>> {
-    spec.split(',').map(|part| parse_part(part, option, spec)).collect()
+pub(crate) fn parse_named(option: &str, spec: &str) -> Result<Vec<Selection>> {
+    let text = spec.trim();
+    // As in Python a comma may follow the last part.
+    let text = text.strip_suffix(',').filter(|parts| !parts.trim().is_empty()).unwrap_or(text);
+    let parts: Vec<Selection> =
+        text.split(',').map(|part| parse_part(part.trim(), option, spec)).collect::<Result<_>>()?;
+    let ellipses = parts.iter().filter(|part| **part == Selection::Ellipsis).count();
+    ensure!(ellipses <= 1, "{option}={spec}: '...' may stand there only once");
+    Ok(parts)
 }
 
-fn parse_part(part: &str, option: &str, spec: &str) -> Result<Part> {
-    let bad = || anyhow::anyhow!("{option}={spec}: '{part}' is neither an index nor start:stop:step");
-    let fields: Vec<&str> = part.split(':').collect();
+fn parse_part(part: &str, option: &str, spec: &str) -> Result<Selection> {
+    let bad = || anyhow!("{option}={spec}: '{part}' is neither an index nor start:stop:step");
+    match part {
+        "..." | "Ellipsis" => return Ok(Selection::Ellipsis),
+        "None" | "newaxis" | "np.newaxis" | "numpy.newaxis" => bail!(
+            "{option}={spec}: '{part}' makes a new dimension; a slice only takes items, and the dimensions of the array stay"
+        ),
+        _ if part.starts_with(['[', '(']) || matches!(part, "True" | "False") => {
+            bail!("{option}={spec}: lists and masks are not taken, only an index or start:stop:step")
+        }
+        _ => {}
+    }
+    let fields: Vec<&str> = part.split(':').map(str::trim).collect();
     let bound = |text: &str| -> Result<Option<i64>> {
         match text {
             "" => Ok(None),
@@ -38,12 +49,12 @@ fn parse_part(part: &str, option: &str, spec: &str) -> Result<Part> {
         }
     };
     match fields.as_slice() {
-        [index] => Ok(Part::Index(saturating(index).ok_or_else(bad)?)),
-        [start, stop] => Ok(Part::Range { start: bound(start)?, stop: bound(stop)?, step: 1 }),
+        [index] => Ok(Selection::Index(saturating(index).ok_or_else(bad)?)),
+        [start, stop] => Ok(Selection::Range { start: bound(start)?, stop: bound(stop)?, step: 1 }),
         [start, stop, step] => {
             let step = bound(step)?.unwrap_or(1);
-            ensure!(step >= 1, "{option}={spec}: the step of '{part}' must be at least 1");
-            Ok(Part::Range { start: bound(start)?, stop: bound(stop)?, step: step.unsigned_abs() })
+            ensure!(step != 0, "{option}={spec}: the step of '{part}' is 0");
+            Ok(Selection::Range { start: bound(start)?, stop: bound(stop)?, step })
         }
         _ => Err(bad()),
     }
@@ -61,7 +72,8 @@ fn saturating(text: &str) -> Option<i64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) start: u64,
-    pub(crate) step: u64,
+    /// Negative ones walk down; 1 for a single item.
+    pub(crate) step: i64,
     pub(crate) len: u64,
     /// Given as an index: not a dimension of the result.
     pub(crate) dropped: bool,
@@ -72,51 +84,92 @@ impl Axis {
         Self { start: 0, step: 1, len, dropped: false }
     }
 
-    /// Items `from..to` of this selection.
-    pub(crate) fn part(self, from: u64, to: u64) -> Self {
-        Self { start: self.start + from * self.step, len: to - from, ..self }
+    /// The item of the dimension that item `k` of this selection is.
+    pub(crate) fn position(self, k: u64) -> u64 {
+        // Inside the dimension, whose length fits 63 bits.
+        self.start.wrapping_add_signed((k as i64).wrapping_mul(self.step))
     }
 
-    /// One past the last item taken, in items of the dimension.
-    pub(crate) fn stop(self) -> u64 {
-        match self.len.checked_sub(1) {
-            Some(last) => self.start + last * self.step + 1,
-            None => self.start,
+    /// Items `from..to` of this selection.
+    pub(crate) fn part(self, from: u64, to: u64) -> Self {
+        Self { start: self.position(from), len: to - from, ..self }
+    }
+
+    /// The items of the dimension from the lowest to the highest one taken.
+    pub(crate) fn span(self) -> Range<u64> {
+        match self.len.checked_sub(1).map(|last| self.position(last)) {
+            Some(last) => self.start.min(last)..self.start.max(last) + 1,
+            None => self.start..self.start,
         }
+    }
+
+    /// One past the last item of this selection that is before the edge of a chunk: `cells` chunks of `grid` items from that
+    /// of item `from` on.
+    fn until(self, from: u64, grid: u64, cells: u64) -> u64 {
+        let cell = self.position(from) / grid;
+        let step = self.step.unsigned_abs();
+        if self.step > 0 {
+            let edge = cell.saturating_add(cells).saturating_mul(grid);
+            (edge - self.start).div_ceil(step).min(self.len)
+        } else {
+            let edge = (cell + 1).saturating_sub(cells).saturating_mul(grid);
+            ((self.start - edge) / step + 1).min(self.len)
+        }
+    }
+
+    /// Converts the range to a selection of the library.
+    ///
+    /// # Errors
+    /// When the dimension is longer than 2^63 items.
+    pub(crate) fn selection(self) -> Result<Selection> {
+        let Some(last) = self.len.checked_sub(1).map(|last| self.position(last)) else {
+            return Ok(Selection::Range { start: Some(0), stop: Some(0), step: 1 });
+        };
+        let (start, last) = (i64::try_from(self.start)?, i64::try_from(last)?);
+        // One behind the last item; there is none before item 0.
+        let stop = if self.step > 0 {
+            Some(last.saturating_add(1))
+        } else {
+            last.checked_sub(1).filter(|at| *at >= 0)
+        };
+        Ok(Selection::Range { start: Some(start), stop, step: self.step })
     }
 }
 
-/// Applies the parts to a shape; missing trailing parts take their dimension whole.
+/// Applies the parts to a shape; dimensions that no part is for are taken whole.
 ///
 /// # Errors
 /// When there are too many parts or an index is out of range.
-pub(crate) fn resolve(parts: &[Part], shape: &[u64]) -> Result<Vec<Axis>> {
-    ensure!(
-        parts.len() <= shape.len(),
-        "--slice: {} parts given, but there are {} dimensions",
-        parts.len(),
-        shape.len()
-    );
-    let parts = parts.iter().map(Some).chain(std::iter::repeat(None));
-    shape.iter().zip(parts).enumerate().map(|(k, (len, part))| resolve_one(part, *len, k)).collect()
-}
-
-fn resolve_one(part: Option<&Part>, len: u64, dimension: usize) -> Result<Axis> {
-    let signed = i128::from(len);
-    let from_end = |i: i64| i128::from(i) + if i < 0 { signed } else { 0 };
-    match part {
-        None => Ok(Axis::whole(len)),
-        Some(Part::Index(i)) => match u64::try_from(from_end(*i)) {
-            Ok(start) if start < len => Ok(Axis { start, step: 1, len: 1, dropped: true }),
-            _ => bail!("--slice: index {i} is out of range for dimension {dimension}, which has {len} items"),
-        },
-        Some(Part::Range { start, stop, step }) => {
-            let clip = |i: i64| u64::try_from(from_end(i).clamp(0, signed)).unwrap_or(len);
-            let start = start.map_or(0, clip);
-            let stop = stop.map_or(len, clip);
-            Ok(Axis { start, step: *step, len: stop.saturating_sub(start).div_ceil(*step), dropped: false })
+pub(crate) fn resolve(parts: &[Selection], shape: &[u64]) -> Result<Vec<Axis>> {
+    let given = parts.iter().filter(|part| **part != Selection::Ellipsis).count();
+    let Some(missing) = shape.len().checked_sub(given) else {
+        bail!("--slice: {given} parts given, but there are {} dimensions", shape.len());
+    };
+    let mut full = Vec::with_capacity(shape.len());
+    for part in parts {
+        match part {
+            Selection::Ellipsis => full.extend(vec![Selection::ALL; missing]),
+            part => full.push(part.clone()),
         }
     }
+    full.resize(shape.len(), Selection::ALL);
+    full.iter().zip(shape).enumerate().map(|(k, (part, len))| resolve_one(part, *len, k)).collect()
+}
+
+fn resolve_one(part: &Selection, length: u64, dimension: usize) -> Result<Axis> {
+    if *part == Selection::ALL {
+        return Ok(Axis::whole(length));
+    }
+    let positions = part.positions(length);
+    let (start, step, len) = match part {
+        Selection::Index(i) => positions.map_err(|_| {
+            anyhow!("--slice: index {i} is out of range for dimension {dimension}, which has {length} items")
+        })?,
+        _ => positions.context("--slice")?,
+    };
+    let dropped = matches!(part, Selection::Index(_));
+    // The step to an item that is not taken may be of any size.
+    Ok(Axis { start, step: if len > 1 { step } else { 1 }, len, dropped })
 }
 
 /// How a selection is cut: pieces of about `target` bytes, never above `max` unless one item is.
@@ -159,7 +212,8 @@ impl Pieces {
         }
         let mut this = Self { axes: axes.to_vec(), cut: 0, grid: 1, units: 1, at: None };
         for (k, axis) in axes.iter().enumerate() {
-            let unit_bytes = |grid: u64| grid.div_ceil(axis.step).min(axis.len).saturating_mul(inner[k]);
+            let step = axis.step.unsigned_abs();
+            let unit_bytes = |grid: u64| grid.div_ceil(step).min(axis.len).saturating_mul(inner[k]);
             let grids = [chunks.get(k), blocks.get(k)].into_iter().flatten().copied().filter(|g| *g > 0);
             this.cut = k;
             this.grid = grids.chain([1]).find(|grid| unit_bytes(*grid) <= size.max).unwrap_or(1);
@@ -189,9 +243,7 @@ impl Iterator for Pieces {
             piece[k] = self.axes[k].part(*i, i + 1);
         }
         let from = at[self.cut];
-        let position = axis.start + from * axis.step;
-        let limit = (position / self.grid).saturating_add(self.units).saturating_mul(self.grid);
-        let to = (limit - axis.start).div_ceil(axis.step).min(axis.len);
+        let to = axis.until(from, self.grid, self.units);
         piece[self.cut] = axis.part(from, to);
         at[self.cut] = to;
         for k in (0..=self.cut).rev() {
@@ -212,16 +264,21 @@ impl Iterator for Pieces {
 mod tests {
     use super::*;
 
-    fn range(start: Option<i64>, stop: Option<i64>, step: u64) -> Part {
-        Part::Range { start, stop, step }
+    fn range(start: Option<i64>, stop: Option<i64>, step: i64) -> Selection {
+        Selection::Range { start, stop, step }
     }
 
     #[test]
     fn parses_numpy_slices() {
+        use Selection::{Ellipsis, Index};
         for (spec, parts) in [
-            ("3", vec![Part::Index(3)]),
-            ("-1,+2", vec![Part::Index(-1), Part::Index(2)]),
+            ("3", vec![Index(3)]),
+            ("-1,+2", vec![Index(-1), Index(2)]),
+            (" 3 , 1 : 5 ", vec![Index(3), range(Some(1), Some(5), 1)]),
+            ("3,", vec![Index(3)]),
             (":", vec![range(None, None, 1)]),
+            ("...", vec![Ellipsis]),
+            ("0, ..., ::-2", vec![Index(0), Ellipsis, range(None, None, -2)]),
             (
                 "1:5,::2,-3::",
                 vec![range(Some(1), Some(5), 1), range(None, None, 2), range(Some(-3), None, 1)],
@@ -232,11 +289,12 @@ mod tests {
             assert_eq!(parse(spec).unwrap(), parts, "{spec}");
         }
         for spec in [
-            "", ",", "1,", "a", "1:b", "1:2:3:4", "::0", "::-1", " 1", "1 :2", "1.0", "-", "0x1", "1_0",
-            "...",
+            "", " ", ",", "1,,", ",1", "a", "1:b", "1:2:3:4", "::0", "1.0", "-", "0x1", "1_0", "- 1", "1 2",
+            "....", "...,...", "None", "[1,2]", "True",
         ] {
             assert!(parse(spec).is_err(), "{spec:?}");
         }
+        assert!(parse("0,None").unwrap_err().to_string().contains("'None' makes a new dimension"));
     }
 
     /// The indices that `spec` takes of a dimension of 10, worked out with NumPy.
@@ -256,12 +314,26 @@ mod tests {
             ("100:200", vec![]),
             (":-100", vec![]),
             ("::9223372036854775807", vec![0]),
+            ("::-4", vec![9, 5, 1]),
+            ("7:2:-2", vec![7, 5, 3]),
+            ("100:-100:-3", vec![9, 6, 3, 0]),
+            ("2::-1", vec![2, 1, 0]),
+            ("2:7:-1", vec![]),
+            ("::-9223372036854775808", vec![9]),
+            ("...", vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
             ("9", vec![9]),
             ("-10", vec![0]),
         ] {
             let axes = resolve(&parse(spec).unwrap(), &[10]).unwrap();
-            let indices: Vec<u64> = (0..axes[0].len).map(|i| axes[0].start + i * axes[0].step).collect();
+            let indices: Vec<u64> = (0..axes[0].len).map(|k| axes[0].position(k)).collect();
             assert_eq!(indices, expected, "{spec}");
+            assert_eq!(resolve(&[axes[0].selection().unwrap()], &[10]).unwrap()[0].len, axes[0].len);
+            let (first, _, len) = axes[0].selection().unwrap().positions(10).unwrap();
+            assert_eq!(
+                (first, len),
+                (expected.first().copied().unwrap_or(0), expected.len() as u64),
+                "{spec}"
+            );
         }
         for (spec, shape) in
             [("10", vec![10]), ("-11", vec![10]), ("0", vec![0]), ("0,0", vec![10]), ("0", vec![])]
@@ -269,6 +341,10 @@ mod tests {
             assert!(resolve(&parse(spec).unwrap(), &shape).is_err(), "{spec} of {shape:?}");
         }
         assert_eq!(resolve(&[], &[3, 4]).unwrap(), [Axis::whole(3), Axis::whole(4)]);
+        assert_eq!(resolve(&parse("...").unwrap(), &[]).unwrap(), []);
+        let axes = resolve(&parse("1,...,2").unwrap(), &[3, 4, 5]).unwrap();
+        assert_eq!(axes.iter().map(|axis| axis.dropped).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(resolve(&parse("1,...,2").unwrap(), &[3, 4]).unwrap().len(), 2);
     }
 
     /// C-order positions of the items of a selection.
@@ -277,7 +353,7 @@ mod tests {
         for (axis, len) in axes.iter().zip(shape) {
             out = out
                 .iter()
-                .flat_map(|base| (0..axis.len).map(move |i| base * len + axis.start + i * axis.step))
+                .flat_map(|base| (0..axis.len).map(move |k| base * len + axis.position(k)))
                 .collect();
         }
         out
@@ -287,7 +363,7 @@ mod tests {
     fn pieces_follow_each_other() {
         let shape = [23, 17, 11];
         let (chunks, blocks) = ([10, 8, 5], [5, 4, 5]);
-        for spec in [":", "3:20:2,1:16,::3", "4,:,:", "::7,3,2:", "22,16,10", ":,5:5"] {
+        for spec in [":", "3:20:2,1:16,::3", "4,:,:", "::7,3,2:", "22,16,10", ":,5:5", "::-1,::-3,8:2:-1"] {
             let axes = resolve(&parse(spec).unwrap(), &shape).unwrap();
             let all = positions(&axes, &shape);
             for max in [1, 8, 100, 1000, 5000, 1 << 20] {
@@ -319,6 +395,10 @@ mod tests {
             "a row of chunks is too big, two of blocks fit"
         );
         assert_eq!(cuts(10, 10).len(), 100, "row by row");
+        let axes = resolve(&parse("::-1").unwrap(), &[100, 10]).unwrap();
+        let pieces = Pieces::new(&axes, &[32, 10], &[8, 10], 1, PieceSize { target: 1, max: 1000 });
+        let starts: Vec<u64> = pieces.map(|p| p[0].start).collect();
+        assert_eq!(starts, [99, 95, 63, 31], "from the last row of chunks down");
     }
 
     #[test]

@@ -26,13 +26,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::SuperChunk;
+use b2kit::frame::{FrameError, Storage};
 use b2kit::frame::{FrameFile, FrameFiles, INDEX_NAME, OpenFile, ReadAt};
-use b2kit::{FrameError, Storage, SuperChunk};
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
 use rmpv::Value;
 
 use crate::args::Global;
+use crate::foreign;
 use crate::input::{Input, open_regular};
+use crate::stdio::is_stdin;
 
 /// The frame with small members, in directories and archives.
 const EMBEDDED: &str = "embed.b2e";
@@ -71,11 +74,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store at byte `offset` of `path`; `None` if there is something else.
+    /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
     ///
     /// # Errors
     /// When it is a store, but damaged, or cannot be read.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
+        if is_stdin(path) {
+            return Ok(None);
+        }
         let mut store = Self { path: path.to_owned(), global, members: BTreeMap::new(), embedded: None };
         let there = fs::metadata(path)?;
         if there.is_dir() {
@@ -87,8 +93,14 @@ impl Store {
             let start = start_of(path, offset)?;
             if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
                 store.list_archive(path)?;
+                if store.members.is_empty()
+                    && let Some(found) = foreign::recognise(path, &start_of_archive(path)?, there.len())
+                {
+                    bail!("not a store of Blosc2 files but {}: {}", found.what, found.hint);
+                }
             } else if start.len() == 4 && b2kit::frame::MAGIC.starts_with(&start) {
-                let frame = global.reading(path).open_at(path, offset)?;
+                // What is wrong with the frame is told where it is opened as one.
+                let Ok(frame) = global.reading(path).offset(offset).open(path) else { return Ok(None) };
                 if !is_store(&frame) {
                     return Ok(None);
                 }
@@ -102,7 +114,7 @@ impl Store {
         match store.members.remove("/embed") {
             Some(Place::Path(path)) => store.list_embedded(global.reading(&path).open(&path)?)?,
             Some(Place::Inside { offset, len }) => {
-                let frame = global.reading(path).open_at(path, offset)?;
+                let frame = global.reading(path).offset(offset).open(path)?;
                 check_len(frame.header().frame_len(), len).context(EMBEDDED)?;
                 store.list_embedded(frame)?;
             }
@@ -118,7 +130,7 @@ impl Store {
         self.members.keys().map(String::as_str).filter(|key| !key.ends_with(HIDDEN))
     }
 
-    /// The same with those.
+    /// All keys in order, also those that python-blosc2 keeps for attributes.
     pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
         self.members.keys().map(String::as_str)
     }
@@ -288,6 +300,13 @@ fn check_name(name: &str) -> Result<()> {
     let bad = name.contains(['\\', '\0']) || name.split('/').any(|part| matches!(part, "" | "." | ".."));
     ensure!(!bad, "zip archive: the member name {name:?} is no path inside the archive");
     Ok(())
+}
+
+/// Enough of an archive to see what its first member is.
+fn start_of_archive(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let len = file.len()?;
+    Ok(file.read_at(0..foreign::LOOK.min(len))?.to_vec())
 }
 
 fn start_of(path: &Path, offset: u64) -> Result<Vec<u8>> {

@@ -43,6 +43,28 @@ pub(crate) fn short_size(nbytes: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
+/// `4.94 -> 1.77 MiB`: two sizes, the unit once where it is the same.
+pub(crate) fn from_to(before: u64, after: u64) -> String {
+    let (before, after) = (short_size(before), short_size(after));
+    match (before.split_once(' '), after.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} -> {after}"),
+        _ => format!("{before} -> {after}"),
+    }
+}
+
+/// `1,296,000`.
+pub(crate) fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// `10, 20` for a shape; `()` for none.
 pub(crate) fn dims<T: ToString>(dims: &[T]) -> String {
     match dims {
@@ -51,10 +73,11 @@ pub(crate) fn dims<T: ToString>(dims: &[T]) -> String {
     }
 }
 
-/// `2.35x`, or `-` when there is nothing to compare with.
+/// `2.35x`, `20,000x`, or `-` when there is nothing to compare with.
 pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
     match cbytes {
         0 => "-".into(),
+        _ if nbytes / cbytes >= 1000 => format!("{}x", thousands(nbytes / cbytes)),
         _ => format!("{:.2}x", nbytes as f64 / cbytes as f64),
     }
 }
@@ -91,6 +114,10 @@ mod tests {
         table.row("longer", dims(&[3, 4]));
         assert_eq!(table.render(2), "  a       1\n  longer  3, 4\n");
         assert_eq!(printable("a\u{1b}[1m\n"), "a\\u{1b}[1m\\n");
+        assert_eq!((thousands(999).as_str(), thousands(1_296_000).as_str()), ("999", "1,296,000"));
+        assert_eq!(from_to(5_180_000, 1_857_000), "4.94 -> 1.77 MiB");
+        assert_eq!(from_to(2000, 400), "1.95 KiB -> 400 bytes");
+        assert_eq!(ratio(8_000_000, 400), "20,000x");
         assert_eq!((ratio(10, 4).as_str(), ratio(1, 0).as_str()), ("2.50x", "-"));
     }
 }

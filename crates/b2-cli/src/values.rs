@@ -1,9 +1,11 @@
 //! Values on the command line: lists, sizes, codecs, filters, metalayers.
 
-use b2kit::{CodecId, FilterId, FilterSlot, SplitMode};
-use clap::ValueEnum;
+use b2kit::chunk::{FilterSlot, SplitMode};
+use b2kit::{CodecId, FilterId};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, ValueEnum};
 
 use crate::json;
+use crate::plugins;
 
 /// `10,20`: lengths, comma-separated without blanks. Empty for no dimensions.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,20 +49,88 @@ pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
     if name == "auto" {
         return Ok(Codec::Auto);
     }
-    CodecId::from_name(name).map(Codec::Id).ok_or_else(|| {
+    let built_in = || plugins::plugins().codecs().find(|codec| codec.name() == name).map(|codec| codec.id());
+    CodecId::from_name(name).or_else(built_in).map(Codec::Id).ok_or_else(|| {
         format!(
             "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
         )
     })
 }
 
-/// A codec, or the wish to have one chosen.
+/// A codec by name, or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Codec {
     /// Chosen from a sample of the data.
     Auto,
-    /// That one.
+    /// A codec by its number.
     Id(CodecId),
+}
+
+/// The compression level: `--clevel N`, or as gzip has it, `-1` to `-9`, `--fast` and `--best`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Level(pub(crate) Option<u8>);
+
+impl std::ops::Deref for Level {
+    type Target = Option<u8>;
+
+    fn deref(&self) -> &Option<u8> {
+        &self.0
+    }
+}
+
+impl Level {
+    /// Flags, and the level each of them stands for.
+    const FLAGS: [(&str, char, u8); 9] = [
+        ("level-1", '1', 1),
+        ("level-2", '2', 2),
+        ("level-3", '3', 3),
+        ("level-4", '4', 4),
+        ("level-5", '5', 5),
+        ("level-6", '6', 6),
+        ("level-7", '7', 7),
+        ("level-8", '8', 8),
+        ("level-9", '9', 9),
+    ];
+}
+
+impl clap::Args for Level {
+    fn augment_args(command: Command) -> Command {
+        let clevel = Arg::new("clevel")
+            .long("clevel")
+            .value_name("0..9")
+            .value_parser(clap::value_parser!(u8).range(0..=9))
+            .help("Level, from 0 (store) to 9 (smallest); short: -1 to -9");
+        let long = |name: &'static str, help: &'static str| {
+            Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+        };
+        let flag = |(id, short, _): (&'static str, char, u8)| {
+            Arg::new(id).short(short).action(ArgAction::SetTrue).hide(true)
+        };
+        let args = [clevel, long("fast", "Level 1, as -1"), long("best", "Level 9, as -9")];
+        let args: Vec<Arg> = args.into_iter().chain(Self::FLAGS.into_iter().map(flag)).collect();
+        let ids: Vec<clap::Id> = args.iter().map(|arg| arg.get_id().clone()).collect();
+        command
+            .args(args.into_iter().map(|arg| arg.help_heading("Compression")))
+            .group(ArgGroup::new("level").args(ids).multiple(false))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Level {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let long = [("fast", 1), ("best", 9)].into_iter();
+        let flags = Self::FLAGS.into_iter().map(|(id, _, level)| (id, level)).chain(long);
+        let given = flags.into_iter().find_map(|(id, level)| matches.get_flag(id).then_some(level));
+        Ok(Self(given.or_else(|| matches.get_one("clevel").copied())))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// What `--codec auto` aims at.
@@ -74,7 +144,7 @@ pub(crate) enum Goal {
     Size,
 }
 
-impl From<Goal> for b2kit::Goal {
+impl From<Goal> for b2kit::chunk::Goal {
     fn from(goal: Goal) -> Self {
         match goal {
             Goal::Speed => Self::Speed,
@@ -101,7 +171,12 @@ impl std::str::FromStr for Filters {
 
 /// `NAME` or `NAME:META`. `filter:ID` is a name, too.
 fn parse_filter(text: &str) -> Result<FilterSlot, String> {
-    if let Some(id) = FilterId::from_name(text).filter(|id| *id != FilterId::NONE) {
+    let by_name = |name: &str| {
+        let built_in =
+            || plugins::plugins().filters().find(|filter| filter.name() == name).map(|filter| filter.id());
+        FilterId::from_name(name).or_else(built_in).filter(|id| *id != FilterId::NONE)
+    };
+    if let Some(id) = by_name(text) {
         return Ok(FilterSlot::new(id, 0));
     }
     let unknown = || {
@@ -111,7 +186,7 @@ fn parse_filter(text: &str) -> Result<FilterSlot, String> {
         )
     };
     let (name, meta) = text.rsplit_once(':').ok_or_else(unknown)?;
-    let id = FilterId::from_name(name).filter(|id| *id != FilterId::NONE).ok_or_else(unknown)?;
+    let id = by_name(name).ok_or_else(unknown)?;
     Ok(FilterSlot::new(id, parse_meta(meta)?))
 }
 

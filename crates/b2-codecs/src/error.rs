@@ -1,46 +1,59 @@
+use b2_core::ErrorKind;
+
 use crate::CodecId;
 
-/// Why a stream could not be encoded or decoded.
+/// The error type of encoding and decoding streams.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The stream breaks the codec's rules.
+    /// The stream violates the codec's format.
     #[error("{codec}: malformed stream at byte {offset}: {what}")]
     Malformed {
-        /// The codec that read it.
+        /// The codec that read the stream.
         codec: CodecId,
-        /// Where in the stream, in bytes.
+        /// Offset in the stream, in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// What is malformed.
         what: &'static str,
     },
-    /// The stream decodes to another number of bytes than the chunk says.
+    /// The stream decodes to a number of bytes other than expected.
     #[error("{codec}: stream decodes to {got} bytes, expected {expected}")]
     WrongLength {
-        /// The codec that read it.
+        /// The codec that read the stream.
         codec: CodecId,
-        /// Bytes it decodes to (a lower bound when there were more).
+        /// Bytes that it decodes to, or a lower bound if they do not fit.
         got: usize,
         /// Bytes the caller expects.
         expected: usize,
     },
-    /// The codec cannot do this.
+    /// The codec does not support the request.
     #[error("{codec} does not support {what}")]
     Unsupported {
-        /// The codec asked.
+        /// The codec.
         codec: CodecId,
-        /// What it was asked for.
+        /// What is not supported.
         what: &'static str,
     },
     /// There is not enough memory.
     #[error(transparent)]
-    OutOfMemory(#[from] crate::memory::OutOfMemory),
-    /// The library behind the codec reported an error.
+    OutOfMemory(#[from] b2_core::memory::OutOfMemory),
+    /// The library behind the codec failed.
     #[error("{codec}: {message}")]
     Backend {
-        /// The codec whose backend failed.
+        /// The codec.
         codec: CodecId,
-        /// The backend's words.
+        /// The message of the library.
         message: String,
     },
+}
+
+impl CodecError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Malformed { .. } | Self::WrongLength { .. } | Self::Backend { .. } => ErrorKind::Damaged,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::OutOfMemory(_) => ErrorKind::Memory,
+        }
+    }
 }

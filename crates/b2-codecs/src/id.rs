@@ -1,27 +1,28 @@
 use std::fmt;
 
-/// Full codec id: frame header byte 77, chunk header byte 0x16. Open, since files carry unknown ids.
+/// A codec id, as in frame header byte 77 and chunk header byte 0x16. Any value is allowed, since files may contain
+/// unknown ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodecId(pub u8);
 
 impl CodecId {
-    /// Blosc's own LZ77.
+    /// blosclz, an LZ77 codec from Blosc.
     pub const BLOSCLZ: Self = Self(0);
-    /// LZ4, fast.
+    /// LZ4 with the fast encoder.
     pub const LZ4: Self = Self(1);
-    /// LZ4, high compression.
+    /// LZ4 with the high-compression encoder.
     pub const LZ4HC: Self = Self(2);
     /// zlib (RFC 1950).
     pub const ZLIB: Self = Self(4);
     /// Zstandard.
     pub const ZSTD: Self = Self(5);
-    /// The 2-D codec for single bytes.
+    /// ndlz, a 2-D codec for single bytes.
     pub const NDLZ: Self = Self(32);
-    /// zfp, fixed accuracy.
+    /// zfp with fixed accuracy.
     pub const ZFP_FIXED_ACCURACY: Self = Self(33);
-    /// zfp, fixed precision.
+    /// zfp with fixed precision.
     pub const ZFP_FIXED_PRECISION: Self = Self(34);
-    /// zfp, fixed rate.
+    /// zfp with fixed rate.
     pub const ZFP_FIXED_RATE: Self = Self(35);
 
     const NAMES: [(Self, &'static str); 9] = [
@@ -36,12 +37,12 @@ impl CodecId {
         (Self::ZFP_FIXED_RATE, "zfp_rate"),
     ];
 
-    /// The codec's name, or `None` for ids without one.
+    /// Returns the codec's name, or `None` if the id has none.
     pub fn name(self) -> Option<&'static str> {
         Self::NAMES.iter().find(|(id, _)| *id == self).map(|(_, name)| *name)
     }
 
-    /// The id of a codec name such as `zstd`, or of `codec:ID`.
+    /// Returns the id for a codec name such as `zstd`, or for `codec:ID`.
     ///
     /// ```
     /// # use b2_codecs::CodecId;
@@ -56,7 +57,7 @@ impl CodecId {
         Self::NAMES.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
-    /// The 3-bit field for this codec in chunk header flags.
+    /// Returns the 3-bit field for this codec in the flags of the chunk header.
     pub fn format(self) -> CodecFormat {
         match self {
             Self::BLOSCLZ => CodecFormat::BLOSCLZ,
@@ -83,7 +84,7 @@ impl fmt::Debug for CodecId {
     }
 }
 
-/// Codec format: bits 5 to 7 of the chunk header flags. Not the same numbering as [`CodecId`].
+/// The codec format, bits 5 to 7 of the chunk header flags. Its numbering differs from [`CodecId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodecFormat(pub u8);
 
@@ -99,8 +100,8 @@ impl CodecFormat {
     /// The full codec id is in chunk header byte 0x16.
     pub const USER_DEFINED: Self = Self(6);
 
-    /// The codec that reads this format, given chunk header byte 0x16. `None` for 2, 5 and 7, which
-    /// nothing can decode.
+    /// Returns the codec that reads this format. `udcodec` is chunk header byte 0x16. The result is `None` for the
+    /// undefined formats 2, 5 and 7.
     pub fn codec(self, udcodec: u8) -> Option<CodecId> {
         match self {
             Self::BLOSCLZ => Some(CodecId::BLOSCLZ),

@@ -1,68 +1,70 @@
-//! A cheap look at a stream before a slow encoder gets it.
+//! Estimates cheaply whether a slow encoder would help with a stream.
 //!
-//! After a shuffle, many streams are noise (the low bits of measured values), and many more have an uneven
-//! spread of byte values but no repeats. Slow encoders spend as much time or more on these as on the others, for
-//! nothing: noise is best stored, and the second kind is compressed as well by entropy coding alone.
+//! After a shuffle, many streams are noise (the low bits of measured values), and many more have an uneven distribution
+//! of byte values but no repeats. Slow encoders spend at least as much time on these as on others, without benefit:
+//! noise is best stored, and for uneven values entropy coding alone compresses as well.
 //!
-//! A stream is looked at by segments. Of each, the spread of values is taken from samples, and repeats are looked
-//! for from sampled positions, in a table of every [`STRIDE`]th position: long repeats are always found, of
-//! short ones a known share. The answer depends on the bytes only.
+//! A stream is judged by segments. In each, the distribution of values is estimated from samples. Repeats are searched
+//! from sampled positions, in a table of every [`STRIDE`]th position, which finds all long repeats and a known share of
+//! the short ones. The result depends on the bytes only.
 
-use crate::memory::{OutOfMemory, zeroed_array};
-/// Bytes judged at once.
+use b2_core::memory::{OutOfMemory, zeroed_array};
+/// Bytes per segment.
 pub(crate) const SEGMENT: usize = 8 << 10;
-/// Positions remembered. A repeat of `STRIDE + MIN_MATCH - 1` bytes has at least one of them.
+/// Distance of positions in the table. A repeat of `STRIDE + MIN_MATCH - 1` bytes contains at least one of them.
 const STRIDE: usize = 16;
 const MIN_MATCH: usize = 4;
 const HASH_LOG: u32 = 13;
-/// Samples of a segment: where repeats are looked for, and which values are counted.
+/// Samples per segment: positions to search repeats for, and values to count.
 const NSAMPLES: usize = 4;
 const SAMPLE_STEP: usize = SEGMENT / NSAMPLES;
 const SAMPLE: usize = 256;
 const SAMPLE_REPEATS: usize = 128;
 const TOTAL: usize = NSAMPLES * SAMPLE;
-/// Entropy of even spread. Of 1024 samples, it comes out 0.18 bits below 8.
+/// Entropy of evenly distributed values. With 1024 samples the estimate is 0.18 bits below 8.
 const EVEN: u32 = 8 * 256 - 60;
-/// Repeats are followed so far.
+/// Maximum length to which repeats are followed.
 const MAX_MATCH: usize = 32;
-/// About what a repeat costs in a compressed stream, in 1/256 bits.
+/// Approximate cost of a repeat in a compressed stream, in 1/256 bits.
 const MATCH_COST: u32 = 28 << 8;
 
-/// What a segment or a stream is made of.
+/// The kind of data in a segment or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Nothing to gain by any means.
+pub(crate) enum StreamKind {
+    /// Noise: neither repeats nor uneven values.
     Noise,
-    /// Few repeats, but some values are more frequent than others.
+    /// Few repeats, but an uneven distribution of values.
     Uneven,
-    /// One value.
+    /// A single byte value.
     Constant,
     /// Mostly long repeats.
     Long,
-    /// Anything else.
+    /// Any other data.
     Mixed,
 }
 
-/// What the samples of a segment promise.
+/// What the samples of a segment indicate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Estimate {
     /// Entropy of the values, in 1/256 bits per byte.
     pub(crate) entropy: u32,
-    /// Saved by repeats beyond coding by entropy, in 1/256 bits per byte.
+    /// What repeats save compared with entropy coding, in 1/256 bits per byte.
     pub(crate) repeats: u32,
-    /// How much belongs to long repeats, in 1/256.
+    /// Share of the savings that comes from long repeats, in 1/256.
     pub(crate) long: u32,
 }
 
 impl Estimate {
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> StreamKind {
         // With values this rare, a chance repeat is not worth much; with fewer values, most repeats are runs.
         const MANY_VALUES: u32 = 4 * 256;
         match self {
-            Self { entropy, repeats, .. } if entropy >= EVEN && repeats < 8 => Kind::Noise,
-            Self { entropy, repeats, .. } if entropy >= MANY_VALUES && repeats < entropy / 32 => Kind::Uneven,
-            Self { long, .. } if long > 40 => Kind::Long,
-            _ => Kind::Mixed,
+            Self { entropy, repeats, .. } if entropy >= EVEN && repeats < 8 => StreamKind::Noise,
+            Self { entropy, repeats, .. } if entropy >= MANY_VALUES && repeats < entropy / 32 => {
+                StreamKind::Uneven
+            }
+            Self { long, .. } if long > 40 => StreamKind::Long,
+            _ => StreamKind::Mixed,
         }
     }
 }
@@ -70,7 +72,8 @@ impl Estimate {
 /// The table of positions, kept from stream to stream.
 pub(crate) struct Prober {
     table: Box<[u32; 1 << HASH_LOG]>,
-    /// Added to positions in `table`, so that entries of earlier streams are out of reach without clearing.
+    /// Offset added to positions in `table`. It grows, so that entries of earlier streams become invalid without
+    /// clearing.
     base: u32,
 }
 
@@ -79,62 +82,62 @@ impl Prober {
         Ok(Self { table: zeroed_array()?, base: 1 })
     }
 
-    /// Judges the segments of `src` one after the other; the last one may overlap the one before it. There is
-    /// none if `src` is shorter than a segment.
-    pub(crate) fn segments(&mut self, src: &[u8], mut each: impl FnMut(Kind)) {
+    /// Classifies the segments of `src` in order. The last one may overlap the one before it. If `src` is shorter than
+    /// a segment, there are none.
+    pub(crate) fn segments(&mut self, src: &[u8], mut each: impl FnMut(StreamKind)) {
         let base = self.begin(src.len());
         for start in starts(src.len()) {
             self.remember(src, start, base);
             each(if is_constant(&src[start..start + SEGMENT]) {
-                Kind::Constant
+                StreamKind::Constant
             } else if self.obviously_repeats(src, start, base) {
-                Kind::Mixed
+                StreamKind::Mixed
             } else {
                 self.look(src, start, base).kind()
             });
         }
     }
 
-    /// Judges the whole of `src`, from every other segment.
-    pub(crate) fn stream(&mut self, src: &[u8]) -> Kind {
+    /// Classifies all of `src`, from every other segment.
+    pub(crate) fn stream(&mut self, src: &[u8]) -> StreamKind {
         let base = self.begin(src.len());
         let starts = starts(src.len());
         starts.clone().for_each(|start| self.remember(src, start, base));
         let (mut sum, mut long, mut count, mut all_noise) = (Estimate::default(), 0, 0, true);
-        // Repeats from afar are found near the end.
+        // Repeats over a large distance are found near the end.
         for start in starts.clone().rev().step_by(2) {
             let estimate = self.look(src, start, base);
-            all_noise &= estimate.kind() == Kind::Noise;
+            all_noise &= estimate.kind() == StreamKind::Noise;
             sum.entropy += estimate.entropy;
             sum.repeats += estimate.repeats;
             long += u64::from(estimate.long) * u64::from(estimate.entropy);
             count += 1;
-            // Most streams that have repeats have them everywhere.
+            // Most streams that contain repeats contain them everywhere.
             if sum.repeats > sum.entropy / 2 || (count > 1 && sum.repeats > sum.entropy / 8) {
                 break;
             }
         }
         if count == 0 {
-            return Kind::Mixed;
+            return StreamKind::Mixed;
         }
-        // Long repeats of what hardly needs any space are of no account.
+        // Ignore long repeats of data that entropy coding already makes tiny.
         sum.long = (long / u64::from(sum.entropy.max(1))) as u32;
         let mean = Estimate { entropy: sum.entropy / count, repeats: sum.repeats / count, long: sum.long };
         let mut others = starts.rev().skip(1).step_by(2);
         match mean.kind() {
-            // The segments not looked at yet: there the values must do.
-            Kind::Noise
+            // Check the distribution of values in the segments that were left out.
+            StreamKind::Noise
                 if all_noise && others.all(|start| sampled_entropy(&src[start..start + SEGMENT]) >= EVEN) =>
             {
-                Kind::Noise
+                StreamKind::Noise
             }
-            Kind::Noise => Kind::Uneven,
+            StreamKind::Noise => StreamKind::Uneven,
             kind => kind,
         }
     }
 
     fn begin(&mut self, len: usize) -> u32 {
-        // No stream comes near 4 GiB; the positions of one that does are compared before use in any case.
+        // No stream comes near 4 GiB. If one does, positions are still compared before use.
         let len = u32::try_from(len).unwrap_or(u32::MAX - 1);
         if self.base.checked_add(len).is_none() {
             self.table.fill(0);
@@ -145,7 +148,7 @@ impl Prober {
         base
     }
 
-    /// Puts the positions of a segment into the table.
+    /// Adds the positions of a segment to the table.
     fn remember(&mut self, src: &[u8], start: usize, base: u32) {
         let mut here = base.wrapping_add(start as u32);
         for group in src[start..start + SEGMENT].as_chunks::<STRIDE>().0 {
@@ -155,7 +158,7 @@ impl Prober {
         }
     }
 
-    /// Whether the first sample alone shows repeats, as it does in most segments that have any.
+    /// Returns whether the first sample alone shows repeats, as it does in most segments that have any.
     fn obviously_repeats(&self, src: &[u8], start: usize, base: u32) -> bool {
         let from = start + SAMPLE;
         let (mut pos, mut covered) = (from, 0);
@@ -167,7 +170,7 @@ impl Prober {
         covered >= SAMPLE_REPEATS / 4
     }
 
-    /// Takes the samples of a segment.
+    /// Evaluates the samples of a segment.
     fn look(&self, src: &[u8], start: usize, base: u32) -> Estimate {
         let entropy = sampled_entropy(&src[start..start + SEGMENT]);
         let (mut repeats, mut long) = (0, 0);
@@ -181,7 +184,7 @@ impl Prober {
                     continue;
                 }
                 let gain = (len as u32 * entropy).saturating_sub(MATCH_COST);
-                // Of repeats shorter than this, only `len - 3` in `STRIDE` contain a remembered position.
+                // Of shorter repeats, only `len - 3` in `STRIDE` contain a position of the table.
                 let share = (len + 1 - MIN_MATCH).min(STRIDE) as u32;
                 repeats += gain * STRIDE as u32 / share;
                 if len == MAX_MATCH {
@@ -194,13 +197,13 @@ impl Prober {
         Estimate { entropy, repeats: repeats / count, long: long * 256 / count }
     }
 
-    /// Length of the repeat found for `pos`, or 0.
+    /// Returns the length of the repeat found at `pos`, or 0.
     #[inline(always)]
     fn repeat(&self, src: &[u8], pos: usize, base: u32) -> usize {
         let Some(here) = word_at(src, pos) else { return 0 };
         let entry = self.table[hash(here)];
         let at = entry.wrapping_sub(base) as usize;
-        // Entries of earlier streams are below `base`, and so beyond the end of any slice.
+        // Entries of earlier streams are below `base`, so the position wraps beyond the end of any slice.
         if word_at(src, at) != Some(here) || at == pos {
             return 0;
         }
@@ -210,11 +213,11 @@ impl Prober {
 }
 
 fn is_constant(segment: &[u8]) -> bool {
-    // Most segments are through with the first part.
+    // The first comparison rejects most segments.
     segment[..16] == segment[1..17] && segment[..SEGMENT - 1] == segment[1..]
 }
 
-/// Where the segments of a stream start.
+/// Returns the offsets of the segments of a stream.
 fn starts(len: usize) -> impl DoubleEndedIterator<Item = usize> + Clone {
     let last = len.checked_sub(SEGMENT);
     (0..len.div_ceil(SEGMENT)).filter_map(move |n| Some((n * SEGMENT).min(last?)))
@@ -229,7 +232,7 @@ fn hash(word: u32) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH_LOG)) as usize
 }
 
-/// Entropy of sampled values in 1/256 bits.
+/// Estimates the entropy of a segment from samples, in 1/256 bits.
 fn sampled_entropy(segment: &[u8]) -> u32 {
     let mut counts = [[0u16; 256]; 2];
     for sample in segment.chunks_exact(SAMPLE_STEP) {
@@ -245,7 +248,7 @@ fn sampled_entropy(segment: &[u8]) -> u32 {
     bits / TOTAL as u32
 }
 
-/// Bits that code all of so many equal ones of `TOTAL` values, in 1/256.
+/// Bits to code all `n` occurrences of a value among `TOTAL` samples, in 1/256; indexed by `n`.
 static COUNT_BITS: [u32; TOTAL + 1] = {
     let mut bits = [0; TOTAL + 1];
     let mut count = 1;
@@ -256,7 +259,7 @@ static COUNT_BITS: [u32; TOTAL + 1] = {
     bits
 };
 
-/// Binary logarithm in 1/256, off by less than 5.
+/// Binary logarithm in 1/256, with an error below 5.
 const fn log2(x: u32) -> u32 {
     let whole = x.ilog2();
     let rest = (((x as u64) << 8 >> whole) & 0xff) as u32;
@@ -279,13 +282,13 @@ mod tests {
         (0..LEN).map(|_| next()).collect()
     }
 
-    fn kinds(src: &[u8]) -> Vec<Kind> {
+    fn kinds(src: &[u8]) -> Vec<StreamKind> {
         let mut kinds = Vec::new();
         Prober::new().unwrap().segments(src, |kind| kinds.push(kind));
         kinds
     }
 
-    fn check(src: &[u8], expected: Kind) {
+    fn check(src: &[u8], expected: StreamKind) {
         let mut prober = Prober::new().unwrap();
         for _ in 0..3 {
             assert_eq!(prober.stream(src), expected);
@@ -295,24 +298,24 @@ mod tests {
     #[test]
     fn kinds_of_streams() {
         let noise = noise(1);
-        check(&noise, Kind::Noise);
-        assert_eq!(kinds(&noise), [Kind::Noise; 11]);
+        check(&noise, StreamKind::Noise);
+        assert_eq!(kinds(&noise), [StreamKind::Noise; 11]);
         // Sums of dice have no repeats, but some are rare.
         let uneven: Vec<u8> = noise.iter().zip(&noise[7..]).map(|(a, b)| a / 4 + b / 4).collect();
-        check(&uneven, Kind::Uneven);
+        check(&uneven, StreamKind::Uneven);
         let words: Vec<u8> = noise.iter().flat_map(|&n| [n / 64, 100, n / 64, 3, 2, 1]).take(LEN).collect();
-        check(&words, Kind::Mixed);
+        check(&words, StreamKind::Mixed);
         // Noise again from afar.
         let long: Vec<u8> = noise[..20_000].iter().copied().cycle().take(LEN).collect();
-        check(&long, Kind::Long);
-        assert_eq!(kinds(&vec![9; LEN]), [Kind::Constant; 11]);
+        check(&long, StreamKind::Long);
+        assert_eq!(kinds(&vec![9; LEN]), [StreamKind::Constant; 11]);
         // A little of something else in noise.
         let mut mostly = noise.clone();
         mostly[5 * SEGMENT..6 * SEGMENT].fill(0);
-        assert_ne!(Prober::new().unwrap().stream(&mostly), Kind::Noise);
-        assert_eq!(kinds(&mostly)[5], Kind::Constant);
+        assert_ne!(Prober::new().unwrap().stream(&mostly), StreamKind::Noise);
+        assert_eq!(kinds(&mostly)[5], StreamKind::Constant);
         for len in 0..SEGMENT {
-            check(&noise[..len], Kind::Mixed);
+            check(&noise[..len], StreamKind::Mixed);
             assert!(kinds(&noise[..len]).is_empty());
         }
     }
@@ -325,7 +328,7 @@ mod tests {
         for base in [1, u32::MAX - LEN as u32 - 1, u32::MAX - 5] {
             prober.base = base;
             for src in [&a, &a, &b, &a] {
-                assert_eq!(prober.stream(src), Kind::Noise);
+                assert_eq!(prober.stream(src), StreamKind::Noise);
             }
         }
     }

@@ -1,22 +1,24 @@
-//! Bit shuffle, id 2: bit 0 of byte 0 of all items, then bit 1, and so on, least significant bit first.
+//! Bit shuffle (id 2): bit 0 of byte 0 of all items, then bit 1, and so on, least significant bit first.
 //!
-//! Only whole groups of 8 items take part; what follows them is copied. The bytes of the items are brought into
-//! planes first, tile by tile so that a tile stays in the first-level cache; then the bits of each plane into its
-//! 8 rows. Writing long runs of a few rows at a time also matters: rows of large blocks lie a power of two apart
-//! and would throw each other out of the cache.
+//! Only whole groups of 8 items are shuffled; later bytes are copied. The bytes of the items are first gathered into
+//! planes, in tiles that fit the first-level cache, and then the bits of each plane into its 8 rows. Writing long runs
+//! to a few rows at a time avoids cache conflicts: rows of large blocks are a power of two apart and compete for the
+//! same cache sets.
 
-// The slow twin documents the format and checks the kernels; nothing else calls it.
+// The slow reference documents the format and checks the kernels. Only tests call it.
 #[cfg(test)]
 pub(crate) mod scalar;
 
 use std::ops::Range;
 
 use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
-use crate::part::{Part, check_part, check_planes};
+use crate::part::{SplitPart, check_part, check_planes};
 use crate::shuffle::columns;
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{
+    Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes, same_length,
+};
 
-/// The bit shuffle filter, id 2. The parameter byte is not used.
+/// The bit shuffle filter (id 2). The parameter byte is unused.
 ///
 /// In chunks of format version 2 (Blosc 1) a block whose number of items is not a multiple of 8 is not shuffled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,17 @@ impl Filter for BitShuffle {
     }
     fn name(&self) -> &str {
         "bitshuffle"
+    }
+    fn properties(&self, cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties {
+            lossless: true,
+            shapeless: true,
+            effect: Effect::Reorders,
+            in_parts: true,
+            // Items after the last group of 8 would not be in the planes.
+            planes: Some(Planes { count: cx.typesize, rows: 8 }),
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -58,42 +71,27 @@ impl Filter for BitShuffle {
         bitunshuffle_with(kernels::best(), cx.typesize, src, dst, cx.streaming);
         Ok(())
     }
-    fn planes(&self, cx: &FilterContext<'_>, _meta: u8, nbytes: usize) -> Option<usize> {
-        // Items beyond the last group of 8 would not be in the planes.
-        let group = cx.typesize.checked_mul(8).filter(|&group| group > 0)?;
-        nbytes.is_multiple_of(group).then_some(cx.typesize)
-    }
-    fn plane_prefix(&self, cx: &FilterContext<'_>, _meta: u8, nbytes: usize, range: Range<usize>) -> usize {
-        let group = cx.typesize.saturating_mul(8).max(1);
-        if range.is_empty() { 0 } else { 7 * (nbytes / group) + range.end.min(nbytes).div_ceil(group) }
-    }
-    fn backward_planes(
-        &self,
-        cx: &FilterContext<'_>,
-        _meta: u8,
-        planes: &[&[u8]],
-        range: Range<usize>,
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
-        check_planes(FilterId::BITSHUFFLE, cx.typesize, planes, &range, dst)?;
-        if !planes[0].len().is_multiple_of(8) {
-            return Err(FilterError::Part {
-                filter: FilterId::BITSHUFFLE,
-                what: "planes hold whole groups of 8 items",
-            });
-        }
-        bitunshuffle_part(kernels::best(), cx.typesize, |j| planes[j], range, dst, cx.streaming);
-        Ok(())
-    }
     fn backward_part(
         &self,
         cx: &FilterContext<'_>,
         _meta: u8,
-        src: &[u8],
+        src: Filtered<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
         let typesize = cx.typesize;
+        let src = match src {
+            Filtered::Planes(planes) => {
+                check_planes(FilterId::BITSHUFFLE, typesize, planes, &range, dst)?;
+                if !planes[0].len().is_multiple_of(8) {
+                    let what = "planes hold whole groups of 8 items";
+                    return Err(FilterError::Part { filter: FilterId::BITSHUFFLE, what });
+                }
+                bitunshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
+                return Ok(());
+            }
+            Filtered::Block(src) => src,
+        };
         check(typesize, &[], &[])?;
         check_part(FilterId::BITSHUFFLE, src.len(), &range, dst)?;
         if is_plain(cx, src.len()) {
@@ -101,7 +99,7 @@ impl Filter for BitShuffle {
             return Ok(());
         }
         let q = (src.len() / typesize) & !7;
-        let part = Part::split(q * typesize, src, range, dst);
+        let part = SplitPart::split(q * typesize, src, range, dst);
         part.tail_dst.copy_from_slice(part.tail);
         bitunshuffle_part(
             kernels::best(),
@@ -115,15 +113,15 @@ impl Filter for BitShuffle {
     }
 }
 
-/// Whether the block was left alone: the rule of chunk version 2.
+/// Returns whether the block is left unshuffled, by the rule of chunk version 2.
 fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
     cx.chunk_version <= 2 && !(nbytes / cx.typesize).is_multiple_of(8)
 }
 
-/// Bit-shuffles items of `typesize` bytes, as many groups of 8 as there are; the bytes after them are copied.
+/// Bit-shuffles items of `typesize` bytes in groups of 8. Bytes after the last whole group are copied.
 ///
 /// # Errors
-/// When the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `typesize` is 0.
 ///
 /// ```
 /// let mut rows = [0; 8];
@@ -137,10 +135,10 @@ pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Fil
     Ok(())
 }
 
-/// Undoes [`bitshuffle`].
+/// Reverses [`bitshuffle`].
 ///
 /// # Errors
-/// When the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `typesize` is 0.
 pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
     check(typesize, src, dst)?;
     bitunshuffle_with(kernels::best(), typesize, src, dst, false);
@@ -170,8 +168,7 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     let mut scratch = [0; SCRATCH];
     let step = step(typesize);
     for (i, n) in tiles(q, step, LEAST) {
-        // While the bits of this tile are at work, memory would have nothing to do: it brings the next tile, a part of
-        // it for each plane.
+        // Transposing the bits of this tile leaves memory idle, so prefetch part of the next tile for each plane.
         let mut next = items[(i + n) * typesize..].chunks(n);
         for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
@@ -199,8 +196,8 @@ pub(crate) fn bitunshuffle_with(
     scatter(kernels, typesize, q, |j, r| &planes[(8 * j + r) * (q / 8)..][..q / 8], items, streaming);
 }
 
-/// The bytes `range` of all items, from planes of 8 rows each, of which only the bits of those items (and of those
-/// in the same group of 8) are looked at.
+/// Restores the bytes `range` of all items from planes of 8 rows each. Only the bits of their groups of 8 items are
+/// read.
 pub(crate) fn bitunshuffle_part<'a>(
     kernels: &dyn Kernels,
     typesize: usize,
@@ -226,7 +223,7 @@ pub(crate) fn bitunshuffle_part<'a>(
     few(typesize, row, last * group, tail);
 }
 
-/// The bytes from `start` on, all in one group of 8 items.
+/// Restores the bytes from `start` on, all in one group of 8 items.
 fn few<'a>(typesize: usize, row: impl Fn(usize, usize) -> &'a [u8], start: usize, dst: &mut [u8]) {
     if dst.is_empty() {
         return;
@@ -243,7 +240,7 @@ fn few<'a>(typesize: usize, row: impl Fn(usize, usize) -> &'a [u8], start: usize
     }
 }
 
-/// Bit `c` of byte `r` becomes bit `r` of byte `c`.
+/// Transposes an 8 x 8 bit matrix: bit `c` of byte `r` becomes bit `r` of byte `c`.
 fn transpose(mut x: u64) -> u64 {
     for (shift, low) in [(7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0)]
     {
@@ -253,7 +250,7 @@ fn transpose(mut x: u64) -> u64 {
     x
 }
 
-/// `n` items, a multiple of 8, from rows of `n / 8` bytes: row `r` of plane `j`.
+/// Restores `n` items, a multiple of 8, from rows of `n / 8` bytes. `row` returns row `r` of plane `j`.
 fn scatter<'a>(
     kernels: &dyn Kernels,
     typesize: usize,
@@ -305,14 +302,14 @@ fn scatter_cached<'a>(
     }
 }
 
-/// Items per tile: planes of 16 KiB in all.
+/// Items per tile, so that its planes take 16 KiB.
 fn step(typesize: usize) -> usize {
     (16384 / typesize.min(16)) & !(LEAST - 1)
 }
 
-/// Fewer items than this make the widest kernels fall back to narrower ones (64 groups of 8).
+/// With fewer items, the widest kernels fall back to narrower ones (64 groups of 8).
 const LEAST: usize = 512;
-/// Keeps the planes of a tile from lying a power of two apart.
+/// Padding that keeps the planes of a tile from being a power of two apart.
 const GAP: usize = 64;
-/// Up to 16 planes with their gaps.
+/// Room for up to 16 planes with their padding.
 const SCRATCH: usize = 16384 + 16 * GAP;

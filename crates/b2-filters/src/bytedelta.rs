@@ -1,10 +1,10 @@
-//! Byte delta, id 35, and its historic form, id 34: differences of neighbouring bytes, modulo 256, within each
-//! byte plane of a shuffled block. What follows the last whole item is copied.
+//! Byte delta (id 35) and its historic form (id 34): differences of neighbouring bytes, modulo 256, within each byte
+//! plane of a shuffled block. Bytes after the last whole item are copied.
 
 use crate::kernels::{self, Scan};
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
 
-/// The byte delta filter, id 35, for use after byte shuffle.
+/// The byte delta filter (id 35), for use after byte shuffle.
 ///
 /// The parameter byte is the number of planes; 0 stands for the item size of the container.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +16,17 @@ impl Filter for ByteDelta {
     }
     fn name(&self) -> &str {
         "bytedelta"
+    }
+    fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties {
+            lossless: true,
+            shapeless: true,
+            effect: Effect::KeepsZeros,
+            // If 0 were stored, the number of planes would only be in the container, and a chunk without one could not
+            // be decoded. python-blosc2 cannot open files with values above 127.
+            zero_is_itemsize: true,
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -37,8 +48,8 @@ impl Filter for ByteDelta {
     }
 }
 
-/// The historic byte delta, id 34, read only: the differences start afresh in the last bytes of each plane, those
-/// after the last multiple of 16. (So wrote C-Blosc2 where it used SIMD.)
+/// The historic byte delta (id 34), read only. C-Blosc2 wrote it where it used SIMD: differences restart in the last
+/// bytes of each plane, after the last multiple of 16.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HistoricByteDelta;
 
@@ -85,7 +96,7 @@ fn for_each_plane(
     let nplanes = match (meta, cx.itemsize) {
         (0, Some(itemsize)) if itemsize > 0 => itemsize,
         (0, _) => {
-            let what = "parameter 0 stands for the container's item size, which is not known";
+            let what = "parameter 0 means the container's item size, which is unknown";
             return Err(FilterError::Container { filter, what });
         }
         (meta, _) => meta.into(),

@@ -2,13 +2,14 @@
 
 use crate::{FilterContext, FilterError, FilterId};
 
-/// Most dimensions these filters take (b2nd itself allows 16).
+/// Most dimensions that these filters accept; b2nd allows 16.
 const MAX_DIM: usize = 8;
 
-/// A checked block shape with the sides of its cells. Cells at the upper edges are smaller.
+/// A checked block shape and the sides of its cells. Cells at the upper edges are smaller.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// Items of the block per dimension, none of them 0. Dimensions of one item change no order and are left out.
+    /// Items of the block per dimension, none of them 0. Dimensions of one item do not affect the order and are
+    /// omitted.
     dims: Vec<usize>,
     /// Cell sides, none of them 0 or longer than the block.
     sides: Vec<usize>,
@@ -16,20 +17,20 @@ pub(crate) struct Cells {
     pub(crate) itemsize: usize,
 }
 
-/// Cells that lie side by side along the last dimension: they have the same rows, each a cell further on.
+/// A row of cells along the last dimension. Each cell has as many rows, at successive offsets.
 struct Band<'a> {
-    /// Where the first cell starts in the block, in bytes.
+    /// Offset of the first cell in the block, in bytes.
     start: usize,
-    /// Where its rows start after that, in bytes.
+    /// Offsets of its rows, relative to the cell, in bytes.
     rows: &'a [usize],
-    /// Bytes along the last dimension, of all cells together.
+    /// Length of all cells along the last dimension, in bytes.
     width: usize,
-    /// Bytes of a row of a cell; the last cell may have less.
+    /// Length of a row of a cell, in bytes; the last cell may have less.
     side: usize,
 }
 
 impl Cells {
-    /// Checks the container's figures against the block length. `side` gives the cell side for a dimension.
+    /// Checks the container's shape against the block length. `side` returns the cell side for a dimension.
     pub(crate) fn new(
         filter: FilterId,
         cx: &FilterContext<'_>,
@@ -38,7 +39,7 @@ impl Cells {
     ) -> Result<Self, FilterError> {
         let wrong = |what| FilterError::Container { filter, what };
         if cx.blockshape.is_empty() {
-            return Err(wrong("there is no block shape: the block is not part of an array"));
+            return Err(wrong("no block shape: the block is not part of an array"));
         }
         if cx.blockshape.len() > MAX_DIM {
             return Err(wrong("more than 8 dimensions"));
@@ -51,7 +52,7 @@ impl Cells {
             expected = expected.and_then(|n| n.checked_mul(dim));
             dims.push(dim);
         }
-        // Also bounds the walk: with no zero in the product there are at most `nbytes` items.
+        // This also limits the loops: without a zero in the product there are at most `nbytes` items.
         if itemsize == 0 || dims.contains(&0) || expected != Some(nbytes) {
             return Err(wrong("block shape times item size is not the length of the block"));
         }
@@ -63,7 +64,7 @@ impl Cells {
         Ok(Self { dims, sides, itemsize })
     }
 
-    /// Items in the block.
+    /// Returns the number of items in the block.
     pub(crate) fn nitems(&self) -> usize {
         self.dims.iter().product()
     }
@@ -76,7 +77,7 @@ impl Cells {
             strides[k] = strides[k + 1] * self.dims[k + 1];
         }
         let mut origin = vec![0; last];
-        // With a side above 1 a row has two items at least, so that there are at most half as many rows as items.
+        // With a side above 1, rows have at least two items, so there are at most half as many rows as items.
         let mut rows = Vec::new();
         let mut extents = Vec::new();
         loop {
@@ -115,12 +116,12 @@ impl Cells {
         });
     }
 
-    /// Block order to cell order.
+    /// Reorders a block into cells.
     pub(crate) fn to_cells(&self, src: &[u8], dst: &mut [u8]) {
         self.copy::<false>(src, dst);
     }
 
-    /// Cell order to block order.
+    /// Reorders cells into a block.
     pub(crate) fn to_block(&self, src: &[u8], dst: &mut [u8]) {
         self.copy::<true>(src, dst);
     }
@@ -128,7 +129,8 @@ impl Cells {
     fn copy<const BACK: bool>(&self, src: &[u8], dst: &mut [u8]) {
         let mut stored = 0;
         self.bands(|band| {
-            // Rows are mostly short and of few lengths; for those a call to `memcpy` would cost more than the copy.
+            // Rows are mostly short, with few different lengths. For those, a call to `memcpy` costs more than the
+            // copy.
             let copy = match band.side {
                 2 => copy_band::<2, BACK>,
                 4 => copy_band::<4, BACK>,
@@ -145,8 +147,8 @@ impl Cells {
     }
 }
 
-/// Copies between the block and its cells, stored from byte `stored` on; gives where they end. Rows are `N` bytes
-/// long, or, where that is 0, as long as the band says.
+/// Copies between the block and its cells, which are stored from byte `stored` on. Returns the end of the cells. Rows
+/// have `N` bytes, or, if `N` is 0, the length in the band.
 fn copy_band<const N: usize, const BACK: bool>(
     band: &Band<'_>,
     src: &[u8],
@@ -173,10 +175,10 @@ fn copy_band<const N: usize, const BACK: bool>(
     stored
 }
 
-/// Steps the corner of a cell, last dimension first; false when it has come round.
+/// Advances the corner of a cell, last dimension first. Returns false after the last cell.
 fn advance(origin: &mut [usize], sides: &[usize], dims: &[usize]) -> bool {
     for k in (0..origin.len()).rev() {
-        // No overflow: both are at most the dimension, which is at most half of what a `usize` holds.
+        // Cannot overflow: both are at most the dimension, which is at most half of `usize::MAX`.
         origin[k] += sides[k];
         if origin[k] < dims[k] {
             return true;

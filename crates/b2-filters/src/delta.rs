@@ -1,14 +1,14 @@
-//! Delta, id 3: XOR against block 0 of the chunk; in block 0 itself against the word before.
+//! Delta (id 3): XOR with block 0 of the chunk; in block 0, XOR with the previous word.
 //!
-//! Words are 1, 2, 4 or 8 bytes, by item size; their byte order does not matter to XOR. What follows the last
-//! whole word is copied.
+//! Words have 1, 2, 4 or 8 bytes, depending on the item size. XOR does not depend on their byte order. Bytes after the
+//! last whole word are copied.
 
 use crate::kernels::{self, Kernels, Scan};
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, Reference, same_length};
 
-/// The delta filter, id 3. The parameter byte is not used.
+/// The delta filter (id 3). The parameter byte is unused.
 ///
-/// The reference is the *decoded* block 0, which [`FilterContext::with_reference`] hands over for the other blocks.
+/// The reference is the *decoded* block 0, which [`FilterContext::with_reference`] sets for the other blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delta;
 
@@ -18,6 +18,16 @@ impl Filter for Delta {
     }
     fn name(&self) -> &str {
         "delta"
+    }
+    fn properties(&self, cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties {
+            lossless: true,
+            shapeless: true,
+            reference: Reference::Words,
+            // C-Blosc2 would lose the bytes after the last whole word.
+            chunk_multiple: words(cx.typesize).map_or(1, |(word, _)| word),
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -39,7 +49,7 @@ impl Filter for Delta {
     }
 }
 
-/// Both directions; they differ in block 0 only.
+/// Implements both directions, which differ only in block 0.
 fn apply(
     cx: &FilterContext<'_>,
     src: &[u8],
@@ -68,7 +78,7 @@ fn apply(
     Ok(())
 }
 
-/// Word size in bytes by item size.
+/// Returns the word size in bytes for an item size.
 fn words(typesize: usize) -> Result<(usize, Scan), FilterError> {
     match typesize {
         0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, typesize }),

@@ -1,31 +1,33 @@
+use b2_core::ErrorKind;
+
 use crate::FilterId;
 
-/// Why a filter could not be applied or undone.
+/// The error type of applying and undoing filters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// The parameter byte is outside what the filter allows here.
+    /// The parameter byte is not valid for the filter.
     #[error("{filter}: meta {meta} is not valid: {what}")]
     Meta {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
         /// Its parameter byte.
         meta: u8,
-        /// The rule it breaks.
+        /// The rule that it breaks.
         what: &'static str,
     },
-    /// The filter does not work with this item size.
+    /// The filter does not support this item size.
     #[error("{filter}: item size {typesize} is not supported")]
     ItemSize {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
         /// Item size in bytes.
         typesize: usize,
     },
-    /// The filter needs the container (block shape or item size), or what it says does not fit the block.
+    /// The filter needs a container (block shape or item size), or the container does not match the block.
     #[error("{filter}: {what}")]
     Container {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
         /// What is missing or wrong.
         what: &'static str,
@@ -33,33 +35,40 @@ pub enum FilterError {
     /// Source and destination differ in length.
     #[error("{filter}: source has {src} bytes, destination {dst}")]
     Length {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
         /// Source length in bytes.
         src: usize,
         /// Destination length in bytes.
         dst: usize,
     },
-    /// There is no memory for what the filter needs beside source and destination.
-    #[error("{filter}: out of memory: {bytes} bytes could not be allocated")]
-    OutOfMemory {
-        /// The filter.
-        filter: FilterId,
-        /// Bytes asked for.
-        bytes: usize,
-    },
-    /// Planes or the range of bytes asked do not fit each other or the block.
+    /// There is not enough memory for the filter's buffers.
+    #[error(transparent)]
+    OutOfMemory(#[from] b2_core::memory::OutOfMemory),
+    /// The planes or the requested range do not match the block.
     #[error("{filter}: {what}")]
     Part {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
         /// The rule that is broken.
         what: &'static str,
     },
-    /// The filter can be undone but not applied: nobody should write it any more.
+    /// The filter is obsolete: it can be undone but not applied.
     #[error("{filter} is only read, never written")]
     ReadOnly {
-        /// The filter.
+        /// Id of the filter.
         filter: FilterId,
     },
+}
+
+impl FilterError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Meta { .. } => ErrorKind::Damaged,
+            Self::ItemSize { .. } | Self::ReadOnly { .. } => ErrorKind::Unsupported,
+            Self::Container { .. } | Self::Length { .. } | Self::Part { .. } => ErrorKind::Argument,
+            Self::OutOfMemory(_) => ErrorKind::Memory,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! For the fuzz targets: the kernels by name, so that one process can compare them.
+//! Access for fuzz targets: selects kernels by name, so that one process can compare them.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static FORCED: Cell<Option<&'static dyn Kernels>> = const { Cell::new(None) };
 }
 
-/// From now on this thread uses the kernels of that name, or of the CPU's choice.
+/// Makes this thread use the named kernels, or the CPU's best if `None`.
 pub fn force(name: Option<&str>) {
     FORCED.set(kernels::available().into_iter().find(|kernels| Some(kernels.name()) == name));
 }

@@ -1,6 +1,8 @@
 use std::fmt;
 
-/// Filter id in chunk and frame headers. Open, since files carry unknown ids.
+use crate::Filter;
+
+/// A filter id, as in chunk and frame headers. Any value is allowed, since files may contain unknown ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FilterId(pub u8);
 
@@ -19,7 +21,7 @@ impl FilterId {
     pub const NDCELL: Self = Self(32);
     /// Mean of N-dimensional cells (lossy).
     pub const NDMEAN: Self = Self(33);
-    /// Byte delta as written before 2.7.1, with a defect; only read.
+    /// Byte delta as written before 2.7.1, with a defect; read only.
     pub const BYTEDELTA_HISTORIC: Self = Self(34);
     /// Byte delta.
     pub const BYTEDELTA: Self = Self(35);
@@ -37,12 +39,12 @@ impl FilterId {
         (Self::INT_TRUNC, "int_trunc"),
     ];
 
-    /// The filter's name, or `None` for ids without one.
+    /// Returns the filter's name, or `None` if the id has none.
     pub fn name(self) -> Option<&'static str> {
         Self::NAMES.iter().find(|(id, _)| *id == self).map(|(_, name)| *name)
     }
 
-    /// The id of a filter name such as `shuffle`, or of `filter:ID`.
+    /// Returns the id for a filter name such as `shuffle`, or for `filter:ID`.
     ///
     /// ```
     /// # use b2_filters::FilterId;
@@ -72,27 +74,47 @@ impl fmt::Debug for FilterId {
     }
 }
 
-/// One of the six filter slots: a filter and its parameter byte.
+/// A filter slot of the pipeline: a filter and its parameter byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct FilterSlot {
-    /// Which filter; [`FilterId::NONE`] for an empty slot.
+    /// Id of the filter; [`FilterId::NONE`] for an empty slot.
     pub id: FilterId,
-    /// Its parameter byte, as stored.
+    /// The parameter byte as stored.
     pub meta: u8,
 }
 
 impl FilterSlot {
     /// An empty slot.
     pub const EMPTY: Self = Self { id: FilterId::NONE, meta: 0 };
-    /// Byte shuffle by the item size.
+    /// Byte shuffle, using the item size of the chunk.
     pub const SHUFFLE: Self = Self { id: FilterId::SHUFFLE, meta: 0 };
     /// Bit shuffle.
     pub const BITSHUFFLE: Self = Self { id: FilterId::BITSHUFFLE, meta: 0 };
     /// XOR against block 0.
     pub const DELTA: Self = Self { id: FilterId::DELTA, meta: 0 };
 
-    /// A slot with a parameter byte.
+    /// Creates a slot for a filter with a parameter byte.
     pub fn new(id: FilterId, meta: u8) -> Self {
         Self { id, meta }
+    }
+}
+
+/// A slot with parameter 0.
+impl From<FilterId> for FilterSlot {
+    fn from(id: FilterId) -> Self {
+        Self { id, meta: 0 }
+    }
+}
+
+/// A slot with parameter 0.
+impl<F: Filter> From<F> for FilterSlot {
+    fn from(filter: F) -> Self {
+        Self { id: filter.id(), meta: 0 }
+    }
+}
+
+impl From<&Self> for FilterSlot {
+    fn from(slot: &Self) -> Self {
+        *slot
     }
 }

@@ -1,9 +1,9 @@
-//! Integer truncation, id 36: clears low bits of integers. Lossy, so undoing it is a copy.
+//! Integer truncation (id 36): clears low bits of integers. Lossy, so undoing it is a copy.
 
 use crate::trunc_prec::{bits_to_clear, clear_low_bits};
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
 
-/// The filter that clears low bits of integers, id 36, for items of 1, 2, 4 or 8 bytes.
+/// The filter that clears low bits of integers (id 36), for items of 1, 2, 4 or 8 bytes.
 ///
 /// The parameter byte is signed: bits to keep if positive, bits to clear if negative.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,14 @@ impl Filter for IntTrunc {
     }
     fn name(&self) -> &str {
         "int_trunc"
+    }
+    fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties {
+            shapeless: true,
+            effect: Effect::KeepsZeros,
+            backward_is_copy: true,
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -48,9 +56,6 @@ impl Filter for IntTrunc {
         same_length(self.id(), src, dst)?;
         dst.copy_from_slice(src);
         Ok(())
-    }
-    fn backward_is_copy(&self, _cx: &FilterContext<'_>, _meta: u8) -> bool {
-        true
     }
 }
 

@@ -1,8 +1,8 @@
-//! Instruction sets with kernels of their own, and the choice between them.
+//! Kernels for several instruction sets, and the choice between them.
 //!
-//! All kernels move the same data, a [`Tile`]; byte shuffle is one of them over the whole block, bit shuffle is
-//! two of them in a row. A vector kernel is reached through a value that only its `detect` hands out, so the
-//! `unsafe` calls into `#[target_feature]` functions rest on one check per instruction set.
+//! All kernels transpose a [`Tile`]. Byte shuffle is one transpose of the whole block, bit shuffle is two in a row. A
+//! vector kernel can only be called through a value that its `detect` function returns, so the `unsafe` calls into
+//! `#[target_feature]` functions depend on one check per instruction set.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -30,75 +30,76 @@ use std::sync::LazyLock;
 pub(crate) use scan::Scan;
 pub(crate) use streaming::{PIECE, fill_past_caches};
 
-/// A transpose: `n` items of `cols` bytes on one side, `cols` planes of `n` bytes on the other.
+/// A transpose between `n` items of `cols` bytes and `cols` planes of `n` bytes.
 ///
-/// Byte `j` of item `i` sits at `i * pitch + j` on the item side and at `j * stride + i` on the plane side.
+/// Byte `j` of item `i` is at `i * pitch + j` on the item side and at `j * stride + i` on the plane side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile {
     /// Number of items.
     pub(crate) n: usize,
-    /// Bytes taken of each item, 1 to 16. It equals `pitch` unless it is 8 or 16.
+    /// Bytes of each item to transpose, 1 to 16. Equal to `pitch` unless it is 8 or 16.
     pub(crate) cols: usize,
     /// Distance between items, in bytes.
     pub(crate) pitch: usize,
-    /// Distance between planes, in bytes; at least `n`. Where planes are slices of their own it does not count.
+    /// Distance between planes, in bytes; at least `n`. Ignored if the planes are separate slices.
     pub(crate) stride: usize,
 }
 
 impl Tile {
-    /// Items that lie side by side.
+    /// Creates a tile of adjacent items.
     pub(crate) fn dense(n: usize, cols: usize, stride: usize) -> Self {
         Self { n, cols, pitch: cols, stride }
     }
 
-    /// Bytes spanned on the item side.
+    /// Returns the length of the item side, in bytes.
     pub(crate) fn items_len(&self) -> usize {
         self.n.saturating_sub(1) * self.pitch + if self.n == 0 { 0 } else { self.cols }
     }
 }
 
-/// The kernels of one instruction set. Bytes outside the tile are left alone.
+/// The kernels of one instruction set. They do not access bytes outside the tile.
 ///
-/// The `_bits` pair works on items of 8 bytes only (`cols` and `pitch` are 8) and takes each item as an 8 x 8 bit
-/// matrix to be transposed on the item side. Run over the bytes of one plane, it turns bits into rows.
+/// The `_bits` methods require items of 8 bytes (`cols` and `pitch` are 8). On the item side they also transpose each
+/// item as an 8 x 8 bit matrix. Applied to the bytes of one plane, that turns bits into rows.
 pub(crate) trait Kernels: Debug + Sync {
-    /// Short name, for reports.
+    /// Returns the name of the instruction set.
     fn name(&self) -> &'static str;
-    /// Items to planes.
+    /// Gathers items into planes.
     fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
-    /// Planes to items.
+    /// Scatters planes into items.
     fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
-    /// Asks for bytes that are going to be read soon.
+    /// Prefetches bytes that will be read soon.
     fn prefetch(&self, bytes: &[u8]) {
         let _ = bytes;
     }
-    /// Copies whole cache lines, past the caches where that is possible. `dst` starts and ends at lines. Ended by
-    /// [`fence`](Self::fence).
+    /// Copies whole cache lines, bypassing the caches if possible. `dst` must start and end at cache lines. Call
+    /// [`fence`](Self::fence) afterwards.
     fn stream(&self, src: &[u8], dst: &mut [u8]) {
         dst.copy_from_slice(src);
     }
-    /// Ends a series of streaming copies: their bytes become visible before anything that follows.
+    /// Ends a series of streaming copies: their stores become visible before any later ones.
     fn fence(&self) {}
-    /// Transposes the bits of each item, then gathers.
+    /// Transposes the bits of each item, then gathers items into planes.
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]);
-    /// Scatters, then transposes the bits of each item.
+    /// Scatters planes into items, then transposes the bits of each item.
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]);
-    /// Adds up `src` from its start to each element. The slices have the same length.
+    /// Computes running sums of `src`. The slices must have the same length.
     fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
         scan::scan(what, src, dst);
     }
-    /// Undoes [`scan`](Self::scan): what each element adds.
+    /// Reverses [`scan`](Self::scan) by computing differences.
     fn differences(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
         scan::differences(what, src, dst);
     }
-    /// XOR of two blocks of one length; `streaming` asks for stores past the caches.
+    /// XORs two blocks of equal length. If `streaming`, stores bypass the caches.
     fn xor(&self, a: &[u8], b: &[u8], dst: &mut [u8], streaming: bool) {
         let _ = streaming;
         scan::xor(a, b, dst);
     }
 }
 
-/// The kernels to use: the best this CPU has, or those that the environment variable [`VARIABLE`] names. Chosen once.
+/// Returns the kernels to use: the best for this CPU, or those that the environment variable [`VARIABLE`] names. They
+/// are chosen once.
 pub(crate) fn best() -> &'static dyn Kernels {
     #[cfg(fuzzing)]
     if let Some(kernels) = crate::fuzzing::forced() {
@@ -109,16 +110,16 @@ pub(crate) fn best() -> &'static dyn Kernels {
     *BEST
 }
 
-/// The kernels named, if this CPU can run them, else the best.
+/// Returns the named kernels if this CPU supports them, otherwise the best.
 fn choose(name: Option<&str>, available: &[&'static dyn Kernels]) -> &'static dyn Kernels {
     let named = available.iter().find(|kernels| Some(kernels.name()) == name);
     named.or(available.first()).copied().unwrap_or(&generic::Generic)
 }
 
-/// Environment variable that names the kernels to use.
+/// The environment variable that selects the kernels.
 const VARIABLE: &str = "B2KIT_SIMD";
 
-/// The last items of a block with zeros after them, for loads that reach beyond the end.
+/// Copies the last items of a block and pads them with zeros, for loads that extend past the end.
 #[cfg(target_arch = "aarch64")]
 fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
     buffer[..rest.len()].copy_from_slice(rest);
@@ -128,16 +129,16 @@ fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
 /// Bytes in a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Whether `bytes` holds `N` bytes from `at` on: what an access of `N` bytes rests on. Written so that only one
-/// comparison depends on `at`.
+/// Returns whether `bytes` holds `N` bytes from `at` on, which every access of `N` bytes relies on. Only one comparison
+/// depends on `at`, so the other can be hoisted out of loops.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline]
 fn fits<const N: usize>(bytes: &[u8], at: usize) -> bool {
     bytes.len().checked_sub(N).is_some_and(|last| at <= last)
 }
 
-/// Cuts `n` items into tiles of `step`; the last one reaches back so as to hold at least `least` items when there
-/// are that many. Kernels may do the items in common twice: they write the same bytes.
+/// Splits `n` items into tiles of `step` items. The last tile is extended backwards to at least `least` items, if there
+/// are that many. Kernels may process the overlap twice, with the same result.
 pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).step_by(step).map(move |start| {
         let len = step.min(n - start);
@@ -145,7 +146,7 @@ pub(crate) fn tiles(n: usize, step: usize, least: usize) -> impl Iterator<Item =
     })
 }
 
-/// All kernels this CPU can run, best first. The last one runs everywhere.
+/// Returns all kernels that this CPU supports, best first. The last ones are portable.
 pub(crate) fn available() -> Vec<&'static dyn Kernels> {
     #[cfg(target_arch = "x86_64")]
     let vector =

@@ -1,10 +1,9 @@
-//! Cells, id 32: stores an N-dimensional block cell by cell, so that neighbours in space are neighbours in the
-//! stream.
+//! Cells (id 32): stores an N-dimensional block cell by cell, so that neighbours in space are neighbours in the stream.
 
 use crate::cells::Cells;
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
 
-/// The cell filter, id 32, for blocks of b2nd arrays. The parameter byte is the side of the cells in items.
+/// The cell filter (id 32), for blocks of b2nd arrays. The parameter byte is the side of the cells in items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NdCell;
 
@@ -14,6 +13,9 @@ impl Filter for NdCell {
     }
     fn name(&self) -> &str {
         "ndcell"
+    }
+    fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties { lossless: true, ..FilterProperties::UNKNOWN }
     }
     fn forward(
         &self,
@@ -44,7 +46,7 @@ fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cel
         return Err(wrong("the cell side must not be 0"));
     }
     let cells = Cells::new(FilterId::NDCELL, cx, src.len(), |_| meta.into())?;
-    // At most 8 dimensions: see `Cells`.
+    // `Cells` has checked that there are at most 8 dimensions.
     let volume = usize::from(meta).checked_pow(cx.blockshape.len() as u32);
     if volume.is_none_or(|volume| volume > cells.nitems()) {
         return Err(wrong("a cell has more items than the block"));

@@ -1,12 +1,12 @@
-//! Cell means, id 33: cell order as in id 32, each item replaced by the mean of its cell. Lossy; undoing it only
+//! Cell means (id 33): orders items like id 32 and replaces each by the mean of its cell. Lossy: undoing it only
 //! restores the order.
 
 use crate::cells::Cells;
 use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
 
-/// The cell mean filter, id 33, for blocks of `f32` or `f64` arrays.
+/// The cell mean filter (id 33), for blocks of `f32` or `f64` arrays.
 ///
-/// The parameter byte, 1 to 127, is the side of the cells in items, cut to the block shape where that is smaller.
+/// The parameter byte, 1 to 127, is the side of the cells in items, clipped to the block shape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NdMean;
 
@@ -25,10 +25,10 @@ impl Filter for NdMean {
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
         let cells = cells(cx, meta, src, dst)?;
-        // C-Blosc2 places cells by the side of the first dimension alone, so it could not read such a block.
+        // C-Blosc2 computes positions from the side in the first dimension alone, so it could not read such a block.
         let side = |dim: u32| dim.min(meta.into());
         if cx.blockshape.windows(2).any(|pair| side(pair[0]) != side(pair[1])) {
-            let what = "the side would differ among dimensions";
+            let what = "the cell side would differ between dimensions";
             return Err(FilterError::Meta { filter: self.id(), meta, what });
         }
         cells.to_cells(src, dst);
@@ -59,7 +59,7 @@ impl Filter for NdMean {
 fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cells, FilterError> {
     same_length(FilterId::NDMEAN, src, dst)?;
     if !(1..=127).contains(&meta) {
-        let what = "the cell side must be 1 to 127";
+        let what = "the cell side must be from 1 to 127";
         return Err(FilterError::Meta { filter: FilterId::NDMEAN, meta, what });
     }
     let cells = Cells::new(FilterId::NDMEAN, cx, src.len(), |dim| dim.min(meta.into()))?;
@@ -69,8 +69,7 @@ fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cel
     Ok(cells)
 }
 
-/// The sum is taken in the precision and order of the items: part of the definition, not an approximation to be
-/// improved.
+/// The sum is computed in the precision and order of the items. The format defines it so: do not improve the precision.
 fn fill_with_mean_f32(cell: &mut [u8]) {
     let (items, _) = cell.as_chunks_mut::<4>();
     let sum = items.iter().fold(0.0, |sum, item| sum + f32::from_le_bytes(*item));

@@ -1,26 +1,25 @@
-//! What the filters that can undo a part of a block have in common.
+//! Shared by filters that can undo part of a block.
 
 use std::ops::Range;
 
 use crate::{FilterError, FilterId};
 
-/// A filtered block, the part of the plain one that is asked, and its destination, cut where the items that are
-/// moved end and the bytes that stay in place begin.
-pub(crate) struct Part<'s, 'd> {
-    /// The items, filtered.
+/// A request for part of a block, divided into the items that the filter moves and the trailing bytes that it copies.
+pub(crate) struct SplitPart<'s, 'd> {
+    /// The filtered items.
     pub(crate) whole: &'s [u8],
-    /// Which of their bytes are asked.
+    /// The requested range of their bytes.
     pub(crate) range: Range<usize>,
-    /// Where these go.
+    /// Destination of those bytes.
     pub(crate) dst: &'d mut [u8],
-    /// The bytes asked of those that stay in place.
+    /// The requested part of the trailing bytes.
     pub(crate) tail: &'s [u8],
-    /// Where these go.
+    /// Destination of the trailing bytes.
     pub(crate) tail_dst: &'d mut [u8],
 }
 
-impl<'s, 'd> Part<'s, 'd> {
-    /// Cuts at byte `at`. `range` is inside `src` and as long as `dst`.
+impl<'s, 'd> SplitPart<'s, 'd> {
+    /// Splits a request at byte `at`. `range` must be inside `src` and as long as `dst`.
     pub(crate) fn split(at: usize, src: &'s [u8], range: Range<usize>, dst: &'d mut [u8]) -> Self {
         let moved = range.start.min(at)..range.end.min(at);
         let tail = &src[range.start.max(at)..range.end.max(at)];
@@ -29,7 +28,7 @@ impl<'s, 'd> Part<'s, 'd> {
     }
 }
 
-/// Whether `range` is inside a block of `nbytes` and as long as `dst`.
+/// Checks that `range` is inside a block of `nbytes` and as long as `dst`.
 pub(crate) fn check_part(
     filter: FilterId,
     nbytes: usize,
@@ -37,7 +36,7 @@ pub(crate) fn check_part(
     dst: &[u8],
 ) -> Result<(), FilterError> {
     if range.start > range.end || range.end > nbytes {
-        return Err(FilterError::Part { filter, what: "the range asked is not inside the block" });
+        return Err(FilterError::Part { filter, what: "the requested range is not inside the block" });
     }
     if range.len() != dst.len() {
         return Err(FilterError::Length { filter, src: range.len(), dst: dst.len() });
@@ -45,7 +44,7 @@ pub(crate) fn check_part(
     Ok(())
 }
 
-/// Whether there are `count` planes, all of one length, and `range` is inside the block that they make up.
+/// Checks that there are `count` planes of equal length, and that `range` is inside their block.
 pub(crate) fn check_planes(
     filter: FilterId,
     count: usize,
@@ -54,10 +53,10 @@ pub(crate) fn check_planes(
     dst: &[u8],
 ) -> Result<(), FilterError> {
     let Some(first) = planes.first().filter(|_| planes.len() == count) else {
-        return Err(FilterError::Part { filter, what: "there is one plane for each byte of an item" });
+        return Err(FilterError::Part { filter, what: "there must be one plane for each byte of an item" });
     };
     if planes.iter().any(|plane| plane.len() != first.len()) {
-        return Err(FilterError::Part { filter, what: "planes have one length" });
+        return Err(FilterError::Part { filter, what: "planes must have equal lengths" });
     }
     check_part(filter, first.len() * count, range, dst)
 }

@@ -1,21 +1,23 @@
-//! Byte shuffle, id 1: byte 0 of all items, then byte 1 of all items, and so on.
+//! Byte shuffle (id 1): byte 0 of all items, then byte 1 of all items, and so on.
 //!
 //! ```text
 //! items    a0 a1 a2 a3  b0 b1 b2 b3  c0 c1 c2 c3  t t
 //! planes   a0 b0 c0  a1 b1 c1  a2 b2 c2  a3 b3 c3  t t      a tail shorter than an item stays behind
 //! ```
 
-// The slow twin documents the format and checks the kernels; nothing else calls it.
+// The slow reference documents the format and checks the kernels. Only tests call it.
 #[cfg(test)]
 pub(crate) mod scalar;
 
 use std::ops::Range;
 
 use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
-use crate::part::{Part, check_part, check_planes};
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::part::{SplitPart, check_part, check_planes};
+use crate::{
+    Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes, same_length,
+};
 
-/// The byte shuffle filter, id 1. A parameter byte other than 0 takes the place of the item size.
+/// The byte shuffle filter (id 1). A parameter byte other than 0 overrides the item size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shuffle;
 
@@ -25,6 +27,19 @@ impl Filter for Shuffle {
     }
     fn name(&self) -> &str {
         "shuffle"
+    }
+    fn properties(&self, cx: &FilterContext<'_>, meta: u8) -> FilterProperties {
+        let typesize = size(cx, meta);
+        FilterProperties {
+            lossless: true,
+            shapeless: true,
+            effect: Effect::Reorders,
+            forward_is_copy: typesize == 1,
+            backward_is_copy: typesize == 1,
+            in_parts: true,
+            planes: Some(Planes { count: typesize, rows: 1 }),
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -46,46 +61,27 @@ impl Filter for Shuffle {
         unshuffle_with(kernels::best(), size(cx, meta), src, dst, cx.streaming);
         Ok(())
     }
-    fn forward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
-        size(cx, meta) == 1
-    }
-    fn backward_is_copy(&self, cx: &FilterContext<'_>, meta: u8) -> bool {
-        size(cx, meta) == 1
-    }
-    fn planes(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize) -> Option<usize> {
-        let typesize = size(cx, meta);
-        (typesize > 0 && nbytes.is_multiple_of(typesize)).then_some(typesize)
-    }
-    fn plane_prefix(&self, cx: &FilterContext<'_>, meta: u8, nbytes: usize, range: Range<usize>) -> usize {
-        let typesize = size(cx, meta).max(1);
-        range.end.min(nbytes).div_ceil(typesize)
-    }
-    fn backward_planes(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        planes: &[&[u8]],
-        range: Range<usize>,
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
-        let typesize = size(cx, meta);
-        check_planes(FilterId::SHUFFLE, typesize, planes, &range, dst)?;
-        unshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
-        Ok(())
-    }
     fn backward_part(
         &self,
         cx: &FilterContext<'_>,
         meta: u8,
-        src: &[u8],
+        src: Filtered<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
         let typesize = size(cx, meta);
+        let src = match src {
+            Filtered::Planes(planes) => {
+                check_planes(FilterId::SHUFFLE, typesize, planes, &range, dst)?;
+                unshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
+                return Ok(());
+            }
+            Filtered::Block(src) => src,
+        };
         check(typesize, &[], &[])?;
         check_part(FilterId::SHUFFLE, src.len(), &range, dst)?;
         let q = src.len() / typesize;
-        let part = Part::split(q * typesize, src, range, dst);
+        let part = SplitPart::split(q * typesize, src, range, dst);
         part.tail_dst.copy_from_slice(part.tail);
         unshuffle_part(
             kernels::best(),
@@ -106,7 +102,7 @@ fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
 /// Byte-shuffles items of `typesize` bytes; bytes after the last whole item are copied to the end.
 ///
 /// # Errors
-/// When the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `typesize` is 0.
 ///
 /// ```
 /// let mut planes = [0; 7];
@@ -120,10 +116,10 @@ pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Filter
     Ok(())
 }
 
-/// Undoes [`shuffle`].
+/// Reverses [`shuffle`].
 ///
 /// # Errors
-/// When the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `typesize` is 0.
 pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
     check(typesize, src, dst)?;
     unshuffle_with(kernels::best(), typesize, src, dst, false);
@@ -167,7 +163,7 @@ pub(crate) fn unshuffle_with(
     scatter(kernels, typesize, q, |j| &planes[j * q..][..q], items, streaming);
 }
 
-/// The bytes `range` of all items, from planes of which only the bytes of those items are looked at.
+/// Restores the bytes `range` of all items from planes. Only the bytes of those items are read.
 pub(crate) fn unshuffle_part<'a>(
     kernels: &dyn Kernels,
     typesize: usize,
@@ -190,7 +186,7 @@ pub(crate) fn unshuffle_part<'a>(
     }
 }
 
-/// `n` items from planes of `n` bytes.
+/// Restores `n` items from planes of `n` bytes.
 fn scatter<'a>(
     kernels: &dyn Kernels,
     typesize: usize,
@@ -199,7 +195,7 @@ fn scatter<'a>(
     items: &mut [u8],
     streaming: bool,
 ) {
-    // Pieces of whole groups, of which the widest kernels do 64 items at a time.
+    // Pieces of whole groups. The widest kernels process 64 items at a time.
     let step = match PIECE / typesize {
         fit @ LEAST.. => fit & !(LEAST - 1),
         32.. => 32,
@@ -240,8 +236,8 @@ fn scatter_cached<'a>(
     }
 }
 
-/// The columns of items that kernels do at once: first byte and how many. Beyond 16 bytes they do 16 or 8 of them, and
-/// the last ones reach back.
+/// Divides items into ranges of columns that kernels process at once: the first byte and the count. Items above 16
+/// bytes are divided into ranges of 16 or 8, of which the last may overlap the previous one.
 pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = (usize, usize)> {
     let rest = match typesize % 16 {
         _ if typesize <= 16 => Some((0, typesize)),
@@ -252,10 +248,11 @@ pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..if typesize > 16 { typesize / 16 } else { 0 }).map(|k| (16 * k, 16)).chain(rest)
 }
 
-/// Items above 16 bytes are visited more than once: so many at a time that they stay in the first-level cache.
+/// Returns how many items to process at a time. Items above 16 bytes are visited several times, so few enough are taken
+/// to stay in the first-level cache.
 fn step(typesize: usize) -> usize {
     if typesize <= 16 { usize::MAX } else { (16384 / typesize).max(LEAST) }
 }
 
-/// Fewer items than this make the widest kernels fall back to narrower ones.
+/// With fewer items, the widest kernels fall back to narrower ones.
 const LEAST: usize = 64;

@@ -1,8 +1,8 @@
-//! Truncate precision, id 4: clears low mantissa bits of IEEE floats. Lossy, so undoing it is a copy.
+//! Precision truncation of floats (id 4): clears low mantissa bits. Lossy, so undoing it is a copy.
 
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
 
-/// The filter that truncates the precision of floats, id 4, for items of 4 or 8 bytes.
+/// The filter that truncates the precision of floats (id 4), for items of 4 or 8 bytes.
 ///
 /// The parameter byte is signed: mantissa bits to keep if positive, mantissa bits to clear if negative.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +14,15 @@ impl Filter for TruncPrec {
     }
     fn name(&self) -> &str {
         "trunc_prec"
+    }
+    fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
+        FilterProperties {
+            shapeless: true,
+            effect: Effect::KeepsZeros,
+            keeps_floats: true,
+            backward_is_copy: true,
+            ..FilterProperties::UNKNOWN
+        }
     }
     fn forward(
         &self,
@@ -46,12 +55,9 @@ impl Filter for TruncPrec {
         dst.copy_from_slice(src);
         Ok(())
     }
-    fn backward_is_copy(&self, _cx: &FilterContext<'_>, _meta: u8) -> bool {
-        true
-    }
 }
 
-/// How many of `bits` low bits the signed parameter clears: fewer than all, or `None`.
+/// Returns how many of `bits` low bits the signed parameter clears, or `None` if it would clear all.
 pub(crate) fn bits_to_clear(meta: u8, bits: u32) -> Option<u32> {
     let precision = i32::from(meta as i8);
     let keep = precision.unsigned_abs();
@@ -62,7 +68,7 @@ pub(crate) fn bits_to_clear(meta: u8, bits: u32) -> Option<u32> {
 /// Clears the low bits of little-endian items of 1, 2, 4 or 8 bytes; a tail shorter than an item is copied.
 pub(crate) fn clear_low_bits(typesize: usize, zeroed: u32, src: &[u8], dst: &mut [u8]) {
     let item = (u64::MAX << zeroed).to_le_bytes();
-    // One mask for eight bytes of items, whatever their size.
+    // The mask for eight bytes, whatever the item size.
     let mask: [u8; 8] = std::array::from_fn(|k| item[k % typesize]);
     let body = src.len() - src.len() % typesize;
     let (words, _) = src[..body].as_chunks::<8>();

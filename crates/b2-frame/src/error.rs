@@ -1,51 +1,35 @@
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::arithmetic_side_effects,
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads bytes from outside"
-    )
-)]
-
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use b2_chunk::memory::OutOfMemory;
 use b2_chunk::{ChunkError, DParams};
+use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
 
-use crate::plan::FrameFile;
-use crate::sparse::chunk_name;
+use crate::names::FrameFile;
+use crate::names::chunk_name;
 
-/// Why a frame could not be read or written.
+/// The reason why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The file system or the storage failed.
-    #[error("{name}: {source}")]
+    /// The file system or another storage failed.
+    #[error("{name}")]
     Io {
-        /// The file, or what stands for it.
+        /// Name of the file or storage.
         name: String,
-        /// What it answered.
+        /// The error that it returned.
         source: io::Error,
     },
-    /// A FIFO, device, socket or, inside a sparse frame, a symbolic link. It was not opened.
+    /// The path is a FIFO, device or socket, or a symbolic link inside a sparse frame. It was not
+    /// opened.
     #[error("{}: not a regular file{}", .path.display(), if *.or_directory { " or directory" } else { "" })]
     NotRegular {
-        /// Which one.
+        /// The path.
         path: PathBuf,
-        /// Whether a directory would have done as well.
+        /// Whether a directory would have been accepted too.
         or_directory: bool,
     },
-    /// The bytes do not start as a frame does.
+    /// The bytes do not start with the magic number of a frame.
     #[error("not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"")]
     NotAFrame,
     /// The frame is of a later format version.
@@ -57,176 +41,179 @@ pub enum FrameError {
     /// The file or buffer ends before the frame does.
     #[error("{structure} is truncated: needs {need} bytes from byte {offset} on, there are {have}")]
     Truncated {
-        /// What does not fit.
+        /// The structure that is cut off.
         structure: Structure,
-        /// Where it starts, in bytes from the start of the file it is in.
+        /// Offset of the structure in its file, in bytes.
         offset: u64,
-        /// Bytes needed.
+        /// Number of bytes it needs.
         need: u64,
-        /// Bytes there are.
+        /// Number of bytes that are left.
         have: u64,
     },
-    /// A field has a value the format does not allow here.
+    /// A field has a value that the format does not allow.
     #[error("{structure} field `{field}` at byte {offset} is {value}, expected {expected}")]
     Field {
-        /// The part of the frame.
+        /// The structure that holds the field.
         structure: Structure,
         /// The field's name in the format documentation.
         field: &'static str,
-        /// Where the field is, in bytes from the start of the frame (of the chunk for chunk fields).
+        /// Offset of the field in bytes from the start of the frame (of the chunk for chunk
+        /// fields).
         offset: u64,
-        /// Its value.
+        /// The value found.
         value: i128,
         /// What the format allows.
         expected: &'static str,
     },
-    /// Something else than the prescribed msgpack item.
-    #[error("{structure} field `{field}`: {source}")]
+    /// A field is not the msgpack item that the format prescribes.
+    #[error("{structure} field `{field}`")]
     Msgpack {
-        /// The part of the frame.
+        /// The structure that holds the field.
         structure: Structure,
         /// The field's name in the format documentation.
         field: &'static str,
-        /// What was found where; offsets count from the start of the frame.
+        /// What was found and where. Offsets count from the start of the frame.
         source: b2_msgpack::Error,
     },
-    /// A chunk is damaged, or needs a codec or filter that is not there.
-    #[error("{structure}: {source}")]
+    /// A chunk is damaged, or needs a codec or filter that this build lacks.
+    #[error("{structure}")]
     Chunk {
-        /// Which chunk.
+        /// The chunk.
         structure: Structure,
         /// The chunk's own error.
         source: ChunkError,
     },
-    /// A checksum says that bytes are not those that were written (docs/format/checksums.md).
+    /// Stored bytes do not match their checksum (docs/format/checksums.md).
     #[error("{structure} damaged: {what}")]
     Checksum {
-        /// The part of the frame.
+        /// The damaged structure.
         structure: Structure,
-        /// What does not fit.
+        /// What does not match.
         what: &'static str,
     },
     /// The request needs more than the caller's limits allow.
-    #[error("{what}: {asked} is above the limit {name} of {limit}")]
-    LimitExceeded {
-        /// What is limited, with its unit.
-        what: &'static str,
-        /// How much was asked for.
-        asked: u64,
-        /// The limit: a field of [`Limits`](b2_chunk::Limits), or what the format allows.
-        name: &'static str,
-        /// How much is allowed.
-        limit: u64,
-    },
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// The progress callback asked to stop. Nothing was changed.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// There is not enough memory.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// The requested part is not there.
+    /// The request is out of range.
     #[error("{what} {start}..{end} is not inside 0..{len}")]
     OutOfRange {
         /// The unit of the numbers.
         what: &'static str,
-        /// First one asked for.
+        /// First number of the requested range.
         start: u64,
-        /// One past the last asked for.
+        /// End of the requested range.
         end: u64,
-        /// How many there are.
+        /// The number of existing units.
         len: u64,
     },
-    /// A parameter does not fit the others or the frame.
+    /// A parameter contradicts the others or the frame.
     #[error("{name}: {what}")]
     Argument {
-        /// Which parameter.
+        /// The parameter.
         name: &'static str,
-        /// The rule it breaks.
+        /// The violated rule.
         what: String,
     },
-    /// The target of a write is there already.
-    #[error("{}: exists already", .path.display())]
+    /// The target of a write exists already.
+    #[error("{}: already exists", .path.display())]
     Exists {
         /// The target.
         path: PathBuf,
     },
     /// The directory to be replaced holds files that are not part of a sparse frame.
-    #[error("{}: not replaced, it holds `{}`, which no sparse frame has", .path.display(), .stranger.display())]
+    #[error("{}: not replaced, since it contains `{}`, which is not part of a sparse frame", .path.display(), .stranger.display())]
     NotASparseFrame {
         /// The directory.
         path: PathBuf,
-        /// A file in it.
+        /// A file in it that is not part of a sparse frame.
         stranger: PathBuf,
     },
-    /// Another process, or another handle, has changed the frame.
+    /// Another process or another handle has changed the frame.
     #[error("{name}: the frame has been changed since it was opened")]
     Changed {
         /// The file or directory.
         name: String,
     },
-    /// There are bytes behind the frame that a change would overwrite.
+    /// The editor or writer was created before a fork and is now used in the child. The files
+    /// belong to the parent.
+    #[error("{name}: this editor or writer belongs to the process that created it")]
+    Foreign {
+        /// The file or directory.
+        name: String,
+    },
+    /// A change would overwrite bytes behind the frame that are not part of it.
     #[error(
-        "{name}: {len} bytes from byte {offset} on are not part of the frame, a change would destroy them"
+        "{name}: {len} bytes from byte {offset} on are not part of the frame, and a change would destroy them"
     )]
     ForeignBytes {
         /// The file.
         name: String,
-        /// Where the frame ends, in bytes.
+        /// Offset at which the frame ends, in bytes.
         offset: u64,
-        /// How many bytes are behind.
+        /// Number of bytes behind the frame.
         len: u64,
     },
-    /// The file has several names; replacing it would leave the others with the old content.
-    #[error("{name}: has {links} names, replacing it would part them")]
+    /// The file has several hard links. Replacing it would leave the old content under the other
+    /// names.
+    #[error("{name}: has {links} hard links, and replacing it would leave the old content under the others")]
     HardLinks {
         /// The file.
         name: String,
-        /// How many names it has.
+        /// Number of hard links.
         links: u64,
     },
-    /// The change is made and visible, but may not survive a power loss: the storage failed at the last step.
-    #[error("{name}: changed, but may not survive a power loss: {source}")]
+    /// The change is visible, but may not survive a power loss, because the last sync failed.
+    #[error("{name}: changed, but may not survive a power loss")]
     NotSynced {
-        /// The file, or the directory that holds it.
+        /// The file, or the directory that contains it.
         name: String,
-        /// What the storage answered.
+        /// The error that the storage returned.
         source: io::Error,
     },
-    /// An earlier call on this writer failed; what it would write is incomplete.
+    /// An earlier call on this writer failed, so its data are incomplete.
     #[error("an earlier write to this frame failed")]
     Abandoned,
 }
 
-/// Parts of a frame, as error messages name them.
+/// The structures of a frame, as error messages name them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Structure {
-    /// The whole of a contiguous frame, or the index file of a sparse one.
+    /// The whole contiguous frame, or the index file of a sparse frame.
     Frame,
-    /// The chunk file with this id, in a sparse frame.
+    /// The chunk file with this id in a sparse frame.
     ChunkFile(u32),
-    /// The fixed part of the header, 87 bytes.
+    /// The fixed part of the header (87 bytes).
     Header,
-    /// Names and values of the metalayers, behind the fixed header.
+    /// Names and values of the metalayers, after the fixed header.
     Metalayers,
     /// The index chunk.
     Index,
-    /// What the index chunk decodes to: 8 bytes for each chunk.
+    /// The decoded index: 8 bytes per chunk.
     Entries,
-    /// The checksums, between index and trailer.
+    /// The checksums between index and trailer.
     Checksums,
     /// The trailer.
     Trailer,
-    /// Names and values of the vlmetalayers, in the trailer.
+    /// Names and values of the vlmetalayers in the trailer.
     VlMetalayers,
-    /// The value of one vlmetalayer, a chunk.
+    /// The value of one vlmetalayer, which is a chunk.
     VlMetalayer(String),
     /// The data chunk at this position.
     Chunk(usize),
-    /// A data chunk, and where it is stored.
+    /// A data chunk with its place in a file.
     StoredChunk {
-        /// Its position.
+        /// Position of the chunk in the frame.
         nchunk: usize,
-        /// The file it is in.
+        /// The file that holds it.
         file: FrameFile,
-        /// Its first byte in that file, from the frame's start.
+        /// Offset of its first byte in that file, counted from the start of the frame.
         start: u64,
     },
 }
@@ -256,6 +243,32 @@ impl fmt::Display for Structure {
 }
 
 impl FrameError {
+    /// Returns the kind of error, which callers can act on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { .. } | Self::NotSynced { .. } => ErrorKind::Io,
+            Self::NotAFrame => ErrorKind::NotBlosc,
+            Self::NewerVersion { .. } => ErrorKind::NewerVersion,
+            Self::Truncated { .. } | Self::Field { .. } | Self::Msgpack { .. } | Self::Checksum { .. } => {
+                ErrorKind::Damaged
+            }
+            Self::Chunk { source, .. } => source.kind(),
+            Self::Limit(_) => ErrorKind::Limit,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::OutOfMemory(_) => ErrorKind::Memory,
+            Self::Changed { .. } => ErrorKind::Changed,
+            Self::NotRegular { .. }
+            | Self::OutOfRange { .. }
+            | Self::Argument { .. }
+            | Self::Exists { .. }
+            | Self::NotASparseFrame { .. }
+            | Self::Foreign { .. }
+            | Self::ForeignBytes { .. }
+            | Self::HardLinks { .. }
+            | Self::Abandoned => ErrorKind::Argument,
+        }
+    }
+
     pub(crate) fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let name = name.into();
         move |source| Self::Io { name, source }
@@ -264,6 +277,7 @@ impl FrameError {
     pub(crate) fn chunk(structure: Structure) -> impl FnOnce(ChunkError) -> Self {
         move |source| match source {
             ChunkError::OutOfMemory(error) => Self::OutOfMemory(error),
+            ChunkError::Cancelled(error) => Self::Cancelled(error),
             source => Self::Chunk { structure, source },
         }
     }
@@ -272,7 +286,7 @@ impl FrameError {
         Self::Argument { name, what: what.into() }
     }
 
-    /// An entry of the index is wrong.
+    /// Returns the error for an invalid index entry.
     pub(crate) fn entry(nchunk: usize, value: impl Into<i128>, expected: &'static str) -> Self {
         Self::field(Structure::Entries, "entry", (nchunk as u64).saturating_mul(8), value, expected)
     }
@@ -288,31 +302,30 @@ impl FrameError {
     }
 }
 
-/// Checks a cost against a limit before it is paid.
-///
-/// `name` is that of the field of [`Limits`](b2_chunk::Limits), or [`FORMAT`].
+/// Checks a cost against a limit before it is incurred. `name` is a field of
+/// [`Limits`](b2_chunk::Limits), or [`FORMAT`].
 pub(crate) fn within(
     what: &'static str,
     asked: u64,
     (name, limit): (&'static str, u64),
 ) -> Result<(), FrameError> {
-    if asked > limit { Err(FrameError::LimitExceeded { what, asked, name, limit }) } else { Ok(()) }
+    Ok(LimitExceeded::check(what, asked, name, limit)?)
 }
 
-/// Size of metadata, as `within` takes it.
+/// Returns the limit on metadata as an argument for [`within`].
 pub(crate) fn max_metadata(dparams: &DParams) -> (&'static str, u64) {
     ("max_metadata", dparams.limits.max_metadata)
 }
 
-/// Size of a chunk, as `within` takes it.
+/// Returns the limit on the size of a chunk as an argument for [`within`].
 pub(crate) fn max_chunk_nbytes(dparams: &DParams) -> (&'static str, u64) {
     ("max_chunk_nbytes", dparams.limits.max_chunk_nbytes)
 }
 
-/// Number of chunks, as `within` takes it.
+/// Returns the limit on the number of chunks as an argument for [`within`].
 pub(crate) fn max_nchunks(dparams: &DParams) -> (&'static str, u64) {
     ("max_nchunks", dparams.limits.max_nchunks)
 }
 
-/// Name of the limits that no caller can raise.
+/// Name of limits that the format sets and no caller can raise.
 pub(crate) const FORMAT: &str = "of the format";

@@ -1,69 +1,68 @@
 #![doc = include_str!("../README.md")]
-// All of the crate but `mmap`, which is off by default.
+// Only `storage::mmap` has unsafe code, and it is off by default.
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "files may hold any bytes, and none of them may cause a panic or a wrong number"
+    )
+)]
 
-mod blocks;
-mod checksums;
-mod contiguous;
-mod copy;
-mod cross;
-mod disk;
-mod edit;
-mod ends;
 mod error;
-mod fetch;
-mod fit;
-mod gather;
-mod head;
-mod header;
-mod index;
-mod infos;
-mod lock;
-mod metalayers;
-#[cfg(feature = "mmap")]
-mod mmap;
-mod open;
-mod options;
-mod output;
-mod params;
-mod places;
-mod plan;
-mod pool;
+mod format;
+mod names;
 mod read;
-mod redo;
-mod salvage;
-mod sink;
-mod sizes;
-mod sparse;
-mod staging;
+mod repair;
+#[allow(clippy::arithmetic_side_effects, reason = "offsets are inside files, whose lengths were checked")]
 mod storage;
-mod super_chunk;
-mod trailer;
-mod writer;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "counts and sizes are within the limits of the format, which are checked"
+)]
+mod write;
 
-pub use blocks::{BlockBytes, BlockReader, Groups};
-pub use checksums::{Checksums, Compare};
-pub use cross::CrossCheck;
-pub use disk::Disk;
-pub use edit::{Committed, FrameEditor, Savepoint};
 pub use error::{FrameError, Structure};
-pub use fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
-pub use header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
-pub use index::{Entry, Index, MAX_NCHUNKS};
-pub use infos::{ChunkInfo, ChunkInfos};
-pub use metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
+pub use format::checksums::Checksums;
+pub use format::header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
+pub use format::index::{Entry, Index, MAX_NCHUNKS};
+pub use format::metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
+pub use format::trailer::Trailer;
+pub use names::{FrameFile, INDEX_NAME};
+pub use read::blocks::{Group, Groups};
+pub use read::compare::Compare;
+pub use read::costs::ReadCosts;
+pub use read::fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
+pub use read::head::{ChunkHead, ComparePlan, HeadPlan};
+pub use read::infos::{ChunkInfo, ChunkInfos};
+pub use read::open::{Layout, OpenPlan, Opened};
+pub use read::options::{PathKind, ReadOptions, sniff};
+pub use read::output::Unstored;
+pub use read::plan::{Driver, Plan, Step, drive};
+pub use read::super_chunk::{ChunkSource, SuperChunk};
+pub use repair::cross::CrossCheck;
+#[doc(hidden)]
+pub use repair::salvage::salvage_filled;
+pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage, salvage_with};
+pub use storage::disk::Disk;
+pub use storage::files::{Extent, FrameFiles, OpenFile};
 #[cfg(feature = "mmap")]
-pub use mmap::Mapped;
-pub use open::{Layout, OpenPlan, Opened};
-pub use options::{Kind, OpenOptions, sniff};
-pub use output::Unstored;
-pub use params::FrameParams;
-pub use plan::{Extent, FrameFile, FrameFiles, OpenFile, Plan, Step, drive};
-pub use salvage::{Condition, LostChunks, Salvaged, salvage, salvage_with};
-pub use sparse::INDEX_NAME;
-pub use staging::Durability;
-pub use storage::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
-pub use super_chunk::{ChunkSource, SuperChunk};
-pub use trailer::Trailer;
-pub use writer::{FrameWriter, WriteOptions, Written};
+pub use storage::mmap::Mapped;
+pub use storage::staging::Durability;
+pub use storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+#[doc(hidden)]
+pub use write::edit::Prepared;
+pub use write::edit::{Committed, FrameEditor, Savepoint};
+pub use write::options::{EditOptions, WriteOptions};
+pub use write::params::FrameParams;
+pub use write::writer::{FrameWriter, Written};

@@ -1,46 +1,29 @@
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::arithmetic_side_effects,
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads bytes from outside"
-    )
-)]
-
 use std::fmt;
 
 use rmp::Marker;
 
-/// Why bytes are not what a frame has at this place.
+/// The error type of [`Reader`](crate::Reader).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes end inside the item.
+    /// The data ends inside an item.
     #[error("byte {offset}: {expected} needs {need} bytes, only {have} left")]
     Truncated {
-        /// Where the item starts, in bytes.
+        /// Offset of the item, in bytes.
         offset: usize,
-        /// What was being read.
+        /// The item that was expected.
         expected: Item,
-        /// Bytes the item needs from `offset` on, as far as known.
+        /// Bytes that the item needs from `offset` on, as far as known.
         need: u64,
-        /// Bytes there are from `offset` on.
+        /// Bytes available from `offset` on.
         have: usize,
     },
-    /// Another marker than the one prescribed here.
+    /// The marker is not the prescribed one.
     #[error("byte {offset}: expected {expected}, found {got:#04x}")]
     Marker {
-        /// Where the marker is, in bytes.
+        /// Offset of the marker, in bytes.
         offset: usize,
-        /// What was being read.
+        /// The item that was expected.
         expected: Item,
         /// The byte found.
         got: u8,
@@ -48,14 +31,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Where the item starts, in bytes from the start of what the reader was given.
+    /// Returns the offset of the item from the start of the reader's data, in bytes.
     pub fn offset(&self) -> usize {
         match self {
             Self::Truncated { offset, .. } | Self::Marker { offset, .. } => *offset,
         }
     }
 
-    /// The same error with its place counted from `base` bytes earlier.
+    /// Returns the error with `base` added to its offset, for data that starts at `base` of a larger buffer.
     pub fn at(mut self, base: usize) -> Self {
         match &mut self {
             Self::Truncated { offset, .. } | Self::Marker { offset, .. } => {
@@ -76,7 +59,7 @@ pub enum Item {
     Fixarray,
     /// String of 0 to 31 bytes.
     Fixstr,
-    /// False or true.
+    /// Boolean.
     Bool,
     /// Bytes with a 32-bit length.
     Bin32,
@@ -107,7 +90,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// What marks the item, when it is always the same byte.
+    /// Returns the marker of the item, if it is always the same byte.
     pub(crate) const fn marker(self) -> Option<Marker> {
         Some(match self {
             Self::Bin32 => Marker::Bin32,

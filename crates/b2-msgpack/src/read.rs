@@ -1,27 +1,10 @@
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::arithmetic_side_effects,
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads bytes from outside"
-    )
-)]
-
 use rmp::Marker;
 
 use crate::{Error, Fixed, Item};
 
-/// Takes items off the front of a byte slice, expecting exactly the prescribed encodings.
+/// Reads items from the front of a byte slice. It accepts only the prescribed encodings.
 ///
-/// After an error the reader stands where it stood before the item.
+/// After an error the position is unchanged.
 ///
 /// ```
 /// let mut r = b2_msgpack::Reader::new(&[0xd2, 0, 0, 0, 97, 0xc3]);
@@ -36,40 +19,40 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `data`.
+    /// Creates a reader at the start of `data`.
     pub fn new(data: &'a [u8]) -> Self {
         Self { data, position: 0 }
     }
 
-    /// A reader at `position`, which may lie outside `data`: then nothing is left to read.
+    /// Creates a reader at `position`. If that is past the end of `data`, nothing is left to read.
     pub fn at(data: &'a [u8], position: usize) -> Self {
         Self { data, position }
     }
 
-    /// Where the next item starts, in bytes from the start of the data.
+    /// Returns the offset of the next item from the start of the data, in bytes.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The bytes that are left.
+    /// Returns the remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.data.get(self.position..).unwrap_or_default()
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.rest().is_empty()
     }
 
-    /// The next byte, whatever it is, and moves behind it.
+    /// Reads any single byte.
     ///
     /// # Errors
-    /// [`Error::Truncated`] at the end.
+    /// [`Error::Truncated`] at the end of the data.
     pub fn byte(&mut self) -> Result<u8, Error> {
         self.raw(1).map(|bytes| bytes.first().copied().unwrap_or_default())
     }
 
-    /// `len` bytes without a marker.
+    /// Reads `len` bytes without a marker.
     ///
     /// # Errors
     /// [`Error::Truncated`] if fewer are left.
@@ -77,19 +60,19 @@ impl<'a> Reader<'a> {
         self.item(Item::Raw, 0, len as u64)
     }
 
-    /// Exactly the byte `expected`, for markers this crate has no method for.
+    /// Reads exactly the byte `expected`, for markers without a method of their own.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if another byte is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the byte differs.
     pub fn marker(&mut self, expected: u8) -> Result<(), Error> {
         let item = Item::Byte(expected);
         self.first(item).and_then(|got| self.skip_if(got == expected, item, got))
     }
 
-    /// An integer of 0 to 127 in one byte.
+    /// Reads an integer from 0 to 127, stored in one byte.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn fixint(&mut self) -> Result<u8, Error> {
         self.short(Item::Fixint, |marker| match marker {
             Marker::FixPos(value) => Some(value),
@@ -97,10 +80,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The count of an array of 0 to 15 items.
+    /// Reads the item count of an array of 0 to 15 items.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn fixarray(&mut self) -> Result<u8, Error> {
         self.short(Item::Fixarray, |marker| match marker {
             Marker::FixArray(count) => Some(count),
@@ -108,10 +91,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The bytes of a string of 0 to 31 bytes. They need not be UTF-8.
+    /// Reads a string of 0 to 31 bytes, which need not be UTF-8.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn fixstr(&mut self) -> Result<&'a [u8], Error> {
         let start = self.position;
         let len = self.short(Item::Fixstr, |marker| match marker {
@@ -122,10 +105,10 @@ impl<'a> Reader<'a> {
         self.item(Item::Fixstr, 1, u64::from(len))
     }
 
-    /// False or true.
+    /// Reads a boolean.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn bool(&mut self) -> Result<bool, Error> {
         self.short(Item::Bool, |marker| match marker {
             Marker::False => Some(false),
@@ -134,55 +117,55 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A number in its type's own width.
+    /// Reads a number in the width of its type.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn number<T: Fixed>(&mut self) -> Result<T, Error> {
         let start = self.position;
         self.prescribed(T::ITEM)?;
         self.position = start;
         let bytes = self.item(T::ITEM, 1, size_of::<T::Bytes>() as u64)?;
-        // The slice has this length; the error arm only keeps the code free of panics.
+        // The slice has this length; the error arm only avoids a panic.
         T::Bytes::try_from(bytes).map(T::from_wire).map_err(|_| self.truncated(T::ITEM, 0))
     }
 
-    /// The count of an array with a 16-bit count.
+    /// Reads the item count of an array, stored in 16 bits.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn array16(&mut self) -> Result<u16, Error> {
         self.count(Item::Array16)
     }
 
-    /// The count of a map with a 16-bit count.
+    /// Reads the entry count of a map, stored in 16 bits.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn map16(&mut self) -> Result<u16, Error> {
         self.count(Item::Map16)
     }
 
-    /// Bytes with a 32-bit length.
+    /// Reads bytes with a 32-bit length.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn bin32(&mut self) -> Result<&'a [u8], Error> {
         self.long(Item::Bin32)
     }
 
-    /// A string with a 32-bit length. It need not be UTF-8.
+    /// Reads a string with a 32-bit length, which need not be UTF-8.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn str32(&mut self) -> Result<&'a [u8], Error> {
         self.long(Item::Str32)
     }
 
-    /// A type byte and 16 bytes.
+    /// Reads a type byte and 16 bytes of data.
     ///
     /// # Errors
-    /// [`Error::Truncated`], or [`Error::Marker`] if something else is there.
+    /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
     pub fn fixext16(&mut self) -> Result<(u8, &'a [u8; 16]), Error> {
         let start = self.position;
         self.prescribed(Item::Fixext16)?;
@@ -211,7 +194,7 @@ impl<'a> Reader<'a> {
         self.item(item, 5, u64::from(len))
     }
 
-    /// `len` bytes behind a head of `head` bytes; moves behind them.
+    /// Reads an item that consists of `head` bytes and `len` bytes, and returns the latter.
     fn item(&mut self, item: Item, head: usize, len: u64) -> Result<&'a [u8], Error> {
         let need = len.saturating_add(head as u64);
         let all = usize::try_from(need).ok().and_then(|need| self.rest().get(..need));
@@ -220,7 +203,7 @@ impl<'a> Reader<'a> {
         Ok(all.get(head..).unwrap_or_default())
     }
 
-    /// The single byte that is marker and value in one.
+    /// Reads an item whose single byte is both marker and value.
     fn short<T>(&mut self, item: Item, value: impl Fn(Marker) -> Option<T>) -> Result<T, Error> {
         let got = self.first(item)?;
         let value = value(Marker::from_u8(got));

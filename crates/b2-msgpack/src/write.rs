@@ -5,11 +5,11 @@ use rmp::Marker;
 
 use crate::Item;
 
-/// A number with one fixed width on the wire: a marker byte, then the value, most significant byte first.
+/// A number with a fixed encoding: a marker byte, then the value in big-endian order.
 ///
-/// Implemented for `u16`, `u32`, `u64`, `i16`, `i32` and `i64`; sealed.
+/// Implemented for `u16`, `u32`, `u64`, `i16`, `i32` and `i64`. The trait is sealed.
 pub trait Fixed: Copy + sealed::Sealed {
-    /// The item it is written as.
+    /// The kind of item that the number is written as.
     const ITEM: Item;
     #[doc(hidden)]
     type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
@@ -40,20 +40,20 @@ macro_rules! fixed {
 }
 fixed!(u16 => Uint16, u32 => Uint32, u64 => Uint64, i16 => Int16, i32 => Int32, i64 => Int64);
 
-/// The place of a number that [`Writer::patch`] can set later.
+/// The position of a number that [`Writer::patch`] can set later.
 pub struct Slot<T> {
     offset: usize,
     number: PhantomData<fn() -> T>,
 }
 
 impl<T> Slot<T> {
-    /// Where the value's bytes start (one behind the marker), in bytes from the writer's start.
+    /// Returns the offset of the value (after the marker) from the start of the writer, in bytes.
     pub fn offset(self) -> usize {
         self.offset
     }
 }
 
-// Not derived: a slot is a place, and can be copied whatever `T` is.
+// Not derived, which would require `T: Clone`.
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Self {
         *self
@@ -80,12 +80,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty writer.
+    /// Creates an empty writer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A writer that goes on behind these bytes, in their memory.
+    /// Creates a writer that appends to these bytes.
     ///
     /// ```
     /// let mut w = b2_msgpack::Writer::behind(Vec::with_capacity(100));
@@ -96,27 +96,27 @@ impl Writer {
         Self { bytes }
     }
 
-    /// Bytes written so far, which is also where the next item will start.
+    /// Returns the number of bytes written, which is also the offset of the next item.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What was written.
+    /// Returns the bytes written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was written, without copying.
+    /// Returns the bytes written, without copying.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Writes any marker or other single byte.
+    /// Writes a marker or any other single byte.
     pub fn marker(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
@@ -126,7 +126,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Writes an integer of 0 to 127 in one byte.
+    /// Writes an integer from 0 to 127 in one byte.
     ///
     /// # Panics
     /// If `value` is above 127.
@@ -135,7 +135,7 @@ impl Writer {
         self.marker(Marker::FixPos(value).to_u8());
     }
 
-    /// Writes the head of an array of 0 to 15 items.
+    /// Writes the item count of an array of 0 to 15 items.
     ///
     /// # Panics
     /// If `count` is above 15.
@@ -155,41 +155,41 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// Writes false or true.
+    /// Writes a boolean.
     pub fn bool(&mut self, value: bool) {
         self.marker(if value { Marker::True } else { Marker::False }.to_u8());
     }
 
-    /// Writes a number in its type's own width.
+    /// Writes a number in the width of its type.
     pub fn number<T: Fixed>(&mut self, value: T) {
         self.start(T::ITEM);
         self.raw(value.to_wire().as_ref());
     }
 
-    /// Writes a number that is not known yet, as zero; [`Writer::patch`] sets it.
+    /// Writes zero for a number that is not known yet. [`Writer::patch`] sets it later.
     pub fn slot<T: Fixed + Default>(&mut self) -> Slot<T> {
         let slot = Slot { offset: self.len() + 1, number: PhantomData };
         self.number(T::default());
         slot
     }
 
-    /// Sets a number written with [`Writer::slot`].
+    /// Sets a number that was written with [`Writer::slot`].
     ///
     /// # Panics
-    /// If the slot is another writer's and lies outside what was written here.
+    /// If the slot comes from another writer and is past the end of this one.
     pub fn patch<T: Fixed>(&mut self, slot: Slot<T>, value: T) {
         let wire = value.to_wire();
         let wire = wire.as_ref();
         self.bytes[slot.offset..][..wire.len()].copy_from_slice(wire);
     }
 
-    /// Writes the head of an array with a 16-bit count.
+    /// Writes the item count of an array in 16 bits.
     pub fn array16(&mut self, count: u16) {
         self.start(Item::Array16);
         self.raw(&count.to_be_bytes());
     }
 
-    /// Writes the head of a map with a 16-bit count.
+    /// Writes the entry count of a map in 16 bits.
     pub fn map16(&mut self, count: u16) {
         self.start(Item::Map16);
         self.raw(&count.to_be_bytes());
@@ -211,7 +211,7 @@ impl Writer {
         self.long(Item::Str32, bytes);
     }
 
-    /// Writes a type byte and 16 bytes.
+    /// Writes a type byte and 16 bytes of data.
     pub fn fixext16(&mut self, kind: u8, data: &[u8; 16]) {
         self.start(Item::Fixext16);
         self.marker(kind);

@@ -1,40 +1,41 @@
 use std::collections::HashSet;
 
-use crate::log::{Log, State};
+use crate::log::{CrashState, Log};
 
-/// How many states are made.
+/// The number of crash states to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Power losses, at most: there may not be that many different ones.
+    /// Number of different power losses at most; there may be fewer.
     pub power: usize,
-    /// What the random ones start from.
+    /// Seed of the random power losses.
     pub seed: u64,
 }
 
-/// How many different states were checked.
+/// The number of different states that were checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// After kills.
+    /// States after kills.
     pub kills: usize,
-    /// After power losses.
+    /// States after power losses.
     pub power: usize,
-    /// Power losses tried: random ones often end in a state that was checked before.
+    /// Power losses tried. Random ones often lead to a state that was already checked.
     pub tries: usize,
 }
 
-/// Hands the states in which a killed process or a power loss can leave the disk to `check`, each once.
+/// Calls `check` once for each different state in which a killed process or a power loss can leave
+/// the disk.
 ///
 /// # Errors
-/// The first error of `check`, with how the state came about and the calls before it.
+/// The first error of `check`, with the cause of the state and the calls before it.
 pub fn every_crash(
     log: &Log,
     plan: &Plan,
-    check: &mut dyn FnMut(&State) -> Result<(), String>,
+    check: &mut dyn FnMut(&CrashState) -> Result<(), String>,
 ) -> Result<Counts, String> {
     let mut seen = HashSet::new();
-    // Whether it was new.
-    let mut once = |state: &State| -> Result<bool, String> {
-        // The same bytes may be right before a mark and wrong after it.
+    // Returns whether the state was new.
+    let mut once = |state: &CrashState| -> Result<bool, String> {
+        // Equal contents may be correct before a mark and wrong after it.
         if !seen.insert((state.image.digest(), state.mark)) {
             return Ok(false);
         }
@@ -49,7 +50,7 @@ pub fn every_crash(
         counts.kills += usize::from(once(&state)?);
         Ok::<_, String>(())
     })?;
-    // Random states repeat, the fewer different ones there are the more often.
+    // Random states repeat more often the fewer different ones there are.
     let most = 10 * plan.power;
     log.power_losses(plan.seed, |state| {
         counts.power += usize::from(once(&state)?);

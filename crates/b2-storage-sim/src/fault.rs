@@ -1,6 +1,6 @@
 use std::io;
 
-/// A kind of call.
+/// A kind of call to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "named as the calls are")]
 pub enum Call {
@@ -24,14 +24,15 @@ pub enum Call {
     Lock,
 }
 
-/// Which calls are counted.
+/// The calls that a fault counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// All.
+    /// All calls.
     Any,
-    /// Those that need space: a new file or directory, a rename, a write, a new length, a sync.
+    /// Calls that need space: creating a file or directory, renaming, writing, changing a length,
+    /// syncing.
     Space,
-    /// Those of one kind.
+    /// Calls of one kind.
     Only(Call),
 }
 
@@ -48,7 +49,7 @@ impl Calls {
     }
 }
 
-/// What goes wrong.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The device fails.
@@ -59,14 +60,14 @@ pub enum Trouble {
     Short,
 }
 
-/// A call that will fail.
+/// A fault to inject: which call fails, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which calls count.
+    /// The calls that count.
     pub calls: Calls,
-    /// How many of them succeed before.
+    /// The number of these calls that succeed before one fails.
     pub after: u64,
-    /// What goes wrong.
+    /// The way in which the call fails.
     pub trouble: Trouble,
     /// Whether all later ones of these calls fail too.
     pub lasting: bool,

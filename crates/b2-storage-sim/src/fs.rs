@@ -13,7 +13,7 @@ use crate::fault::{Call, Fault, Trouble};
 use crate::image::{Image, NodeId, ROOT};
 use crate::log::{Log, Op};
 
-/// A file system in memory that notes what is done to it. Clones share it.
+/// A file system in memory that records all calls that change it. Clones share it.
 #[derive(Clone, Default)]
 pub struct SimFs(Arc<Shared>);
 
@@ -36,26 +36,26 @@ struct Inner {
 }
 
 impl SimFs {
-    /// An empty one.
+    /// Creates an empty file system.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that holds what a disk held; nobody has anything open or locked.
+    /// Creates a file system with the contents of a disk, without open files or locks.
     pub fn from_image(image: &Image) -> Self {
         let inner = Inner { start: image.clone(), image: image.clone(), ..Inner::default() };
         Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
 
-    /// The system after a process was killed: it goes on with what the process saw after `at` calls, synced or
-    /// not. The log goes on too.
+    /// Creates the file system that remains after a process was killed: with everything that the
+    /// process saw after `at` calls, synced or not. The log continues.
     pub fn resume(log: &Log, at: usize) -> Self {
         let (start, image, ops) = (log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec());
         let inner = Inner { start, image, ops, ..Inner::default() };
         Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
 
-    /// Puts a file there, with the directories above it, before the test begins: nothing is noted.
+    /// Creates a file and its parent directories before the test begins. This is not recorded.
     pub fn write(&self, path: &Path, contents: &[u8]) {
         let mut inner = self.inner();
         let image = &mut inner.image;
@@ -76,7 +76,7 @@ impl SimFs {
         image.apply(&Op::Write { node, offset: 0, data: Bytes::copy_from_slice(contents) });
     }
 
-    /// Declares all that is there safe, and begins a new log.
+    /// Declares everything on the disk as synced, and begins a new log.
     pub fn restart(&self) {
         let mut inner = self.inner();
         inner.start = inner.image.clone();
@@ -84,41 +84,41 @@ impl SimFs {
         inner.calls.clear();
     }
 
-    /// Notes that the program under test has promised something.
+    /// Records that the program under test has made a promise, such as a returned commit.
     pub fn mark(&self, mark: u64) {
         self.inner().ops.push(Op::Mark(mark));
     }
 
-    /// What was done since the last restart.
+    /// Returns the log since the last restart.
     pub fn log(&self) -> Log {
         let inner = self.inner();
         Log::new(&inner.start, &inner.ops)
     }
 
-    /// What the process sees.
+    /// Returns the contents that the process sees.
     pub fn image(&self) -> Image {
         self.inner().image.clone()
     }
 
-    /// How often each kind of call was made since the last restart.
+    /// Returns how often each kind of call was made since the last restart.
     pub fn calls(&self) -> BTreeMap<Call, u64> {
         self.inner().calls.clone()
     }
 
-    /// Lets a call fail, or none any more.
+    /// Sets the fault to inject, or none.
     pub fn fail(&self, fault: Option<Fault>) {
         let mut inner = self.inner();
         inner.fault = fault;
         inner.hit = None;
     }
 
-    /// The first call that was made to fail since [`SimFs::fail`].
+    /// Returns the first call that was made to fail since [`SimFs::fail`].
     pub fn failed(&self) -> Option<String> {
         self.inner().hit.clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A panic of one thread of a test shall be the one that is seen.
+        // If a thread of a test panics, that panic should be reported, not the poisoned lock.
         self.0.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    /// Counts a call, and tells whether it is to fail.
+    /// Counts a call, and returns how it has to fail, if it does.
     fn trouble(&mut self, call: Call, what: impl FnOnce() -> String) -> Option<Trouble> {
         *self.calls.entry(call).or_default() += 1;
         let fault = self.fault.as_mut().filter(|fault| fault.calls.contain(call))?;
@@ -239,7 +239,8 @@ impl FileSystem for SimFs {
         Ok(())
     }
 
-    /// As a hard link and the removal of the old name, which a crash can part.
+    /// Implemented as a hard link and the removal of the old name, between which a crash may
+    /// happen.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut inner = self.call(Call::Rename, from)?;
         let node = inner.image.lookup(from)?;
@@ -314,7 +315,7 @@ impl fmt::Debug for SimFs {
     }
 }
 
-/// An open file. It stays the same file when its name goes to another.
+/// An open file. It remains the same file when another one takes its name.
 struct SimFile {
     fs: SimFs,
     node: NodeId,
@@ -385,7 +386,7 @@ impl WriteAt for SimFile {
     }
 
     fn lock(&self, mode: LockMode) -> io::Result<()> {
-        // Long enough for any test, short enough to see that one waits for itself.
+        // Long enough for any test, and short enough to report a deadlock.
         const DEADLOCK: Duration = Duration::from_secs(120);
         let mut inner = self.call(Call::Lock)?;
         let blocked = |inner: &Inner| {

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use crate::log::Op;
 
-/// The number of a file or directory, as an inode has one.
+/// The number of a file or directory, like an inode number.
 pub(crate) type NodeId = u64;
 pub(crate) const ROOT: NodeId = 1;
 
-/// What a disk holds: files and directories. Copies share what is equal.
+/// The contents of a disk: files and directories. Clones share equal parts.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Also those without a name: a process may still have them open.
+    /// All files and directories, including those without a name, which a process may still have
+    /// open.
     nodes: BTreeMap<NodeId, Node>,
 }
 
@@ -33,23 +34,23 @@ impl Default for Image {
 }
 
 impl Image {
-    /// The contents of the file at `path`.
+    /// Returns the contents of the file at `path`.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// When the file does not exist.
     pub fn read(&self, path: &Path) -> io::Result<&[u8]> {
         self.file(self.lookup(path)?)
     }
 
-    /// The names in the directory at `path`, sorted.
+    /// Returns the names in the directory at `path`, sorted.
     ///
     /// # Errors
-    /// When there is no such directory.
+    /// When the directory does not exist.
     pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         Ok(self.names(self.lookup(path)?)?.keys().cloned().collect())
     }
 
-    /// All files that have a name, with their contents.
+    /// Returns all files that have a name, with their contents.
     pub fn files(&self) -> Vec<(PathBuf, &[u8])> {
         let mut found = Vec::new();
         let mut todo = vec![(PathBuf::from("/"), ROOT)];
@@ -65,10 +66,10 @@ impl Image {
         found
     }
 
-    /// Writes all files and directories below a directory of the real file system.
+    /// Writes all files and directories to a directory of the real file system.
     ///
     /// # Errors
-    /// When that fails.
+    /// When a file or directory cannot be written.
     pub fn dump(&self, target: &Path) -> io::Result<()> {
         for (path, bytes) in self.files() {
             let path = target.join(path.strip_prefix("/").unwrap_or(&path));
@@ -80,7 +81,7 @@ impl Image {
         Ok(())
     }
 
-    /// A number that tells images apart by names and contents.
+    /// Returns a hash of all names and contents.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_node(ROOT, &mut hasher);
@@ -117,7 +118,7 @@ impl Image {
         Ok(id)
     }
 
-    /// The directory that a path is in, and its name there.
+    /// Returns the directory that contains a path, and the name in it.
     pub(crate) fn place<'a>(&self, path: &'a Path) -> io::Result<(NodeId, &'a OsStr)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let dir = self.lookup(path.parent().unwrap_or(Path::new("")))?;
@@ -145,7 +146,7 @@ impl Image {
         }
     }
 
-    /// How many names a file has.
+    /// Returns the number of names that a file has.
     pub(crate) fn links(&self, id: NodeId) -> u64 {
         let all = self.nodes.values().filter_map(|node| match node {
             Node::Directory(names) => Some(names.values().filter(|of| **of == id).count() as u64),
@@ -166,7 +167,7 @@ impl Image {
         self.nodes.keys().next_back().map_or(ROOT, |last| last + 1)
     }
 
-    /// Does what the log says was done. The calls were checked when they were made.
+    /// Applies a recorded call, which was checked when it was made.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::CreateFile { node, .. } => self.set(*node, Node::File(Arc::default())),

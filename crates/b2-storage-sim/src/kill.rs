@@ -1,29 +1,30 @@
-//! A killed process: what it had written stays, in order; the write it was in may be cut off.
+//! States after a killed process: everything it had written remains, in order, and its last write
+//! may be truncated.
 
 use std::collections::BTreeSet;
 
-use crate::log::{Log, Op, State};
-use crate::rng::Rng;
+use crate::log::{CrashState, Log, Op};
+use b2_testkit::Rng;
 
-/// Writes up to this length are cut at every byte.
+/// Writes up to this length are truncated at every byte.
 const SMALL: usize = 1024;
-/// Systems copy a write page by page, and only end it in between.
+/// Systems copy a write page by page, and stop it only between pages.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
 impl Log {
-    /// The states between calls, which a kill can leave.
-    pub fn between_calls(&self) -> impl Iterator<Item = State> {
+    /// Returns the states between calls that a kill can leave.
+    pub fn between_calls(&self) -> impl Iterator<Item = CrashState> {
         (0..=self.ops().len())
             .map(|at| self.state(at, self.image(at).clone(), format!("killed after {at} calls")))
     }
 
-    /// Hands each state that a kill can leave to `each`, up to its first error.
+    /// Calls `each` with every state that a kill can leave, until it fails.
     ///
     /// # Errors
-    /// That of `each`.
-    pub fn kills<E>(&self, seed: u64, mut each: impl FnMut(State) -> Result<(), E>) -> Result<(), E> {
-        let mut rng = Rng::new(seed);
+    /// The first error of `each`.
+    pub fn kills<E>(&self, seed: u64, mut each: impl FnMut(CrashState) -> Result<(), E>) -> Result<(), E> {
+        let mut rng = Rng::case(seed, 0);
         for (at, op) in self.ops().iter().enumerate() {
             each(self.state(at, self.image(at).clone(), format!("killed before call {at}")))?;
             if let Op::Write { node, offset, data } = op {
@@ -40,7 +41,7 @@ impl Log {
     }
 }
 
-/// Where a write of `len` bytes is cut off.
+/// Returns the lengths to which a write of `len` bytes is truncated.
 fn cuts(offset: u64, len: usize, rng: &mut Rng) -> BTreeSet<usize> {
     if len <= SMALL {
         return (1..len).collect();
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn small_writes_are_cut_everywhere_and_large_ones_at_pages() {
-        let mut rng = Rng::new(1);
+        let mut rng = Rng::case(1, 0);
         assert_eq!(cuts(100, 5, &mut rng), (1..5).collect());
         assert!(cuts(0, 1, &mut rng).is_empty() && cuts(0, 0, &mut rng).is_empty());
         let large = cuts(100, 20_000, &mut rng);

@@ -9,12 +9,10 @@ mod kill;
 mod log;
 mod power;
 mod program;
-mod rng;
 
 pub use campaign::{Counts, Plan, every_crash};
 pub use fault::{Call, Calls, Fault, Trouble};
 pub use fs::SimFs;
 pub use image::Image;
-pub use log::{Log, Op, State};
+pub use log::{CrashState, Log, Op};
 pub use program::program;
-pub use rng::Rng;

@@ -5,37 +5,37 @@ use bytes::Bytes;
 
 use crate::image::{Image, Names, NodeId};
 
-/// One call that changed something, or will matter after a crash.
+/// A recorded call that changed something, or that matters after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are numbers of files and directories, names, and arguments")]
 pub enum Op {
-    /// A new file with a name.
+    /// A file was created.
     CreateFile { dir: u64, name: OsString, node: u64 },
-    /// A new directory with a name.
+    /// A directory was created.
     CreateDirectory { dir: u64, name: OsString, node: u64 },
-    /// Another name for a file.
+    /// A file got another name.
     Link { dir: u64, name: OsString, node: u64 },
-    /// Bytes written to a file.
+    /// Bytes were written to a file.
     Write { node: u64, offset: u64, data: Bytes },
-    /// A file cut off or extended.
+    /// A file was truncated or extended.
     SetLen { node: u64, len: u64 },
-    /// A file's contents are safe.
+    /// A file's contents were synced.
     Sync { node: u64 },
-    /// A sync that failed: the system may have given up what was written before it.
+    /// A sync failed; the system may have dropped the data written before it.
     SyncFailed { node: u64 },
-    /// A name changed.
+    /// A file or directory was renamed.
     Rename { from_dir: u64, from: OsString, to_dir: u64, to: OsString, node: u64 },
-    /// A name taken away.
+    /// A name was removed.
     Remove { dir: u64, name: OsString },
-    /// A directory's names are safe.
+    /// A directory's names were synced.
     SyncDirectory { dir: u64 },
-    /// A lock was had.
+    /// A lock was taken.
     Lock { node: u64, mode: LockMode },
-    /// The program under test has said that everything before this is done.
+    /// The program under test has promised that everything before this is done.
     Mark(u64),
 }
 
-/// What an [`Op`] does to the names of one directory.
+/// The change that an [`Op`] makes to the names of one directory.
 pub(crate) enum Change<'a> {
     Set(&'a OsString, NodeId),
     Clear(&'a OsString),
@@ -43,7 +43,7 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Also without what came before it: a set of names has no order.
+    /// Applies the change, even if earlier changes are missing: names have no order.
     pub(crate) fn apply(&self, names: &mut Names) {
         match *self {
             Self::Set(name, node) => {
@@ -61,7 +61,7 @@ impl Change<'_> {
 }
 
 impl Op {
-    /// The directories whose names it changes.
+    /// Returns the directories whose names the call changes, with the changes.
     pub(crate) fn names(&self) -> Vec<(NodeId, Change<'_>)> {
         match self {
             Self::CreateFile { dir, name, node }
@@ -78,7 +78,7 @@ impl Op {
         }
     }
 
-    /// The file whose contents it changes.
+    /// Returns the file whose contents the call changes.
     pub(crate) fn contents(&self) -> Option<NodeId> {
         match self {
             Self::Write { node, .. } | Self::SetLen { node, .. } => Some(*node),
@@ -86,7 +86,7 @@ impl Op {
         }
     }
 
-    /// In a few words.
+    /// Describes the call in a few words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Write { node, offset, data } => format!("write({node}, {offset}, {} bytes)", data.len()),
@@ -95,24 +95,24 @@ impl Op {
     }
 }
 
-/// What happened to a file system since it was [restarted](crate::SimFs::restart).
+/// The record of a file system since it was [restarted](crate::SimFs::restart).
 #[derive(Clone, Debug)]
 pub struct Log {
     ops: Vec<Op>,
-    /// Before the first, and after each.
+    /// The contents before the first call and after each call.
     images: Vec<Image>,
 }
 
-/// One way a disk may look after a crash.
+/// A state in which a crash can leave a disk.
 #[derive(Clone, Debug)]
-pub struct State {
-    /// What is on it.
+pub struct CrashState {
+    /// The contents of the disk.
     pub image: Image,
-    /// How many calls had ended.
+    /// Number of calls that had ended.
     pub at: usize,
-    /// The last mark before that; 0 without one.
+    /// The last mark before the crash; 0 if there is none.
     pub mark: u64,
-    /// How it came about.
+    /// The cause of the state.
     pub how: String,
 }
 
@@ -127,20 +127,22 @@ impl Log {
         Self { ops: ops.to_vec(), images }
     }
 
-    /// The calls.
+    /// Returns the calls.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// What the process saw after the first `at` calls.
+    /// Returns the contents that the process saw after the first `at` calls.
     pub fn image(&self, at: usize) -> &Image {
         &self.images[at]
     }
 
-    /// The log as it would be if the system had given up, for good, all that was written to a file and not synced
-    /// when a sync of it failed: later syncs do not bring it back. `None` if no sync has failed.
+    /// Returns the log of a system that, after a failed sync, has permanently dropped all unsynced
+    /// data of that file, so that later syncs do not bring them back. Returns `None` if no sync has
+    /// failed.
     ///
-    /// Only what it says about power losses is meant: the process goes on to see what it wrote.
+    /// Only its statements about power losses are meaningful, since the process continues to see
+    /// what it wrote.
     pub fn given_up(&self) -> Option<Self> {
         let mut lost = vec![false; self.ops.len()];
         let mut any = false;
@@ -156,17 +158,17 @@ impl Log {
         any.then(|| Self::new(&self.images[0], &kept.collect::<Vec<_>>()))
     }
 
-    /// Bytes written, all files together.
+    /// Returns the number of bytes written to all files.
     pub fn bytes_written(&self) -> u64 {
         self.ops.iter().map(|op| if let Op::Write { data, .. } = op { data.len() as u64 } else { 0 }).sum()
     }
 
-    /// How many calls asked for contents or names to be safe.
+    /// Returns the number of syncs of files and directories.
     pub fn syncs(&self) -> usize {
         self.ops.iter().filter(|op| matches!(op, Op::Sync { .. } | Op::SyncDirectory { .. })).count()
     }
 
-    /// The calls, a line for each.
+    /// Describes the calls, one per line.
     pub fn describe(&self) -> String {
         self.ops.iter().enumerate().map(|(i, op)| format!("{i:4} {}\n", op.describe())).collect()
     }
@@ -176,7 +178,7 @@ impl Log {
         marks.filter_map(|op| if let Op::Mark(mark) = op { Some(*mark) } else { None }).next().unwrap_or(0)
     }
 
-    pub(crate) fn state(&self, at: usize, image: Image, how: String) -> State {
-        State { image, at, mark: self.mark(at), how }
+    pub(crate) fn state(&self, at: usize, image: Image, how: String) -> CrashState {
+        CrashState { image, at, mark: self.mark(at), how }
     }
 }

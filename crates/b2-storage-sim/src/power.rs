@@ -1,52 +1,56 @@
-//! A power loss: what was not synced is there or not, in parts and in any order.
+//! States after a power loss: unsynced data are there or not, in parts and in any order.
 //!
-//! A file is taken to consist of 512-byte sectors, each of which holds what it held at some time since the file was
-//! synced, and a length that is one of those it had since. A directory has some of the changes to its names
-//! since it was synced. Nothing ties files and directories together. Real disks and file systems do less harm.
+//! A file consists of 512-byte sectors. Each sector holds what it held at some time since the file
+//! was last synced, and the length is any length it had since then. A directory has some of the
+//! changes to its names since it was synced. Files and directories are independent of each other.
+//! Real disks and file systems do less harm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::image::{Image, Names, Node, NodeId};
-use crate::log::{Log, Op, State};
-use crate::rng::Rng;
+use crate::log::{CrashState, Log, Op};
+use b2_testkit::Rng;
 
 const SECTOR: usize = 512;
 
-/// What was not safe after some number of calls.
+/// What was not synced after some number of calls.
 struct Pending {
     at: usize,
-    /// For each file with unsynced changes: after how many calls its contents changed, the safe ones first.
+    /// For each file with unsynced changes, the numbers of calls after which its contents changed,
+    /// the synced one first.
     files: BTreeMap<NodeId, Vec<usize>>,
-    /// For each directory with unsynced changes: how many calls are safe, and which calls changed it since.
+    /// For each directory with unsynced changes, the number of synced calls, and the calls that
+    /// changed it since then.
     directories: BTreeMap<NodeId, (usize, Vec<usize>)>,
 }
 
-/// What became of a file's unsynced changes.
+/// What remains of a file's unsynced changes.
 enum Contents {
-    /// As after that many calls.
+    /// The contents after this many calls.
     At(usize),
-    /// Each sector, and the length, as after any number of the calls in the list.
+    /// Each sector, and the length, as after any of these numbers of calls.
     Mixed(Vec<usize>),
-    /// As after so many calls, but for one sector of the next list entry: (before, after, sector).
+    /// The contents after the first number of calls, but one sector as after the second: (before,
+    /// after, sector).
     OneSector(usize, usize, usize),
 }
 
-/// A file's contents, given when they changed.
+/// Returns a file's contents, given when they changed.
 type ContentsOf<'a> = dyn FnMut(NodeId, &[usize]) -> Arc<Vec<u8>> + 'a;
 
 impl Log {
-    /// Hands states that a power loss can leave to `each` until that answers `false`: first the systematic
-    /// ones, then random ones without end.
+    /// Calls `each` with states that a power loss can leave, until it returns `false`: first
+    /// systematic ones, then an endless series of random ones.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn power_losses<E>(
         &self,
         seed: u64,
-        mut each: impl FnMut(State) -> Result<bool, E>,
+        mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let mut rng = Rng::new(seed ^ 0x5EED);
+        let mut rng = Rng::case(seed ^ 0x5EED, 0);
         let pending: Vec<Pending> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
         for pending in &pending {
             for state in self.systematic(pending) {
@@ -58,27 +62,27 @@ impl Log {
         self.random_losses(&pending, &mut rng, each)
     }
 
-    /// As [`Log::power_losses`], but random ones only, after at least `from` calls.
+    /// Like [`Log::power_losses`], but only random ones, after at least `from` calls.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn some_power_losses<E>(
         &self,
         seed: u64,
         from: usize,
-        each: impl FnMut(State) -> Result<bool, E>,
+        each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
         let pending: Vec<Pending> = (from..=self.ops().len()).map(|at| self.pending(at)).collect();
-        self.random_losses(&pending, &mut Rng::new(seed), each)
+        self.random_losses(&pending, &mut Rng::case(seed, 0), each)
     }
 
     fn random_losses<E>(
         &self,
         pending: &[Pending],
         rng: &mut Rng,
-        mut each: impl FnMut(State) -> Result<bool, E>,
+        mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
-        // The more there is to lose, the more often.
+        // The more can be lost at a time, the more often that time is chosen.
         let tickets: Vec<&Pending> =
             pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
         if tickets.is_empty() {
@@ -121,8 +125,9 @@ impl Log {
         Pending { at, files, directories }
     }
 
-    /// All lost, all kept, one thing lost, one thing kept, one sector of a file's last change lost or kept.
-    fn systematic(&self, pending: &Pending) -> Vec<State> {
+    /// Returns the systematic states: all lost, all kept, one thing lost or kept, one sector of a
+    /// file's last change lost or kept.
+    fn systematic(&self, pending: &Pending) -> Vec<CrashState> {
         let mut states = Vec::new();
         let at = pending.at;
         for kept in [false, true] {
@@ -167,7 +172,7 @@ impl Log {
         states
     }
 
-    fn random(&self, pending: &Pending, rng: &mut Rng) -> State {
+    fn random(&self, pending: &Pending, rng: &mut Rng) -> CrashState {
         let Pending { at, .. } = *pending;
         let how = match rng.below(4) {
             0 => "in order",
@@ -177,7 +182,7 @@ impl Log {
         };
         let (in_order, garbage) = (how == "in order", how.ends_with("garbage"));
         let names_in_order = how.starts_with("in order") || how.starts_with("names in order");
-        // One cut through everything, or one for each directory.
+        // A cut through all directories at once, or one for each.
         let cut = rng.below(at + 1);
         let same_cut = rng.chance(50);
         let keep = [10, 50, 90][rng.below(3)];
@@ -199,7 +204,8 @@ impl Log {
                     let time = times.iter().rev().find(|time| **time <= cut).unwrap_or(&times[0]);
                     return self.content(node, times, &Contents::At(*time), None);
                 }
-                // Sometimes only the latest matter, or the outcome would rarely be near to whole.
+                // Often keep only the latest changes; otherwise the result would rarely be nearly
+                // complete.
                 let mut among = times.to_vec();
                 match rng.below(4) {
                     0 => drop(among.drain(..times.len() - 2)),
@@ -207,7 +213,7 @@ impl Log {
                     _ => {}
                 }
                 if rng.chance(keep / 2) {
-                    // Weighted towards one end.
+                    // Favour one end of the range.
                     let end = if rng.chance(50) { among[0] } else { among[among.len() - 1] };
                     among.extend(std::iter::repeat_n(end, among.len() * 3));
                 }
@@ -252,7 +258,7 @@ impl Log {
         }
     }
 
-    /// The sectors in which a file differs between some times.
+    /// Returns the sectors in which a file differs between some times.
     fn sectors(&self, node: NodeId, times: &[usize]) -> Vec<usize> {
         let versions: Vec<_> = times.iter().map(|time| self.whole(node, *time)).collect();
         let len = versions.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
@@ -273,7 +279,7 @@ impl Log {
             Contents::OneSector(base, other, s) => {
                 let (base, other) = (self.whole(node, *base), self.whole(node, *other));
                 let mut bytes = base.to_vec();
-                // The other one's sector counts whether or not the length does.
+                // The sector counts whether or not its length does.
                 let len = bytes.len().max((s + 1) * SECTOR).min(bytes.len().max(other.len()));
                 bytes.resize(len, 0);
                 put(&mut bytes, *s, &sector(&other, *s));
@@ -298,7 +304,7 @@ impl Log {
     }
 }
 
-/// A sector of a file, with zeros behind its end.
+/// Returns a sector of a file, with zeros beyond its end.
 fn sector(bytes: &[u8], s: usize) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     let part = bytes.get(s * SECTOR..).unwrap_or_default();
@@ -307,7 +313,7 @@ fn sector(bytes: &[u8], s: usize) -> [u8; SECTOR] {
     sector
 }
 
-/// Overwrites a sector as far as the file has it.
+/// Overwrites a sector as far as it lies inside the file.
 fn put(bytes: &mut [u8], s: usize, sector: &[u8]) {
     let part = bytes.get_mut(s * SECTOR..).unwrap_or_default();
     let n = part.len().min(SECTOR);

@@ -1,4 +1,4 @@
-//! Starting programs that were built for tests.
+//! Starts programs that were built for tests.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 /// The environment variable that names an emulator.
 const RUNNER: &str = "B2KIT_TEST_RUNNER";
 
-/// A command that runs a program built for this test.
+/// Returns a command that runs a program built for this test.
 ///
-/// For another architecture cargo starts the tests in an emulator, but not what they start themselves. The environment
-/// variable `B2KIT_TEST_RUNNER` names the emulator to do that.
+/// On another architecture cargo starts the tests in an emulator, but not the programs that the
+/// tests start. The environment variable `B2KIT_TEST_RUNNER` names the emulator for these.
 pub fn program(path: impl AsRef<OsStr>) -> Command {
     under(std::env::var_os(RUNNER).as_deref(), path.as_ref())
 }

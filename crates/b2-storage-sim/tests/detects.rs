@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_frame::{FileSystem, Links, LockMode, WriteAt};
-use b2_storage_sim::{Call, Calls, Counts, Fault, Log, Op, Plan, Rng, SimFs, Trouble, every_crash};
+use b2_storage_sim::{Call, Calls, Counts, Fault, Log, Op, Plan, SimFs, Trouble, every_crash};
+use b2_testkit::Rng;
 
 const PLAN: Plan = Plan { power: 500, seed: 7 };
 
@@ -119,7 +120,7 @@ fn writes_are_torn_at_sectors_by_power_losses_and_anywhere_by_kills() {
 #[test]
 fn what_was_synced_survives() {
     for seed in 0..40 {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::case(seed, 0);
         let fs = SimFs::new();
         fs.write(Path::new("/d/0"), b"begin");
         fs.restart();

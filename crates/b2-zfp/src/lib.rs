@@ -1,19 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-use b2_codecs::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
+use b2_codecs::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use zfp_rs::{
     ZfpBitStream, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpScalar, ZfpScalarType,
     ZfpStreamAlignment,
 };
 
-/// Loss bounded by an absolute tolerance: codec 33.
+/// The zfp codec with an absolute error bound (codec 33).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedAccuracy;
-/// A fixed number of bits of precision: codec 34.
+/// The zfp codec with a fixed number of bits of precision (codec 34).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedPrecision;
-/// A fixed number of bits for each item: codec 35.
+/// The zfp codec with a fixed number of bits per item (codec 35).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedRate;
 
@@ -25,6 +25,9 @@ macro_rules! codec {
             }
             fn name(&self) -> &str {
                 $name
+            }
+            fn properties(&self) -> CodecProperties {
+                CodecProperties { takes_floats: true, ..CodecProperties::UNKNOWN }
             }
             fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
                 Ok(Box::new(Stream::new($id, cx)?))
@@ -39,12 +42,13 @@ codec!(FixedAccuracy, CodecId::ZFP_FIXED_ACCURACY, "zfp_acc");
 codec!(FixedPrecision, CodecId::ZFP_FIXED_PRECISION, "zfp_prec");
 codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
 
-/// One stream is one block: a field without header, x being the last axis (codecs-and-filters §7.2).
+/// The layout of a stream: one block without a zfp header, x being the last axis
+/// (docs/format/codecs-and-filters.md, section 7.2).
 struct Stream {
     id: CodecId,
     config: ZfpConfig,
     double: bool,
-    /// Lengths from x on, the unused ones 0.
+    /// Length along each axis, from x on; 0 for unused axes.
     dims: [usize; 4],
     nbytes: u64,
 }
@@ -138,11 +142,11 @@ impl Stream {
     }
 }
 
-/// Streams are made of words, little-endian in files: the library, like the one in C, has them in the order of the
-/// machine.
+/// Bytes per word. Streams consist of words, stored little-endian. The library, like zfp in C, has them in the byte
+/// order of the machine.
 const WORD: usize = 8;
 
-/// The words of a stream, the last one filled up with zeros.
+/// Reads the words of a stream, padding the last one with zeros.
 fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
     let mut words = Vec::new();
     words.try_reserve_exact(src.len().div_ceil(WORD))?;
@@ -157,7 +161,7 @@ fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
 impl Encoder for Stream {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         if src.len() as u64 != self.nbytes {
-            // Part of a block: stored as it is.
+            // An incomplete block: the caller stores it uncompressed.
             return Ok(Encoded::TooBig);
         }
         match self.double {
@@ -181,7 +185,7 @@ impl Decoder for Stream {
 mod tests {
     use super::*;
 
-    /// On a big-endian machine, too, which only the tests there can show for whole streams.
+    /// Checks the words alone, on any machine. Whole streams with another byte order need a big-endian machine.
     #[test]
     fn words_are_little_endian() {
         assert_eq!(words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap(), [0x0807_0605_0403_0201, 0x0A09]);

@@ -1,4 +1,4 @@
-//! Streams and their bounds, and what is refused.
+//! Round trips, error bounds, and rejected parameters.
 
 use b2_codecs::{Codec, CodecContext, CodecError, Encoded};
 use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};

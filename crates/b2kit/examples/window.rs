@@ -1,19 +1,20 @@
-//! The example of the repository's README: write an array from `ndarray`, read a window of it back.
+//! The example of the repository's README: writes an array from `ndarray` and reads a window of it.
 //!
 //! Run with `cargo run -p b2kit --features ndarray --example window`.
 
-use b2kit::{ArrayBuilder, FromNdarray, NdArray, SliceDim};
-use ndarray::Array2;
+use b2kit::{NdArray, range};
+use ndarray::{Array2, s};
 
-fn main() -> Result<(), b2kit::Error> {
-    let dir = std::env::temp_dir().join(format!("b2kit-window-{}.b2nd", std::process::id()));
+pub(crate) fn main() -> Result<(), b2kit::Error> {
+    let path = std::env::temp_dir().join(format!("b2kit-window-{}.b2nd", std::process::id()));
     let field = Array2::from_shape_fn((1000, 2000), |(i, j)| (i as f32).sin() + j as f32);
-    ArrayBuilder::for_ndarray(&field)?.create(&dir, &mut FromNdarray::new(&field))?;
+    NdArray::write(&path, &field)?;
 
-    let array = NdArray::open(&dir)?; // reads header, index and trailer
-    let window = array.slice([SliceDim::range(10..20), SliceDim::ALL.step_by(4)])?;
-    let window = window.to_ndarray::<f32>()?; // reads and decodes the blocks it touches
+    let array = NdArray::open(&path)?; // reads header, index and trailer
+    let window: Array2<f32> = array.slice(s![10..20, ..;4])?.read()?; // decodes only the blocks of the window
+    assert_eq!(window, field.slice(s![10..20, ..;4]));
+    // Select the same window without a macro.
+    assert_eq!(window, array.slice((10..20, range(..).step(4)))?.read::<Array2<f32>>()?);
     println!("{:?}, first item {}", window.shape(), window[[0, 0]]);
-    assert_eq!(window[[3, 5]], field[[13, 20]]);
-    std::fs::remove_file(&dir).map_err(|e| b2kit::NdError::Source(e).into())
+    std::fs::remove_file(&path).map_err(|e| b2kit::nd::NdError::Source(e).into())
 }

@@ -1,37 +1,89 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub use b2_chunk::{
-    self as chunk, BlockInfo, CParams, CParamsBuilder, Chunk, ChunkError, ChunkHeader, CodecFormat, CodecId,
-    Container, DParams, FilterId, FilterSlot, Goal, LazyChunk, LazyHead, Limits, Plugins, SpecialKind,
-    SplitMode,
-};
-pub use b2_chunk::{ChunkReader, Destination};
+pub use b2_chunk::{self as chunk, Chunk, ChunkRef, CodecId, Compression, FilterId, Limits, Plugins};
 pub use b2_codecs as codecs;
+pub use b2_core::{self as core, Control, ErrorKind, Progress, Report};
 pub use b2_filters as filters;
-pub use b2_frame::{
-    self as frame, Checksums, Compare, Entry, FrameEditor, FrameError, FrameHeader, FrameParams, FrameWriter,
-    Metalayers, OpenOptions, Storage, SuperChunk, VlMetalayers,
-};
-pub use b2nd::{
-    self as nd, ArrayBuilder, ArrayEditor, ArrayOptions, Concat, Dtype, Element, Fill, Geometry, NdArray,
-    NdError, Points, RegionSource, Select, SharedEditor, Slice, SliceDim,
-};
-
+pub use b2_frame::{self as frame, FrameEditor, FrameWriter, SuperChunk};
+/// The version of `ndarray` (0.17) whose arrays this crate reads and writes.
 #[cfg(feature = "ndarray")]
-pub use b2nd::FromNdarray;
+#[doc(no_inline)]
+pub use b2nd::ndarray;
+pub use b2nd::{
+    self as nd, ArrayBuilder, ArrayEditor, Axis, Dtype, Element, Fill, FromFn, NdArray, RegionSource,
+    Selection, Slice, range,
+};
 
-/// Any error of the crates behind this facade, for callers who do not tell them apart.
+use b2_chunk::ChunkError;
+use b2_frame::FrameError;
+use b2nd::NdError;
+
+/// Compresses values into a chunk, a buffer that needs no file.
+///
+/// ```
+/// use b2kit::{Chunk, Compression};
+/// let values: Vec<f64> = (0..10_000).map(|i| f64::from(i).sqrt()).collect();
+/// let packed: Chunk = b2kit::compress(&values, &Compression::lz4())?;
+/// let again: Vec<f64> = packed.decompress()?;
+/// assert_eq!(again, values);
+/// # Ok::<(), b2kit::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`Chunk::compress`].
+pub fn compress<T: Element>(values: &[T], compression: &Compression) -> Result<Chunk, ChunkError> {
+    Chunk::compress(values, compression)
+}
+
+/// Decompresses the values of a chunk, given its bytes.
+///
+/// ```
+/// let packed = b2kit::compress(&[1i64, 2, 3], &b2kit::Compression::zstd(9))?.into_bytes();
+/// assert_eq!(b2kit::decompress::<i64>(&packed)?, [1, 2, 3]);
+/// # Ok::<(), b2kit::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`Chunk::from_bytes`] and [`ChunkRef::decompress_with`].
+pub fn decompress<T: Element>(chunk: &[u8]) -> Result<Vec<T>, ChunkError> {
+    ChunkRef::from_slice(chunk)?.decompress()
+}
+
+/// Any error of the crates behind this facade, for callers that handle them alike.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A chunk is at fault.
+    /// A chunk is damaged, or compressing or decompressing it failed.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// A frame is at fault, or reading it.
+    /// A frame is damaged, or reading or writing it failed.
     #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// An array is at fault.
+    Frame(Box<FrameError>),
+    /// An array is damaged, or reading or writing it failed.
     #[error(transparent)]
-    Array(#[from] NdError),
+    Array(Box<NdError>),
+}
+
+impl Error {
+    /// Returns the kind of error, which callers can act on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Chunk(error) => error.kind(),
+            Self::Frame(error) => error.kind(),
+            Self::Array(error) => error.kind(),
+        }
+    }
+}
+
+impl From<FrameError> for Error {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(Box::new(error))
+    }
+}
+
+impl From<NdError> for Error {
+    fn from(error: NdError) -> Self {
+        Self::Array(Box::new(error))
+    }
 }

@@ -13,9 +13,10 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use b2kit::chunk::{CParams, ChunkReader, DParams, FilterSlot, SpecialKind};
+use b2kit::frame::{FrameParams, Storage};
 use b2kit::{
-    ArrayBuilder, CParams, Chunk, ChunkReader, CodecId, DParams, Dtype, FilterId, FilterSlot, FrameParams,
-    FrameWriter, Limits, NdArray, SpecialKind, SuperChunk,
+    ArrayBuilder, Chunk, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, Limits, NdArray, SuperChunk,
 };
 
 /// Smaller allocations never fail, in bytes. Some tables of encoders, whose sizes are fixed, have 8 KiB.
@@ -165,14 +166,14 @@ fn chunks() {
             let cparams =
                 CParams::builder(4).codec(codec).filters(filters).blocksize(1 << 16).build().unwrap();
             let name = format!("{codec}, {} filters", filters.len());
-            let chunk = Chunk::compress(&data, &cparams).unwrap();
+            let chunk = Chunk::compress_bytes(&data, &cparams).unwrap();
             check(&format!("compress, {name}"), hash(&[chunk.as_bytes()]), || {
-                Ok(hash(&[Chunk::compress(&data, &cparams)?.as_bytes()]))
+                Ok(hash(&[Chunk::compress_bytes(&data, &cparams)?.as_bytes()]))
             });
-            check(&format!("decompress, {name}"), hash(&[&data]), || Ok(hash(&[&chunk.decompress()?])));
+            check(&format!("decompress, {name}"), hash(&[&data]), || Ok(hash(&[&chunk.decompress_bytes()?])));
             let part = 100_001..500_003;
             check(&format!("part, {name}"), hash(&[&data[part.clone()]]), || {
-                Ok(hash(&[&chunk.get_bytes(part.clone(), &DParams::default())?]))
+                Ok(hash(&[&chunk.get_bytes(part.clone())?]))
             });
             check(&format!("reader, {name}"), hash(&[&data[70_000..70_100]]), || {
                 let mut reader = ChunkReader::new(chunk.clone(), DParams::default())?;
@@ -198,11 +199,11 @@ fn chunks() {
     }
     let value = noise(100_000);
     let special = Chunk::special(SpecialKind::Value, &value, 300_000, 1, 0).unwrap();
-    check("a long repeated value", hash(&[&value.repeat(3)]), || Ok(hash(&[&special.decompress()?])));
+    check("a long repeated value", hash(&[&value.repeat(3)]), || Ok(hash(&[&special.decompress_bytes()?])));
     // So many blocks that their table is large.
-    let cparams = CParams::builder(1).codec(CodecId::LZ4).filters([]).blocksize(64).build().unwrap();
-    let many = Chunk::compress(&data, &cparams).unwrap();
-    check("many blocks", hash(&[&data]), || Ok(hash(&[&many.decompress()?])));
+    let cparams = CParams::builder(1).codec(CodecId::LZ4).no_filters().blocksize(64).build().unwrap();
+    let many = Chunk::compress_bytes(&data, &cparams).unwrap();
+    check("many blocks", hash(&[&data]), || Ok(hash(&[&many.decompress_bytes()?])));
 }
 
 fn frames() {
@@ -212,7 +213,7 @@ fn frames() {
     let write = |mut writer: FrameWriter, individual: bool| -> Result<_, Box<dyn Error + Send + Sync>> {
         for (n, part) in data.chunks(1 << 18).enumerate() {
             let part = if individual { &part[..part.len() - 4 * n] } else { part };
-            writer.append(Chunk::compress(part, &cparams)?)?;
+            writer.append(Chunk::compress_bytes(part, &cparams)?)?;
         }
         if !individual {
             writer.append_special(SpecialKind::Zeros, 1 << 18)?;
@@ -244,13 +245,17 @@ fn frames() {
         let frame = write(FrameWriter::memory(params(individual)).unwrap(), individual).unwrap().into_bytes();
         let expected = read(SuperChunk::from_bytes(frame.clone()).unwrap()).unwrap();
         check(&format!("frame in memory, {name}"), expected, || {
-            read(SuperChunk::options().limits(Limits::default()).open_bytes(frame.clone())?)
+            read(SuperChunk::options().limits(Limits::default()).from_bytes(frame.clone())?)
         });
         let path = dir.path().join(format!("{individual}.b2frame"));
         std::fs::write(&path, &frame).unwrap();
         check(&format!("frame in a file, {name}"), expected, || read(SuperChunk::open(&path)?));
         let sparse = dir.path().join(format!("{individual}.dir"));
-        write(FrameWriter::options().sparse(&sparse, params(individual)).unwrap(), individual).unwrap();
+        write(
+            FrameWriter::options().storage(Storage::Sparse).create(&sparse, params(individual)).unwrap(),
+            individual,
+        )
+        .unwrap();
         check(&format!("sparse frame, {name}"), expected, || read(SuperChunk::open(&sparse)?));
         check(&format!("write a frame, {name}"), hash(&[&frame]), || {
             Ok(hash(&[&write(FrameWriter::memory(params(individual))?, individual)?.into_bytes()]))
@@ -261,8 +266,11 @@ fn frames() {
     for n in 0..20_000u32 {
         writer
             .append(
-                Chunk::compress(&[n, n, n + 1, n * n, 1, 2, 3, 4].map(u32::to_le_bytes).concat(), &cparams)
-                    .unwrap(),
+                Chunk::compress_bytes(
+                    &[n, n, n + 1, n * n, 1, 2, 3, 4].map(u32::to_le_bytes).concat(),
+                    &cparams,
+                )
+                .unwrap(),
             )
             .unwrap();
     }
@@ -282,8 +290,8 @@ fn frames() {
         ARMED.store(false, Relaxed);
         std::fs::write(&path, &small)?;
         ARMED.store(true, Relaxed);
-        let mut editor = SuperChunk::options().edit(&path)?;
-        editor.update(1, Chunk::compress(&other, &cparams)?)?;
+        let mut editor = FrameEditor::options().edit(&path)?;
+        editor.update(1, Chunk::compress_bytes(&other, &cparams)?)?;
         editor.set_vlmetalayer("long", &long[..50_000])?;
         editor.commit()?;
         Ok(SuperChunk::open(&path)?.nchunks() as u64)
@@ -293,25 +301,23 @@ fn frames() {
 fn arrays() {
     let data = raw(600 * 500 * 4);
     let build = || {
-        ArrayBuilder::new([600, 500], Dtype::parse("<u4").unwrap())
-            .chunkshape([200, 300])
-            .blockshape([50, 70])
+        ArrayBuilder::with_dtype([600, 500], Dtype::parse("<u4").unwrap()).chunks([200, 300]).blocks([50, 70])
     };
-    let frame = build().to_memory(&mut &data[..]).unwrap();
+    let frame = build().to_bytes(&data[..]).unwrap();
     let array = NdArray::from_bytes(frame.clone()).unwrap();
-    let points: Vec<[i64; 2]> = (0..500).map(|k| [k, k]).collect();
+    let diagonal: Vec<i64> = (0..500).collect();
     let read = |array: &NdArray| -> Outcome {
-        let all = array.all().read()?;
-        let part = array.slice([100..450, 33..402])?.read()?;
-        let lists = array.oindex(&[vec![5, 400, 17], vec![499, 0]])?.read()?;
-        let points = array.points(&points)?.read()?;
+        let all = array.all().read_bytes()?;
+        let part = array.slice([100..450, 33..402])?.read_bytes()?;
+        let lists = array.slice(&[vec![5, 400, 17], vec![499, 0]])?.read_bytes()?;
+        let points = array.points([&diagonal[..], &diagonal])?.read_bytes()?;
         array.check_output()?;
         Ok(hash(&[&all, &part, &lists, &points]))
     };
     let expected = read(&array).unwrap();
     check("array", expected, || read(&NdArray::from_bytes(frame.clone())?));
-    check("write an array", hash(&[&frame]), || Ok(hash(&[&build().to_memory(&mut &data[..])?])));
-    let zeros = build().to_memory(&mut &vec![0; data.len()][..]).unwrap();
+    check("write an array", hash(&[&frame]), || Ok(hash(&[&build().to_bytes(&data[..])?])));
+    let zeros = build().to_bytes(&vec![0u8; data.len()][..]).unwrap();
     let expected = read(&NdArray::from_bytes(zeros.clone()).unwrap()).unwrap();
     check("array of zeros", expected, || read(&NdArray::from_bytes(zeros.clone())?));
 }
@@ -346,17 +352,17 @@ fn lies() {
     bytes.resize(50, 7);
     bytes.extend_from_slice(&size.to_le_bytes());
     bytes.resize(60, 7);
-    let chunk = Chunk::parse(bytes.into()).unwrap();
+    let chunk = Chunk::from_bytes(bytes).unwrap();
     assert!(chunk.header().is_vl());
     let dparams = DParams::default();
     LARGEST.store(0, Relaxed);
     BEFORE.store(usize::MAX, Relaxed);
     ARMED.store(true, Relaxed);
     let errors = [
-        chunk.decompress_with(&dparams).is_err(),
-        chunk.get_bytes(0..size as usize, &dparams).is_err(),
+        chunk.decompress_bytes_with(&dparams).is_err(),
+        chunk.get_bytes_with(0..size as usize, &dparams).is_err(),
         chunk.blocks(&dparams).is_err(),
-        chunk.check(&dparams, &mut 0).is_err(),
+        chunk.check(&dparams).0.is_err(),
         ChunkReader::new(chunk.clone(), dparams).is_err(),
     ];
     ARMED.store(false, Relaxed);

@@ -1,38 +1,38 @@
 use b2_chunk::ChunkError;
-use b2_chunk::memory::OutOfMemory;
+use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
 use b2_frame::FrameError;
 
-/// Why an array could not be read or written.
+/// The reason why an array could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NdError {
-    /// The frame that holds the array is at fault, or reading it.
+    /// Reading the frame that holds the array failed, or the frame is damaged.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A chunk is at fault.
+    /// A chunk is damaged or could not be decoded.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// The frame is a plain super-chunk: no `b2nd` or `caterva` metalayer.
+    /// The frame is a plain super-chunk: it has no `b2nd` or `caterva` metalayer.
     #[error("not an array: the frame has neither a `b2nd` nor a `caterva` metalayer")]
     NotAnArray,
     /// The array metalayer is malformed.
-    #[error("metalayer `{name}`, {field}: {source}")]
+    #[error("metalayer `{name}`, {field}")]
     Meta {
         /// Name of the metalayer.
         name: &'static str,
-        /// The part that is malformed.
+        /// The field that is malformed.
         field: &'static str,
         /// What is wrong, with the offset from the start of the metalayer.
         source: b2_msgpack::Error,
     },
-    /// A field of the array metalayer contradicts the format, another field, or the frame.
+    /// A field of the array metalayer contradicts the format, another field or the frame.
     #[error("metalayer `{name}` field `{field}` at byte {offset}: {what}")]
     Contradiction {
         /// Name of the metalayer.
         name: &'static str,
         /// The field.
         field: &'static str,
-        /// Where it is, in bytes from the start of the metalayer.
+        /// Offset of the field in bytes from the start of the metalayer.
         offset: usize,
         /// What was found and what was expected.
         what: String,
@@ -40,13 +40,25 @@ pub enum NdError {
     /// Shapes are out of range or contradict each other.
     #[error("{what}")]
     Geometry {
-        /// The rule that is broken, with the numbers.
+        /// The violated rule, with the numbers.
         what: String,
+    },
+    /// An argument is out of range, or does not fit the array or the other arguments.
+    #[error("{what}")]
+    Argument {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The request is valid, but this array or this build does not support it.
+    #[error("{what}")]
+    Unsupported {
+        /// What is not supported.
+        what: &'static str,
     },
     /// A selection does not fit the array.
     #[error("dimension {dim}: {what}")]
     Slice {
-        /// Which dimension, from 0.
+        /// The dimension, counted from 0.
         dim: usize,
         /// What is wrong with it.
         what: String,
@@ -54,52 +66,95 @@ pub enum NdError {
     /// A dtype string cannot be parsed.
     #[error("dtype {dtype:?}, byte {offset}: {what}")]
     Dtype {
-        /// The string.
+        /// The dtype string.
         dtype: String,
-        /// Where parsing stopped.
+        /// Byte offset at which parsing stopped.
         offset: usize,
         /// What was expected there.
         what: &'static str,
     },
-    /// The element type asked for is not that of the array.
-    #[error("the array has dtype {dtype}, elements of type {asked} were asked for")]
+    /// The requested element type does not match the array's dtype.
+    #[error("the array has dtype {dtype}, but elements of type {asked} were requested")]
     Element {
         /// The array's dtype.
         dtype: String,
-        /// The Rust type.
+        /// The requested Rust type.
         asked: &'static str,
     },
-    /// Items have no such field.
+    /// The dtype has no field of this name.
     #[error("items of dtype {dtype} have no field {name:?}")]
     Field {
-        /// Their dtype.
+        /// The array's dtype.
         dtype: String,
-        /// The field asked for.
+        /// The requested field.
         name: String,
     },
+    /// The value of an attribute is not valid msgpack, or has extra bytes.
+    #[error("attribute {name:?}: {what}")]
+    Attribute {
+        /// Name of the attribute.
+        name: String,
+        /// What is wrong with its value.
+        what: String,
+    },
     /// A buffer has the wrong length.
-    #[error("the buffer has {have} bytes, {need} are needed")]
+    #[error("the buffer has {have} bytes, but {need} are needed")]
     BufferLength {
-        /// Bytes it has.
+        /// Length of the buffer in bytes.
         have: usize,
-        /// Bytes needed.
+        /// Required length in bytes.
         need: usize,
     },
     /// The result is too large for memory.
-    #[error("the result has {asked} bytes, more than can be allocated")]
+    #[error("the result needs {asked} bytes, more than can be allocated")]
     TooLarge {
-        /// Its size in bytes.
+        /// Size of the result in bytes.
         asked: u64,
     },
-    /// There is not enough memory for what reading or writing takes beside the result.
+    /// The request needs more than the caller's limits allow.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// The progress callback asked to stop; nothing was changed.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+    /// Allocating the working memory of a read or write failed.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
     /// A source of items failed.
-    #[error("reading the items: {0}")]
+    #[error("cannot read the items from their source")]
     Source(#[source] std::io::Error),
 }
 
 impl NdError {
+    /// Returns the kind of error, which callers can act on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Frame(error) => error.kind(),
+            Self::Chunk(error) => error.kind(),
+            Self::NotAnArray => ErrorKind::NotBlosc,
+            Self::Meta { .. } | Self::Contradiction { .. } | Self::Attribute { .. } => ErrorKind::Damaged,
+            Self::Geometry { .. }
+            | Self::Slice { .. }
+            | Self::Dtype { .. }
+            | Self::Element { .. }
+            | Self::Field { .. }
+            | Self::Argument { .. }
+            | Self::BufferLength { .. } => ErrorKind::Argument,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Limit(_) => ErrorKind::Limit,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::TooLarge { .. } | Self::OutOfMemory(_) => ErrorKind::Memory,
+            Self::Source(error) => {
+                let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>());
+                own.map_or(ErrorKind::Io, Self::kind)
+            }
+        }
+    }
+
+    pub(crate) fn argument(what: impl Into<String>) -> Self {
+        Self::Argument { what: what.into() }
+    }
+
     pub(crate) fn geometry(what: impl Into<String>) -> Self {
         Self::Geometry { what: what.into() }
     }

@@ -1,52 +1,69 @@
 #![doc = include_str!("../README.md")]
-// All of the crate but `disjoint`, and the one call in `read`.
+// Only `read::disjoint` and its callers have unsafe code, and allow it by name.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "files may hold any bytes, and none of them may cause a panic or a wrong number"
+    )
+)]
 
-mod array;
-mod block;
-mod concat;
-#[cfg(feature = "ndarray")]
-mod convert;
-mod copy;
-mod create;
-mod cut;
-mod defaults;
-mod disjoint;
-mod dtype;
-mod edit;
-mod element;
 mod error;
-mod geometry;
-pub mod literal;
-mod meta;
-mod moves;
-mod points;
-mod produce;
+mod model;
 mod read;
-mod salvage;
+mod repair;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "positions are inside a geometry and a selection, which were checked"
+)]
 mod select;
-mod slice;
-mod source;
-mod uniform;
-mod view;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "positions are inside the geometry of an array, which was checked"
+)]
 mod write;
 
-pub use array::{ArrayOptions, NdArray};
-pub use concat::Concat;
-#[cfg(feature = "ndarray")]
-pub use convert::FromNdarray;
-pub use create::{Arange, ByIndex, ByPosition, Fill, FromFn, Items, Linspace, Number};
-pub use defaults::{default_blockshape, default_chunkshape};
-pub use dtype::{Dtype, DtypeKind, Field};
-pub use edit::{ArrayEditor, SharedEditor};
-pub use element::Element;
 pub use error::NdError;
-pub use geometry::Geometry;
-pub use meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
-pub use points::Points;
-pub use salvage::salvage;
-pub use select::Select;
-pub use slice::SliceDim;
-pub use source::{ChunkContent, Region, RegionSource};
-pub use view::Slice;
-pub use write::ArrayBuilder;
+pub use model::defaults::{default_blockshape, default_chunkshape};
+pub use model::dtype::{Dtype, DtypeKind, Field};
+pub use model::element::Element;
+pub use model::geometry::Geometry;
+pub use model::literal;
+pub use model::meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+/// The version of `ndarray` (0.17) whose arrays are read and written.
+#[cfg(feature = "ndarray")]
+#[doc(no_inline)]
+pub use ndarray;
+pub use read::array::{ArrayOptions, NdArray};
+pub use read::attrs::Attrs;
+pub use read::items::FromItems;
+#[doc(hidden)]
+pub use read::requests::{DecodeJob, Request, SelectionPlan};
+pub use read::view::Slice;
+pub use repair::salvage::{salvage, salvage_filled};
+#[doc(no_inline)]
+pub use rmpv::Value;
+pub use select::slice::{IntoSelections, Mark, Selection, range};
+pub use write::builder::ArrayBuilder;
+pub use write::concat::Concat;
+pub use write::create::{Arange, ByIndex, ByPosition, Fill, FromFn, FromReader, Items, Linspace, Number};
+pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
+pub use write::source::{Amount, ChunkContent, Region, RegionSource, Strided, WithLength};

@@ -1,25 +1,11 @@
 //! Chunks: the header, the table of blocks, the streams.
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterId, FilterSlot, SpecialKind, SplitMode};
+use b2_testkit::hostile::{CHUNK_HEADER, EXTENDED_HEADER};
 
 use super::{Rng, le32, put};
 use crate::dice::Dice;
 
-/// Offset and width of the numbers of a header.
-const FIELDS: [(usize, usize); 12] = [
-    (0, 1),
-    (2, 1),
-    (3, 1),
-    (4, 4),
-    (8, 4),
-    (12, 4),
-    (0x16, 1),
-    (0x17, 1),
-    (0x1E, 1),
-    (0x1F, 1),
-    (0x10, 1),
-    (0x18, 1),
-];
 const FILTERS: [u8; 10] = [0, 1, 2, 3, 4, 32, 33, 34, 35, 36];
 
 /// Changes a chunk.
@@ -41,8 +27,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let tables = header + 4 * nblocks;
     match rng.0.below(14) {
         0..=2 => {
-            let (at, width) = *rng.0.pick(&FIELDS);
-            rng.field(bytes, at, width, false);
+            rng.header(bytes, &[CHUNK_HEADER, EXTENDED_HEADER], false);
         }
         3 => {
             let slot = rng.0.below(6);
@@ -126,7 +111,7 @@ pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
         let parts: Vec<&[u8]> = data.chunks(1 + dice.below(500)).take(40).collect();
         Chunk::compress_vl(&parts, &cparams)
     } else {
-        Chunk::compress(&data, &cparams)
+        Chunk::compress_bytes(&data, &cparams)
     };
     made.ok().map(|chunk| chunk.into_bytes().to_vec())
 }
@@ -156,7 +141,7 @@ pub(crate) fn parameters(typesize: usize, dice: &mut Dice) -> Option<CParams> {
     let blocksize = *dice.pick(&[0, 0, 64, 256, 1000, 1024]);
     CParams::builder(typesize)
         .codec(codec)
-        .clevel(*dice.pick(&[0, 1, 3, 5, 5, 9]))
+        .level(*dice.pick(&[0, 1, 3, 5, 5, 9]))
         .filters(filters)
         .splitmode(split)
         .use_dict(dice.one_in(5))

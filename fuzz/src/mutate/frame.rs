@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use b2_chunk::{CParams, Chunk};
+use b2_testkit::hostile::FRAME_HEADER;
 
 use super::{Rng, be32, be64, le32, put, seal};
 use crate::dice::Dice;
@@ -32,32 +33,10 @@ impl Places {
     }
 
     /// The block with the checksums, or whatever is at its place.
-    pub(super) fn block(&self, _len: usize) -> Range<usize> {
+    pub(super) fn block(&self) -> Range<usize> {
         self.index.end..self.trailer
     }
 }
-
-/// Offset and width of the numbers of a header.
-const FIELDS: [(usize, usize); 18] = [
-    (11, 4),
-    (16, 8),
-    (25, 1),
-    (26, 1),
-    (27, 1),
-    (28, 1),
-    (30, 8),
-    (39, 8),
-    (48, 4),
-    (53, 4),
-    (58, 4),
-    (63, 2),
-    (66, 2),
-    (68, 1),
-    (70, 1),
-    (71, 1),
-    (77, 1),
-    (85, 1),
-];
 
 /// Changes a contiguous frame, or the index file of a sparse one.
 pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
@@ -70,8 +49,7 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
     };
     match rng.0.below(16) {
         0..=2 => {
-            let (at, width) = *rng.0.pick(&FIELDS);
-            rng.field(bytes, at, width, true);
+            rng.header(bytes, &[FRAME_HEADER], true);
         }
         3 | 4 => {
             entries(bytes, &places, rng);
@@ -138,11 +116,11 @@ fn mend(bytes: &mut [u8]) {
 
 /// Decodes the index, changes entries, and puts it back in.
 fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
-    let index = Chunk::parse(bytes.get(places.index.clone())?.to_vec().into()).ok()?;
+    let index = Chunk::from_bytes(bytes.get(places.index.clone())?.to_vec()).ok()?;
     if index.nbytes() > 1 << 16 {
         return None;
     }
-    let mut plain = index.decompress().ok()?;
+    let mut plain = index.decompress_bytes().ok()?;
     let n = plain.len() / 8;
     for _ in 0..1 + rng.0.below(2) {
         let nchunk = rng.0.below(n);
@@ -166,8 +144,8 @@ fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
             _ => rng.field(&mut plain, 8 * nchunk, 8, false),
         }
     }
-    let cparams = CParams::builder(8).clevel(rng.0.below(2) as u8 * 5).build().ok()?;
-    let new = Chunk::compress(&plain, &cparams).ok()?.into_bytes();
+    let cparams = CParams::builder(8).level(rng.0.below(2) as u8 * 5).build().ok()?;
+    let new = Chunk::compress_bytes(&plain, &cparams).ok()?.into_bytes();
     bytes.splice(places.index.clone(), new);
     if rng.0.one_in(2) {
         // The size of all chunks, as the header tells it, for as many as there are now.

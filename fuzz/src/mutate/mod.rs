@@ -9,6 +9,7 @@ mod meta;
 mod seal;
 mod sparse;
 
+use b2_testkit::hostile::{Number, Row};
 use libfuzzer_sys::fuzzer_mutate;
 
 use crate::dice::Dice;
@@ -51,40 +52,23 @@ pub struct Rng(pub(crate) Dice);
 const MAX_LEN: usize = 1 << 16;
 
 impl Rng {
-    /// A number like those that break programs: near what is there, near the ends of its width, near a length.
-    fn number(&mut self, old: u64, bits: u32, len: usize) -> u64 {
-        let dice = &mut self.0;
-        let high = 1u64 << (bits - 1);
-        let near = |n: u64, dice: &mut Dice| n.wrapping_add(dice.below(5) as u64).wrapping_sub(2);
-        match dice.below(12) {
-            0 => dice.below(5) as u64,
-            1 => u64::MAX - dice.below(3) as u64,
-            2 => near(high, dice),
-            3 | 4 => near(old, dice),
-            5 => old.wrapping_mul(2),
-            6 => old / 2,
-            7 => near(len as u64, dice),
-            8 => near(1 << dice.below(bits as usize), dice),
-            9 => old ^ 1 << dice.below(bits as usize),
-            10 => dice.below(len.max(1) * 2) as u64,
-            _ => dice.next(),
-        }
-    }
-
     /// Changes the number of `width` bytes at `at`, if it is there.
     fn field(&mut self, bytes: &mut [u8], at: usize, width: usize, big_endian: bool) {
-        let len = bytes.len();
-        let Some(field) = at.checked_add(width).and_then(|end| bytes.get_mut(at..end)) else { return };
-        let mut old = [0; 8];
-        old[..width].copy_from_slice(field);
-        if big_endian {
-            old[..width].reverse();
-        }
-        let mut new = self.number(u64::from_le_bytes(old), 8 * width as u32, len).to_le_bytes();
-        if big_endian {
-            new[..width].reverse();
-        }
-        field.copy_from_slice(&new[..width]);
+        self.one_of(bytes, &[Number { at, width, big_endian }]);
+    }
+
+    /// Changes one of the numbers of a header.
+    fn header(&mut self, bytes: &mut [u8], tables: &[&[Row]], big_endian: bool) {
+        let rows = tables.iter().copied().flatten();
+        let numbers: Vec<_> = rows.map(|&(at, width, _)| Number { at, width, big_endian }).collect();
+        self.one_of(bytes, &numbers);
+    }
+
+    fn one_of(&mut self, bytes: &mut [u8], numbers: &[Number]) {
+        let number = self.0.pick(numbers);
+        let kind = self.0.below(number.nvalues() as usize) as u32;
+        let value = number.value(kind, bytes, numbers, &mut self.0);
+        number.set(bytes, value);
     }
 
     /// Lets libFuzzer change a part of the input, keeping its length if `keep`.

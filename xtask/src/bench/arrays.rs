@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use b2_measure::{Spent, least};
+use serde_json::Value;
 
 use super::Plan;
 use super::data::Set;
-use super::figures::{Pair, Time};
+use super::figures::{Pair, sides};
 use super::peers::{self, Peers};
 
 /// One operation on the array.
@@ -82,7 +84,7 @@ pub(super) fn measure(
         for storage in ["memory", "disk"] {
             for round in 0..plan.rounds {
                 for threads in [1, 2] {
-                    for ours in if round % 2 == 0 { [false, true] } else { [true, false] } {
+                    for ours in sides(round) {
                         let path = file(if ours { "ours" } else { "c" }, codec);
                         let job = Job { set, codec, storage, threads, ops: OPS, path, budget: plan.budget };
                         note(&mut rows, peers, &job, ours)?;
@@ -93,7 +95,7 @@ pub(super) fn measure(
         // Each side reads all of what the other wrote, compares it with the plain items, and then opens it again
         // and again and reads from several threads.
         for round in 0..plan.rounds {
-            for ours in if round % 2 == 0 { [false, true] } else { [true, false] } {
+            for ours in sides(round) {
                 let path = file(if ours { "c" } else { "ours" }, codec);
                 let mut job = Job {
                     set,
@@ -162,9 +164,9 @@ fn note(rows: &mut Vec<Row>, peers: &Peers, job: &Job, ours: bool) -> Result<()>
         let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
         let best = |key: &str| -> Result<f64> {
             let times = line[key].as_array().with_context(|| format!("a line without {key}"))?;
-            Ok(times.iter().filter_map(|time| time.as_f64()).fold(f64::INFINITY, f64::min))
+            Ok(least(times.iter().filter_map(Value::as_f64)))
         };
-        let time = Time { wall: best("wall")?, cpu: best("cpu")? };
+        let time = Spent { wall: best("wall")?, cpu: best("cpu")? };
         (row.pair.bytes, row.pair.calls) = (number("bytes")?, number("calls")?);
         if ours {
             row.our_cbytes = number("cbytes")?;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::figures::geomean;
 use super::machine::Machine;
 use super::{Results, Rows};
+use b2_measure::geomean;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 250.0;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use b2_measure::Spent;
 use serde_json::Value;
 
 use super::data::Set;
-use super::figures::{Pair, Time};
+use super::figures::{Pair, sides};
 use super::peers::{self, Peers};
 use super::{Plan, Rows};
 
@@ -100,9 +101,7 @@ pub(super) fn measure(peers: &Peers, plan: &Plan, case: &Case) -> Result<Vec<Cel
     let mut cells: Vec<Cell> = Vec::new();
     for round in 0..plan.rounds {
         for &threads in threads {
-            // Who is first alternates.
-            let sides = if round % 2 == 0 { [false, true] } else { [true, false] };
-            for ours in sides {
+            for ours in sides(round) {
                 let program = if ours { &peers.b2kit } else { &peers.c };
                 for line in peers::lines(program, &arguments(plan, case, threads))? {
                     note(&mut cells, case, threads, ours, &line)?;
@@ -171,7 +170,7 @@ fn note(cells: &mut Vec<Cell>, case: &Case, threads: usize, ours: bool, line: &V
         return Ok(());
     }
     let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
-    let time = Time { wall: number("min_s")?, cpu: number("cpu_min_s")? };
+    let time = Spent { wall: number("min_s")?, cpu: number("cpu_min_s")? };
     (cell.nbytes, cell.pair.bytes, cell.pair.calls) =
         (number("nbytes")?, number("bytes_per_rep")?, number("calls")?);
     if ours {

@@ -1,17 +1,18 @@
 //! From times to figures: per round the best repeat, the ratio of each round, the median of the rounds.
 
-/// The best repeat of a round, in seconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
-    pub(super) wall: f64,
-    pub(super) cpu: f64,
+use b2_measure::{Spent, median};
+
+/// Whether our side runs, in the order of this round: who is first alternates.
+pub(super) fn sides(round: usize) -> [bool; 2] {
+    [!round.is_multiple_of(2), round.is_multiple_of(2)]
 }
 
 /// One operation, measured on both sides in the same rounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pair {
-    pub(super) c: Vec<Time>,
-    pub(super) ours: Vec<Time>,
+    /// The best repeat of each round.
+    pub(super) c: Vec<Spent>,
+    pub(super) ours: Vec<Spent>,
     pub(super) threads: usize,
     /// Plain bytes of one repeat, and calls.
     pub(super) bytes: f64,
@@ -24,7 +25,7 @@ impl Pair {
     }
 
     /// CPU time with one thread, which other work on the machine does not disturb as much; else wall time.
-    fn figure(&self, time: &Time) -> f64 {
+    fn figure(&self, time: &Spent) -> f64 {
         if self.threads == 1 { time.cpu } else { time.wall }
     }
 
@@ -41,43 +42,24 @@ impl Pair {
 
     /// GB/s of plain bytes: ours, C's.
     pub(super) fn speeds(&self) -> (f64, f64) {
-        let speed = |times: &[Time]| self.bytes / median(times.iter().map(|time| self.figure(time))) / 1e9;
+        let speed = |times: &[Spent]| self.bytes / median(times.iter().map(|time| self.figure(time))) / 1e9;
         (speed(&self.ours), speed(&self.c))
     }
 
     /// Microseconds of a call: ours, C's.
     pub(super) fn micros(&self) -> (f64, f64) {
         let micros =
-            |times: &[Time]| median(times.iter().map(|time| self.figure(time))) / self.calls.max(1.0) * 1e6;
+            |times: &[Spent]| median(times.iter().map(|time| self.figure(time))) / self.calls.max(1.0) * 1e6;
         (micros(&self.ours), micros(&self.c))
     }
 
     /// How much faster this is, measured with one thread, than `many`, the same with more, in wall time: ours, C's.
     pub(super) fn gains(&self, many: &Self) -> (f64, f64) {
-        let gain = |one: &[Time], many: &[Time]| {
+        let gain = |one: &[Spent], many: &[Spent]| {
             median(one.iter().zip(many).map(|(one, many)| one.wall / many.wall))
         };
         (gain(&self.ours, &many.ours), gain(&self.c, &many.c))
     }
-}
-
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
-    }
-}
-
-/// The geometric mean; `None` of nothing.
-pub(super) fn geomean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let (mut sum, mut n) = (0.0, 0u32);
-    for value in values {
-        sum += value.ln();
-        n += 1;
-    }
-    (n > 0).then(|| (sum / f64::from(n)).exp())
 }
 
 #[cfg(test)]
@@ -85,7 +67,7 @@ mod tests {
     use super::*;
 
     fn pair(threads: usize, c: &[(f64, f64)], ours: &[(f64, f64)]) -> Pair {
-        let times = |list: &[(f64, f64)]| list.iter().map(|&(wall, cpu)| Time { wall, cpu }).collect();
+        let times = |list: &[(f64, f64)]| list.iter().map(|&(wall, cpu)| Spent { wall, cpu }).collect();
         Pair { c: times(c), ours: times(ours), threads, bytes: 1e9, calls: 10.0 }
     }
 
@@ -104,12 +86,5 @@ mod tests {
         let one = pair(1, &[(4.0, 1.0)], &[(6.0, 1.0)]);
         let two = pair(2, &[(4.0, 1.0)], &[(3.0, 1.0)]);
         assert_eq!(one.gains(&two), (2.0, 1.0));
-    }
-
-    #[test]
-    fn means() {
-        assert_eq!(median([3.0, 1.0, 2.0, 10.0]), 2.5);
-        assert!((geomean([2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
-        assert_eq!(geomean([]), None);
     }
 }

@@ -1,8 +1,9 @@
 //! The goals: ratios of speed, ours over C's, and what was reached.
 
+use b2_measure::{geomean, median};
+
 use super::arrays::Row;
 use super::chunks::Cell;
-use super::figures::{geomean, median};
 use super::{Results, Rows};
 
 /// One goal, over the cells it speaks of.

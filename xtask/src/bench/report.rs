@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use b2_measure::{geomean, median};
+
 use super::arrays::{BLOCK_KIB, BLOCKS, CHUNKS, SHAPE};
 use super::chunks::{CODECS, Cell, FILTERS};
-use super::figures::{geomean, median};
 use super::goals::{self, Goal, Mark};
 use super::machine::Machine;
 use super::{Plan, Results, Rows};
@@ -232,9 +233,8 @@ fn second_thread(out: &mut String, results: &Results) {
     );
     for (one, two) in pairs {
         let (ours, c) = one.pair.gains(&two.pair);
-        let speed = |times: &[super::figures::Time]| {
-            one.pair.bytes / median(times.iter().map(|time| time.wall)) / 1e9
-        };
+        let speed =
+            |times: &[b2_measure::Spent]| one.pair.bytes / median(times.iter().map(|time| time.wall)) / 1e9;
         let _ = writeln!(
             out,
             "| {} | {} | {:.2}, {:.2} | {ours:.2} | {:.2}, {:.2} | {c:.2} | {:.2} |",

@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use b2_testkit::Rng;
 use serde_json::{Map, Value};
-
-use crate::rng::Rng;
 
 pub(crate) struct Draft<'a> {
     pub(crate) id: String,
@@ -22,7 +21,7 @@ impl<'a> Draft<'a> {
         let mut draft = Self {
             id: format!("w{number:06}"),
             // Other numbers than those of the cases that are read.
-            rng: Rng::new(!seed, number),
+            rng: Rng::case(!seed, number),
             folder,
             fields: Map::new(),
             labels: Map::new(),

@@ -1,9 +1,10 @@
 //! Random compression parameters for what is written here.
 
-use b2kit::{CParams, CParamsBuilder, CodecId, FilterId, FilterSlot, SplitMode};
+use b2_testkit::Rng;
+use b2kit::chunk::{CParams, FilterSlot, SplitMode};
+use b2kit::{CodecId, Compression, FilterId};
 
 use super::draft::Draft;
-use crate::rng::Rng;
 
 const TYPESIZES: &[usize] = &[
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 20, 24, 31, 32, 33, 48, 64, 100, 127, 128, 200,
@@ -74,7 +75,7 @@ pub(crate) fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'sta
 }
 
 /// Random parameters, noted in the labels and, as a frame header shows them, in the fields of the case.
-pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> CParamsBuilder {
+pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> Compression {
     let rng = &mut draft.rng;
     let (pipe, filters) = pipeline(rng, typesize, lossless);
     let codec = *rng.pick(&CODECS);
@@ -90,13 +91,13 @@ pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> CPa
     // C reads parts of delta chunks wrongly, and refuses parts of chunks with a dictionary.
     let delta = filters.iter().any(|slot| slot.id == FilterId::DELTA);
     draft.set("partial", !delta && !use_dict);
-    CParams::builder(typesize).codec(codec).clevel(clevel).filters(filters).splitmode(mode).use_dict(use_dict)
+    CParams::builder(typesize).codec(codec).level(clevel).filters(filters).splitmode(mode).use_dict(use_dict)
 }
 
 /// Puts what a frame header says of these parameters into the case.
 pub(crate) fn header_facts(draft: &mut Draft, cparams: &CParams) {
     draft.set("codec", cparams.codec().0);
-    draft.set("clevel", cparams.clevel());
+    draft.set("clevel", cparams.level());
     draft.set("split", cparams.splitmode().code());
     draft.set("use_dict", cparams.use_dict());
     let slots: Vec<Vec<u8>> = cparams.filters().iter().map(|slot| vec![slot.id.0, slot.meta]).collect();

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use b2kit::{NdArray, SliceDim};
+use b2_testkit::Rng;
+use b2kit::{NdArray, Selection, range};
 use serde_json::Value;
 
 use super::checker::{Checker, Fields, Verdict, same_bytes, text};
 use super::plugins;
 use super::read_frame::{facts, layers};
-use crate::rng::Rng;
 
 /// Reads the array at `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
@@ -46,7 +46,7 @@ fn contents(checker: &mut Checker, case: &Value, array: &NdArray, raw: Option<&[
             &zeros
         }
     };
-    checker.run("whole", || same_bytes(&array.all().read().map_err(text)?, raw));
+    checker.run("whole", || same_bytes(&array.all().read_bytes().map_err(text)?, raw));
     checker.run("slices", || {
         for _ in 0..6 {
             slice(array, raw, &random_slice(rng, array.shape()))?;
@@ -55,18 +55,18 @@ fn contents(checker: &mut Checker, case: &Value, array: &NdArray, raw: Option<&[
     });
 }
 
-fn slice(array: &NdArray, raw: &[u8], selection: &[SliceDim]) -> Verdict {
+fn slice(array: &NdArray, raw: &[u8], selection: &[Selection]) -> Verdict {
     let name = |e: String| format!("slice {selection:?}: {e}");
     let slice = array.slice(selection).map_err(|e| name(text(e)))?;
     let wanted = reference(raw, array.shape(), array.itemsize(), selection);
     if slice.shape() != wanted.shape {
         return Err(name(format!("shape {:?}, expected {:?}", slice.shape(), wanted.shape)));
     }
-    same_bytes(&slice.read().map_err(|e| name(text(e)))?, &wanted.bytes).map_err(name)
+    same_bytes(&slice.read_bytes().map_err(|e| name(text(e)))?, &wanted.bytes).map_err(name)
 }
 
 /// A selection with NumPy's meaning, along a random number of leading dimensions.
-pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<SliceDim> {
+pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
     let ndim = if rng.chance(80) { shape.len() } else { rng.within(0..=shape.len()) };
     shape[..ndim]
         .iter()
@@ -78,16 +78,16 @@ pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<SliceDim> {
                 false => Some(rng.within(0..=(3 * len + 4) as usize) as i64 - (3 * len + 4) / 2),
             };
             match rng.within(0..=9) {
-                0 | 1 if len > 0 => SliceDim::Index(rng.within(0..=2 * len as usize - 1) as i64 - len),
-                2 => SliceDim::ALL,
+                0 | 1 if len > 0 => Selection::Index(rng.within(0..=2 * len as usize - 1) as i64 - len),
+                2 => Selection::ALL,
                 3..=6 => {
                     // A range that is not empty, as most that are asked for.
                     let start = rng.within(0..=len as usize) as i64;
-                    SliceDim::range(start..rng.within(start as usize..=len as usize) as i64)
+                    range(start..rng.within(start as usize..=len as usize) as i64)
                 }
                 _ => {
                     let step = *rng.pick(&[1, 1, 2, 3, 7, -1, -2, -5]);
-                    SliceDim::Range { start: end(rng), stop: end(rng), step }
+                    Selection::Range { start: end(rng), stop: end(rng), step }
                 }
             }
         })
@@ -100,14 +100,14 @@ struct Selected {
 }
 
 /// What the selection means: item by item, from the whole array in C order.
-fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[SliceDim]) -> Selected {
-    let all = std::iter::repeat(SliceDim::ALL);
+fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]) -> Selected {
+    let all = std::iter::repeat(Selection::ALL);
     let mut out_shape = Vec::new();
     let mut offsets = vec![0usize];
-    for (k, (len, dim)) in shape.iter().zip(selection.iter().copied().chain(all)).enumerate() {
+    for (k, (len, dim)) in shape.iter().zip(selection.iter().cloned().chain(all)).enumerate() {
         let stride: usize = shape[k + 1..].iter().product::<u64>() as usize;
-        let positions = positions(*len as i64, dim);
-        if !matches!(dim, SliceDim::Index(_)) {
+        let positions = positions(*len as i64, &dim);
+        if !matches!(dim, Selection::Index(_)) {
             out_shape.push(positions.len() as u64);
         }
         offsets = offsets
@@ -121,10 +121,11 @@ fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[SliceDim])
 }
 
 /// The positions along one dimension, as Python's `range(*slice.indices(len))` has them.
-fn positions(len: i64, dim: SliceDim) -> Vec<i64> {
-    let (start, stop, step) = match dim {
-        SliceDim::Index(at) => return vec![if at < 0 { at + len } else { at }],
-        SliceDim::Range { start, stop, step } => (start, stop, step),
+fn positions(len: i64, dim: &Selection) -> Vec<i64> {
+    let (start, stop, step) = match *dim {
+        Selection::Index(at) => return vec![if at < 0 { at + len } else { at }],
+        Selection::Range { start, stop, step } => (start, stop, step),
+        _ => unreachable!("not made here"),
     };
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let clip = |at: i64| (if at < 0 { at + len } else { at }).clamp(low, high);
@@ -145,7 +146,7 @@ mod tests {
 
     #[track_caller]
     fn check(len: i64, start: Option<i64>, stop: Option<i64>, step: i64, wanted: &[i64]) {
-        assert_eq!(positions(len, SliceDim::Range { start, stop, step }), wanted);
+        assert_eq!(positions(len, &Selection::Range { start, stop, step }), wanted);
     }
 
     /// Against values that Python's `slice.indices` gives.
@@ -164,9 +165,9 @@ mod tests {
     #[test]
     fn the_reference_slices_two_dimensions() {
         let raw: Vec<u8> = (0..12).collect();
-        let selected = reference(&raw, &[3, 4], 1, &[SliceDim::Index(-1), SliceDim::range(1..3)]);
+        let selected = reference(&raw, &[3, 4], 1, &[Selection::Index(-1), range(1..3)]);
         assert_eq!((selected.shape, selected.bytes), (vec![2], vec![9, 10]));
-        let selected = reference(&raw, &[3, 4], 1, &[SliceDim::ALL.step_by(-2)]);
+        let selected = reference(&raw, &[3, 4], 1, &[range(..).step(-2)]);
         assert_eq!((selected.shape, selected.bytes), (vec![2, 4], vec![8, 9, 10, 11, 0, 1, 2, 3]));
     }
 }

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use b2kit::{Chunk, CodecId, Container, DParams, LazyChunk, LazyHead};
+use b2_testkit::Rng;
+use b2kit::chunk::{Container, DParams, LazyChunk, LazyHead};
+use b2kit::{Chunk, CodecId};
 use serde_json::Value;
 
 use super::checker::{Checker, Fields, Verdict, same_bytes, text};
-use crate::rng::Rng;
 
 /// Reads the chunk in the file `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
@@ -15,7 +16,7 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
     let container =
         Container { itemsize: case.number("itemsize").map(|n| n as usize), ..Container::default() };
     let dparams = DParams::default().with_container(container);
-    let Some(chunk) = checker.get("header", || Chunk::parse(stored.clone().into()).map_err(text)) else {
+    let Some(chunk) = checker.get("header", || Chunk::from_bytes(stored.clone()).map_err(text)) else {
         return;
     };
 
@@ -64,7 +65,7 @@ pub(crate) fn contents(
     rng: &mut Rng,
 ) {
     let Some(plain) = checker.get("whole", || {
-        let plain = chunk.decompress_with(dparams).map_err(text)?;
+        let plain = chunk.decompress_bytes_with(dparams).map_err(text)?;
         same_bytes(&plain, raw.unwrap_or(&vec![0; chunk.nbytes()]))?;
         Ok(plain)
     }) else {
@@ -77,7 +78,7 @@ pub(crate) fn contents(
             // `get_items` takes no container; these chunks are decoded by bytes below.
             let bytes = range.start * typesize..range.end * typesize;
             let part = chunk
-                .get_bytes(bytes.clone(), dparams)
+                .get_bytes_with(bytes.clone(), dparams)
                 .map_err(|e| format!("items {range:?}: {}", text(e)))?;
             same_bytes(&part, &plain[bytes]).map_err(|e| format!("items {range:?}: {e}"))?;
         }
@@ -86,7 +87,7 @@ pub(crate) fn contents(
     checker.run("bytes", || {
         for range in ranges(rng, plain.len(), 6) {
             let part = chunk
-                .get_bytes(range.clone(), dparams)
+                .get_bytes_with(range.clone(), dparams)
                 .map_err(|e| format!("bytes {range:?}: {}", text(e)))?;
             same_bytes(&part, &plain[range.clone()]).map_err(|e| format!("bytes {range:?}: {e}"))?;
         }

@@ -2,17 +2,20 @@
 
 use std::path::Path;
 
-use b2kit::{CodecId, FrameError, SplitMode, SuperChunk};
+use b2_testkit::Rng;
+use b2kit::chunk::SplitMode;
+use b2kit::frame::FrameError;
+use b2kit::{CodecId, SuperChunk};
 use serde_json::Value;
 
 use super::checker::{Checker, Fields, Verdict, same_bytes, text};
 use super::read_chunk::{ranges, slots};
-use crate::rng::Rng;
 
 /// Reads the frame at `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
     let offset = case.number("offset").unwrap_or(0);
-    let open = || if offset == 0 { SuperChunk::open(path) } else { SuperChunk::open_at(path, offset) };
+    let open =
+        || if offset == 0 { SuperChunk::open(path) } else { SuperChunk::options().offset(offset).open(path) };
     let Some(schunk) = checker.get("open", || open().map_err(text)) else { return };
     contents(checker, case, &schunk, raw, rng);
     if path.is_file() && offset == 0 && rng.chance(30) {
@@ -90,7 +93,7 @@ pub(crate) fn facts(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
         checker.same("header codec", header.codec(), codec);
     }
     if let Some(clevel) = case.number("clevel") {
-        checker.same("header clevel", u64::from(header.clevel()), clevel);
+        checker.same("header clevel", u64::from(header.level()), clevel);
     }
     if let Some(use_dict) = case["use_dict"].as_bool() {
         checker.same("header use_dict", header.use_dict(), use_dict);

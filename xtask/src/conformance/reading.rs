@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use b2_testkit::Rng;
 use serde_json::Value;
 
 use super::checker::{Checker, Fields};
@@ -11,7 +12,6 @@ use super::peer::{Peer, Reply};
 use super::report::{Direction, Labels, Outcome};
 use super::{Session, read_array, read_chunk, read_frame, watchdog};
 use crate::python;
-use crate::rng::Rng;
 
 /// Runs `ncases` cases; those that the peer cannot write are replaced by further ones.
 pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<()> {
@@ -77,7 +77,7 @@ pub(crate) fn check(folder: &Path, case: &Value, direction: Direction, seed: u64
     let _work = watchdog::enter(&id);
     let path = folder.join(case.text("path").unwrap_or_default());
     let raw = case.text("raw").map(|name| fs::read(folder.join(name)));
-    let mut rng = Rng::new(seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));
+    let mut rng = Rng::case(seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));
     match raw.transpose() {
         Err(e) => checker.failures.push(("raw".into(), e.to_string())),
         Ok(raw) => match labels.get("kind").map(String::as_str) {

@@ -1,12 +1,14 @@
 //! Random arrays written here.
 
 use anyhow::{Context, Result, ensure};
-use b2kit::{ArrayBuilder, CParams, CodecId, Dtype, FilterId, FilterSlot, NdArray};
+use b2_testkit::Rng;
+use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::frame::Storage;
+use b2kit::{ArrayBuilder, CodecId, Dtype, FilterId, NdArray};
 
 use super::draft::Draft;
 use super::write_frame::{random_layers, save, storage};
 use super::{params, plugins};
-use crate::rng::Rng;
 
 const DTYPES: &[&str] = &[
     "<i2",
@@ -67,9 +69,9 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
 
     let nbytes = shape.iter().product::<u64>() as usize * itemsize;
     let raw = items(&mut draft.rng, text, nbytes);
-    let mut builder = ArrayBuilder::new(shape.clone(), dtype).cparams(cparams);
+    let mut builder = ArrayBuilder::with_dtype(shape.clone(), dtype).compression(cparams);
     if draft.rng.chance(85) || !plugin.is_empty() {
-        builder = builder.chunkshape(chunkshape).blockshape(blockshape);
+        builder = builder.chunks(chunkshape).blocks(blockshape);
     }
     let (layers, map) = random_layers(draft, 15, "meta", 200);
     for (name, value) in layers {
@@ -89,14 +91,14 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     draft.set("dtype", text);
     draft.set("itemsize", itemsize);
 
-    let mut source: &[u8] = &raw;
+    let source: &[u8] = &raw;
     let place = storage(draft);
     let path = draft.path(".b2nd");
     match place {
-        "contiguous" => builder.create(&path, &mut source).context("create")?,
-        "sparse" => builder.create_sparse(&path, &mut source).context("create_sparse")?,
+        "contiguous" => builder.write(&path, source).context("create")?,
+        "sparse" => builder.storage(Storage::Sparse).write(&path, source).context("create_sparse")?,
         _ => {
-            let frame = builder.to_memory(&mut source).context("to_memory")?;
+            let frame = builder.to_bytes(source).context("to_memory")?;
             save(draft, place, &frame, ".b2nd")?;
         }
     }
@@ -107,7 +109,7 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     let offset = draft.field("offset").as_u64().unwrap_or(0);
     let options = NdArray::options().offset(offset).plugins(plugins());
     let array = options.open(&path).context("opening what was written")?;
-    let read = array.all().read().context("reading what was written")?;
+    let read = array.all().read_bytes().context("reading what was written")?;
     ensure!(read.len() == raw.len(), "reads back with another length");
     draft.raw(&read)
 }
@@ -130,7 +132,7 @@ fn with_plugin(draft: &mut Draft, cparams: &CParams, plugin: &str, blockshape: &
         // C-Blosc2 3.3.5 refuses most slices of fixed-rate arrays in files, of its own as well.
         draft.set("partial", codec != CodecId::ZFP_FIXED_RATE);
         let builder = cparams.to_builder().plugins(plugins()).codec(codec).codec_meta(meta).use_dict(false);
-        return builder.filters([]).build().context("parameters with zfp");
+        return builder.no_filters().build().context("parameters with zfp");
     }
     let smallest = blockshape.iter().copied().min().unwrap_or(1).min(100) as usize;
     let side = draft.rng.within(1..=smallest) as u8;

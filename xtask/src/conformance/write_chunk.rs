@@ -3,7 +3,8 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use b2kit::{CParams, Chunk, SpecialKind};
+use b2kit::Chunk;
+use b2kit::chunk::{CParams, SpecialKind};
 
 use super::draft::Draft;
 use super::params;
@@ -32,8 +33,8 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     }
     let (data, raw) = rng.data(nbytes);
     let cparams = builder.build().context("parameters")?;
-    let chunk = Chunk::compress(&raw, &cparams).context("compressing")?;
-    let plain = chunk.decompress().context("decompressing what was compressed")?;
+    let chunk = Chunk::compress_bytes(&raw, &cparams).context("compressing")?;
+    let plain = chunk.decompress_bytes().context("decompressing what was compressed")?;
     // C does not touch what is left over after the last item; nor does this project.
     let wanted = params::truncated(&raw, typesize, &cparams.filters());
     let stored = chunk.header().is_memcpyed();
@@ -78,7 +79,7 @@ fn special(draft: &mut Draft) -> Result<()> {
         SpecialKind::Value => value,
         _ => vec![0; typesize],
     };
-    let plain = chunk.decompress().context("decompressing")?;
+    let plain = chunk.decompress_bytes().context("decompressing")?;
     ensure!(plain == item.repeat(nitems), "does not come back as it was");
     draft.label("special", name);
     draft.label("typesize", typesize);

@@ -3,13 +3,15 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use b2kit::{CParams, Chunk, FilterId, FrameParams, FrameWriter, SpecialKind};
+use b2_testkit::Rng;
+use b2kit::chunk::{CParams, SpecialKind};
+use b2kit::frame::{FrameParams, Storage};
+use b2kit::{Chunk, FilterId, FrameWriter};
 use serde_json::{Map, Value};
 
 use super::checker::to_hex;
 use super::draft::Draft;
 use super::params;
-use crate::rng::Rng;
 
 /// A super-chunk of one of several kinds.
 pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
@@ -122,7 +124,7 @@ fn fixed(
 
 fn regular(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams, size: usize) -> Result<Vec<u8>> {
     let raw = rng.data(size).1;
-    writer.append(Chunk::compress(&raw, cparams).context("compressing")?).context("append")?;
+    writer.append(Chunk::compress_bytes(&raw, cparams).context("compressing")?).context("append")?;
     Ok(raw)
 }
 
@@ -227,8 +229,8 @@ impl Out {
         let storage = storage(draft);
         let path = draft.path(".b2frame");
         let writer = match storage {
-            "contiguous" => FrameWriter::contiguous(path, frame.clone()),
-            "sparse" => FrameWriter::sparse(path, frame.clone()),
+            "contiguous" => FrameWriter::create(path, frame.clone()),
+            "sparse" => FrameWriter::options().storage(Storage::Sparse).create(path, frame.clone()),
             _ => FrameWriter::memory(frame.clone()),
         };
         Ok(Self { writer: writer.context("starting the frame")?, storage })

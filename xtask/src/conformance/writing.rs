@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::{Result, bail};
+use b2_testkit::Rng;
 use serde_json::Value;
 
 use super::checker::{Fields, panic_text};
@@ -14,7 +15,6 @@ use super::peer::{Peer, Reply};
 use super::report::{Direction, Labels, Outcome};
 use super::{Session, reading, watchdog, write_array, write_chunk, write_frame};
 use crate::python;
-use crate::rng::Rng;
 
 type Written = Result<Value, (String, Labels)>;
 
@@ -128,8 +128,8 @@ const KINDS: &[(&str, usize)] = &[("chunk", 40), ("vlchunk", 6), ("frame", 22), 
 
 /// Writes one case; an error or a panic of the writer is the case's failure.
 fn write(folder: &Path, seed: u64, number: u64) -> Written {
-    let mut choice =
-        Rng::new(seed ^ 0x5EED, number).within(0..=KINDS.iter().map(|(_, weight)| weight).sum::<usize>() - 1);
+    let mut choice = Rng::case(seed ^ 0x5EED, number)
+        .within(0..=KINDS.iter().map(|(_, weight)| weight).sum::<usize>() - 1);
     let kind = KINDS.iter().find(|(_, weight)| {
         let found = choice < *weight;
         choice = choice.saturating_sub(*weight);

@@ -110,7 +110,7 @@ impl Base {
             let layout = map.frame();
             if !layout.index.is_empty() {
                 let index = bytes.get(layout.index.clone()).context("the index is outside")?;
-                let plain = Chunk::parse(index.to_vec().into())?.decompress()?;
+                let plain = Chunk::from_bytes(index.to_vec())?.decompress_bytes()?;
                 self.entries =
                     plain.as_chunks::<8>().0.iter().map(|entry| i64::from_le_bytes(*entry)).collect();
             }
@@ -169,7 +169,7 @@ impl Base {
                 _ => range.len().min(rest.len()),
             };
             if let (Some(sum), Some(chunk)) = (sums.get_mut(*n), rest.get(..len)) {
-                *sum = super::seal::sum(chunk);
+                *sum = b2_testkit::hostile::sum(chunk);
             }
         }
         sums.into_iter().zip(&self.entries).filter(|(_, entry)| **entry >= 0).map(|(sum, _)| sum).collect()

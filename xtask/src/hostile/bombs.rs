@@ -1,14 +1,15 @@
 //! Small files that ask for much: memory, time, depth.
 
 use anyhow::Result;
-use b2kit::{CParams, Chunk, CodecId};
+use b2_testkit::Rng;
+use b2kit::chunk::CParams;
+use b2kit::{Chunk, CodecId};
 
 use super::content::{Content, Node};
 use super::groups::Group;
 use super::mutate::Expect;
 use super::rebuild::{Parts, b2nd, chunk_header, entry, memcpyed, special, stream, streams};
 use super::relations;
-use crate::rng::Rng;
 
 /// A case that is made from nothing.
 pub(crate) struct Made {
@@ -44,7 +45,7 @@ pub(crate) fn all(seed: u64) -> Result<Vec<Made>> {
     special_frames(&mut maker);
     chunks(&mut maker);
     compressed(&mut maker)?;
-    codec_lies(&mut maker, &mut Rng::new(seed, 77));
+    codec_lies(&mut maker, &mut Rng::case(seed, 77));
     arrays(&mut maker);
     holes(&mut maker);
     maker.group = Group::Nesting;
@@ -162,8 +163,8 @@ fn compressed(maker: &mut Maker) -> Result<()> {
     ] {
         for blocksize in [plain.len(), 1 << 20] {
             let cparams =
-                CParams::builder(1).codec(codec).filters([]).clevel(1).blocksize(blocksize).build()?;
-            let chunk = Chunk::compress(&plain, &cparams)?.as_bytes().to_vec();
+                CParams::builder(1).codec(codec).no_filters().level(1).blocksize(blocksize).build()?;
+            let chunk = Chunk::compress_bytes(&plain, &cparams)?.as_bytes().to_vec();
             let mut parts = Parts::empty(1, plain.len() as u32, 20 * plain.len() as u64);
             parts.data = chunk.clone();
             parts.set_entries(&[0; 20]);

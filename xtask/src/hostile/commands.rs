@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use b2_testkit::Rng;
 use serde_json::Value;
 
 use super::content::Node;
 use super::groups::Group;
 use super::plan::Case;
 use super::worker::{Answer, Death, Worker};
-use crate::rng::Rng;
 
 /// What `verify` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ const EXTRAS: [Extra; 12] = [
 
 /// What else is run: for few cases in all, more for what is made.
 fn extras(case: &Case) -> Vec<Extra> {
-    let mut rng = Rng::new(case.id, 9);
+    let mut rng = Rng::case(case.id, 9);
     match case.group {
         Group::Stores | Group::Garbage | Group::Sparse | Group::Valid | Group::Nesting => EXTRAS.to_vec(),
         Group::Bombs => (0..4).map(|_| *rng.pick(&EXTRAS)).collect(),

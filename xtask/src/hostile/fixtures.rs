@@ -3,11 +3,11 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use b2_testkit::Rng;
 
 use super::base::Base;
 use super::content::Content;
 use super::made::read_folder;
-use crate::rng::Rng;
 use crate::root;
 
 /// Larger ones are left out.
@@ -28,7 +28,7 @@ pub(crate) fn bases(seed: u64) -> Result<Vec<Base>> {
         }
         all.push((name.to_owned(), sha256.to_owned()));
     }
-    let mut rng = Rng::new(seed, 2);
+    let mut rng = Rng::case(seed, 2);
     let mut out = Vec::new();
     while out.len() < COUNT && !all.is_empty() {
         let (name, sha256) = all.swap_remove(rng.within(0..=all.len() - 1));

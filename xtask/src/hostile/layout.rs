@@ -4,79 +4,10 @@
 
 use std::ops::Range;
 
+use b2_testkit::hostile::{CHUNK_HEADER, EXTENDED_HEADER, FRAME_HEADER, MAGIC, Number};
+
 use super::fields::Field;
 use super::groups::Group;
-
-/// A field by offset, width, and name.
-type Row = (usize, usize, &'static str);
-
-const HEADER: &[Row] = &[
-    (0, 1, "marker"),
-    (1, 1, "marker of magic"),
-    (2, 4, "magic"),
-    (10, 1, "marker of header_len"),
-    (11, 4, "header_len"),
-    (15, 1, "marker of frame_len"),
-    (16, 8, "frame_len"),
-    (24, 1, "marker of flags"),
-    (25, 1, "flags"),
-    (26, 1, "frame type"),
-    (27, 1, "codec and clevel"),
-    (28, 1, "split mode"),
-    (29, 1, "marker of nbytes"),
-    (30, 8, "nbytes"),
-    (38, 1, "marker of cbytes"),
-    (39, 8, "cbytes"),
-    (47, 1, "marker of typesize"),
-    (48, 4, "typesize"),
-    (52, 1, "marker of blocksize"),
-    (53, 4, "blocksize"),
-    (57, 1, "marker of chunksize"),
-    (58, 4, "chunksize"),
-    (62, 1, "marker of threads"),
-    (63, 2, "threads to compress"),
-    (65, 1, "marker of threads"),
-    (66, 2, "threads to decompress"),
-    (68, 1, "has vlmetalayers"),
-    (69, 1, "marker of filters"),
-    (70, 1, "number of filters"),
-    (71, 1, "filter 0"),
-    (72, 1, "filter 1"),
-    (74, 1, "filter 3"),
-    (76, 1, "filter 5"),
-    (77, 1, "codec"),
-    (78, 1, "codec meta"),
-    (79, 1, "filter meta 0"),
-    (84, 1, "filter meta 5"),
-    (85, 1, "dictionaries"),
-    (86, 1, "reserved"),
-];
-
-const CHUNK: &[Row] = &[
-    (0, 1, "version"),
-    (1, 1, "versionlz"),
-    (2, 1, "flags"),
-    (3, 1, "typesize"),
-    (4, 4, "nbytes"),
-    (8, 4, "blocksize"),
-    (12, 4, "cbytes"),
-];
-
-const EXTENDED: &[Row] = &[
-    (16, 1, "filter 0"),
-    (17, 1, "filter 1"),
-    (18, 1, "filter 2"),
-    (19, 1, "filter 3"),
-    (20, 1, "filter 4"),
-    (21, 1, "filter 5"),
-    (22, 1, "udcodec"),
-    (23, 1, "codec meta"),
-    (24, 1, "filter meta 0"),
-    (28, 1, "filter meta 4"),
-    (29, 1, "filter meta 5"),
-    (30, 1, "flags2"),
-    (31, 1, "blosc2 flags"),
-];
 
 /// More blocks of a chunk than this are not mapped.
 const BLOCKS: usize = 6;
@@ -115,7 +46,8 @@ impl<'a> Map<'a> {
     fn add(&mut self, group: Group, at: usize, width: usize, big_endian: bool, name: impl Into<String>) {
         if at + width <= self.bytes.len() {
             let file = self.file;
-            self.fields.push(Field { group, name: name.into(), file, at, width, big_endian });
+            let number = Number { at, width, big_endian };
+            self.fields.push(Field { group, name: name.into(), file, number });
         }
     }
 
@@ -135,7 +67,7 @@ impl<'a> Map<'a> {
 
     /// The frame that starts at byte 0.
     pub(crate) fn frame(&mut self) -> Layout {
-        for (at, width, name) in HEADER {
+        for (at, width, name) in FRAME_HEADER {
             self.add(Group::Header, *at, *width, true, format!("header: {name}"));
         }
         let (header_len, frame_len) = (self.be(11, 4), self.be(16, 8));
@@ -156,7 +88,7 @@ impl<'a> Map<'a> {
             self.chunk_at(start, Group::Index, Group::Index, "index");
             // The block is 24 bytes for each page and 56 more, in front of the trailer.
             let at = trailer.start.saturating_sub(56);
-            if self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(super::seal::MAGIC)) {
+            if self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(MAGIC)) {
                 let npages = self.le(at + 12) as usize;
                 layout.sums = at - 24 * npages..trailer.start;
                 layout.pages = (0..npages).map(|n| self.page(layout.sums.start + 24 * n)).collect();
@@ -291,13 +223,13 @@ impl<'a> Map<'a> {
     }
 
     fn chunk_at(&mut self, start: usize, header: Group, tables: Group, label: &str) {
-        for (at, width, name) in CHUNK {
+        for (at, width, name) in CHUNK_HEADER {
             self.add(header, start + at, *width, false, format!("{label}: {name}"));
         }
         let flags = self.byte(start + 2);
         let extended = flags & 5 == 5;
         if extended {
-            for (at, width, name) in EXTENDED {
+            for (at, width, name) in EXTENDED_HEADER {
                 self.add(header, start + at, *width, false, format!("{label}: {name}"));
             }
         }

@@ -4,16 +4,19 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use b2_testkit::Rng;
+use b2kit::chunk::{CParams, FilterSlot, SpecialKind, SplitMode};
+use b2kit::frame::{FrameParams, Storage};
+use b2kit::nd::ArrayOptions;
 use b2kit::{
-    ArrayBuilder, ArrayOptions, CParams, Chunk, CodecId, Dtype, Fill, FilterId, FilterSlot, FrameParams,
-    FrameWriter, NdArray, RegionSource, SpecialKind, SplitMode, SuperChunk,
+    ArrayBuilder, Chunk, CodecId, Dtype, Fill, FilterId, FrameEditor, FrameWriter, NdArray, RegionSource,
+    SuperChunk,
 };
 use bytes::Bytes;
 
 use super::base::Base;
 use super::content::Content;
 use crate::conformance::plugins;
-use crate::rng::Rng;
 
 const CODECS: [(&str, CodecId); 5] = [
     ("blosclz", CodecId::BLOSCLZ),
@@ -25,7 +28,7 @@ const CODECS: [(&str, CodecId); 5] = [
 
 /// All of them.
 pub(crate) fn bases(seed: u64, folder: &Path) -> Result<Vec<Base>> {
-    let mut maker = Maker { rng: Rng::new(seed, 1), out: Vec::new(), folder };
+    let mut maker = Maker { rng: Rng::case(seed, 1), out: Vec::new(), folder };
     maker.chunks().context("chunks")?;
     maker.frames().context("frames")?;
     maker.arrays().context("arrays")?;
@@ -72,12 +75,12 @@ impl Maker<'_> {
     fn cparams(&mut self, codec: CodecId, filters: &[FilterSlot], typesize: usize) -> Result<CParams> {
         let split = *self.rng.pick(&[SplitMode::Always, SplitMode::Never, SplitMode::Auto]);
         let clevel = self.rng.within(1..=9) as u8;
-        let builder = CParams::builder(typesize).codec(codec).clevel(clevel).filters(filters);
+        let builder = CParams::builder(typesize).codec(codec).level(clevel).filters(filters);
         Ok(builder.splitmode(split).plugins(plugins()).build()?)
     }
 
     fn chunk(&mut self, name: &str, chunk: &Chunk) -> Result<()> {
-        let data = chunk.decompress_with(&b2kit::DParams::default().with_plugins(plugins()))?;
+        let data = chunk.decompress_bytes_with(&b2kit::chunk::DParams::default().with_plugins(plugins()))?;
         self.out.push(Base::new(name, Content::file(chunk.as_bytes().to_vec()), &data)?);
         Ok(())
     }
@@ -97,14 +100,14 @@ impl Maker<'_> {
                 let mut data = self.data(nitems, typesize);
                 data.truncate(data.len() - rest);
                 let name = format!("chunk-{codec_name}-{filters_name}-{typesize}");
-                self.chunk(&name, &Chunk::compress(&data, &cparams)?)?;
+                self.chunk(&name, &Chunk::compress_bytes(&data, &cparams)?)?;
             }
         }
         for (name, codec) in [("zstd", CodecId::ZSTD), ("lz4", CodecId::LZ4)] {
             let cparams = self.cparams(codec, &[FilterSlot::SHUFFLE], 4)?;
             let cparams = cparams.to_builder().blocksize(512).use_dict(true).build()?;
             let data = self.data(2000, 4);
-            self.chunk(&format!("chunk-{name}-dict"), &Chunk::compress(&data, &cparams)?)?;
+            self.chunk(&format!("chunk-{name}-dict"), &Chunk::compress_bytes(&data, &cparams)?)?;
             let cparams = cparams.to_builder().typesize(1).use_dict(name == "lz4").build()?;
             let blocks: Vec<Vec<u8>> = (0..10).map(|n| self.data(20 + 9 * n, 2)).collect();
             let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
@@ -123,11 +126,11 @@ impl Maker<'_> {
         self.chunk("chunk-zero-runs", &Chunk::zero_runs(2000, 4, 512)?)?;
         let noise = self.rng.bytes(333);
         let plain = self.cparams(CodecId::ZSTD, &[], 1)?;
-        self.chunk("chunk-memcpyed", &Chunk::compress(&noise, &plain)?)?;
-        self.chunk("chunk-empty", &Chunk::compress(&[], &plain)?)?;
+        self.chunk("chunk-memcpyed", &Chunk::compress_bytes(&noise, &plain)?)?;
+        self.chunk("chunk-empty", &Chunk::compress_bytes(&[], &plain)?)?;
         let wide = self.data(10, 300);
         let cparams = self.cparams(CodecId::LZ4, &[FilterSlot::SHUFFLE], 300)?;
-        self.chunk("chunk-typesize-300", &Chunk::compress(&wide, &cparams)?)
+        self.chunk("chunk-typesize-300", &Chunk::compress_bytes(&wide, &cparams)?)
     }
 
     /// Adds the frame in all forms: contiguous and sparse, with checksums and without.
@@ -149,7 +152,7 @@ impl Maker<'_> {
                 }
                 Form::Sparse | Form::SparseSums => {
                     let path = self.folder.join("sparse");
-                    let mut writer = options.sparse(&path, params.clone())?;
+                    let mut writer = options.storage(Storage::Sparse).create(&path, params.clone())?;
                     fill(&mut writer)?;
                     writer.finish()?;
                     take_folder(&path)?
@@ -173,7 +176,7 @@ impl Maker<'_> {
             let vlmeta = self.data(50, 3);
             let fill = |writer: &mut FrameWriter| {
                 for part in data.chunks(chunksize) {
-                    writer.append(Chunk::compress(part, &cparams)?)?;
+                    writer.append(Chunk::compress_bytes(part, &cparams)?)?;
                 }
                 for (k, name) in ["unit", "history", "z"].iter().enumerate().take(n % 4) {
                     writer.set_vlmetalayer(name, &vlmeta[k * 20..])?;
@@ -193,7 +196,7 @@ impl Maker<'_> {
         let params = layers(FrameParams::from_cparams(cparams).chunksize(400), 1);
         let data = [&some[..], &[0; 400], &[0, 0, 0xC0, 0x7F].repeat(100), &[0; 400], &b"abcd".repeat(100)];
         let fill = |writer: &mut FrameWriter| {
-            writer.append(Chunk::compress(&some, cparams)?)?;
+            writer.append(Chunk::compress_bytes(&some, cparams)?)?;
             writer.append_special(SpecialKind::Zeros, 400)?;
             writer.append_special(SpecialKind::NaN, 400)?;
             writer.append_special(SpecialKind::Uninit, 400)?;
@@ -202,7 +205,9 @@ impl Maker<'_> {
         };
         self.frame("frame-special", &ALL, fill, &params, &data.concat())?;
         let zeros = |writer: &mut FrameWriter| {
-            (0..12).try_for_each(|_| Ok(writer.append_special(SpecialKind::Zeros, 400)?))
+            (0..12).try_for_each(|_| {
+                writer.append_special(SpecialKind::Zeros, 400).map(drop).map_err(anyhow::Error::from)
+            })
         };
         let params = FrameParams::from_cparams(cparams).chunksize(400);
         self.frame("frame-zeros", &ALL[..3], zeros, &params, &[0; 4800])?;
@@ -212,7 +217,9 @@ impl Maker<'_> {
     fn odd_frames(&mut self, cparams: &CParams) -> Result<()> {
         let parts: Vec<Vec<u8>> = [40, 100, 1, 77].into_iter().map(|n| self.data(n, 4)).collect();
         let variable = |writer: &mut FrameWriter| {
-            parts.iter().try_for_each(|part| Ok(writer.append(Chunk::compress(part, cparams)?)?))
+            parts.iter().try_for_each(|part| {
+                writer.append(Chunk::compress_bytes(part, cparams)?).map(drop).map_err(anyhow::Error::from)
+            })
         };
         let params = FrameParams::from_cparams(cparams).chunksize(0);
         self.frame("frame-variable", &ALL, variable, &params, &parts.concat())?;
@@ -223,7 +230,7 @@ impl Maker<'_> {
         let fill = |writer: &mut FrameWriter| {
             batches.iter().try_for_each(|blocks| {
                 let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-                Ok(writer.append(Chunk::compress_vl(&blocks, &vl)?)?)
+                writer.append(Chunk::compress_vl(&blocks, &vl)?).map(drop).map_err(anyhow::Error::from)
             })
         };
         let params = FrameParams::from_cparams(&vl).chunksize(0);
@@ -238,7 +245,9 @@ impl Maker<'_> {
         let dict = cparams.to_builder().codec(CodecId::ZSTD).use_dict(true).blocksize(512).build()?;
         let data = self.data(1500, 4);
         let fill = |writer: &mut FrameWriter| {
-            data.chunks(4000).try_for_each(|part| Ok(writer.append(Chunk::compress(part, &dict)?)?))
+            data.chunks(4000).try_for_each(|part| {
+                writer.append(Chunk::compress_bytes(part, &dict)?).map(drop).map_err(anyhow::Error::from)
+            })
         };
         let params = FrameParams::from_cparams(&dict).chunksize(4000);
         self.frame("frame-dict", &[Form::Plain, Form::Sums], fill, &params, &data)?;
@@ -246,7 +255,9 @@ impl Maker<'_> {
         let wide = cparams.to_builder().typesize(300).build()?;
         let data = self.data(10, 300);
         let fill = |writer: &mut FrameWriter| {
-            data.chunks(1200).try_for_each(|part| Ok(writer.append(Chunk::compress(part, &wide)?)?))
+            data.chunks(1200).try_for_each(|part| {
+                writer.append(Chunk::compress_bytes(part, &wide)?).map(drop).map_err(anyhow::Error::from)
+            })
         };
         let params = FrameParams::from_cparams(&wide).chunksize(1200);
         self.frame("frame-typesize-300", &[Form::Plain, Form::Sums], fill, &params, &data)?;
@@ -255,7 +266,7 @@ impl Maker<'_> {
         let data = self.data(200, 4);
         let fill = |writer: &mut FrameWriter| {
             for part in data.chunks(400) {
-                writer.append(Chunk::compress(part, cparams)?)?;
+                writer.append(Chunk::compress_bytes(part, cparams)?)?;
             }
             (0..16).try_for_each(|n| Ok(writer.set_vlmetalayer(format!("v{n}"), &[n; 5])?))
         };
@@ -265,7 +276,7 @@ impl Maker<'_> {
         }
         self.frame("frame-layers-16", &[Form::Plain, Form::Sums], fill, &params, &data)?;
         for sums in [false, true] {
-            let mut editor = SuperChunk::options().edit_bytes(self.edited(cparams, sums)?)?;
+            let mut editor = FrameEditor::options().edit_bytes(self.edited(cparams, sums)?)?;
             editor.delete(1)?;
             editor.update_bytes(0, &data[..400])?;
             editor.set_vlmetalayer("new", b"\x01")?;
@@ -283,7 +294,7 @@ impl Maker<'_> {
         let params = FrameParams::from_cparams(cparams).chunksize(400);
         let mut writer = FrameWriter::options().checksums(sums).memory(params)?;
         for part in self.data(400, 4).chunks(400) {
-            writer.append(Chunk::compress(part, cparams)?)?;
+            writer.append(Chunk::compress_bytes(part, cparams)?)?;
         }
         Ok(writer.finish()?.into_bytes())
     }
@@ -296,8 +307,8 @@ impl Maker<'_> {
             let (_, codec) = *self.rng.pick(&CODECS);
             let filters = pipelines(dtype.itemsize().min(255))[self.rng.within(0..=5)].1.clone();
             let cparams = self.cparams(codec, &filters, dtype.itemsize())?;
-            let builder = ArrayBuilder::new(shape.to_vec(), dtype).cparams(cparams);
-            let mut builder = builder.chunkshape(chunks.to_vec()).blockshape(blocks.to_vec());
+            let builder = ArrayBuilder::with_dtype(shape.to_vec(), dtype).compression(cparams);
+            let mut builder = builder.chunks(chunks.to_vec()).blocks(blocks.to_vec());
             if name.ends_with("meta") {
                 builder =
                     builder.metalayer("m", b"\xa1m".to_vec()).vlmetalayer("v", b"\x93\x01\x02\x03".to_vec());
@@ -305,7 +316,7 @@ impl Maker<'_> {
             let forms: &[Form] = if shape.len() < 3 { &ALL } else { &[Form::Plain, Form::Sums] };
             data.truncate(nitems as usize * builder.geometry()?.itemsize());
             for form in forms {
-                self.array(&format!("array-{name}"), *form, &builder, &mut &data[..], Some(&data))?;
+                self.array(&format!("array-{name}"), *form, &builder, &data[..], Some(&data))?;
             }
         }
         for (name, fill) in [
@@ -314,10 +325,10 @@ impl Maker<'_> {
             ("nans", Fill::nans(&Dtype::parse("<f8")?)?),
             ("full", Fill::value(2.5f64)),
         ] {
-            let builder = ArrayBuilder::new(vec![30, 20], Dtype::parse("<f8")?);
-            let builder = builder.chunkshape(vec![8, 8]).blockshape(vec![4, 4]);
+            let builder = ArrayBuilder::with_dtype(vec![30, 20], Dtype::parse("<f8")?);
+            let builder = builder.chunks(vec![8, 8]).blocks(vec![4, 4]);
             for form in [Form::Plain, Form::Sums, Form::Sparse] {
-                self.array(&format!("array-{name}"), form, &builder, &mut fill.clone(), None)?;
+                self.array(&format!("array-{name}"), form, &builder, fill.clone(), None)?;
             }
         }
         self.plugin_arrays()
@@ -343,10 +354,10 @@ impl Maker<'_> {
                 _ if name == "ndcell" => self.data(600, 4),
                 _ => (0..600).flat_map(|n| (n as f32).sin().to_le_bytes()).collect(),
             };
-            let builder = ArrayBuilder::new(vec![30, 20], dtype).cparams(cparams);
-            let builder = builder.chunkshape(vec![16, 12]).blockshape(vec![8, 8]);
+            let builder = ArrayBuilder::with_dtype(vec![30, 20], dtype).compression(cparams);
+            let builder = builder.chunks(vec![16, 12]).blocks(vec![8, 8]);
             for form in [Form::Plain, Form::Sums] {
-                self.array(&format!("array-{name}"), form, &builder, &mut &items[..], None)?;
+                self.array(&format!("array-{name}"), form, &builder, &items[..], None)?;
             }
         }
         Ok(())
@@ -357,7 +368,7 @@ impl Maker<'_> {
         name: &str,
         form: Form,
         builder: &ArrayBuilder,
-        source: &mut dyn RegionSource,
+        source: impl RegionSource,
         data: Option<&[u8]>,
     ) -> Result<()> {
         let options = FrameWriter::options().checksums(form.sums()).overwrite(true);
@@ -365,13 +376,13 @@ impl Maker<'_> {
         let reading = || -> ArrayOptions { NdArray::options().plugins(plugins()) };
         let (content, read) = match form {
             Form::Plain | Form::Sums => {
-                let frame = builder.to_memory(source)?;
-                (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read()?)
+                let frame = builder.to_bytes(source)?;
+                (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read_bytes()?)
             }
             Form::Sparse | Form::SparseSums => {
                 let path = self.folder.join("sparse.b2nd");
-                builder.create_sparse(&path, source)?;
-                let read = reading().open(&path)?.all().read()?;
+                builder.storage(Storage::Sparse).write(&path, source)?;
+                let read = reading().open(&path)?.all().read_bytes()?;
                 (take_folder(&path)?, read)
             }
         };

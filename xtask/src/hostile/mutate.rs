@@ -1,14 +1,16 @@
 //! From a base to a damaged file.
 
+use b2_testkit::Rng;
+use b2_testkit::hostile::{self, Number};
+
 use super::base::{Base, Kind};
 use super::content::Content;
-use super::fields::{self, Around, Field};
+use super::fields::Field;
 use super::groups::Group;
 use super::rebuild::Parts;
 use super::relations;
-use super::seal::{self, Places, Seal};
+use super::seal::{Seal, places};
 use super::sparse;
-use crate::rng::Rng;
 
 /// One change to one base.
 #[derive(Clone, Copy, Debug)]
@@ -55,20 +57,20 @@ pub(crate) const NBEHIND: u32 = 8;
 
 /// The case, unless nothing changes. `seed` is that of the run.
 pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Content, Expect)> {
-    let rng = |number: u32| Rng::new(seed ^ 0x5EED, u64::from(number) << 20 ^ base.name.len() as u64);
+    let rng = |number: u32| Rng::case(seed ^ 0x5EED, u64::from(number) << 20 ^ base.name.len() as u64);
     let mut content = base.content.clone();
     let seal = match mutation {
         Mutation::Valid => return Some((content, Expect::Same)),
         Mutation::Set { field, kind, seal } => {
             let field = base.fields.get(field as usize)?;
-            set(base, &mut content, field, kind, &mut rng(kind + (field.at as u32) * 64));
+            set(base, &mut content, field, kind, &mut rng(kind + (field.number.at as u32) * 64));
             seal
         }
         Mutation::Pair { number, seal } => {
             let rng = &mut rng(number);
             for _ in 0..rng.within(2..=3) {
                 let field = rng.pick(&base.fields);
-                let kind = rng.next() as u32 % fields::nvalues(field.width);
+                let kind = rng.next() as u32 % field.number.nvalues();
                 set(base, &mut content, field, kind, rng);
             }
             seal
@@ -129,8 +131,8 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
         let bytes = content.bytes_mut(&base.files[0])?;
         match seal {
             Seal::Stale => {}
-            Seal::Zeroed => seal::zero(bytes, &layout.trailer),
-            Seal::Sealed => seal::seal(bytes, &Places::of(layout, sums)),
+            Seal::Zeroed => hostile::zero(bytes, &layout.trailer),
+            Seal::Sealed => hostile::seal(bytes, &places(layout, sums)),
         }
     }
     Some((content, expect))
@@ -144,10 +146,11 @@ fn truncated(base: &Base) -> Expect {
 }
 
 fn set(base: &Base, content: &mut Content, field: &Field, kind: u32, rng: &mut Rng) {
-    let fields: Vec<Field> = base.fields.iter().filter(|f| f.file == field.file).cloned().collect();
+    let numbers: Vec<Number> =
+        base.fields.iter().filter(|f| f.file == field.file).map(|f| f.number).collect();
     let Some(bytes) = base.files.get(field.file).and_then(|name| content.bytes_mut(name)) else { return };
-    let value = fields::value(field, kind, &Around { bytes, fields: &fields }, rng);
-    field.set(bytes, value);
+    let value = field.number.value(kind, bytes, &numbers, rng);
+    field.number.set(bytes, value);
 }
 
 /// What has to come of damage that is not where the length of the file changed; `None` if there is none.
@@ -264,13 +267,6 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
         6 => drop(bytes.drain(from..from + size)),
         7 => bytes[to..to + size].reverse(),
         _ => bytes[to..].fill(0),
-    }
-}
-
-impl Rng {
-    /// One of them, if there are any.
-    pub(crate) fn pick_some<'a, T>(&mut self, options: &'a [T]) -> Option<&'a T> {
-        if options.is_empty() { None } else { Some(self.pick(options)) }
     }
 }
 

@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use b2_testkit::Rng;
 
 use super::base::{Base, Kind};
 use super::bombs::{self, Made};
 use super::content::Content;
-use super::fields::nvalues;
 use super::groups::{GROUPS, Group};
 use super::mutate::{self, Expect, Mutation, NBEHIND};
 use super::seal::{SEALS, Seal};
 use super::{fixtures, made, relations, sparse, stores};
-use crate::rng::Rng;
 
 /// How a case is made.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +52,7 @@ impl Plan {
         let mut made = bombs::all(seed).context("bombs")?;
         made.extend(stores::all(&bases, seed));
         let mut all = Vec::new();
-        let mut rng = Rng::new(seed, 3);
+        let mut rng = Rng::case(seed, 3);
         for (at, base) in bases.iter().enumerate() {
             for mutation in mutations(base, &mut rng) {
                 all.push((mutate::group(base, mutation), What::Damaged(at as u32, mutation)));
@@ -104,7 +103,7 @@ impl Plan {
                 queue.push_back(id as u64);
             }
         }
-        let mut rng = Rng::new(self.seed, 4);
+        let mut rng = Rng::case(self.seed, 4);
         let mut wanted: Vec<usize> = Vec::new();
         for ((group, queue), (.., share)) in queues.iter_mut().zip(GROUPS) {
             if *group != Group::Valid {
@@ -191,8 +190,8 @@ fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
         false => Seal::Stale,
     };
     for (n, field) in base.fields.iter().enumerate() {
-        let old = field.get(base.bytes(field.file)).unwrap_or(0) as u32;
-        let kinds: Vec<u32> = match field.width {
+        let old = field.number.get(base.bytes(field.file)).unwrap_or(0) as u32;
+        let kinds: Vec<u32> = match field.number.width {
             1 => {
                 let mut kinds: Vec<u32> = (0..8).map(|bit| old ^ 1 << bit).collect();
                 kinds.extend([old.wrapping_add(1) & 0xFF, old.wrapping_sub(1) & 0xFF, 127, 128, 255]);
@@ -202,7 +201,7 @@ fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
                 kinds.dedup();
                 kinds
             }
-            width => (0..nvalues(width)).collect(),
+            _ => (0..field.number.nvalues()).collect(),
         };
         out.extend(kinds.into_iter().map(|kind| Mutation::Set { field: n as u32, kind, seal: any(rng) }));
     }

@@ -1,9 +1,11 @@
 //! A frame as a list of its parts, to be changed and put together again: for damage that does not fit its place, and
 //! for frames that nothing would ever write.
 
+use b2_testkit::hostile::{self, Places};
+
 use super::base::{Base, Kind};
 use super::content::{Content, Node};
-use super::seal::{self, Places, Seal};
+use super::seal::Seal;
 
 /// A named value.
 pub(crate) type Layer = (Vec<u8>, Vec<u8>);
@@ -132,7 +134,7 @@ impl Parts {
                 metalayers,
                 chunks: sums.clone(),
             };
-            seal::seal(&mut bytes, &places);
+            hostile::seal(&mut bytes, &places);
         }
         bytes
     }
@@ -270,7 +272,8 @@ pub(crate) fn entry(kind: u8) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use b2kit::{DParams, SuperChunk};
+    use b2kit::SuperChunk;
+    use b2kit::chunk::DParams;
 
     use super::*;
     use crate::hostile::made;
@@ -304,9 +307,9 @@ mod tests {
         let plain = frame.read_bytes(0..1000).unwrap();
         assert_eq!((frame.nchunks(), &plain[400..404]), (3, &[0, 0, 0xC0, 0x7F][..]));
         let chunk = streams(4, 100, 30, &[&stream(&[7; 30]), &stream(&[9; 10])], false);
-        let chunk = b2kit::Chunk::parse(chunk.into()).unwrap();
-        assert!(chunk.decompress_with(&DParams::default()).is_err());
+        let chunk = b2kit::Chunk::from_bytes(chunk).unwrap();
+        assert!(chunk.decompress_bytes_with(&DParams::default()).is_err());
         let chunk = streams(4, 90, 30, &[&stream(&[7; 30])], true);
-        assert_eq!(b2kit::Chunk::parse(chunk.into()).unwrap().decompress().unwrap(), [7; 90]);
+        assert_eq!(b2kit::Chunk::from_bytes(chunk).unwrap().decompress_bytes().unwrap(), [7; 90]);
     }
 }

@@ -1,8 +1,9 @@
 //! Index, metalayers and vlmetalayers that are well-formed, but do not fit each other or the chunks.
 
+use b2_testkit::Rng;
+
 use super::base::Base;
 use super::rebuild::{self, Layer, Parts, b2nd, chunk_header, entry, memcpyed};
-use crate::rng::Rng;
 
 /// What is changed, and how many ways there are.
 const CHANGES: &[(&str, u32)] = &[

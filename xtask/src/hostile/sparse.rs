@@ -1,9 +1,10 @@
 //! Sparse frames whose directory holds something else than it should.
 
+use b2_testkit::Rng;
+
 use super::base::{Base, INDEX, Kind};
 use super::content::{Content, Node};
 use super::mutate::Expect;
-use crate::rng::Rng;
 
 /// What happens to a chunk file.
 const CHUNK: &[&str] = &[

@@ -1,16 +1,17 @@
 //! Stores that lead elsewhere or lie, and things that are no files.
 
+use b2_testkit::Rng;
+
 use super::base::Base;
 use super::bombs::Made;
 use super::content::{Content, Node};
 use super::groups::Group;
 use super::mutate::Expect;
 use super::rebuild::{Parts, memcpyed};
-use crate::rng::Rng;
 
 /// All of them, around a frame that is fine.
 pub(crate) fn all(bases: &[Base], seed: u64) -> Vec<Made> {
-    let mut rng = Rng::new(seed, 78);
+    let mut rng = Rng::case(seed, 78);
     let frame = bases.iter().find(|base| base.name == "array-2d").map(|base| base.bytes(0).to_vec());
     let frame = frame.unwrap_or_default();
     let mut out = Vec::new();

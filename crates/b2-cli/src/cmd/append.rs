@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::Committed;
-use b2kit::{ArrayEditor, FrameEditor};
+use b2kit::{ArrayEditor, FrameEditor, RegionSource};
 
 use crate::args::Global;
 use crate::change::{self, Editor, Target, count};
 use crate::encode::{BATCH, buffer};
 use crate::operand::Operand;
+use crate::signals;
 use crate::table::{dims, short_size};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit append log.b2nd rows.npy             more rows
   b2kit append log.b2nd columns.npy --axis 1
+  b2kit append year.b2nd day.npy             (180,360) to (365,180,360)
   b2kit append log.b2frame more.bin
   sensor | b2kit append -q log.b2frame -
 
@@ -50,16 +52,30 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn append_items(
     array: &mut ArrayEditor,
     args: &Args,
-    input: Operand,
+    mut input: Operand,
     global: Global,
 ) -> Result<(String, Committed)> {
     let axis = change::axis(args.axis.unwrap_or(0), array.shape().len())?;
-    let (mut items, shape) = change::part(array, input, axis, global)?;
-    array.append(axis, shape[axis], &mut items)?;
-    drop(items);
+    let added = add_dimension(&mut input, array.shape(), axis);
+    let (items, shape) = change::part(array, input, axis, global)?;
+    array.append(axis, items.with_length(shape[axis]))?;
     let committed = array.commit()?;
     let grown = count(shape[axis], "position");
+    let grown = if added { format!("{grown} (the input has one dimension fewer)") } else { grown };
     Ok((format!("{grown} appended to dimension {axis}, shape {} now", dims(array.shape())), committed))
+}
+
+/// Takes an `.npy` file with one dimension fewer, such as a day for a year, as one position along `axis`. Whether it is
+/// such a file.
+fn add_dimension(input: &mut Operand, shape: &[u64], axis: usize) -> bool {
+    let Some(header) = &mut input.npy else { return false };
+    let others = shape.iter().enumerate().filter(|(dim, _)| *dim != axis).map(|(_, length)| length);
+    let fits = others.eq(&header.shape);
+    if fits {
+        // In either order of the file a dimension of length 1 changes nothing.
+        header.shape.insert(axis, 1);
+    }
+    fits
 }
 
 fn append_bytes(
@@ -76,6 +92,7 @@ fn append_bytes(
     let mut done = 0;
     while done < nbytes {
         let part = &mut batch[..usize::try_from(BATCH.min(nbytes - done))?];
+        signals::check()?;
         bytes.read(&[done], &[part.len() as u64], part)?;
         frame.append_bytes(part)?;
         done += part.len() as u64;

@@ -1,11 +1,12 @@
 //! `b2kit bench`
 //!
 //! - `machine`: one operation at a time, a line of JSON each
+//! - `quick`: five choices within seconds
 //! - `table`: all choices for a file, for people; `sample`: what they are measured on; `choice`: which are best
 
 mod choice;
-mod clock;
 mod machine;
+mod quick;
 mod sample;
 mod table;
 
@@ -17,19 +18,22 @@ use crate::args::Global;
 
 const EXAMPLES: &str = "\
 Examples:
-  b2kit bench data.npy                        codecs, levels and filters side by side
-  b2kit bench data.npy --codecs lz4,zstd --clevels 1,3,5 --filters shuffle --filters delta,shuffle
-  b2kit bench --input raw.bin --typesize 4 --codec lz4 --filter bitshuffle \\
-      --threads 1 --op compress,decompress,getitem
+  b2kit bench --quick data.npy           how well would it compress?
+  b2kit bench data.npy                   codecs, levels and filters side by side
+  b2kit bench data.npy --codecs lz4,zstd --clevels 1,3,5 --filters delta,shuffle
+  b2kit bench --input raw.bin --typesize 4 --codec lz4 --op compress,getitem
 
-With FILE: a table of all choices. Those marked with * are on the Pareto front: no
-other one is both smaller and faster (to compress and decompress once). Below it,
-commands for the best balance (a byte written weighs as much as 30 ns of work, and
-reading twice as much as writing, as in `pack --goal balance`), the smallest, and
-the fastest.
+--quick measures five choices on 4 MiB from the middle of the file and prints the
+best ratio first, each with its pack command.
 
-With --input: one operation after the other, one line of JSON for each.
-Every round trip is verified; a wrong one ends with exit code 2.";
+Without --quick, FILE gives a table of all choices. Those marked with * are on the
+Pareto front: no other one is both smaller and faster (to compress and decompress
+once). Commands for the best balance, the smallest and the fastest follow. The
+balance is that of pack --goal balance: a byte written costs as much as 30 ns of
+work, and reading counts twice as much as writing.
+
+With --input: one operation after the other, one line of JSON for each. Every
+round trip is verified; a wrong one ends with exit code 2.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,7 +48,9 @@ pub(crate) struct Args {
     /// Bytes per item of raw data
     #[arg(long, value_name = "N")]
     typesize: Option<NonZeroUsize>,
-    /// Take only so many bytes [default: all of --input, 16M of FILE]
+    /// Measure on this many bytes
+    ///
+    /// The default is all of --input, 16M of FILE, and 4M with --quick.
     #[arg(long, value_name = "BYTES", value_parser = crate::values::parse_size)]
     limit: Option<u64>,
 }
@@ -71,24 +77,7 @@ struct Common {
     limit: Option<u64>,
 }
 
-/// A wrong answer is not a bad file: exit code 2.
+/// Fails with exit code 2: a wrong answer is not the fault of the file.
 fn ensure_same(same: bool, message: &str) -> Result<()> {
     if same { Ok(()) } else { Err(crate::error::Trouble(anyhow::anyhow!("{message}")).into()) }
-}
-
-/// SplitMix64, so that all programs ask for the same items.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// `n` is not 0.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
 }

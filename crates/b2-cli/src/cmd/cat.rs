@@ -1,14 +1,22 @@
 //! `b2kit cat`
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2kit::Dtype;
 
 use crate::args::{Global, Source};
 use crate::input::{Input, Selection};
-use crate::output::Output;
+use crate::lines::Lines;
+use crate::output::{Output, refuse_same};
+use crate::picture::Range;
+use crate::print::Simple;
 use crate::progress::Progress;
+use crate::stats::Stats;
+use crate::table::dims;
+use crate::viewed::{Data, View};
 use crate::{npy, slice, table};
 
 const EXAMPLES: &str = "\
@@ -18,36 +26,67 @@ Examples:
   b2kit cat data.b2nd --npy --slice=0:24,100:200,-1 -o window.npy
   b2kit cat log.b2frame --chunk 3 | xxd | head
   b2kit cat store.b2z --key /group/array
+  b2kit cat data.b2nd --csv --slice=0 > january.csv
+  b2kit cat data.b2nd --png --slice=0,::-1 --range=-2,32 -o january.png
 
 A slice has one part per dimension, each an index or start:stop:step as in
-NumPy. Super-chunks and chunks have one dimension, their items.";
+NumPy. Super-chunks and chunks have one dimension, their items.
+
+--csv, --text and --png also read .npy files. In a picture NaN and values beyond
+1e19 (missing ones, unless --range holds them) are transparent.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     source: Source,
-    /// Decoded bytes in C order (the default)
-    #[arg(long, conflicts_with = "npy")]
-    raw: bool,
-    /// An .npy file (arrays)
-    #[arg(long)]
-    npy: bool,
+    #[command(flatten)]
+    form: Form,
     /// Only these items
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true, conflicts_with = "chunk")]
     slice: Option<String>,
     /// Only the N-th chunk, as it is stored (frames)
-    #[arg(long, value_name = "N", conflicts_with = "npy")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["npy", "csv", "text", "png"])]
     chunk: Option<usize>,
     /// Write here instead of to standard output; appears when it is complete
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Overwrite OUT
-    #[arg(long, requires = "output")]
+    /// Values of the first and the last colour [default: the smallest and the largest value]
+    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true, requires = "png")]
+    range: Option<Range>,
+    /// Overwrite OUT; send bytes to a terminal
+    #[arg(long)]
     force: bool,
 }
 
+/// What the data is written as.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Form {
+    /// Decoded bytes in C order (the default)
+    #[arg(long)]
+    raw: bool,
+    /// An .npy file (arrays)
+    #[arg(long)]
+    npy: bool,
+    /// Lines of values between commas: one or two dimensions, or records
+    #[arg(long)]
+    csv: bool,
+    /// Lines of values between blanks; an empty line between planes
+    #[arg(long)]
+    text: bool,
+    /// A picture of two dimensions, the first row at the top
+    #[arg(long)]
+    png: bool,
+}
+
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    if let Some(output) = &args.output {
+        refuse_same(output, &args.source.file)?;
+    }
+    if args.form.csv || args.form.text || args.form.png {
+        return values(args, global);
+    }
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
@@ -60,7 +99,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => Selection::all(&input),
     };
     input.check_output().with_context(named)?;
-    let header = match (&input, args.npy) {
+    let header = match (&input, args.form.npy) {
         (_, false) => vec![],
         (Input::Array(array), true) => npy::header_bytes(&npy::shown_dtype(array), &selection.shape())
             .context("--npy")
@@ -68,6 +107,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         _ => return Err(anyhow!("--npy: only arrays have a shape and a dtype").context(named())),
     };
     let mut output = Output::create(args.output.as_deref(), args.force)?;
+    refuse_terminal(&output, args)?;
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet || output.is_terminal());
     // The name is added to errors of reading only.
@@ -94,6 +134,95 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         format!("{}: {} in {seconds:.2} s", named(), table::short_size(selection.nbytes()))
     });
     Ok(())
+}
+
+/// Keeps bytes off a terminal, which they may lock up.
+fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
+    let file = args.source.file.display();
+    ensure!(
+        args.force || !output.is_terminal(),
+        "{file}: bytes are not shown on a terminal; `b2kit show {file}` prints the values, -o OUT writes a file, and \
+         --force sends them nevertheless"
+    );
+    Ok(())
+}
+
+/// Values as text or as a picture.
+fn values(args: &Args, global: Global) -> Result<()> {
+    let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
+    let named = || args.source.file.display().to_string();
+    let data = Data::open(&args.source, global).with_context(named)?;
+    data.check_output().with_context(named)?;
+    let dtype = data.dtype();
+    let view = data.view(&parts).with_context(named)?;
+    if args.form.png {
+        return picture(args, &dtype, &view, global);
+    }
+    let mut lines = Lines::new(&dtype, &view.shape(), args.form.csv).with_context(named)?;
+    let mut output = Output::create(args.output.as_deref(), args.force)?;
+    output.send(lines.head().as_bytes())?;
+    let mut progress = Progress::new(named(), view.nbytes(), global.quiet || output.is_terminal());
+    let mut buffer = Vec::new();
+    for piece in view.pieces() {
+        view.read(&piece, &mut buffer).with_context(named)?;
+        // Text takes several times the room.
+        for part in buffer.chunks(dtype.itemsize().max(1).saturating_mul(1 << 14)) {
+            output.send(lines.write(part).as_bytes())?;
+        }
+        progress.add(buffer.len() as u64);
+    }
+    drop(progress);
+    output.finish()
+}
+
+fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Result<()> {
+    let named = || args.source.file.display().to_string();
+    let shape = view.shape();
+    let size = |length: &u64| u32::try_from(*length).ok().filter(|length| (1..=1 << 16).contains(length));
+    let [Some(height), Some(width)] = shape.iter().map(size).collect::<Vec<_>>()[..] else {
+        let shape = dims(&shape);
+        return Err(anyhow!(
+            "--png: shape {shape}, a picture has two dimensions of at most 65536; --slice picks them"
+        )
+        .context(named()));
+    };
+    let simple = Simple::new(dtype);
+    let is_number = dtype.fields().is_none() && simple.value(&vec![0; dtype.itemsize()]).number().is_some();
+    if !is_number {
+        return Err(anyhow!("--png: items of {dtype} have no colours, only numbers have").context(named()));
+    }
+    let mut output = Output::create(args.output.as_deref(), args.force)?;
+    refuse_terminal(&output, args)?;
+    let mut buffer = Vec::new();
+    let mut stats = Stats::new(dtype);
+    if args.range.is_none() {
+        for piece in view.pieces() {
+            view.read(&piece, &mut buffer).with_context(named)?;
+            stats.add(&buffer);
+        }
+    }
+    let range = args.range.or(stats.range().map(|(low, high)| Range { low, high }));
+    let mut encoder = png::Encoder::new(&mut output, width, height);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    let mut stream = writer.stream_writer()?;
+    let mut progress = Progress::new(named(), view.nbytes(), global.quiet);
+    for piece in view.pieces() {
+        view.read(&piece, &mut buffer).with_context(named)?;
+        for part in buffer.chunks(dtype.itemsize().max(1).saturating_mul(1 << 14)) {
+            let colours = part.chunks_exact(dtype.itemsize().max(1)).flat_map(|item| {
+                let colour = simple.value(item).number().and_then(|x| range?.colour(x));
+                colour.map_or([0; 4], |[r, g, b]| [r, g, b, 255])
+            });
+            stream.write_all(&colours.collect::<Vec<u8>>())?;
+        }
+        progress.add(buffer.len() as u64);
+    }
+    stream.finish()?;
+    writer.finish()?;
+    drop(progress);
+    output.finish()
 }
 
 /// Chunk `nchunk` of a frame, as if it were a file of its own.

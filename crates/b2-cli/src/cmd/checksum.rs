@@ -4,17 +4,18 @@ use anyhow::{Context, Result};
 use b2kit::frame::Checksums;
 
 use crate::args::Global;
-use crate::change::Target;
+use crate::change::{Target, Targets};
 use crate::cmd::verify::verify;
 
 const EXAMPLES: &str = "\
 Examples:
-  b2kit checksum add old.b2nd       also for files of other programs
+  b2kit checksum add old.b2nd        also for files of other programs
+  b2kit checksum add *.b2nd
   b2kit checksum remove data.b2nd
 
-New files get checksums by themselves, and changes by b2kit keep them right. They
-take 8 bytes for each chunk; C-Blosc2 reads such files, and drops the checksums
-when it changes them.";
+New files have checksums already, and changes by b2kit keep them up to date. They
+take 8 bytes per chunk. C-Blosc2 reads files with checksums, and drops the
+checksums when it changes such a file.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -25,28 +26,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Decode everything, then write checksums of it as it is now
+    /// Decode everything, then write checksums of the data
     Add {
         #[command(flatten)]
-        target: Target,
+        targets: Targets,
     },
     /// Remove the checksums
     Remove {
         #[command(flatten)]
-        target: Target,
+        targets: Targets,
     },
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let (target, add) = match &args.action {
-        Action::Add { target } => (target, true),
-        Action::Remove { target } => (target, false),
-    };
-    let named = || target.named();
-    // To be removed, they need not be right.
+    match &args.action {
+        Action::Add { targets } => targets.each(|target| change(target, true, global)),
+        Action::Remove { targets } => targets.each(|target| change(target, false, global)),
+    }
+}
+
+fn change(target: &Target, add: bool, global: Global) -> Result<()> {
+    // Checksums that are to be removed need not be right.
     let global = Global { no_checksums: !add, ..global };
     let changed = || -> Result<_> {
-        // What is damaged must not get checksums that say it is well.
+        // Damaged data must not get checksums that vouch for it.
         let before = if add { Some(verify(&target.file, global)?.checksums) } else { None };
         let mut frame = target.frame(true, global)?;
         frame.set_checksums(add)?;
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         };
         Ok((what, committed))
     };
-    let (what, committed) = changed().with_context(named)?;
+    let (what, committed) = changed().with_context(|| target.named())?;
     target.tell(global, what, committed);
     Ok(())
 }

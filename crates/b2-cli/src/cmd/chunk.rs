@@ -19,9 +19,9 @@ Examples:
   b2kit chunk update log.b2frame 3 - < chunk.bin
   b2kit chunk delete log.b2frame 3
 
-IN holds the uncompressed bytes of one chunk. A chunk of another size than the
-others is possible: the frame then has chunks of different sizes, for good.
-b2kit append fills up a short last chunk first.";
+IN holds the uncompressed bytes of one chunk. If its size differs from that of the
+others, the frame has chunks of different sizes from then on. To add data at the
+end, b2kit append fills up a short last chunk first and keeps all sizes equal.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -40,11 +40,11 @@ enum Action {
         #[arg(value_name = "IN")]
         input: PathBuf,
     },
-    /// Put a chunk in before chunk N
+    /// Insert a chunk before chunk N
     Insert {
         #[command(flatten)]
         target: Target,
-        /// The number the new chunk gets
+        /// The number of the new chunk
         #[arg(value_name = "N")]
         nchunk: usize,
         /// An .npy file or raw bytes (-: standard input)

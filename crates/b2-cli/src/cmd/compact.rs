@@ -8,12 +8,13 @@ use b2kit::FrameEditor;
 use b2kit::frame::Committed;
 
 use crate::args::Global;
-use crate::change::Target;
+use crate::change::Targets;
 use crate::table::short_size;
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit compact data.b2nd
+  b2kit compact *.b2nd
   b2kit info data.b2nd --json | jq .dead    what that would give back
 
 A file whose chunks, index or vlmetalayers were changed has holes, since nothing
@@ -24,22 +25,34 @@ file of the size that is left.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let named = || args.target.named();
-    let mut frame = args.target.frame(false, global).with_context(named)?;
-    let (what, committed) = compact(&mut frame, &args.target.file).with_context(named)?;
-    args.target.tell(global, &what, committed);
-    Ok(())
+    args.targets.each(|target| {
+        let named = || target.named();
+        // Opening the frame removes what a stopped change has left behind it.
+        let before = size_on_disk(&target.file).unwrap_or(0);
+        let mut frame = target.frame(false, global).with_context(named)?;
+        let (what, committed) = compact(&mut frame, &target.file, before).with_context(named)?;
+        target.tell(global, &what, committed);
+        Ok(())
+    })
 }
 
-fn compact(frame: &mut FrameEditor, path: &Path) -> Result<(String, Committed)> {
+fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String, Committed)> {
     if frame.dead_bytes()? == 0 {
-        return Ok(("no holes".into(), frame.commit()?));
+        let committed = frame.commit()?;
+        let removed = before.saturating_sub(size_on_disk(path)?);
+        let what = match removed {
+            0 => "no holes".into(),
+            n => format!(
+                "no holes; {} that a stopped change had left behind the frame given back",
+                short_size(n)
+            ),
+        };
+        return Ok((what, committed));
     }
-    let before = size_on_disk(path)?;
     let committed = frame.compact()?;
     let after = size_on_disk(path)?;
     let saved = short_size(before.saturating_sub(after));

@@ -1,10 +1,8 @@
 //! `b2kit completions`
 
 use anyhow::Result;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -16,12 +14,12 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell that the script is for
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "b2kit", &mut script);
+    clap_complete::generate(args.shell, &mut command, "b2kit", &mut script);
     output::print(&String::from_utf8(script)?)
 }

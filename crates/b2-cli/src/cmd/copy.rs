@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER};
-use b2kit::{
-    ArrayBuilder, CParams, CParamsBuilder, Chunk, Dtype, Entry, FrameParams, Geometry, NdArray, RegionSource,
-    SliceDim, SpecialKind, Storage, SuperChunk,
-};
+use b2kit::chunk::{CParams, SpecialKind};
+use b2kit::frame::{Entry, FrameParams, Storage};
+use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER, Region};
+use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, RegionSource, SuperChunk};
 use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
@@ -20,11 +19,15 @@ use crate::encode::{
     BATCH, Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
 use crate::input::{Input, Selection};
+use crate::lossy;
 use crate::npy::RawSource;
-use crate::output::{check_folder, refuse_existing, spool_beside};
+use crate::output::{check_folder, claim, spool_beside};
 use crate::plugins;
 use crate::progress::Progress;
-use crate::values::Format;
+use crate::signals;
+use crate::slice::Axis;
+use crate::stdio;
+use crate::values::{Codec, Format};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     /// The new file
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Overwrite OUT
+    /// Overwrite OUT: a file, or the directory of a sparse frame
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -53,28 +56,37 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let format = args.encoding.format.unwrap_or(Format::Cframe);
+    stdio::write_through(&args.output, format, |output| copy(args, output, global))
+}
+
+fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let start = Instant::now();
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
+    check_folder(&args.output)?;
+    claim(&args.output, args.force, &[&args.input])?;
     let input = Input::open(&args.input, 0, global).with_context(named)?;
     input.check_output().with_context(named)?;
     if let Some(frame) = input.frame() {
         frame.dparams().limits.check_memory("index of the copy, in bytes", index_memory(frame.nchunks()))?;
     }
-    check_folder(&args.output)?;
-    refuse_existing(&args.output, args.force)?;
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
         Some(Storage::Contiguous) => Format::Cframe,
+        Some(Storage::Sparse) if stdio::is_stream(&args.output) => Format::Cframe,
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });
-    let target = Target { path: &args.output, format, overwrite: args.force, global };
+    let target = Target { path: output, format, overwrite: args.force, global };
     let progress = Progress::new(named(), input.nbytes(), global.quiet);
+    let itemsize = dtype.as_ref().map_or_else(|| input.itemsize(), Dtype::itemsize);
+    let old = input.frame().map(|frame| frame.header().codec());
+    let encoding = &lossy::settle(encoding, itemsize, old)?;
     let encoding = chosen(encoding, &input).with_context(named)?;
-    let job = Job { path: &args.input, input: &input, encoding: &encoding, target, progress };
+    let job = Job { path: &args.input, input: &input, encoding: &encoding, target, global, progress };
     job.copy(dtype)?;
-    tell(global, &args.input, &args.output, start)
+    tell(global, &args.input, (output, &args.output), start, args.encoding.codec == Some(Codec::Auto))
 }
 
 /// What an index of `nchunks` chunks takes while it is written: entries, sums, and both as stored.
@@ -86,7 +98,7 @@ fn index_memory(nchunks: usize) -> u64 {
 fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>> {
     if let Input::Array(array) = input {
         let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| {
-            Ok(array.slice(ranges(start, shape))?.read_into(dst)?)
+            Ok(array.slice(ranges(start, shape))?.read_bytes_into(dst)?)
         };
         return auto::for_array(encoding, array.geometry(), read);
     }
@@ -95,8 +107,8 @@ fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>
 }
 
 /// The box of items at `start`; it lies inside an array, whose lengths are below 2^63.
-fn ranges(start: &[u64], shape: &[u64]) -> Vec<SliceDim> {
-    let range = |(start, len): (&u64, &u64)| SliceDim::Range {
+fn ranges(start: &[u64], shape: &[u64]) -> Vec<b2kit::Selection> {
+    let range = |(start, len): (&u64, &u64)| b2kit::Selection::Range {
         start: Some(*start as i64),
         stop: Some((start + len) as i64),
         step: 1,
@@ -109,6 +121,7 @@ struct Job<'a> {
     input: &'a Input,
     encoding: &'a Encoding,
     target: Target<'a>,
+    global: Global,
     progress: Progress,
 }
 
@@ -147,6 +160,7 @@ impl Job<'_> {
             return self.target.chunk(chunk);
         }
         let cparams = self.cparams()?;
+        lossy::check_array(&cparams)?;
         let mut plain = Vec::new();
         plain.try_reserve_exact(check_one_chunk(self.input.nbytes())?)?;
         let (named, mut progress) = (self.named(), self.progress);
@@ -155,7 +169,12 @@ impl Job<'_> {
             Ok(())
         };
         Selection::all(self.input).stream(append, &mut progress).context(named)?;
-        self.target.chunk(&Chunk::compress(&plain, &cparams)?)
+        self.target.chunk(&Chunk::compress_bytes(&plain, &cparams)?)?;
+        measure(&cparams, self.target, self.global, |axes, dst| {
+            let at = usize::try_from(axes.first().map_or(0, |axis| axis.start))?;
+            dst.copy_from_slice(plain.get(at..at + dst.len()).context("the chunk is shorter")?);
+            Ok(())
+        })
     }
 
     fn copy_from_chunk(self, chunk: &Chunk) -> Result<()> {
@@ -198,6 +217,9 @@ impl Job<'_> {
             ensure!(new == old, "--dtype {dtype}: items of {new} bytes, the array's have {old}");
         }
         let (chunkshape, blockshape) = self.shapes(array)?;
+        if self.encoding.recompresses() {
+            lossy::check_dtype(self.cparams()?.codec(), dtype.as_ref().unwrap_or(array.dtype()))?;
+        }
         let mut layers = self.layers()?;
         if chunkshape == array.chunkshape() && blockshape == array.blockshape() {
             if let Some(dtype) = dtype {
@@ -222,11 +244,19 @@ impl Job<'_> {
         ensure!(format == 0, "the dtype is in format {format}, which only a plain copy can keep");
         layers.meta.retain(|(name, _)| !is_array_layer(name));
         let dtype = dtype.unwrap_or_else(|| array.dtype().clone());
-        let builder = ArrayBuilder::new(array.shape(), dtype).chunkshape(chunkshape).blockshape(blockshape);
-        let builder = builder.cparams(self.cparams()?);
+        let builder = ArrayBuilder::with_dtype(array.shape(), dtype).chunks(chunkshape).blocks(blockshape);
+        let cparams = self.cparams()?;
+        let builder = builder.compression(cparams.clone());
         let (named, mut progress) = (self.named(), self.progress);
         let source = ArraySource { array, named };
-        self.target.array(builder, layers, &mut Tracked { source, progress: &mut progress })
+        self.target.array(builder, layers, Tracked { source, progress: &mut progress })?;
+        let all = Selection::all(self.input);
+        let mut plain = Vec::new();
+        measure(&cparams, self.target, self.global, |axes, dst| {
+            all.read(axes, &mut plain)?;
+            dst.copy_from_slice(&plain);
+            Ok(())
+        })
     }
 
     /// Chunk and block shape of the copy. What was not given stays, if it still fits.
@@ -235,40 +265,60 @@ impl Job<'_> {
         let blockshape = self.encoding.blockshape()?.unwrap_or_else(|| {
             array.blockshape().iter().zip(&chunkshape).map(|(block, chunk)| *block.min(chunk)).collect()
         });
-        Ok((chunkshape, blockshape))
+        let given = self.encoding.blocks.is_some();
+        if given || !self.encoding.recompresses() || !lossy::is_zfp(self.cparams()?.codec()) {
+            return Ok((chunkshape, blockshape));
+        }
+        if blockshape.iter().all(|n| *n >= lossy::ZFP_LEAST) {
+            return Ok((chunkshape, blockshape));
+        }
+        let chunks = self.encoding.chunkshape()?;
+        Ok(lossy::fit_blocks(array.shape(), array.itemsize(), chunks, blockshape))
     }
 
-    /// The same bytes in C order as an array of another shape.
+    /// Copies the items in C order into an array of another shape.
     fn reshape(self, dtype: Dtype, shape: Vec<u64>) -> Result<()> {
         self.encoding.only_array_options()?;
         check_shape(&shape, &dtype, self.input.nbytes()).with_context(|| self.named())?;
         let mut layers = self.layers()?;
         layers.meta.retain(|(name, _)| !is_array_layer(name));
         let itemsize = dtype.itemsize();
-        let builder = self.encoding.array(&shape, dtype, self.cparams()?)?;
+        let cparams = self.cparams()?;
+        let builder = self.encoding.array(&shape, dtype, cparams.clone())?;
         let (named, mut progress) = (self.named(), self.progress);
         // The new order of items has nothing to do with the old chunks.
         let spool = spool(self.input, self.target.path).context(named)?;
+        let again = spool.try_clone()?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
-        self.target.array(builder, layers, &mut Tracked { source, progress: &mut progress })
+        self.target.array(builder, layers, Tracked { source, progress: &mut progress })?;
+        let mut source =
+            RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
+        measure(&cparams, self.target, self.global, |axes, dst| {
+            let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
+            Ok(source.read_box(&start, &shape, dst)?)
+        })
     }
 
-    /// The same bytes in chunks of another size.
+    /// Copies the bytes into chunks of another size.
     fn recut(self, layers: Layers) -> Result<()> {
         let cparams = self.cparams()?;
         let nbytes = self.input.nbytes();
         let chunksize = chunksize(self.encoding.chunksize, nbytes, cparams.typesize() as u64)?;
+        lossy::check_array(&cparams)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, &layers)?;
+        let (input, target, global) = (self.input, self.target, self.global);
         let (named, mut progress) = (self.named(), self.progress);
         let read =
             |start: u64, dst: &mut [u8]| self.input.read_linear(start, dst).with_context(|| named.clone());
         append_bytes(&mut writer, &cparams, chunksize, nbytes, read, &mut progress)?;
         writer.finish()?;
-        Ok(())
+        measure(&cparams, target, global, |axes, dst| {
+            input.read_linear(axes.first().map_or(0, |axis| axis.start), dst)
+        })
     }
 
-    /// The same chunks, compressed anew if there are parameters.
+    /// Copies the chunks, and compresses them anew if there are parameters.
     fn copy_chunks(mut self, frame: &SuperChunk, cparams: Option<CParams>, layers: &Layers) -> Result<()> {
         let params = match &cparams {
             None => FrameParams::like(frame.header()).plugins(plugins::plugins()),
@@ -280,10 +330,14 @@ impl Job<'_> {
                 }
             }
         };
+        if let (Some(cparams), Input::SuperChunk(_)) = (&cparams, self.input) {
+            lossy::check_array(cparams)?;
+        }
         let mut writer = self.target.frame(params, layers)?;
         let named = self.named();
         let mut nchunk = 0;
         while nchunk < frame.nchunks() {
+            signals::check()?;
             let end = batch_end(frame, nchunk).with_context(|| named.clone())?;
             let copies =
                 (nchunk..end).into_par_iter().map(|nchunk| Copied::new(frame, nchunk, cparams.as_ref()));
@@ -302,7 +356,14 @@ impl Job<'_> {
             nchunk = end;
         }
         writer.finish()?;
-        Ok(())
+        let Some(cparams) = cparams else { return Ok(()) };
+        let (input, mut plain) = (self.input, Vec::new());
+        let all = Selection::all(input);
+        measure(&cparams, self.target, self.global, |axes, dst| {
+            all.read(axes, &mut plain)?;
+            dst.copy_from_slice(&plain);
+            Ok(())
+        })
     }
 
     /// How the copy is compressed: as the original, but for what was given.
@@ -352,16 +413,29 @@ impl Job<'_> {
     }
 }
 
+/// Tells how far the copy is from the original, where the parameters lose data.
+fn measure(
+    cparams: &CParams,
+    target: Target<'_>,
+    global: Global,
+    original: impl FnMut(&[Axis], &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    match lossy::of_params(cparams) {
+        Some(what) => lossy::measure(target.path, &what, global, original),
+        None => Ok(()),
+    }
+}
+
 fn is_array_layer(name: &[u8]) -> bool {
     name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes()
 }
 
-fn like_header(frame: &SuperChunk, itemsize: usize) -> CParamsBuilder {
+fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
     let header = frame.header();
     plugins::cparams(itemsize)
         .codec(header.codec())
         .codec_meta(header.codec_meta())
-        .clevel(header.clevel().min(9))
+        .level(header.level().min(9))
         .filters(header.filters())
         .splitmode(header.splitmode())
         .use_dict(header.use_dict())
@@ -402,8 +476,10 @@ impl Copied {
             return Ok(Self::Chunk(Chunk::compress_vl(&blocks, cparams)?));
         }
         let mut plain = buffer(chunk.nbytes())?;
-        chunk.decompress_into(&mut plain, frame.dparams()).with_context(|| format!("chunk {nchunk}"))?;
-        Ok(Self::Chunk(Chunk::compress(&plain, cparams)?))
+        chunk
+            .decompress_bytes_into(&mut plain, frame.dparams())
+            .with_context(|| format!("chunk {nchunk}"))?;
+        Ok(Self::Chunk(Chunk::compress_bytes(&plain, cparams)?))
     }
 }
 
@@ -414,8 +490,11 @@ struct ArraySource<'a> {
 }
 
 impl RegionSource for ArraySource<'_> {
-    fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        let read = self.array.slice(ranges(start, shape)).and_then(|slice| slice.read_into(dst));
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        let read = self
+            .array
+            .slice(ranges(region.start(), region.shape()))
+            .and_then(|slice| slice.read_bytes_into(dst));
         read.map_err(|e| io::Error::other(format!("{}: {e}", self.named)))
     }
 }

@@ -1,12 +1,12 @@
 //! `b2kit delete`
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::ArrayEditor;
 use b2kit::frame::Committed;
+use b2kit::{ArrayEditor, Selection};
 
 use crate::args::Global;
 use crate::change::{self, Target, count};
-use crate::slice::{self, Part};
+use crate::slice;
 use crate::table::dims;
 
 const EXAMPLES: &str = "\
@@ -15,25 +15,25 @@ Examples:
   b2kit delete data.b2nd --axis 1 --range=-3:    the last three columns
   b2kit delete data.b2nd --range 0               the first row
 
-Chunks that only move are not compressed anew. Their old space is a hole
-afterwards: see b2kit compact.";
+Chunks that only move are copied without compressing them again. Their old space
+stays unused until b2kit compact reclaims it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// The dimension that shrinks; negative ones count from the end
+    /// The dimension that shrinks; a negative one counts from the end
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     axis: i64,
-    /// The positions that go, as in a slice: one position, or start:stop
+    /// The positions to delete: one position, or start:stop as in a slice
     #[arg(long, value_name = "A:B", allow_hyphen_values = true)]
     range: String,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let range = match slice::parse_named("--range", &args.range)?[..] {
-        [part @ (Part::Index(_) | Part::Range { step: 1, .. })] => part,
+    let range = match &slice::parse_named("--range", &args.range)?[..] {
+        [part @ (Selection::Index(_) | Selection::Range { step: 1, .. })] => part.clone(),
         _ => bail!("--range={}: expected one position, or start:stop", args.range),
     };
     let named = || args.target.named();
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Ok(())
 }
 
-fn delete(array: &mut ArrayEditor, args: &Args, range: Part) -> Result<(String, Committed)> {
+fn delete(array: &mut ArrayEditor, args: &Args, range: Selection) -> Result<(String, Committed)> {
     let axis = change::axis(args.axis, array.shape().len())?;
     let length = array.shape()[axis];
     let gone = match slice::resolve(&[range], &[length]) {

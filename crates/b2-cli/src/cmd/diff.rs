@@ -3,31 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use b2kit::SuperChunk;
 use b2kit::nd::{Dtype, DtypeKind, METALAYER, OLD_METALAYER};
 
 use crate::args::Global;
 use crate::error::{ClosedPipe, Told, Trouble};
-use crate::input::{Input, Selection};
-use crate::output::print;
+use crate::input::Input;
+use crate::npy;
+use crate::print::{self, Simple, Value};
 use crate::progress::Progress;
-use crate::table::{dims, printable};
+use crate::table::{dims, printable, thousands};
+use crate::viewed::Data;
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit diff old.b2nd new.b2nd && echo the same
+  b2kit diff packed.b2nd original.npy
   b2kit diff -q a.b2nd b.b2nd             only the exit code
+  b2kit diff a.b2nd b.b2nd --tolerance 0.01
 
 Compared are shape and dtype (item size without), the decoded bytes, then
-metalayers and vlmetalayers; not how files are stored, cut and compressed.
+metalayers and vlmetalayers (an .npy file has none); not how files are stored,
+cut and compressed.
 Exit code 0: the same; 1: they differ, the first difference is printed;
 2: one of them cannot be read.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A frame, the directory of a sparse frame, or a chunk
+    /// A frame, the directory of a sparse frame, a chunk, or an .npy file (-: standard input)
     #[arg(value_name = "A")]
     first: PathBuf,
     /// What to compare it with
@@ -36,6 +41,14 @@ pub(crate) struct Args {
     /// Leave metalayers and vlmetalayers out
     #[arg(long)]
     data_only: bool,
+    /// Take numbers as equal that differ by at most X, and NaN as equal to NaN
+    #[arg(long, value_name = "X", value_parser = tolerance)]
+    tolerance: Option<f64>,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0);
+    number.ok_or_else(|| "expected a number that is not negative".into())
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -44,7 +57,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Ok(Some(difference)) => {
             if !global.quiet {
                 let difference = printable(&difference);
-                print(&format!("{difference}\n")).map_err(trouble)?;
+                crate::output::print(&format!("{difference}\n")).map_err(trouble)?;
             }
             Err(Told.into())
         }
@@ -60,13 +73,21 @@ fn trouble(error: anyhow::Error) -> anyhow::Error {
 /// One of the two files.
 struct Side<'a> {
     path: &'a Path,
-    input: Input,
+    data: Data,
 }
 
 impl<'a> Side<'a> {
     fn open(path: &'a Path, global: Global) -> Result<Self> {
-        let input = Input::open(path, 0, global).with_context(|| path.display().to_string())?;
-        Ok(Self { path, input })
+        let data = Data::open_path(path, global).with_context(|| path.display().to_string())?;
+        Ok(Self { path, data })
+    }
+
+    /// The frame, if this is one.
+    fn frame(&self) -> Option<&SuperChunk> {
+        match &self.data {
+            Data::Blosc(input) => input.frame(),
+            Data::Npy(_) => None,
+        }
     }
 
     fn named(&self) -> String {
@@ -81,10 +102,11 @@ fn compare(args: &Args, global: Global) -> Result<Option<String>> {
     if let Some(difference) = compare_form(&sides) {
         return Ok(Some(difference));
     }
-    if let Some(difference) = compare_data(&sides, global)? {
+    if let Some(difference) = compare_data(&sides, args.tolerance, global)? {
         return Ok(Some(difference));
     }
-    if args.data_only { Ok(None) } else { compare_metalayers(&sides) }
+    let npy = sides.iter().any(|side| matches!(side.data, Data::Npy(_)));
+    if args.data_only || npy { Ok(None) } else { compare_metalayers(&sides) }
 }
 
 fn told(what: &str, values: [String; 2]) -> Option<String> {
@@ -92,109 +114,219 @@ fn told(what: &str, values: [String; 2]) -> Option<String> {
     (first != second).then(|| format!("{what}: {first} | {second}"))
 }
 
-/// Kind, shape, dtype and sizes.
-fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
-    let sizes = || [&first.input, &second.input];
-    match sizes() {
-        [Input::Array(a), Input::Array(b)] => {
-            let dtype = |meta: &b2kit::nd::ArrayMeta| match &meta.dtype {
+/// An array has a shape and perhaps a dtype, with its text.
+fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
+    match data {
+        Data::Npy(npy) => Some((npy.shape(), npy.dtype(), npy.dtype().as_str().to_owned())),
+        Data::Blosc(Input::Array(array)) => {
+            let text = match &array.meta().dtype {
                 Some(text) => String::from_utf8_lossy(text).into_owned(),
                 None => "none".to_owned(),
             };
-            let shapes = told("shape", [dims(a.shape()), dims(b.shape())]);
-            // Numbers may be written in several ways, such as `i4` for `<i4`.
-            let is_number =
-                |a: &Dtype| matches!(a.kind(), DtypeKind::Simple { code, .. } if "biufc".contains(*code));
-            let same_type = is_number(a.dtype())
-                && a.dtype().kind() == b.dtype().kind()
-                && a.dtype().itemsize() == b.dtype().itemsize();
-            let dtypes = || if same_type { None } else { told("dtype", [dtype(a.meta()), dtype(b.meta())]) };
-            let sizes = || told("item size", [a.itemsize().to_string(), b.itemsize().to_string()]);
-            shapes.or_else(dtypes).or_else(sizes)
+            Some((array.shape(), array.dtype(), text))
         }
-        [Input::Array(_), _] => Some("kind: array | no array".into()),
-        [_, Input::Array(_)] => Some("kind: no array | array".into()),
-        inputs => {
-            // A chunk cannot tell an item size above 255, and says 1.
-            let lost = |chunk: &Input, other: &Input| {
-                matches!(chunk, Input::Chunk(_)) && chunk.itemsize() == 1 && other.itemsize() > 255
-            };
-            let unknown = lost(inputs[0], inputs[1]) || lost(inputs[1], inputs[0]);
-            let sizes = inputs.map(|input| input.itemsize().to_string());
-            let itemsize = if unknown { None } else { told("item size", sizes) };
-            itemsize.or_else(|| told("bytes", inputs.map(|input| input.nbytes().to_string())))
-        }
+        Data::Blosc(_) => None,
     }
 }
 
-/// Decodes both piece by piece, at the same time. The same form is known.
-fn compare_data(sides: &[Side<'_>; 2], global: Global) -> Result<Option<String>> {
+/// Kind, shape, dtype and sizes.
+fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
+    let inputs = match (array(&first.data), array(&second.data)) {
+        (Some((shape, dtype, text)), Some((other_shape, other, other_text))) => {
+            let shapes = told("shape", [dims(shape), dims(other_shape)]);
+            // Numbers may be written in several ways, such as `i4` for `<i4`.
+            let is_number = |dtype: &Dtype| matches!(dtype.kind(), DtypeKind::Simple { code, .. } if "biufc".contains(*code));
+            let numbers =
+                is_number(dtype) && dtype.kind() == other.kind() && dtype.itemsize() == other.itemsize();
+            // So may records; both as NumPy tells them.
+            let records = || match (npy::descr::to_npy(dtype), npy::descr::to_npy(other)) {
+                (Ok(dtype), Ok(other)) => dtype == other,
+                _ => false,
+            };
+            let known = text != "none" && other_text != "none";
+            let same_type = numbers || (known && records());
+            let dtypes = || if same_type { None } else { told("dtype", [text, other_text]) };
+            let sizes = || told("item size", [dtype.itemsize().to_string(), other.itemsize().to_string()]);
+            return shapes.or_else(dtypes).or_else(sizes);
+        }
+        (Some(_), None) => return Some("kind: array | no array".into()),
+        (None, Some(_)) => return Some("kind: no array | array".into()),
+        (None, None) => [&first.data, &second.data].map(|data| match data {
+            Data::Blosc(input) => Some(input),
+            Data::Npy(_) => None,
+        }),
+    };
+    let [Some(first), Some(second)] = inputs else { return None };
+    let inputs = [first, second];
+    // A chunk cannot tell an item size above 255, and says 1.
+    let lost = |chunk: &Input, other: &Input| {
+        matches!(chunk, Input::Chunk(_)) && chunk.itemsize() == 1 && other.itemsize() > 255
+    };
+    let unknown = lost(inputs[0], inputs[1]) || lost(inputs[1], inputs[0]);
+    let sizes = inputs.map(|input| input.itemsize().to_string());
+    let itemsize = if unknown { None } else { told("item size", sizes) };
+    itemsize.or_else(|| told("bytes", inputs.map(|input| input.nbytes().to_string())))
+}
+
+/// Decodes both files piece by piece, side by side. The caller has checked that their shapes and item sizes are equal.
+fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -> Result<Option<String>> {
     for side in sides {
-        side.input.check_output().with_context(|| side.named())?;
+        side.data.check_output().with_context(|| side.named())?;
     }
-    let selections = [Selection::all(&sides[0].input), Selection::all(&sides[1].input)];
-    let mut progress = Progress::new(sides[0].named(), selections[0].nbytes(), global.quiet);
+    let is_array = array(&sides[0].data).is_some();
+    let dtype = sides[0].data.dtype();
+    if let Some(tolerance) = tolerance {
+        let zero = Simple::new(&dtype).value(&vec![0; dtype.itemsize()]);
+        let is_number =
+            dtype.fields().is_none() && (zero.number().is_some() || matches!(zero, Value::Complex(..)));
+        ensure!(is_array, "--tolerance {tolerance}: these are bytes; only the items of arrays are numbers");
+        ensure!(is_number, "--tolerance {tolerance}: items of {dtype} are no numbers");
+    }
+    let views = [sides[0].data.whole()?, sides[1].data.whole()?];
+    let mut tally = Tally {
+        simple: Simple::new(&dtype),
+        is_array,
+        tolerance,
+        count: 0,
+        last: None,
+        first: None,
+        largest: None,
+    };
+    let mut progress = Progress::new(sides[0].named(), views[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
-    for piece in selections[0].pieces() {
+    // An .npy file has no chunks to keep together.
+    let npy = matches!(sides[0].data, Data::Npy(_));
+    for piece in views[usize::from(npy)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
-            selections[k].read(&piece, buffer).with_context(|| sides[k].named())
+            views[k].read(&piece, buffer).with_context(|| sides[k].named())
         };
         let (first, second) = rayon::join(|| read(0, &mut a), || read(1, &mut b));
         first?;
         second?;
         if a != b {
-            let equal = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
-            return Ok(Some(describe(&sides[0].input, start, equal, [&a, &b])));
+            tally.add(start, &a, &b);
         }
         start += a.len() as u64;
         progress.add(a.len() as u64);
     }
-    Ok(None)
+    let itemsize = dtype.itemsize().max(1) as u64;
+    Ok(tally.tell(&sides[0].data, &dtype, start.div_ceil(itemsize)))
 }
 
-/// Names the item at byte `equal` of the buffers, which start at byte `start` of the data.
-fn describe(input: &Input, start: u64, equal: usize, buffers: [&[u8]; 2]) -> String {
-    let itemsize = input.itemsize().max(1) as u64;
-    let byte = start + equal as u64;
-    let item = byte / itemsize;
-    // An item of a super-chunk may be cut by the end of a buffer.
-    let from = usize::try_from((item * itemsize).saturating_sub(start)).unwrap_or(equal);
-    let to = from.saturating_add(itemsize as usize);
-    let values = buffers.map(|bytes| {
-        let item = bytes.get(from..to.min(bytes.len())).unwrap_or_default();
-        let hex: String = item.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
-        format!("{hex}{}", if item.len() > SHOWN { "..." } else { "" })
-    });
-    let place = match input {
-        Input::Array(array) => {
-            let mut rest = item;
-            let mut index = vec![0; array.shape().len()];
-            for (i, len) in index.iter_mut().zip(array.shape()).rev() {
-                *i = rest % (*len).max(1);
-                rest /= (*len).max(1);
+/// Which items differ.
+struct Tally {
+    simple: Simple,
+    /// Items have values.
+    is_array: bool,
+    tolerance: Option<f64>,
+    count: u64,
+    /// The last one that was counted.
+    last: Option<u64>,
+    first: Option<(u64, [Vec<u8>; 2])>,
+    largest: Option<f64>,
+}
+
+impl Tally {
+    /// Compares a piece that starts at byte `start` of the data. Pieces of arrays hold whole items.
+    fn add(&mut self, start: u64, a: &[u8], b: &[u8]) {
+        let itemsize = self.simple.size().max(1);
+        let mut at = 0;
+        while at < a.len() {
+            let byte = start + at as u64;
+            let item = byte / itemsize as u64;
+            // The items of a super-chunk may be cut by the ends of a piece.
+            let len = (itemsize - (byte % itemsize as u64) as usize).min(a.len() - at);
+            let pair = [a, b].map(|bytes| bytes.get(at..at + len).unwrap_or_default());
+            at += len;
+            if pair[0] == pair[1] || self.last == Some(item) {
+                continue;
             }
-            format!("item [{}], byte {byte}", if index.is_empty() { String::new() } else { dims(&index) })
+            let difference = if self.is_array { self.difference(pair) } else { None };
+            if self.tolerance.is_some_and(|most| difference.is_some_and(|difference| difference <= most)) {
+                continue;
+            }
+            self.count += 1;
+            self.last = Some(item);
+            self.first.get_or_insert_with(|| (item, pair.map(<[u8]>::to_vec)));
+            if let Some(difference) = difference.filter(|x| !x.is_nan()) {
+                self.largest = Some(self.largest.map_or(difference, |most| most.max(difference)));
+            }
         }
-        _ if itemsize == 1 => format!("byte {byte}"),
-        _ => format!("item {item}, byte {byte}"),
-    };
-    format!("{place}: {} | {}", values[0], values[1])
+    }
+
+    /// How far two numbers are apart; NaN if one of them is none. `None` for other items.
+    fn difference(&self, items: [&[u8]; 2]) -> Option<f64> {
+        match items.map(|item| self.simple.value(item)) {
+            [Value::Int(a), Value::Int(b)] => Some(a.abs_diff(b) as f64),
+            [Value::Float(a), Value::Float(b)] if a == b || (a.is_nan() && b.is_nan()) => Some(0.0),
+            [Value::Float(a), Value::Float(b)] => Some((a - b).abs()),
+            [Value::Complex(a, b), Value::Complex(c, d)] if (a, b) == (c, d) => Some(0.0),
+            [Value::Complex(a, b), Value::Complex(c, d)] => Some((a - c).hypot(b - d)),
+            [Value::Bool(a), Value::Bool(b)] => Some(f64::from(u8::from(a != b))),
+            _ => None,
+        }
+    }
+
+    /// The first difference, and how many there are.
+    fn tell(&self, data: &Data, dtype: &Dtype, total: u64) -> Option<String> {
+        let (item, pair) = self.first.as_ref()?;
+        let value =
+            |bytes: &[u8]| match self.is_array && bytes.len() == dtype.itemsize() && bytes.len() <= LONGEST {
+                true => print::item(dtype, bytes),
+                false => hex(bytes),
+            };
+        let mut values = pair.each_ref().map(|bytes| value(bytes));
+        if values[0] == values[1] {
+            // Of several bytes for one value, such as NaN.
+            values = pair.each_ref().map(|bytes| format!("{} ({})", value(bytes), hex(bytes)));
+        }
+        let place = match array(data) {
+            Some((shape, ..)) => format!("item [{}]", coordinates(*item, shape)),
+            None if dtype.itemsize() == 1 => format!("byte {item}"),
+            None => format!("item {item}"),
+        };
+        let (count, total) = (thousands(self.count), thousands(total));
+        let differ = if self.count == 1 { "differs" } else { "differ" };
+        let by = self.tolerance.map_or_else(String::new, |most| format!(" by more than {most}"));
+        let numbers = !matches!(self.simple.value(&pair[0]), Value::Bool(_));
+        let largest = match self.largest.filter(|_| numbers) {
+            Some(most) => format!(", largest difference {}", self.simple.difference(most)),
+            None => String::new(),
+        };
+        Some(format!("{place}: {} | {}; {count} of {total} {differ}{by}{largest}", values[0], values[1]))
+    }
 }
 
-/// Bytes of an item that are printed.
+fn coordinates(item: u64, shape: &[u64]) -> String {
+    let mut rest = item;
+    let mut index = vec![String::new(); shape.len()];
+    for (i, len) in index.iter_mut().zip(shape).rev() {
+        *i = (rest % (*len).max(1)).to_string();
+        rest /= (*len).max(1);
+    }
+    index.join(",")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}{}", if bytes.len() > SHOWN { "..." } else { "" })
+}
+
+/// Longer items, in bytes, are not printed by their value.
+const LONGEST: usize = 4096;
+/// Bytes of an item without a value that are printed.
 const SHOWN: usize = 16;
 
 type Layers = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
-    let fixed = sides.each_ref().map(|side| side.input.frame().map(metalayers).unwrap_or_default());
+    let fixed = sides.each_ref().map(|side| side.frame().map(metalayers).unwrap_or_default());
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
     }
     // One at a time: together they may be more than memory holds.
-    let names =
-        sides.iter().filter_map(|side| side.input.frame()).flat_map(|frame| frame.vlmetalayers().iter());
+    let names = sides.iter().filter_map(|side| side.frame()).flat_map(|frame| frame.vlmetalayers().iter());
     let names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
     for name in names {
         let [first, second] = sides.each_ref().map(|side| vlmetalayer(side, &name));
@@ -213,7 +345,7 @@ fn metalayers(frame: &SuperChunk) -> Layers {
 
 /// The vlmetalayer of that name, if there is one.
 fn vlmetalayer(side: &Side<'_>, name: &[u8]) -> Result<Layers> {
-    let Some(frame) = side.input.frame() else { return Ok(Layers::new()) };
+    let Some(frame) = side.frame() else { return Ok(Layers::new()) };
     let value = frame.vlmetalayers().get(name).with_context(|| side.named())?;
     Ok(value.map(|value| (name.to_vec(), value)).into_iter().collect())
 }

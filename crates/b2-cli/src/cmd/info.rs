@@ -3,22 +3,27 @@
 mod chunks;
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use b2kit::chunk::{ChunkHeader, SpecialKind};
 use b2kit::frame::Checksums;
-use b2kit::{ChunkHeader, Entry, FilterId, FilterSlot, NdArray, SpecialKind, Storage, SuperChunk};
+use b2kit::frame::{Entry, Storage};
+use b2kit::{NdArray, SuperChunk};
 use serde_json::{Map, Value, json};
 
-use crate::args::{Global, Source};
+use crate::args::{Global, Source, Sources};
 use crate::input::Input;
-use crate::output::{Output, print};
+use crate::output::Output;
 use crate::store::{self, Store};
-use crate::table::{Table, dims, printable, ratio, short_size, size};
-use crate::{error, json, values};
+use crate::summary::{codec_text, filter_text, one_line, used_filters};
+use crate::table::{Table, dims, printable, ratio, short_size, size, thousands};
+use crate::{error, json, lossy, many, values};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit info data.b2nd                 a summary
+  b2kit info *.b2nd                    one line per file
   b2kit info data.b2nd --meta          with metalayers
   b2kit info data.b2nd --chunks        with a list of the chunks
   b2kit info data.b2nd --json | jq .shape
@@ -30,8 +35,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
-    /// Print everything as one JSON object
+    sources: Sources,
+    /// Print everything as one JSON object (several files: one per line)
     #[arg(long)]
     json: bool,
     /// Add metalayers and vlmetalayers
@@ -46,18 +51,64 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let named = || args.source.file.display().to_string();
-    if args.source.key.is_none()
-        && let Some(store) = Store::open(&args.source.file, args.source.offset, global).with_context(named)?
+    let mut output = Output::create(None, false)?;
+    if let [file] = &args.sources.files[..] {
+        tell(args, &args.sources.one(file), &mut output, global)?;
+        return output.finish();
+    }
+    many::each(&args.sources.files, |file| {
+        let source = args.sources.one(file);
+        let mut text = Output::Buffer(Vec::new());
+        let line = if args.json {
+            tell(args, &source, &mut text, global)?;
+            json_line(file, &text)?
+        } else if args.meta || args.chunks || args.tree {
+            tell(args, &source, &mut text, global)?;
+            text.bytes().to_vec()
+        } else {
+            one_line_of(&source, global)?.into_bytes()
+        };
+        output.send(&line)?;
+        output.flush_now()
+    })?;
+    output.finish()
+}
+
+/// The object for one of several files, on one line, with the name of the file.
+fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
+    let mut object = Map::new();
+    object.insert("file".into(), file.display().to_string().into());
+    object.extend(serde_json::from_slice::<Map<String, Value>>(text.bytes())?);
+    Ok(format!("{}\n", Value::Object(object)).into_bytes())
+}
+
+/// One of several files in one line.
+fn one_line_of(source: &Source, global: Global) -> Result<String> {
+    let named = || source.file.display().to_string();
+    let described = || -> Result<String> {
+        if source.key.is_none()
+            && let Some(store) = Store::open(&source.file, source.offset, global)?
+        {
+            return Ok(format!("store, {}", count(store.keys().count() as u64, "member")));
+        }
+        Ok(describe(&Input::open_source(source, global)?))
+    };
+    Ok(format!("{}: {}\n", printable(&named()), described().with_context(named)?))
+}
+
+/// Tells everything that is asked for about one file.
+fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
+    let named = || source.file.display().to_string();
+    if source.key.is_none()
+        && let Some(store) = Store::open(&source.file, source.offset, global).with_context(named)?
     {
-        return run_store(args, &store);
+        return output.send(store_text(args, source, &store)?.as_bytes());
     }
     if args.tree {
         return Err(anyhow!("--tree: not a store").context(named()));
     }
-    let input = Input::open_source(&args.source, global).with_context(named)?;
+    let input = Input::open_source(source, global).with_context(named)?;
     let facts = Facts::gather(&input).with_context(named)?;
-    let mut output = Output::create(None, false)?;
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
@@ -65,12 +116,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let text = serde_json::to_string_pretty(&object)?;
         // What is behind these facts may be long, and is written as it is made.
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
-        send_layers(&mut output, input.frame(), &named)?;
+        send_layers(output, input.frame(), &named)?;
         if let Some(frame) = frame {
-            chunks::send_json(&mut output, frame, &named)?;
+            chunks::send_json(output, frame, &named)?;
         }
-        output.send(b"\n}\n")?;
-        return output.finish();
+        return output.send(b"\n}\n");
     }
     let mut text = format!("{}\n{}", printable(&named()), facts.to_table(&input).render(2));
     if args.meta {
@@ -78,18 +128,18 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     output.send(text.as_bytes())?;
     if let Some(frame) = frame {
-        chunks::send_table(&mut output, frame, &named)?;
+        chunks::send_table(output, frame, &named)?;
     }
-    output.finish()
+    Ok(())
 }
 
 /// Tells about a store: its keys, or its members as a tree.
-fn run_store(args: &Args, store: &Store) -> Result<()> {
-    let name = printable(&args.source.file.display().to_string());
+fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
+    let name = printable(&source.file.display().to_string());
     let keys: Vec<&str> = store.keys().collect();
     if args.json {
         let object = json!({"kind": "store", "keys": keys});
-        return print(&format!("{}\n", serde_json::to_string_pretty(&object)?));
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&object)?));
     }
     let mut text = format!("{name}\n");
     if args.tree {
@@ -104,7 +154,7 @@ fn run_store(args: &Args, store: &Store) -> Result<()> {
         text.push_str(&table.render(2));
         keys.iter().for_each(|key| text.push_str(&format!("    {}\n", printable(key))));
     }
-    print(&text)
+    Ok(text)
 }
 
 /// A member in a few words.
@@ -126,6 +176,8 @@ struct Facts {
     special: Special,
     /// Bytes in holes (frames).
     dead: Option<u64>,
+    /// Bytes behind the frame that a change which was stopped has left there (frames).
+    leftover: Option<u64>,
 }
 
 /// How many chunks have special values.
@@ -173,7 +225,8 @@ impl Facts {
             None => (0, Special::default()),
         };
         let dead = input.frame().map(SuperChunk::dead_bytes).transpose()?;
-        let mut facts = Self { nbytes: input.nbytes(), cbytes, special, dead };
+        let leftover = input.frame().map(SuperChunk::leftover_bytes).transpose()?;
+        let mut facts = Self { nbytes: input.nbytes(), cbytes, special, dead, leftover };
         if let Input::Chunk(chunk) = input {
             facts.cbytes = chunk.cbytes() as u64;
             if let Some(kind) = chunk.header().special() {
@@ -212,18 +265,24 @@ impl Facts {
         let codec = header.map(|header| header.codec()).or_else(|| chunk.and_then(ChunkHeader::codec));
         put("codec", codec.map(|codec| codec.to_string()).into());
         put("codec_meta", header.map(|header| header.codec_meta()).into());
-        put("clevel", header.map(|header| header.clevel()).into());
+        put("clevel", header.map(|header| header.level()).into());
         let filters = used_filters(input);
         put(
             "filters",
             filters.iter().map(|slot| json!({"name": slot.id.to_string(), "meta": slot.meta})).collect(),
         );
+        if lossy::of_input(input).is_some() {
+            put("lossy", true.into());
+        }
         put("splitmode", header.map(|header| values::split_name(header.splitmode())).into());
         let use_dict = header.map(|header| header.use_dict()).or(chunk.map(ChunkHeader::has_dict));
         put("use_dict", use_dict.into());
         let Special { zero, nan, value, uninit } = self.special;
         put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
         put("dead", self.dead.into());
+        if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
+            put("leftover", leftover.into());
+        }
         put("checksums", frame.map(|frame| checksums(frame.checksums())).into());
         put("shape", array.map(NdArray::shape).into_json());
         put("chunks", array.map(NdArray::chunkshape).into_json());
@@ -251,7 +310,10 @@ impl Facts {
                 let geometry = array.geometry();
                 table.row("shape", dims(array.shape()));
                 table.row("dtype", printable(&stored_dtype(array).unwrap_or("none".into())));
-                let (nchunks, chunk) = (geometry.nchunks(), short_size(geometry.chunk_nbytes() as u64));
+                // Without what fills up blocks at the edges.
+                let chunk = array.chunkshape().iter().map(|n| u64::from(*n)).product::<u64>();
+                let chunk = short_size(chunk.saturating_mul(array.itemsize() as u64));
+                let nchunks = geometry.nchunks();
                 table.row(
                     "chunks",
                     format!("{} ({} of {chunk})", dims(array.chunkshape()), count(nchunks, "chunk")),
@@ -280,11 +342,23 @@ impl Facts {
         }
         table.row("item size", short_size(input.itemsize() as u64));
         table.row("uncompressed", size(self.nbytes));
-        table.row("compressed", size(self.cbytes));
-        table.row("ratio", ratio(self.nbytes, self.cbytes));
+        let file = input.frame().map(|frame| frame.header().frame_len());
+        match file {
+            // Nothing is stored but what tells of special chunks.
+            Some(file) if self.cbytes == 0 && self.nbytes > 0 && file > 0 => {
+                table.row("compressed", format!("file {file} bytes, {}x", thousands(self.nbytes / file)));
+            }
+            _ => {
+                table.row("compressed", size(self.cbytes));
+                table.row("ratio", ratio(self.nbytes, self.cbytes));
+            }
+        }
         table.row("codec", codec_text(input));
         let filters: Vec<String> = used_filters(input).iter().map(filter_text).collect();
         table.row("filters", if filters.is_empty() { "none".into() } else { filters.join(", ") });
+        if let Some(what) = lossy::of_input(input) {
+            table.row("lossy", what);
+        }
         let special = &self.special;
         let kinds = [
             (special.zero, "zero"),
@@ -298,26 +372,22 @@ impl Facts {
         if let Some(dead) = self.dead {
             table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
         }
+        if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
+            let whose = "left behind the frame by a change that was stopped (b2kit compact removes it)";
+            table.row("leftover", format!("{} {whose}", size(leftover)));
+        }
         if let Some(frame) = input.frame() {
-            table.row("checksums", checksums(frame.checksums()));
+            table.row(
+                "checksums",
+                match frame.checksums() {
+                    Checksums::None => "none",
+                    Checksums::Ok => "present, data not compared (b2kit verify does)",
+                    Checksums::Changed => "present, but another program changed the file since",
+                },
+            );
         }
         table
     }
-}
-
-/// A file in a few words, for `--verbose`.
-pub(crate) fn one_line(input: &Input) -> String {
-    let (nbytes, cbytes) = match input {
-        Input::Chunk(chunk) => (chunk.nbytes() as u64, chunk.cbytes() as u64),
-        _ => (input.nbytes(), input.frame().map_or(0, SuperChunk::cbytes)),
-    };
-    format!(
-        "{} -> {} ({}), {}",
-        short_size(nbytes),
-        short_size(cbytes),
-        ratio(nbytes, cbytes),
-        codec_text(input)
-    )
 }
 
 fn count(n: u64, what: &str) -> String {
@@ -351,46 +421,6 @@ fn storage(frame: &SuperChunk) -> &'static str {
 /// The dtype as stored; lossily where it is not UTF-8. The old kind of array has none.
 fn stored_dtype(array: &NdArray) -> Option<String> {
     array.meta().dtype.as_deref().map(|text| String::from_utf8_lossy(text).into_owned())
-}
-
-fn used_filters(input: &Input) -> Vec<FilterSlot> {
-    let slots = match input {
-        Input::Chunk(chunk) => chunk.header().filters(),
-        Input::SuperChunk(frame) => frame.header().filters(),
-        Input::Array(array) => array.super_chunk().header().filters(),
-    };
-    slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect()
-}
-
-fn filter_text(slot: &FilterSlot) -> String {
-    match slot.meta {
-        0 => slot.id.to_string(),
-        meta => format!("{}:{meta}", slot.id),
-    }
-}
-
-fn codec_text(input: &Input) -> String {
-    let Some(frame) = input.frame() else {
-        let Input::Chunk(chunk) = input else { return String::new() };
-        let header = chunk.header();
-        let name = header.codec().map_or("unknown".into(), |codec| codec.to_string());
-        return match (header.special(), header.is_memcpyed()) {
-            (Some(_), _) => format!("{name}, not used: one value"),
-            (None, true) => format!("{name}, not used: stored as it is"),
-            _ if header.has_dict() => format!("{name}, with a dictionary"),
-            _ => name,
-        };
-    };
-    let header = frame.header();
-    let mut text = format!("{}, level {}", header.codec(), header.clevel());
-    if header.codec_meta() != 0 {
-        text.push_str(&format!(", meta {}", header.codec_meta()));
-    }
-    text.push_str(&format!(", split {}", values::split_name(header.splitmode())));
-    if header.use_dict() {
-        text.push_str(", with dictionaries");
-    }
-    text
 }
 
 fn json_ratio(nbytes: u64, cbytes: u64) -> Value {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use b2kit::ArrayEditor;
 use b2kit::frame::Committed;
+use b2kit::{ArrayEditor, RegionSource};
 
 use crate::args::Global;
 use crate::change::{self, Target, count};
@@ -16,8 +16,8 @@ Examples:
   b2kit insert data.b2nd rows.npy --at 10             before row 10
   b2kit insert data.b2nd columns.npy --axis 1 --at -1 before the last column
 
-The other dimensions of IN must be those of the array. Chunks that only move
-are not compressed anew.";
+IN must have the shape of the array in all other dimensions. Chunks that only
+move are copied without compressing them again.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     /// An .npy file, or raw bytes in C order (-: standard input)
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The dimension that grows; negative ones count from the end
+    /// The dimension that grows; a negative one counts from the end
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     axis: i64,
-    /// Before which position; negative ones count from the end
+    /// Insert before this position; a negative one counts from the end
     #[arg(long, value_name = "I", allow_negative_numbers = true)]
     at: i64,
 }
@@ -56,9 +56,8 @@ fn insert(
         at if (0..=i128::from(length)).contains(&at) => u64::try_from(at)?,
         _ => bail!("--at {}: dimension {axis} has {}", args.at, count(length, "position")),
     };
-    let (mut items, shape) = change::part(array, input, axis, global)?;
-    array.insert(axis, at, shape[axis], &mut items)?;
-    drop(items);
+    let (items, shape) = change::part(array, input, axis, global)?;
+    array.insert(axis, at, items.with_length(shape[axis]))?;
     let committed = array.commit()?;
     let grown = count(shape[axis], "position");
     let what = format!("{grown} inserted at {at} of dimension {axis}, shape {} now", dims(array.shape()));

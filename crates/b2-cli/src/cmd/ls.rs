@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::args::Global;
 use crate::output::Output;
+use crate::stdio;
 use crate::store::Store;
 
 const EXAMPLES: &str = "\
@@ -19,15 +20,16 @@ Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A store
+    /// A store of python-blosc2
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.file.display().to_string();
+    stdio::refuse_stdin(&args.file, "cannot be a store: name the file").with_context(named)?;
     let store = Store::open(&args.file, 0, global)
-        .and_then(|store| store.context("not a store"))
+        .and_then(|store| store.context("not a store: it has no members (b2kit info tells what it is)"))
         .with_context(named)?;
     let mut output = Output::create(None, false)?;
     let mut lines = String::new();

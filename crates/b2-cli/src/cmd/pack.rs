@@ -1,11 +1,12 @@
 //! `b2kit pack`
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use b2kit::{Chunk, Dtype, FrameParams};
+use b2kit::frame::FrameParams;
+use b2kit::{Chunk, Dtype};
 
 use crate::args::{Encoding, Global};
 use crate::auto;
@@ -13,16 +14,20 @@ use crate::encode::{
     Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
 use crate::error::Usage;
-use crate::npy::{RawSource, source::ByteSource};
-use crate::operand::Operand;
-use crate::output::check_folder;
+use crate::lossy;
+use crate::many;
+use crate::npy::{self, RawSource, source::ByteSource};
+use crate::operand::{Operand, refuse_directory};
+use crate::output::{check_folder, claim};
 use crate::plugins;
 use crate::progress::Progress;
-use crate::values::Format;
+use crate::stdio;
+use crate::values::{Codec, Format};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit pack data.npy data.b2nd
+  b2kit pack -d packed *.npy
   b2kit pack data.npy data.b2nd --codec lz4 --clevel 9 --filters bitshuffle
   b2kit pack data.npy data.b2nd --codec auto --goal speed
   b2kit pack data.npy data.b2nd --chunks 100,100,50 --blocks 20,20,50
@@ -35,32 +40,98 @@ bytes and makes a super-chunk, or an array when --dtype and --shape are given.
 Defaults: zstd, level 5, shuffle.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "b2kit pack [OPTIONS] IN OUT\n       b2kit pack [OPTIONS] -d DIR IN..."
+)]
 pub(crate) struct Args {
-    /// An .npy file or raw bytes (-: standard input)
-    #[arg(value_name = "IN")]
-    input: PathBuf,
-    /// The new file; replaced if it is there
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+    /// The .npy file or raw bytes, then the new file (-: standard input or output)
+    #[arg(value_names = ["IN", "OUT"], num_args = 1.., required = true)]
+    paths: Vec<PathBuf>,
+    /// Write a new file for each IN into this folder
+    ///
+    /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others.
+    #[arg(short, long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Overwrite OUT: a file, or the directory of a sparse frame
+    #[arg(long)]
+    force: bool,
+    /// Take IN as plain bytes, even if it is a file of a known format (.npy, HDF5, PNG, ...)
+    #[arg(long)]
+    raw: bool,
     #[command(flatten)]
     encoding: Encoding,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let format = args.encoding.format.unwrap_or(Format::Cframe);
+    let Some(dir) = &args.directory else {
+        return match &args.paths[..] {
+            [input, output] => {
+                stdio::write_through(output, format, |path| pack(args, input, (path, output), global))
+            }
+            [input] => {
+                Err(Usage(format!("{}: name the new file, or its folder with -d DIR", input.display()))
+                    .into())
+            }
+            _ => Err(Usage("several inputs need -d DIR, the folder for the new files".into()).into()),
+        };
+    };
+    let outputs = many::outputs(&args.paths, dir, |input| new_name(input, &args.encoding))?;
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let mut outputs = outputs.iter();
+    many::each(&args.paths, |input| match outputs.next() {
+        Some(output) => pack(args, input, (output, output), global),
+        None => Ok(()),
+    })
+}
+
+/// The name of the new file in the folder that `-d` names: `.b2nd` for arrays, `.b2frame` or `.chunk` for others.
+fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
+    if stdio::is_stdin(input) {
+        return Err(Usage("-d DIR: standard input has no name; give IN and OUT".into()).into());
+    }
+    let Some(name) = input.file_name() else {
+        return Err(Usage(format!("{}: has no name to use in -d DIR", input.display())).into());
+    };
+    let ending = match encoding.format {
+        Some(Format::Chunk) => ".chunk",
+        _ if encoding.shape.is_some() || npy::is_npy(input) => ".b2nd",
+        _ => ".b2frame",
+    };
+    let mut new = match Path::new(name).extension() {
+        Some(old) if old == "npy" => Path::new(name).with_extension("").into_os_string(),
+        _ => name.to_owned(),
+    };
+    new.push(ending);
+    Ok(new.into())
+}
+
+/// Packs `input` into the file `output`, which has the name `shown` for people.
+fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Global) -> Result<()> {
     let start = Instant::now();
     let encoding = &args.encoding;
+    // Before anything is read.
+    lossy::settle(encoding, 4, None)?;
     if encoding.dtype.is_some() != encoding.shape.is_some() {
         return Err(Usage("--dtype and --shape go together".into()).into());
     }
     let dtype = encoding.dtype()?;
-    check_folder(&args.output)?;
-    let named = || args.input.display().to_string();
-    let Operand { file, len, npy, .. } = Operand::open(&args.input, &args.output)?;
+    check_folder(output)?;
+    claim(output, args.force, &[input])?;
+    let named = || input.display().to_string();
+    refuse_directory(input)?;
+    let Operand { file, len, npy, .. } = if args.raw {
+        Operand::raw(input, output)?
+    } else {
+        let mut operand = Operand::open(input, output)?;
+        operand.refuse_foreign(input)?;
+        operand
+    };
     let target = Target {
-        path: &args.output,
+        path: output,
         format: encoding.format.unwrap_or(Format::Cframe),
-        overwrite: true,
+        overwrite: args.force,
         global,
     };
     let mut layers = Layers::default();
@@ -79,14 +150,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         }
         _ => None,
     };
+    let itemsize = array.as_ref().map(|array| array.dtype.itemsize());
+    let itemsize = itemsize.unwrap_or_else(|| encoding.typesize.unwrap_or(1) as usize);
+    let encoding = &lossy::settle(encoding, itemsize, None)?;
     let nbytes = npy.as_ref().map_or(len, |header| header.nbytes);
     let progress = Progress::new(named(), nbytes, global.quiet);
-    let job = Job { name: named(), file, nbytes, encoding, target, progress };
+    let job = Job { name: named(), file, nbytes, encoding, target, global, progress };
     match array {
         Some(array) => job.pack_array(array, layers)?,
         None => job.pack_bytes(&layers)?,
     }
-    tell(global, &args.input, &args.output, start)
+    tell(global, input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
 struct Array {
@@ -103,6 +177,7 @@ struct Job<'a> {
     nbytes: u64,
     encoding: &'a Encoding,
     target: Target<'a>,
+    global: Global,
     progress: Progress,
 }
 
@@ -110,6 +185,7 @@ impl Job<'_> {
     fn pack_array(mut self, array: Array, layers: Layers) -> Result<()> {
         let Array { dtype, shape, offset, fortran_order } = array;
         let itemsize = dtype.itemsize();
+        let again = self.file.try_clone()?;
         let source = RawSource::new(self.file, offset, &shape, itemsize, fortran_order)
             .context("the array is too large")?;
         let mut source = Tracked { source, progress: &mut self.progress };
@@ -118,7 +194,7 @@ impl Job<'_> {
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
             source.source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
-            return pack_chunk(self.target, self.encoding, itemsize, &plain);
+            return pack_chunk(self.target, self.encoding, itemsize, &plain, self.global);
         }
         self.encoding.only_array_options()?;
         let geometry =
@@ -126,8 +202,17 @@ impl Job<'_> {
         let raw = &mut source.source;
         let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(raw.read_box(start, shape, dst)?);
         let encoding = auto::for_array(self.encoding, &geometry, read).context(self.name)?;
-        let builder = self.encoding.array(&shape, dtype, encoding.cparams(itemsize)?)?;
-        self.target.array(builder, layers, &mut source)
+        let cparams = encoding.cparams(itemsize)?;
+        let lossy = lossy::of_params(&cparams);
+        let builder = self.encoding.array(&shape, dtype, cparams)?;
+        self.target.array(builder, layers, &mut source)?;
+        let Some(what) = lossy else { return Ok(()) };
+        let mut source = RawSource::new(again, offset, &shape, itemsize, fortran_order)
+            .context("the array is too large")?;
+        lossy::measure(self.target.path, &what, self.global, |axes, dst| {
+            let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
+            Ok(source.read_box(&start, &shape, dst)?)
+        })
     }
 
     fn pack_bytes(mut self, layers: &Layers) -> Result<()> {
@@ -136,29 +221,46 @@ impl Job<'_> {
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
             self.file.read_exact_at(0, &mut plain).with_context(|| self.name.clone())?;
-            return pack_chunk(self.target, self.encoding, typesize, &plain);
+            return pack_chunk(self.target, self.encoding, typesize, &plain, self.global);
         }
         self.encoding.no_array_options("super-chunk")?;
+        let mut again = self.file.try_clone()?;
         let (name, mut file) = (self.name, self.file);
         let mut read =
             move |offset: u64, dst: &mut [u8]| file.read_exact_at(offset, dst).with_context(|| name.clone());
         let cparams = auto::for_bytes(self.encoding, typesize, self.nbytes, &mut read)?.cparams(typesize)?;
+        lossy::check_array(&cparams)?;
         let chunksize = chunksize(self.encoding.chunksize, self.nbytes, typesize as u64)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, layers)?;
         append_bytes(&mut writer, &cparams, chunksize, self.nbytes, read, &mut self.progress)?;
         writer.finish()?;
-        Ok(())
+        let Some(what) = lossy::of_params(&cparams) else { return Ok(()) };
+        lossy::measure(self.target.path, &what, self.global, |axes, dst| {
+            Ok(again.read_exact_at(axes.first().map_or(0, |axis| axis.start), dst)?)
+        })
     }
 }
 
 /// All bytes in one bare chunk.
-fn pack_chunk(target: Target, encoding: &Encoding, typesize: usize, plain: &[u8]) -> Result<()> {
+fn pack_chunk(
+    target: Target,
+    encoding: &Encoding,
+    typesize: usize,
+    plain: &[u8],
+    global: Global,
+) -> Result<()> {
     let read = |at: u64, dst: &mut [u8]| {
         // Inside `plain`.
         dst.copy_from_slice(&plain[at as usize..at as usize + dst.len()]);
         Ok(())
     };
     let encoding = auto::for_bytes(encoding, typesize, plain.len() as u64, read)?;
-    target.chunk(&Chunk::compress(plain, &encoding.cparams(typesize)?)?)
+    let cparams = encoding.cparams(typesize)?;
+    lossy::check_array(&cparams)?;
+    target.chunk(&Chunk::compress_bytes(plain, &cparams)?)?;
+    let Some(what) = lossy::of_params(&cparams) else { return Ok(()) };
+    lossy::measure(target.path, &what, global, |axes, dst| {
+        read(axes.first().map_or(0, |axis| axis.start), dst)
+    })
 }

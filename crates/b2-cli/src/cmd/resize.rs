@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   b2kit resize data.b2nd --shape 100,200,300
 
-New items are zeros, whatever was there before.";
+New items are zeros, even where the array had other items before it shrank.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

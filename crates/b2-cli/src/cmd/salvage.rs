@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use b2kit::frame::{Condition, Salvaged};
-use b2kit::nd::salvage;
+use b2kit::frame::{Condition, LostBlocks, Salvaged};
+use b2kit::nd::{DtypeKind, salvage_filled};
+use b2kit::{Dtype, NdArray};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::error::Told;
+use crate::error::{Told, Usage};
 use crate::input::Input;
-use crate::output::{print, refuse_existing};
+use crate::output::{check_folder, claim, print};
+use crate::place;
+use crate::signals;
+use crate::stdio;
 use crate::table::{Table, printable, size};
 
 const EXAMPLES: &str = "\
@@ -20,8 +24,9 @@ Examples:
 
 Recovers every intact chunk, also where header, index or trailer are damaged or
 the end of the file is missing. Where there are checksums they tell what is
-intact (--no-checksums: take whatever decodes). Lost chunks are replaced by zeros,
-so that the others keep their places. IN is not changed. Exit code 0: all
+intact (--no-checksums: take whatever decodes). Of a damaged chunk those blocks are
+taken that decode, if its head is whole; nothing vouches for them. What is lost is
+replaced by zeros (or --fill), so that the rest keeps its place. IN is not changed. Exit code 0: all
 chunks were recovered; 1: some were lost, or the metalayers, which tell what
 the chunks mean, or nothing tells whether.";
 
@@ -34,6 +39,9 @@ pub(crate) struct Args {
     /// The new frame, of the same storage
     #[arg(value_name = "OUT")]
     output: PathBuf,
+    /// What takes the place of lost items
+    #[arg(long, value_name = "nan|zero|VALUE", allow_hyphen_values = true, default_value = "zero")]
+    fill: String,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -44,21 +52,32 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.input.display().to_string();
-    refuse_existing(&args.output, args.force)?;
-    let same =
-        args.input.canonicalize().ok().is_some_and(|path| args.output.canonicalize().ok() == Some(path));
-    ensure!(!same, "{}: IN and OUT are the same", named());
+    stdio::refuse_stdin(&args.input, "cannot be salvaged: name the damaged file")?;
+    ensure!(!stdio::is_stream(&args.output), "{}: salvage writes a file; name it", args.output.display());
+    check_folder(&args.output)?;
+    claim(&args.output, args.force, &[&args.input])?;
+    signals::begin();
     let open = global.reading(&args.input);
     let write = global.writing().overwrite(args.force);
-    let report = salvage(&args.input, &args.output, &open, &write).with_context(named)?;
+    let fill = |dtype: Option<&Dtype>, itemsize: usize| fill_item(&args.fill, dtype, itemsize);
+    if args.fill != "nan" && args.fill != "zero" && args.fill.parse::<f64>().is_err() {
+        return Err(Usage(format!("--fill {}: expected nan, zero or a number", args.fill)).into());
+    }
+    let report = salvage_filled(&args.input, &args.output, &open, &write, fill).with_context(named)?;
+    let opened = Input::open(&args.output, 0, global);
+    let array = match &opened {
+        Ok(Input::Array(array)) => Some(array.as_ref()),
+        _ => None,
+    };
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report))?))?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, &args.fill))?))?;
     } else if !global.quiet {
-        print(&format!("{}\n{}", printable(&named()), to_table(&report).render(2)))?;
+        let table = to_table(&report, array, &args.fill);
+        print(&format!("{}\n{}", printable(&named()), table.render(2)))?;
     }
     // Not only the chunks: what describes them may be wrong in a way that a frame does not care about.
     let meaningless = || format!("{}: the chunks are saved, but not what they mean", args.output.display());
-    if let Input::Array(array) = Input::open(&args.output, 0, global).with_context(meaningless)? {
+    if let Input::Array(array) = opened.with_context(meaningless)? {
         let (frame, each) = (array.super_chunk(), array.geometry().chunk_nbytes() as u64);
         let needed = (frame.nchunks() as u64).saturating_mul(each);
         ensure!(
@@ -72,6 +91,40 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if all { Ok(()) } else { Err(Told.into()) }
 }
 
+/// The bytes of an item of this value; none for zeros.
+fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u8>, String> {
+    if text == "zero" {
+        return Ok(Vec::new());
+    }
+    let Some(dtype) = dtype else {
+        return Err(format!(
+            "{text}: the file does not tell what its items of {itemsize} bytes are; zero fits all"
+        ));
+    };
+    let DtypeKind::Simple { code, big_endian } = dtype.kind() else {
+        return Err(format!("{text}: items of {dtype} are no plain numbers; zero fits all"));
+    };
+    let out_of_range = || format!("{text} is no value of {dtype}");
+    let mut bytes = match (code, itemsize) {
+        ('f', 4) => text.parse::<f32>().map_err(|_| out_of_range())?.to_le_bytes().to_vec(),
+        ('f', 8) => text.parse::<f64>().map_err(|_| out_of_range())?.to_le_bytes().to_vec(),
+        ('i' | 'u', 1..=8) => {
+            let value = text.parse::<i128>().map_err(|_| out_of_range())?;
+            let bits = 8 * itemsize as u32;
+            let range = if *code == 'i' { -(1 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
+            if !range.contains(&value) {
+                return Err(out_of_range());
+            }
+            value.to_le_bytes().into_iter().take(itemsize).collect()
+        }
+        _ => return Err(format!("{text}: items of {dtype} are no plain numbers; zero fits all")),
+    };
+    if *big_endian {
+        bytes.reverse();
+    }
+    Ok(bytes)
+}
+
 fn word(condition: Condition) -> &'static str {
     match condition {
         Condition::Intact => "intact",
@@ -80,12 +133,15 @@ fn word(condition: Condition) -> &'static str {
     }
 }
 
-fn to_json(report: &Salvaged) -> Value {
+fn to_json(report: &Salvaged, fill: &str) -> Value {
     let lost = report.lost.iter().map(|group| {
+        let blocks = group.blocks.as_ref();
         json!({
+            "blocks": blocks.map(|blocks| blocks.nblocks),
+            "lost_blocks": blocks.map(|blocks| &blocks.lost),
             "first": group.nchunks.start,
             "count": group.nchunks.len(),
-            "filled": if group.filled { Some("zero") } else { None },
+            "filled": if group.filled { Some(fill) } else { None },
             "why": group.why,
         })
     });
@@ -105,7 +161,8 @@ fn to_json(report: &Salvaged) -> Value {
     })
 }
 
-fn to_table(report: &Salvaged) -> Table {
+/// `array`: what was saved, if it is one; it tells which items chunks and blocks hold.
+fn to_table(report: &Salvaged, array: Option<&NdArray>, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
         (0, true) => format!("all {} recovered", report.recovered),
@@ -119,7 +176,8 @@ fn to_table(report: &Salvaged) -> Table {
     if report.verified > 0 {
         table.row("checksums", format!("right for {}", report.verified));
     }
-    table.row("uncompressed", size(report.nbytes));
+    // Without the padding of an array's chunks.
+    table.row("uncompressed", size(array.map_or(report.nbytes, NdArray::nbytes)));
     for (name, condition) in [
         ("header", report.header),
         ("metalayers", report.metalayers),
@@ -133,10 +191,39 @@ fn to_table(report: &Salvaged) -> Table {
     }
     for group in &report.lost {
         let (first, last) = (group.nchunks.start, group.nchunks.end.saturating_sub(1));
-        let which =
-            if first == last { format!("chunk {first}") } else { format!("chunks {first} to {last}") };
-        let now = if group.filled { "now zeros" } else { "left out" };
+        let which = match (first == last, array.and_then(|array| place::of_chunk(array, first))) {
+            (true, Some(items)) => {
+                format!("chunk {first} ({items}){}", of_blocks(array, first, group.blocks.as_ref()))
+            }
+            (true, None) => format!("chunk {first}"),
+            (false, _) => format!("chunks {first} to {last}"),
+        };
+        let fill = if fill == "zero" { "zeros" } else { fill };
+        let now = match (&group.blocks, group.filled) {
+            (Some(blocks), _) if blocks.lost.is_empty() => {
+                "all blocks decode, but some values in it are wrong".to_owned()
+            }
+            (Some(blocks), _) => {
+                let (lost, all) = (blocks.lost.len(), blocks.nblocks);
+                format!("{lost} of {all} blocks now {fill}, the others decode")
+            }
+            (None, true) => format!("now {fill}"),
+            (None, false) => "left out".to_owned(),
+        };
         table.row("lost", format!("{which}, {now}: {}", printable(&group.why)));
     }
     table
+}
+
+/// The items of the lost blocks, if they are few.
+fn of_blocks(array: Option<&NdArray>, nchunk: usize, blocks: Option<&LostBlocks>) -> String {
+    const MOST: usize = 4;
+    let (Some(array), Some(blocks)) = (array, blocks) else { return String::new() };
+    let places = blocks.lost.iter().filter_map(|nblock| place::of_block(array, nchunk, *nblock));
+    let mut places: Vec<String> = places.take(MOST + 1).collect();
+    if places.len() > MOST {
+        places.truncate(MOST);
+        places.push("...".into());
+    }
+    places.iter().map(|items| format!(", {items}")).collect()
 }

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::Committed;
-use b2kit::{ArrayEditor, FrameEditor};
+use b2kit::{ArrayEditor, FrameEditor, Selection};
 
 use crate::args::Global;
 use crate::change::{self, Editor, Target, count};
 use crate::encode::BATCH;
-use crate::input::slice_dim;
 use crate::operand::Operand;
 use crate::pump::resize;
-use crate::slice::{self, Axis, Part, resolve};
+use crate::slice::{self, Axis, resolve};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 fn set_items(
     array: &mut ArrayEditor,
-    parts: &[Part],
+    parts: &[Selection],
     input: Operand,
     global: Global,
 ) -> Result<(u64, Committed)> {
@@ -77,8 +76,8 @@ fn set_items(
         let nbytes = shape.iter().product::<u64>() * itemsize as u64;
         resize(&mut buffer, usize::try_from(nbytes)?)?;
         items.read(&start, &shape, &mut buffer)?;
-        let dims = axes.iter().zip(ranges).map(|(axis, range)| slice_dim(&axis.part(range.start, range.end)));
-        Ok(array.set_slice(dims.collect::<Result<Vec<_>>>()?, &buffer)?)
+        let dims = axes.iter().zip(ranges).map(|(axis, range)| axis.part(range.start, range.end).selection());
+        Ok(array.set_bytes(dims.collect::<Result<Vec<_>>>()?, &buffer)?)
     })?;
     drop(items);
     Ok((nitems, array.commit()?))
@@ -86,7 +85,7 @@ fn set_items(
 
 fn set_bytes(
     frame: &mut FrameEditor,
-    parts: &[Part],
+    parts: &[Selection],
     args: &Args,
     input: Operand,
     global: Global,
@@ -109,24 +108,23 @@ fn set_bytes(
         n => n,
     };
     // What is between the items, as it was.
-    let old = if axis.step > 1 { Some(frame.snapshot()?) } else { None };
+    let old = if axis.step != 1 { Some(frame.snapshot()?) } else { None };
     let (mut buffer, mut span) = (Vec::new(), Vec::new());
-    for_each_box(&axes, &[chunk], itemsize.saturating_mul(axis.step), &mut |ranges| {
+    for_each_box(&axes, &[chunk], itemsize.saturating_mul(axis.step.unsigned_abs()), &mut |ranges| {
         let Some(range) = ranges.first() else { return Ok(()) };
         let part = axis.part(range.start, range.end);
-        let start = part.start * itemsize;
         resize(&mut buffer, usize::try_from(part.len * itemsize)?)?;
         bytes.read(&[range.start * itemsize], &[part.len * itemsize], &mut buffer)?;
-        let Some(old) = &old else { return Ok(frame.write_bytes(start, &buffer)?) };
-        resize(&mut span, usize::try_from((part.stop() - part.start) * itemsize)?)?;
-        old.read_bytes_into(start, &mut span)?;
-        let (itemsize, step) = (usize::try_from(itemsize)?, usize::try_from(part.step).unwrap_or(usize::MAX));
-        for (between, item) in
-            span.chunks_mut(step.saturating_mul(itemsize)).zip(buffer.chunks_exact(itemsize))
-        {
-            between[..itemsize].copy_from_slice(item);
+        let Range { start, end } = part.span();
+        let Some(old) = &old else { return Ok(frame.write_bytes(start * itemsize, &buffer)?) };
+        resize(&mut span, usize::try_from((end - start) * itemsize)?)?;
+        old.read_bytes_into(start * itemsize, &mut span)?;
+        let width = usize::try_from(itemsize)?;
+        for (k, item) in buffer.chunks_exact(width).enumerate() {
+            let at = usize::try_from(part.position(k as u64) - start)? * width;
+            span[at..at + width].copy_from_slice(item);
         }
-        Ok(frame.write_bytes(start, &span)?)
+        Ok(frame.write_bytes(start * itemsize, &span)?)
     })?;
     drop((bytes, old));
     Ok((axis.len, frame.commit()?))
@@ -165,13 +163,14 @@ fn for_each_box(
 /// Where to cut positions of a selection so that about half of the chunks are on either side. `None` if there is
 /// one chunk only.
 fn middle(range: &Range<u64>, axis: &Axis, chunk: u64) -> Option<u64> {
-    let place = |position: u64| axis.start + position * axis.step;
+    let place = |position: u64| axis.position(position);
     let (first, last) = (place(range.start).checked_div(chunk)?, place(range.end - 1) / chunk);
     if first == last {
         return None;
     }
     let edge = (first + last).div_ceil(2) * chunk;
-    Some((edge - axis.start).div_ceil(axis.step))
+    let step = axis.step.unsigned_abs();
+    Some(if axis.step > 0 { (edge - axis.start).div_ceil(step) } else { (axis.start - edge) / step + 1 })
 }
 
 #[cfg(test)]
@@ -192,7 +191,7 @@ mod tests {
     #[test]
     fn boxes_cover_a_selection_once() {
         let (shape, chunks) = ([50, 40], [7, 9]);
-        for spec in [":", "3:48:5,1:39:2", "7,::10", "::13", "49,39", "4:4"] {
+        for spec in [":", "3:48:5,1:39:2", "7,::10", "::13", "49,39", "4:4", "::-1,30:3:-4"] {
             let axes = resolve(&slice::parse(spec).unwrap(), &shape).unwrap();
             let mut seen = vec![0; 2000];
             let boxes = boxes(spec, &shape, &chunks, BATCH / 20);
@@ -204,9 +203,7 @@ mod tests {
                 }
                 let n: u64 = ranges.iter().map(|range| range.end - range.start).product();
                 let chunks = ranges.iter().zip(&axes).zip(chunks).map(|((range, axis), c)| {
-                    (axis.start + (range.end - 1) * axis.step) / c
-                        - (axis.start + range.start * axis.step) / c
-                        + 1
+                    (axis.position(range.end - 1) / c).abs_diff(axis.position(range.start) / c) + 1
                 });
                 assert!(n <= 20 || chunks.product::<u64>() == 1, "{spec}: {ranges:?}");
             }

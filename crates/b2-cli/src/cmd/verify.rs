@@ -6,16 +6,19 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use b2kit::Checksums;
-use b2kit::chunk::memory;
-use b2kit::{Entry, NdArray, SuperChunk};
+use b2kit::frame::Checksums;
+use b2kit::frame::Entry;
+use b2kit::{NdArray, SuperChunk};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::args::Global;
+use crate::change::count;
 use crate::cross;
-use crate::error::{Told, one_line};
+use crate::error::{Told, one_line, say};
 use crate::input::{Input, Selection};
 use crate::output::Output;
+use crate::place;
 use crate::progress::Progress;
 use crate::store::{Store, is_store};
 use crate::table::printable;
@@ -24,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   b2kit verify *.b2nd
   find . -name '*.b2*' | b2kit verify --files-from -
+  b2kit verify data.b2nd --json | jq .sha256
 
 Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints (of a store, of all members in the order of their
@@ -46,13 +50,17 @@ pub(crate) struct Args {
     /// Take more names from LIST, one per line (-: standard input)
     #[arg(long, value_name = "LIST")]
     files_from: Option<PathBuf>,
+    /// Print one JSON object per file, each on a line of its own
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let mut output = Output::create(None, false)?;
     let mut failed = false;
+    let mut told = Tally::default();
     for file in &args.files {
-        failed |= !answer(file, &mut output, global)?;
+        failed |= !answer(file, &mut output, &mut told, args.json, global)?;
     }
     if let Some(list) = &args.files_from {
         let named = || list.display().to_string();
@@ -66,17 +74,59 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         for name in names.split(b'\n') {
             let name = name.with_context(named)?;
             if !name.is_empty() {
-                failed |= !answer(Path::new(&os_string(name)), &mut output, global)?;
+                let name = os_string(name);
+                failed |= !answer(Path::new(&name), &mut output, &mut told, args.json, global)?;
             }
         }
     }
     output.finish()?;
+    if !global.quiet && !args.json {
+        told.tell();
+    }
     if failed { Err(Told.into()) } else { Ok(()) }
 }
 
+/// How many of the files that are fine have checksums.
+#[derive(Default)]
+struct Tally {
+    compared: u64,
+    changed: u64,
+    without: u64,
+}
+
+impl Tally {
+    fn count(&mut self, checksums: Checksums) {
+        *match checksums {
+            Checksums::Ok => &mut self.compared,
+            Checksums::Changed => &mut self.changed,
+            Checksums::None => &mut self.without,
+        } += 1;
+    }
+
+    /// One line on standard error.
+    fn tell(&self) {
+        let parts = [
+            (self.compared, "with checksums: all data compared"),
+            (self.changed, "changed by another program since the checksums were written"),
+            (self.without, "without checksums: decoded, but damage that still decodes is not seen"),
+        ];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{} {what}", count(*n, "file")))
+            .collect();
+        if !parts.is_empty() {
+            say(&parts.join("; "));
+        }
+    }
+}
+
 /// Prints the line for one file. Whether it is fine.
-fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
+fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
     let verified = verify(file, global);
+    if let Ok(Verified { checksums, .. }) = &verified {
+        tally.count(*checksums);
+    }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
             // Nobody may be listening there.
@@ -84,20 +134,55 @@ fn answer(file: &Path, output: &mut Output, global: Global) -> Result<bool> {
         }
     }
     let mut line = match &verified {
+        _ if json => to_json(file, &verified).to_string().into_bytes(),
         Ok(Verified { checksums, nbytes, hash, .. }) => {
-            let verdict = if *checksums == Checksums::Changed { "changed" } else { "ok" };
-            format!("{verdict}\t{nbytes}\t{hash}\t").into_bytes()
+            format!("{}\t{nbytes}\t{hash}\t", verdict(*checksums)).into_bytes()
         }
         Err(_) => b"FAIL\t-\t-\t".to_vec(),
     };
-    line.extend(file.as_os_str().as_encoded_bytes());
-    if let Err(error) = &verified {
-        line.extend(format!("\t{}", one_line(error)).into_bytes());
+    if !json {
+        line.extend(file.as_os_str().as_encoded_bytes());
+        if let Err(error) = &verified {
+            line.extend(format!("\t{}", one_line(error)).into_bytes());
+        }
     }
     line.push(b'\n');
     output.send(&line)?;
     output.flush_now()?;
     Ok(verified.is_ok())
+}
+
+fn verdict(checksums: Checksums) -> &'static str {
+    if checksums == Checksums::Changed { "changed" } else { "ok" }
+}
+
+/// The answer for one file as an object; keys that do not apply are null.
+fn to_json(file: &Path, verified: &Result<Verified>) -> Value {
+    let file = file.display().to_string();
+    match verified {
+        Ok(Verified { checksums, nbytes, hash, notes }) => json!({
+            "file": file,
+            "verdict": verdict(*checksums),
+            "nbytes": nbytes,
+            "sha256": hash,
+            "checksums": match checksums {
+                Checksums::None => "none",
+                Checksums::Ok => "ok",
+                Checksums::Changed => "changed",
+            },
+            "notes": notes,
+            "message": null,
+        }),
+        Err(error) => json!({
+            "file": file,
+            "verdict": "FAIL",
+            "nbytes": null,
+            "sha256": null,
+            "checksums": null,
+            "notes": [],
+            "message": one_line(error),
+        }),
+    }
 }
 
 /// A file that can be decoded.
@@ -168,6 +253,10 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
 
 /// Puts the data into the hasher; the hash is the caller's business.
 fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
+    verify_parts(input, file, global, hasher).map_err(|error| place::locate(input, error))
+}
+
+fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     input.check_output()?;
     let checksums = input.frame().map_or(Ok(Checksums::None), SuperChunk::verify_checksums)?;
     let selection = Selection::all(input);
@@ -216,8 +305,8 @@ fn decode_padding_of(array: &NdArray, nchunk: usize, lens: &[u64]) -> Result<()>
     if !(0..geometry.ndim()).any(|dim| starts_behind(dim, last(dim))) {
         return Ok(());
     }
-    let reader = frame.block_reader(nchunk)?;
-    let chunk = reader.chunk();
+    let head = frame.chunk_head(nchunk)?;
+    let chunk = head.chunk();
     // Where the chunk is cut into other blocks than the array, all of them.
     let same_blocks = chunk.blocksize() == geometry.block_nbytes() && chunk.nblocks() == geometry.nblocks();
     let is_padding = |nblock: &usize| {
@@ -232,35 +321,18 @@ fn decode_padding_of(array: &NdArray, nchunk: usize, lens: &[u64]) -> Result<()>
     if chunk.header().special().is_some() {
         return Ok(());
     }
-    let dparams = frame.dparams();
-    let named = || format!("chunk {nchunk}");
-    let mut decoder = chunk.decoder(dparams).with_context(named)?;
-    let mut block0 = Vec::new();
-    if chunk.needs_block0() {
-        block0 = memory::zeroed(chunk.block_range(0).len())?;
-        decoder.decode_reference(0, reader.read(&[0])?.of(0), None, &mut block0).with_context(named)?;
-    }
-    let block0 = (!block0.is_empty()).then_some(&block0[..]);
     let mut blocks = (0..chunk.nblocks()).filter(is_padding);
-    let mut plain = Vec::new();
     loop {
         let some: Vec<usize> = blocks.by_ref().take(AT_ONCE).collect();
         if some.is_empty() {
             return Ok(());
         }
-        for group in reader.groups(&some) {
-            let stored = reader.read(group)?;
-            for &nblock in group {
-                let dst = memory::sized(&mut plain, chunk.block_range(nblock).len())?;
-                let block0 = block0.filter(|_| nblock > 0);
-                decoder.decode(nblock, stored.of(nblock), block0, dst).with_context(named)?;
-            }
-        }
+        frame.blocks(nchunk, &some, |_, _| ())?;
     }
 }
 
-/// Numbers of blocks listed at once.
-const AT_ONCE: usize = 4096;
+/// Numbers of blocks read at once.
+const AT_ONCE: usize = 256;
 
 #[cfg(unix)]
 fn os_string(bytes: Vec<u8>) -> OsString {

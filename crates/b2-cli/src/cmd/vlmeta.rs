@@ -1,5 +1,6 @@
 //! `b2kit vlmeta`
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -9,17 +10,20 @@ use crate::change::Target;
 use crate::input::Input;
 use crate::json;
 use crate::output::Output;
+use crate::table::printable;
 
 const EXAMPLES: &str = "\
 Examples:
-  b2kit vlmeta set data.b2nd unit '\"K\"'
+  b2kit vlmeta set data.b2nd unit K
   b2kit vlmeta set data.b2nd range '[-90, 90]'
+  b2kit vlmeta list data.b2nd
   b2kit vlmeta get data.b2nd unit
   b2kit vlmeta del data.b2nd unit
 
-Vlmetalayers are msgpack, given and shown as JSON; see b2kit info --meta for all
-of them. {\"$bin\": \"BASE64\"}, {\"$float\": \"nan\"}, {\"$map\": [[key, value], ...]},
-{\"$ext\": [code, \"BASE64\"]} and {\"$raw\": \"BASE64\"} stand for what JSON lacks.";
+Vlmetalayers hold metadata of variable size in msgpack, given and shown as JSON.
+A plain word is taken as a string. JSON has no form for some values; they are
+{\"$bin\": \"BASE64\"}, {\"$float\": \"nan\"}, {\"$map\": [[key, value], ...]},
+{\"$ext\": [code, \"BASE64\"]} and {\"$raw\": \"BASE64\"}.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,12 +41,24 @@ enum Action {
         /// Its name, 1 to 31 bytes
         #[arg(value_name = "NAME")]
         name: String,
-        /// Its value
+        /// Its value: JSON, or a plain word, which is taken as a string
         #[arg(value_name = "JSON", allow_hyphen_values = true)]
         json: String,
-        /// Allow more than 16 of them: C-Blosc2 reads such a file, but destroys it when it changes it
+        /// Allow more than 16 vlmetalayers
+        ///
+        /// C-Blosc2 reads such a file, but destroys it when it changes it.
         #[arg(long)]
         many: bool,
+    },
+    /// Print names and values, one line each: name, tab, JSON
+    #[command(visible_alias = "ls")]
+    List {
+        /// A frame, or the directory of a sparse frame (-: standard input)
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Print a vlmetalayer as JSON
     Get {
@@ -73,20 +89,71 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             output.send(b"\n")?;
             output.finish()
         }
+        Action::List { file, json } => list(file, *json, global),
         Action::Del { target, name } => del(target, name, global),
     }
 }
 
 fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> Result<()> {
     let named = || target.named();
-    let value = json::to_msgpack(json).with_context(|| format!("vlmetalayer {name:?}"))?;
+    let (value, plain) = value_of(json).with_context(|| format!("vlmetalayer {name:?}"))?;
     let mut frame = target.frame(many, global).with_context(named)?;
     let new = !frame.vlmetalayers().iter().any(|(there, _)| there == name.as_bytes());
     frame.set_vlmetalayer(name, &value).with_context(named)?;
     let committed = frame.commit().with_context(named)?;
     let what = if new { "added" } else { "replaced" };
-    target.tell(global, &format!("vlmetalayer {name:?} {what}"), committed);
+    let note = if plain { format!(", as the string {json:?} (it is not JSON)") } else { String::new() };
+    target.tell(global, &format!("vlmetalayer {name:?} {what}{note}"), committed);
     Ok(())
+}
+
+/// The msgpack of a value, and whether it is a plain word that was taken as a string.
+///
+/// # Errors
+/// When it is not JSON and does not look like a word: a mistake in a list or number should not become a string.
+fn value_of(text: &str) -> Result<(Vec<u8>, bool)> {
+    let is_word = text.starts_with(|c: char| c.is_alphabetic() || "°%€$/_".contains(c));
+    match json::to_msgpack(text) {
+        Err(_) if is_word => Ok((json::to_msgpack(&serde_json::Value::from(text).to_string())?, true)),
+        Err(error) => {
+            let quoted = serde_json::Value::from(text);
+            Err(error.context(format!("{text} (as a string: '{quoted}')")))
+        }
+        Ok(value) => Ok((value, false)),
+    }
+}
+
+fn list(file: &std::path::Path, as_json: bool, global: Global) -> Result<()> {
+    let named = || file.display().to_string();
+    let input = Input::open(file, 0, global).with_context(named)?;
+    let frame = input.frame().context("a bare chunk has no vlmetalayers").with_context(named)?;
+    let mut output = Output::create(None, false)?;
+    if as_json {
+        output.send(b"{")?;
+    }
+    let mut seen = HashSet::new();
+    for (name, _) in frame.vlmetalayers().iter() {
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let first = seen.is_empty();
+        if !seen.insert(shown.clone()) {
+            continue;
+        }
+        let value = frame.vlmetalayers().get(name).with_context(named)?.with_context(|| missing(&shown))?;
+        let head = match (as_json, first) {
+            (true, true) => format!("{}: ", serde_json::Value::from(shown)),
+            (true, false) => format!(", {}: ", serde_json::Value::from(shown)),
+            (false, _) => format!("{}\t", printable(&shown)),
+        };
+        output.send(head.as_bytes())?;
+        json::show(&value, &mut |text| output.send(text.as_bytes()))?;
+        if !as_json {
+            output.send(b"\n")?;
+        }
+    }
+    if as_json {
+        output.send(b"}\n")?;
+    }
+    output.finish()
 }
 
 fn get(file: &std::path::Path, name: &str, global: Global) -> Result<Vec<u8>> {

@@ -9,9 +9,9 @@ pub(super) enum Item<'a> {
     Str(&'a [u8]),
     Bin(&'a [u8]),
     Ext(i8, &'a [u8]),
-    /// With so many items.
+    /// An array with this many items.
     Array(u64),
-    /// With so many pairs.
+    /// A map with this many pairs.
     Map(u64),
 }
 

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
+use data_encoding::BASE64;
 use rmpv::Value;
 use serde_json::{Number, Value as Json, json};
 
 use super::SPECIAL;
 use super::items::{Item, next};
-use crate::base64;
 
 /// Where the text goes.
 pub(crate) type Sink<'s> = dyn FnMut(&str) -> Result<()> + 's;
 
-/// Containers inside containers, at most; deeper contents are shown as bytes.
+/// Deepest nesting of containers; deeper contents are shown as bytes.
 const MAX_DEPTH: usize = 1024;
-/// Keys that are remembered to find one that comes twice. Maps with more are shown as pairs.
+/// Most keys that are remembered in order to find duplicates. Larger maps are shown as pairs.
 const MAX_KEYS: usize = 1 << 20;
-/// Bytes of text that are passed on at once, and of strings and binaries that are turned to text at once.
+/// Bytes that are converted and passed on at once.
 const AT_ONCE: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.
@@ -33,7 +33,7 @@ pub(crate) fn show(bytes: &[u8], out: &mut Sink<'_>) -> Result<()> {
     text.flush()
 }
 
-/// The JSON form, up to some `most` characters; then with dots at the end.
+/// The JSON form, cut after `most` characters with dots at the end.
 pub(crate) fn show_short(bytes: &[u8], most: usize) -> String {
     let mut shown = String::new();
     let ended = show(bytes, &mut |text| {
@@ -63,13 +63,15 @@ struct Keys<'a> {
     only: Option<&'a [u8]>,
 }
 
-/// Whether these bytes are exactly one value that JSON can tell, and of each map in it whether an object says the
-/// same: string keys, no key twice, and no look of a `$` form.
+/// Checks that these bytes are exactly one value that has a JSON form, else `None`.
+///
+/// Tells for each map whether a JSON object can stand for it: all keys are strings, none comes twice, and it cannot be
+/// mistaken for one of the `$` forms.
 fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
     let mut rest = bytes;
     let mut objects = Vec::new();
     let mut open: Vec<Open<'_>> = Vec::new();
-    // Of all open maps.
+    // The number of keys remembered in all open maps.
     let mut keys = 0;
     loop {
         let item = next(&mut rest)?;
@@ -127,7 +129,7 @@ enum Form {
     Pairs,
 }
 
-/// Writes what [`survey`] has found to be one value.
+/// Writes one value, which [`survey`] has checked.
 fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()> {
     let mut rest = bytes;
     let mut objects = objects.into_iter();
@@ -236,7 +238,7 @@ impl Text<'_, '_> {
         self.push(before)?;
         // A multiple of 3 bytes has no padding.
         for piece in bytes.chunks(AT_ONCE) {
-            self.push(&base64::encode(piece))?;
+            self.push(&BASE64.encode(piece))?;
         }
         self.push(behind)
     }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use b2kit::{Geometry, RegionSource};
+use b2kit::RegionSource;
+use b2kit::nd::Region;
 
 use super::header::nbytes;
 use super::transpose::reverse_axes;
@@ -172,8 +173,8 @@ impl Outer<'_> {
 }
 
 impl<S: ByteSource> RegionSource for RawSource<S> {
-    fn read_region(&mut self, _: &Geometry, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        self.read_box(start, shape, dst)
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.read_box(region.start(), region.shape(), dst)
     }
 }
 

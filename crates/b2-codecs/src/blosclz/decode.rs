@@ -1,34 +1,19 @@
-//! The decoder.
+//! The blosclz decoder.
 //!
-//! Most of the work is done by [`Isa::blosclz_tokens`], where the CPU has the instructions it wants. It stops in front
-//! of tokens that are near an end or malformed; these, and all on other CPUs, are done here.
+//! [`wide::tokens`] does most of the work on CPUs with certain instructions. It stops before tokens that are near an
+//! end or malformed. Those, and all tokens on other CPUs, are decoded here.
 //!
-//! Copies are done in pieces of fixed size wherever source and destination leave room for a whole piece: such
-//! a copy is one or two vector moves, where a copy of variable length is a call. What a piece writes past the
-//! end of its run is overwritten by later tokens, since they must fill `dst` to its end.
+//! Wherever source and destination leave room, copies move pieces of fixed size: that compiles to one or two vector
+//! moves, whereas a copy of variable length is a function call. Bytes written past the end of a run are overwritten by
+//! later tokens, which must fill `dst` to its end.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads bytes from outside, into and from buffers of known lengths"
-    )
-)]
-
-use super::{FAR_BASE, LITERAL_MAX, malformed, read_array};
-use crate::wide::{At, Isa};
+use super::{FAR_BASE, LITERAL_MAX, malformed, read_array, wide};
+use crate::lz77::{At, Isa};
 use crate::{CodecError, CodecId};
 
-/// Bytes moved by one step of a match copy.
+/// Bytes per step of a match copy.
 const MATCH_PIECE: usize = 16;
-/// Matches at least this long are left to `memset` and `memmove`.
+/// Matches of at least this length are copied with `memset` and `memmove`.
 const LONG_MATCH: usize = 128;
 
 /// Decodes one stream into all of `dst`.
@@ -36,18 +21,18 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     decode_with::<false>(Isa::best(), src, dst)
 }
 
-/// Decodes one stream as far as `dst` goes.
+/// Decodes the start of a stream, `dst.len()` bytes.
 pub(super) fn decode_start(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     decode_with::<true>(Isa::best(), src, dst)
 }
 
-/// `START`: whether the stream may go on behind the end of `dst`.
+/// Decodes a stream. If `START`, the stream may continue after the end of `dst`.
 pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     if START && dst.is_empty() {
         return Ok(());
     }
     let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
-    // The first token is a literal run whatever its high bits say; encoders set a marker there.
+    // The first token is a literal run whatever its high bits are; encoders set a marker there.
     let mut control = first & 0x1f;
     let mut ip = 1;
     let mut op = 0;
@@ -68,7 +53,7 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
             if START {
                 len = len.min(dst.len() - op);
             }
-            // Streams end with literals: C drops a match in last place, so its length would not come out.
+            // Streams end with literals. C drops a match at the end, so it would decode to another length.
             if next == src.len() {
                 return Err(malformed(ip - 1, "stream ends with a match"));
             }
@@ -85,7 +70,7 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
         if START && op == dst.len() {
             break;
         }
-        At { ip, op } = isa.blosclz_tokens(src, dst, At { ip, op });
+        At { ip, op } = wide::tokens(isa, src, dst, At { ip, op });
         control = src[ip];
         ip += 1;
     }
@@ -95,29 +80,29 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
     Err(CodecError::WrongLength { codec: CodecId::BLOSCLZ, got: op, expected: dst.len() })
 }
 
-/// The match token at `token`: its distance and length, and where the next token starts.
+/// Reads the match token at `token`. Returns its distance, its length, and the offset of the next token.
 #[inline(always)]
 fn read_match(src: &[u8], token: usize) -> Result<(usize, usize, usize), CodecError> {
-    let cut_off = || malformed(token, "match is cut off");
+    let truncated = || malformed(token, "match is truncated");
     let control = usize::from(src[token]);
     let mut ip = token + 1;
     let mut len = (control >> 5) + 2;
     if len == 9 {
         loop {
-            let extension = *src.get(ip).ok_or_else(cut_off)?;
+            let extension = *src.get(ip).ok_or_else(truncated)?;
             ip += 1;
-            // Saturating for the sake of 32-bit targets only; callers compare with the room that is left.
+            // Saturation only matters on 32-bit targets. The callers check the length against the remaining output.
             len = len.saturating_add(usize::from(extension));
             if extension != 255 {
                 break;
             }
         }
     }
-    let low = usize::from(*src.get(ip).ok_or_else(cut_off)?);
+    let low = usize::from(*src.get(ip).ok_or_else(truncated)?);
     ip += 1;
     let mut distance = ((control & 0x1f) << 8) + low + 1;
     if distance == FAR_BASE {
-        distance += usize::from(u16::from_be_bytes(read_array(src, ip).ok_or_else(cut_off)?));
+        distance += usize::from(u16::from_be_bytes(read_array(src, ip).ok_or_else(truncated)?));
         ip += 2;
     }
     Ok((distance, len, ip))
@@ -129,7 +114,7 @@ fn copy_literals(src: &[u8], ip: usize, dst: &mut [u8], op: usize, len: usize) -
         to.copy_from_slice(&from);
         return Ok(());
     }
-    let from = src.get(ip..ip + len).ok_or_else(|| malformed(ip - 1, "literal run is cut off"))?;
+    let from = src.get(ip..ip + len).ok_or_else(|| malformed(ip - 1, "literal run is truncated"))?;
     let to = match dst.get_mut(op..op + len) {
         Some(to) => to,
         None => return Err(too_long(op + len, dst)),
@@ -154,8 +139,8 @@ fn copy_match(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         }
         return;
     }
-    // Closer than a piece: the output repeats with period `distance`. Take the last `distance` bytes and
-    // double them until they fill a piece, then store it in steps that keep the phase.
+    // The distance is shorter than a piece, so the output repeats with period `distance`. Double the last `distance`
+    // bytes until they fill a piece, then store it in steps that keep the phase.
     let last = u128::from_le_bytes(dst_piece(dst, op - MATCH_PIECE));
     let mut pattern = last >> (8 * (MATCH_PIECE - distance));
     let mut filled = distance;
@@ -171,7 +156,7 @@ fn copy_match(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     }
 }
 
-/// [`copy_match`] that writes nothing past the match; also the better one for long matches.
+/// Copies a match without writing past its end. It is also the faster version for long matches.
 #[inline(never)]
 fn copy_match_exact(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let end = op + len;
@@ -179,8 +164,8 @@ fn copy_match_exact(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         let byte = dst[op - 1];
         return dst[op..end].fill(byte);
     }
-    // Everything from `start` on repeats with period `distance`, so the source of each step may grow to
-    // all that is there, and the number of steps is logarithmic.
+    // Everything from `start` on repeats with period `distance`. Each step copies all that is there, so the number of
+    // steps is logarithmic.
     let start = op - distance;
     let mut op = op;
     while op < end {

@@ -1,45 +1,45 @@
-//! The encoder: one pass, greedy (lazy from clevel 7 on), one hash table of latest positions.
+//! The blosclz encoder: one pass, greedy (lazy from clevel 7 on), with one hash table of recent positions.
 //!
-//! The format leaves the parse free. Ours differs from C's in three ways, which together give smaller streams
-//! at about twice the speed on shuffled floats: the hash covers as many bytes as the shortest match worth
-//! coding, so that a bucket is not overwritten by shorter repeats; positions are skipped faster and faster
-//! while nothing is found, which makes a trial pass over the stream needless; and matches are coded in full.
+//! The format leaves the choice of matches open. This encoder differs from C's in three ways, which together give
+//! smaller streams at about twice the speed on shuffled floats. The hash covers as many bytes as the shortest useful
+//! match, so shorter repeats do not overwrite a bucket. The step grows while nothing is found, so no trial pass is
+//! needed. And matches are encoded at full length.
 //!
-//! The greedy parse reads and writes without bounds checks where there is room for whole pieces, which pays 6 to
-//! 14 %; the lazy one, which shares the tables, is all safe code.
+//! The greedy parser reads and writes without bounds checks where there is room for whole pieces, which gains 6 to 14
+//! %. The lazy parser, which shares the tables, is entirely safe code.
 #![allow(unsafe_code)]
 
 use super::{FAR_BASE, LITERAL_MAX};
-use crate::lz4::raw::RawWindow;
-use crate::memory::{OutOfMemory, zeroed_array};
+use crate::lz77::raw::RawWindow;
+use b2_core::memory::{OutOfMemory, zeroed_array};
 
-/// Largest distance of the far form.
+/// Maximum distance of the far form.
 const MAX_DISTANCE: usize = FAR_BASE + 65_535;
-/// Shorter streams are not worth a try.
+/// Shorter streams are not compressed.
 const MIN_LEN: usize = 16;
-/// No match starts in the last bytes of the stream, so that hashing can always read 8 bytes.
+/// No match starts in this many bytes at the end, so that hashing can always read 8 bytes.
 const LAST_START: usize = 12;
-/// Every stream ends with at least this many literals, one being what the format asks for.
+/// Every stream ends with at least this many literals. The format requires one.
 const LAST_LITERALS: usize = 4;
-/// A match of this length is taken at once, without a look at the next position.
+/// A match of this length is used without trying the next position.
 const GOOD_MATCH: usize = 32;
-/// Table entries; low levels use the first ones only, which stay in a nearer cache.
+/// Number of table entries. Low levels use only the first ones, which fit a smaller cache.
 const TABLE_LEN: usize = 1 << 14;
 
-/// What a clevel asks of the encoder.
+/// The parameters of a clevel.
 #[derive(Clone, Copy)]
 struct Effort {
     /// log2 of the number of hash buckets, at most that of `TABLE_LEN`.
     hash_log: u32,
     /// Bytes hashed, 4 to 8.
     hash_bytes: u32,
-    /// Shortest match taken in the near form, at most 8; far ones must be 2 longer, as they cost 2 more bytes.
+    /// Shortest near match, at most 8. Far matches must be 2 bytes longer, since they cost 2 more.
     min_match: u32,
     /// The step between positions grows by one after every `1 << skip_shift` misses in a row.
     skip_shift: u32,
     /// Whether to try the next position before taking a match.
     lazy: bool,
-    /// Streams that do not save one byte in so many are better stored: reading them is then a copy.
+    /// Streams that save less than one byte in `gain` are stored, which makes reading them a copy.
     gain: usize,
 }
 
@@ -65,21 +65,21 @@ impl Effort {
     }
 }
 
-/// Encoder state, kept from stream to stream.
-pub(super) struct State {
+/// The encoder state, reused from stream to stream.
+pub(super) struct EncoderState {
     table: Box<[u32; TABLE_LEN]>,
-    /// Added to positions in `table`. It grows with every stream, which makes the entries of earlier streams
-    /// invalid without clearing them.
+    /// Offset added to positions in `table`. It grows with every stream, which invalidates the entries of earlier
+    /// streams without clearing them.
     base: u32,
 }
 
-impl State {
+impl EncoderState {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
-        // Entry 0 is older than any position.
+        // With a base of 1, an entry of 0 is older than any position.
         Ok(Self { table: zeroed_array()?, base: 1 })
     }
 
-    /// The length written to `dst`, or `None` if the stream is better stored or does not fit.
+    /// Returns the length written to `dst`, or `None` if the stream does not fit or is better stored.
     pub(super) fn encode(&mut self, clevel: u8, src: &[u8], dst: &mut [u8]) -> Option<usize> {
         let effort = Effort::of(clevel);
         let len = u32::try_from(src.len()).ok()?;
@@ -105,12 +105,12 @@ impl State {
     }
 }
 
-/// Takes each match that it finds.
+/// Encodes each match as soon as it is found.
 fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
     let src = finder.src;
     let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
-    // Start of the literals not written yet. The first token is always literals, hence position 1.
+    // Start of the pending literals. The first token is always literals, so matches start at position 1.
     let mut anchor = 0;
     let mut pos = 1;
     finder.insert(0);
@@ -133,7 +133,7 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
         };
         pos -= back;
         found.len += back;
-        // Matches often follow each other without literals between them.
+        // Matches often follow each other without literals in between.
         loop {
             out.sequence(anchor, pos, found)?;
             pos += found.len;
@@ -141,7 +141,7 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
             if pos >= limit {
                 break 'matches;
             }
-            // The position before the next one tried: repeats often start one byte early.
+            // Index the position before the next one: repeats often start one byte early.
             finder.insert(pos - 1);
             // SAFETY: as above.
             match unsafe { finder.find_raw(window, pos) } {
@@ -154,7 +154,7 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
     out.finish(anchor)
 }
 
-/// Tries the next positions before it takes a match.
+/// Encodes a match only after trying the next positions.
 fn parse_lazy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
     let src = finder.src;
     let limit = src.len() - LAST_START;
@@ -185,7 +185,7 @@ fn parse_lazy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> O
         pos += found.len;
         anchor = pos;
         misses = 1 << skip_shift;
-        // The positions before the next one tried: repeats often start early.
+        // Index the positions before the next one: repeats often start early.
         if pos < limit {
             finder.insert(pos - 1);
             finder.insert(pos - 2);
@@ -201,7 +201,7 @@ struct Match {
 }
 
 impl Match {
-    /// Bytes covered less bytes of the token, to compare matches by.
+    /// Returns the bytes covered minus the bytes of the token, to compare matches.
     fn saving(self) -> usize {
         let token = 2 + usize::from(self.len >= 9) + if self.distance >= FAR_BASE { 2 } else { 0 };
         self.len - token
@@ -212,10 +212,10 @@ struct Finder<'a> {
     src: &'a [u8],
     table: &'a mut [u32; TABLE_LEN],
     base: u32,
-    /// Shifts that leave the hashed bytes of a word, and the hash bits of a product.
+    /// Shifts that select the hashed bytes of a word, and the hash bits of a product.
     word_shift: u32,
     hash_shift: u32,
-    /// Bytes that must be equal in near and far matches.
+    /// Masks of the bytes that must be equal in near and far matches.
     near_mask: u64,
     far_mask: u64,
 }
@@ -241,12 +241,12 @@ impl<'a> Finder<'a> {
         u64::from_le_bytes(bytes)
     }
 
-    /// Remembers `pos` under the hash of `word`, the bytes there; the entry it replaces.
+    /// Stores `pos` under the hash of `word`, the bytes at `pos`. Returns the entry it replaces.
     #[inline(always)]
     fn swap_in(&mut self, pos: usize, word: u64) -> u32 {
         // A multiplicative hash: odd, no regular bit pattern (2^64 divided by the golden ratio).
         let hash = (word << self.word_shift).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
-        // `State::encode` has checked that `base + src.len()` fits.
+        // `EncoderState::encode` has checked that `base + src.len()` fits.
         let here = self.base + pos as u32;
         std::mem::replace(&mut self.table[hash as usize & (TABLE_LEN - 1)], here)
     }
@@ -256,13 +256,13 @@ impl<'a> Finder<'a> {
         self.swap_in(pos, self.word(pos));
     }
 
-    /// The match at `pos` with the latest position of the same hash, if it is long enough.
+    /// Returns the match of `pos` with the last position of the same hash, if it is long enough.
     #[inline(always)]
     fn find(&mut self, pos: usize) -> Option<Match> {
         let word = self.word(pos);
         let entry = self.swap_in(pos, word);
-        // Entries of earlier streams are below `base` and so too far back. None is at `pos` or after it, as
-        // the parse only looks at positions after all those it has inserted.
+        // Entries of earlier streams are below `base`, so they are too far back. None is at `pos` or after it, since
+        // the parser only looks at positions after all those it has indexed.
         let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
         if distance > pos.min(MAX_DISTANCE) {
             return None;
@@ -279,7 +279,7 @@ impl<'a> Finder<'a> {
         Some(Match { distance, len })
     }
 
-    /// [`find`](Self::find) without bounds checks.
+    /// Like [`find`](Self::find), without bounds checks.
     ///
     /// # Safety
     /// `window` is `src`, and `pos` at least [`LAST_START`] before its end. All positions in the table that are not
@@ -306,7 +306,7 @@ impl<'a> Finder<'a> {
         Some(Match { distance, len })
     }
 
-    /// How many bytes from `a` equal those from `b`, `a < b`, leaving the last literals alone.
+    /// Returns how many bytes from `a` equal those from `b` (`a < b`), excluding the last literals.
     #[inline(always)]
     fn common_len(&self, a: usize, b: usize) -> usize {
         let max = self.src.len() - LAST_LITERALS - b;
@@ -325,7 +325,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Writes tokens; `None` when they do not fit.
+/// Writes tokens. Methods return `None` if the output does not fit.
 struct Writer<'a> {
     src: &'a [u8],
     dst: &'a mut [u8],
@@ -333,7 +333,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The literals from `anchor` to `pos`, then a match.
+    /// Writes the literals from `anchor` to `pos`, then a match.
     #[inline(always)]
     fn sequence(&mut self, anchor: usize, pos: usize, found: Match) -> Option<()> {
         let count = pos - anchor;
@@ -386,7 +386,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The same with all checks, where room is short.
+    /// Writes a sequence with all checks, when there is little room.
     #[cold]
     #[inline(never)]
     fn tight_sequence(&mut self, anchor: usize, pos: usize, found: Match) -> Option<()> {
@@ -394,10 +394,10 @@ impl Writer<'_> {
         self.match_token(found)
     }
 
-    /// The literals from `anchor` on; the length of the stream.
+    /// Writes the literals from `anchor` to the end. Returns the length of the stream.
     fn finish(mut self, anchor: usize) -> Option<usize> {
         self.literals(anchor, self.src.len())?;
-        // Marks the stream's first control byte as C does; readers ignore it.
+        // Marks the first control byte as C does. Readers ignore it.
         self.dst[0] |= 0x20;
         Some(self.len)
     }
@@ -413,7 +413,7 @@ impl Writer<'_> {
             let run = (end - pos).min(LITERAL_MAX);
             self.dst[self.len] = (run - 1) as u8;
             let at = self.len + 1;
-            // A run of full size is a fixed-size copy; what is too much is overwritten by the next token.
+            // Copy a full run with fixed size. Excess bytes are overwritten by the next token.
             match (self.src.get(pos..pos + LITERAL_MAX), self.dst.get_mut(at..at + LITERAL_MAX)) {
                 (Some(from), Some(to)) => to.copy_from_slice(from),
                 _ => self.dst[at..at + run].copy_from_slice(&self.src[pos..pos + run]),
@@ -429,7 +429,7 @@ impl Writer<'_> {
         let Match { distance, len } = found;
         let near = distance < FAR_BASE;
         let high = if near { (distance - 1) >> 8 } else { 31 };
-        // Control byte, extension of the length, low byte, two bytes more for a far match.
+        // Control byte, length extension, low distance byte, and two more bytes for a far match.
         if len / 255 + 6 > self.dst.len() - self.len {
             return None;
         }
@@ -465,14 +465,14 @@ impl Writer<'_> {
 mod tests {
     use super::*;
 
-    /// Positions in the table are counted on from stream to stream; when they run out, it starts anew.
+    /// Positions in the table keep growing from stream to stream. When they overflow, the table is cleared.
     #[test]
     fn positions_run_out() {
         let raw: Vec<u8> = (0..3_000_u32).map(|i| (i % 50 * (i / 1_000 + 1)) as u8).collect();
         let mut first = vec![0; raw.len()];
-        let len = State::new().unwrap().encode(5, &raw, &mut first).unwrap();
+        let len = EncoderState::new().unwrap().encode(5, &raw, &mut first).unwrap();
         for left in [0, 1, 2_999, 3_000, 3_001, 6_000] {
-            let mut state = State::new().unwrap();
+            let mut state = EncoderState::new().unwrap();
             state.base = u32::MAX - left;
             state.table.fill(u32::MAX - left - 1);
             for _ in 0..4 {
@@ -483,12 +483,23 @@ mod tests {
         }
     }
 
+    /// What Miri has time for.
+    #[test]
+    fn small_blocks_fit_or_not() {
+        let raw: Vec<u8> = (0..400_u32).map(|i| (i % 50) as u8).collect();
+        let mut dst = vec![0; 400];
+        let len = EncoderState::new().unwrap().encode(9, &raw, &mut dst).unwrap();
+        for room in [0, 1, len / 2, len - 1] {
+            assert_eq!(EncoderState::new().unwrap().encode(9, &raw, &mut dst[..room]), None, "{room}");
+        }
+    }
+
     #[test]
     fn nothing_is_written_behind_the_end() {
         let raw = vec![7; 5_000];
         for room in 0..60 {
             let mut dst = [0xcc; 100];
-            let written = State::new().unwrap().encode(5, &raw, &mut dst[..room]);
+            let written = EncoderState::new().unwrap().encode(5, &raw, &mut dst[..room]);
             assert!(written.is_none_or(|len| len <= room));
             assert!(dst[room..].iter().all(|&byte| byte == 0xcc));
         }

@@ -9,29 +9,39 @@
 //!           or for hi = 31, lo = 255: two more bytes, big-endian, + 8192 (8192 to 73727)
 //! ```
 //!
-//! (Chunk format, BloscLZ stream.)
+//! See docs/format/codecs-and-filters.md, blosclz.
 
 mod decode;
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
+)]
 mod encode;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+#[cfg(not(target_arch = "x86_64"))]
+mod wide {
+    pub(super) use crate::lz77::untouched as tokens;
+}
 
 #[cfg(test)]
 pub(crate) use self::decode::decode_with;
 
-use crate::pool::Pooled;
-use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
+use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
+use b2_core::Kept;
 use std::cell::RefCell;
 
-/// The blosclz codec. Both directions are our own code.
+/// The blosclz codec, implemented in this crate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BloscLz;
 
-/// Longest literal run of one token.
+/// Longest literal run of a token.
 pub(crate) const LITERAL_MAX: usize = 32;
 /// Distances from here on take two more bytes.
 pub(crate) const FAR_BASE: usize = 8192;
 
 thread_local! {
-    static STATES: RefCell<Vec<encode::State>> = const { RefCell::new(Vec::new()) };
+    static STATES: RefCell<Vec<encode::EncoderState>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Codec for BloscLz {
@@ -41,9 +51,17 @@ impl Codec for BloscLz {
     fn name(&self) -> &str {
         "blosclz"
     }
+    fn properties(&self) -> CodecProperties {
+        CodecProperties {
+            splits_up_to: 9,
+            decoding_cost: 1,
+            encoding_cost: [3; 10],
+            ..CodecProperties::BYTES
+        }
+    }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         refuse_dict(cx)?;
-        let state = Pooled::any(&STATES, encode::State::new)?;
+        let state = Kept::take(&STATES, |_| true, encode::EncoderState::new)?;
         Ok(Box::new(BloscLzEncoder { clevel: cx.clevel, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
@@ -52,7 +70,7 @@ impl Codec for BloscLz {
     }
 }
 
-/// The format has no place for a dictionary, and C refuses to write one.
+/// Rejects dictionaries: the format does not support them, and C refuses to write one.
 fn refuse_dict(cx: &CodecContext<'_>) -> Result<(), CodecError> {
     match cx.dict {
         None => Ok(()),
@@ -62,7 +80,7 @@ fn refuse_dict(cx: &CodecContext<'_>) -> Result<(), CodecError> {
 
 struct BloscLzEncoder {
     clevel: u8,
-    state: Pooled<encode::State>,
+    state: Kept<encode::EncoderState>,
 }
 
 impl Encoder for BloscLzEncoder {
@@ -94,7 +112,7 @@ fn malformed(offset: usize, what: &'static str) -> CodecError {
     CodecError::Malformed { codec: CodecId::BLOSCLZ, offset, what }
 }
 
-/// The `N` bytes at `at`, if they are there.
+/// Returns the `N` bytes at `at`, if they are inside `bytes`.
 #[inline(always)]
 fn read_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk::<N>().copied()

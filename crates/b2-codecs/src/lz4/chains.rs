@@ -1,14 +1,14 @@
-//! Hash chains: where four bytes occurred before, the last place first.
+//! Hash chains: the earlier positions of four bytes, most recent first.
 #![allow(unsafe_code)]
 
-use super::raw::RawWindow;
 use super::window::{FAR, MIN_MATCH};
-use crate::memory::{OutOfMemory, zeroed_array};
+use crate::lz77::raw::RawWindow;
+use b2_core::memory::{OutOfMemory, zeroed_array};
 
 const HASH_BITS: u32 = 16;
 
-/// How many attempts are taken off when a run is skipped, which takes as long: fewer where it is the ratio that
-/// counts, or where there would be none left.
+/// How many attempts skipping a run costs, since it takes about as long. Lower where the ratio matters more, or where
+/// no attempts would remain.
 const fn skip_cost(attempts: usize) -> usize {
     match attempts {
         ..=4 => 2,
@@ -17,18 +17,18 @@ const fn skip_cost(attempts: usize) -> usize {
     }
 }
 
-/// The last position of each hash, and from each position the distance to the one before with the same hash.
-/// Positions have a base added that grows from stream to stream, so that nothing need be cleared.
+/// The last position of each hash, and for each position the distance to the previous one with the same hash. A base is
+/// added to positions, which grows from stream to stream, so that tables need not be cleared.
 #[derive(Clone)]
 pub(super) struct Chains {
     last: Box<[u32; 1 << HASH_BITS]>,
     distances: Box<[u16; FAR as usize]>,
     pub(super) base: u32,
-    /// The position that is added next.
+    /// The next position to add.
     next: usize,
 }
 
-/// A match somewhere: `len` bytes at `pos` are those `distance` before.
+/// A match: the `len` bytes at `pos` equal those `distance` bytes earlier.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Found {
     pub(super) pos: usize,
@@ -47,9 +47,9 @@ impl Chains {
         Ok(Self { last: zeroed_array()?, distances: zeroed_array()?, base: FAR, next: 0 })
     }
 
-    /// Forgets all positions. `len` is that of the next window.
+    /// Forgets all positions, for a new window of `len` bytes.
     pub(super) fn restart(&mut self, len: usize) {
-        // Beyond everything that has been added, and further than a match reaches.
+        // Further from all added positions than a match reaches.
         self.base = match self.base.checked_add(self.next as u32 + FAR) {
             Some(base) if base < u32::MAX - len as u32 => base,
             _ => {
@@ -82,19 +82,20 @@ impl Chains {
         }
     }
 
-    /// Adds `next`, where `bytes` are. Returns the distance to the position before, `FAR` or more if none.
+    /// Adds the position `next`, which holds `bytes`. Returns the distance to the previous one, or at least `FAR` if
+    /// none.
     #[inline(always)]
     fn add(&mut self, bytes: u32) -> u32 {
         let hash = bytes.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS);
         let here = self.base + self.next as u32;
         let distance = here - std::mem::replace(&mut self.last[hash as usize], here);
-        // At least 1 is added to this where it is used, so it does not get shorter than `FAR`.
+        // A candidate's distance grows by at least 1 more, so it still reaches `FAR`.
         self.distances[here as usize % FAR as usize] = distance.min(FAR - 1) as u16;
         self.next += 1;
         distance
     }
 
-    /// Adds the positions before `end` which continue a run of equal bytes, all at once.
+    /// Adds the positions before `end` that continue a run of equal bytes, all at once.
     fn add_run(&mut self, window: RawWindow<'_>, bytes: u32, end: usize) {
         let from = self.next;
         let same = window.bytes()[from..end + 3].iter().take_while(|byte| **byte == bytes as u8).count();
@@ -107,8 +108,8 @@ impl Chains {
         self.last[hash as usize] = self.base + self.next as u32 - 1;
     }
 
-    /// Adds `pos` and everything before, and finds a match of more than `best` bytes that holds the four bytes
-    /// at `pos`, begins at `low` or later and ends at `limit` at most.
+    /// Adds `pos` and everything before it. Then finds a match longer than `best` that contains the four bytes at
+    /// `pos`, starts at `low` or later, and ends at `limit` at the latest.
     ///
     /// # Safety
     /// `low <= pos <= low + best`, `best` is 3 or more, `low + best < limit`, `pos + 4 <= limit`, `limit` is within
@@ -130,7 +131,8 @@ impl Chains {
             self.add_until(window, pos);
             let bytes = window.u32(pos);
             let mut distance = self.add(bytes) as usize;
-            // A longer match has these bytes, too, since it ends behind them. They are the rarer ones.
+            // A longer match contains these bytes as well, because it ends after them. They are rarer than the first
+            // four.
             let mut tail_pos = pos.max(low + best - 3);
             let mut tail = window.u32(tail_pos);
             let mut left = attempts;
@@ -165,9 +167,10 @@ impl Chains {
     }
 }
 
-/// How far before `cand` the next candidate is, where both `cand` and `pos` are in runs of the same byte.
+/// Returns the distance from `cand` to the next candidate, if both `cand` and `pos` are in runs of the same byte.
 ///
-/// Only two positions of a run are worth a look: the one with as much of the run ahead as `pos` has, since the
+/// Only two positions of a run can be useful: the one with as much of the run ahead as `pos`, since the match may
+/// continue after the run, and the first one.
 /// match may go on behind the run, and the first one.
 ///
 /// # Safety
@@ -182,6 +185,6 @@ unsafe fn skip_run(window: RawWindow<'_>, cand: usize, pos: usize, limit: usize)
         (ahead, cand_ahead, window.back_len(cand, cand + 1, cand))
     };
     let missing = if ahead > cand_ahead { ahead - cand_ahead } else { usize::MAX };
-    // Without a run, two neighbours had the same hash by chance.
+    // There is no run: two neighbours have the same hash by chance.
     missing.min(cand_back).max(1)
 }

@@ -1,6 +1,6 @@
 //! LZ4 block decoder.
 //!
-//! A block is a row of sequences:
+//! A block is a list of sequences:
 //!
 //! ```text
 //! token       literal length (high 4 bits), match length - 4 (low 4 bits)
@@ -12,38 +12,23 @@
 //!
 //! The last sequence ends after its literals. A match may overlap what it produces.
 //!
-//! Three functions share the work. [`Isa::lz4_sequences`] is the fastest, where the CPU has the instructions it
-//! wants. [`fast_sequences`] is plain code that copies in pieces of fixed size as well, which may write past the
-//! end of a sequence but never past the slack it checked for. Both stop in front of any sequence they cannot
-//! handle: near an end, reaching into the dictionary, or malformed. [`one_sequence`] is exact, slower, and
-//! the only one to report errors.
+//! Three functions share the work. [`wide::sequences`] is the fastest and requires certain CPU instructions.
+//! [`fast_sequences`] is portable code that copies in pieces of fixed size; it may write past the end of a sequence,
+//! but stays within the slack that it has checked. Both stop before any sequence they cannot handle: near an end,
+//! reaching into the dictionary, or malformed. [`one_sequence`] handles all sequences, is slower, and alone reports
+//! errors.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads bytes from outside, into and from buffers of known lengths"
-    )
-)]
-
+use super::wide;
 use super::window::MIN_MATCH;
-use crate::wide::{At, Isa};
+use crate::lz77::{At, Isa};
 use crate::{CodecError, CodecId};
 
-/// Decodes one block into all of `dst`. Matches may reach back into `dict`, which acts as if it stood right
-/// before `dst`.
+/// Decodes one block into all of `dst`. Matches may reach back into `dict`, as if it were stored right before `dst`.
 pub(super) fn decode(codec: CodecId, src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), CodecError> {
     decode_with::<false>(Isa::best(), codec, src, dst, dict)
 }
 
-/// Decodes one block as far as `dst` goes.
+/// Decodes the start of a block, `dst.len()` bytes.
 pub(super) fn decode_start(
     codec: CodecId,
     src: &[u8],
@@ -53,7 +38,7 @@ pub(super) fn decode_start(
     decode_with::<true>(Isa::best(), codec, src, dst, dict)
 }
 
-/// `START`: whether the block may go on behind the end of `dst`.
+/// Decodes a block. If `START`, the block may continue after the end of `dst`.
 pub(crate) fn decode_with<const START: bool>(
     isa: Isa,
     codec: CodecId,
@@ -75,7 +60,7 @@ fn decode_sequences<const START: bool>(
 ) -> Result<(), Fault> {
     let mut at = At { ip: 0, op: 0 };
     loop {
-        at = isa.lz4_sequences(src, dst, at);
+        at = wide::sequences(isa, src, dst, at);
         at = fast_sequences(src, dst, at);
         match one_sequence::<START>(src, dst, dict, at)? {
             Some(next) => at = next,
@@ -100,14 +85,14 @@ impl Fault {
     }
 }
 
-/// Input needed from a token on: the token, 14 literals (16 are copied) and the distance.
+/// Input required after the start of a token: the token, 14 literals (16 are copied) and the distance.
 const SRC_SLACK: usize = 18;
-/// Output that a match may overwrite: all of a short one, or behind the end of a long one.
+/// Output that copying a match may write: a whole short match, or past the end of a long one.
 const MATCH_SLACK: usize = 32;
-/// Output needed from a token on: 14 literals and a short match.
+/// Output required at a token: 14 literals and a short match.
 const DST_SLACK: usize = 16 + MATCH_SLACK;
 
-/// Decodes sequences as long as they are ordinary; returns where it stopped.
+/// Decodes sequences until one needs [`one_sequence`]. Returns the position of that sequence.
 #[inline(always)]
 fn fast_sequences(src: &[u8], dst: &mut [u8], at: At) -> At {
     let Some(mut rest) = src.get(at.ip..) else { return at };
@@ -115,7 +100,7 @@ fn fast_sequences(src: &[u8], dst: &mut [u8], at: At) -> At {
     while let Some(head) = rest.first_chunk::<SRC_SLACK>()
         && let Some(room) = dst.get_mut(done..).and_then(|room| room.first_chunk_mut::<DST_SLACK>())
     {
-        // `rest` and `done` only move once a sequence is complete.
+        // `rest` and `done` advance only after a complete sequence.
         let token = usize::from(head[0]);
         let nliterals = token >> 4;
         let mut op = done;
@@ -148,7 +133,7 @@ fn fast_sequences(src: &[u8], dst: &mut [u8], at: At) -> At {
         if distance == 0 || distance > op {
             break;
         }
-        // From here on `window` starts where the match is copied from, and `distance` is where it goes.
+        // From here on `window` starts at the source of the match, and `distance` is the offset of its destination.
         let len = token & 15;
         if len < 15 {
             let Some(window) = dst[op - distance..].get_mut(..distance + MATCH_SLACK) else { break };
@@ -171,7 +156,7 @@ fn fast_sequences(src: &[u8], dst: &mut [u8], at: At) -> At {
     At { ip: src.len() - rest.len(), op: done }
 }
 
-/// Reads a length whose four bits in the token are all set; also gives the input behind it.
+/// Reads the rest of a length whose four bits in the token are all set. Also returns the remaining input.
 #[inline(always)]
 fn read_length(mut src: &[u8]) -> Option<(usize, &[u8])> {
     let mut n = 15usize;
@@ -185,7 +170,7 @@ fn read_length(mut src: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-/// Copies `N` bytes, all read before any is written.
+/// Copies `N` bytes, reading all of them before writing.
 #[inline(always)]
 fn copy_piece<const N: usize>(window: &mut [u8], from: usize, to: usize) {
     let mut piece = [0; N];
@@ -196,7 +181,7 @@ fn copy_piece<const N: usize>(window: &mut [u8], from: usize, to: usize) {
 /// Copies a match of up to 18 bytes.
 #[inline(always)]
 fn copy_short_match(window: &mut [u8], distance: usize) {
-    // More cases, say copying 16 bytes from distance 16 on, cost more in branches than they save.
+    // More special cases cost more in branches than they save, such as copying 16 bytes for distances from 16 on.
     if distance >= 8 {
         copy_piece::<8>(window, 0, distance);
         copy_piece::<8>(window, 8, distance + 8);
@@ -226,7 +211,7 @@ fn copy_long_match(window: &mut [u8], distance: usize, len: usize) {
     }
 }
 
-/// `REPEAT[d]` times a number of `d` bytes is that number repeated over eight bytes...
+/// Multiplying a number of `d` bytes by `REPEAT[d]` repeats it over eight bytes.
 const REPEAT: [u64; 8] = [
     0,
     0x0101_0101_0101_0101,
@@ -237,7 +222,7 @@ const REPEAT: [u64; 8] = [
     0x0001_0000_0000_0001,
     0x0100_0000_0000_0001,
 ];
-/// ... of which all but `REST[d]` are whole periods.
+/// All but `REST[d]` of those eight bytes are whole periods.
 const REST: [u8; 8] = [0, 0, 0, 2, 0, 3, 2, 1];
 
 /// Copies a match with a distance from 1 to 7.
@@ -259,8 +244,7 @@ fn copy_periods(window: &mut [u8], distance: usize, len: usize) {
     }
 }
 
-/// Decodes exactly one sequence. `None`: it was the last one, and the block is complete; with `START` also: `dst`
-/// is.
+/// Decodes exactly one sequence. Returns `None` if the block is complete, or, with `START`, if `dst` is full.
 fn one_sequence<const START: bool>(
     src: &[u8],
     dst: &mut [u8],
@@ -322,7 +306,7 @@ fn one_sequence<const START: bool>(
     Ok(Some(At { ip: src.len() - rest.len(), op }))
 }
 
-/// Copies a match that fits `dst` and reaches back no further than the start of `dict`.
+/// Copies a match that fits `dst` and starts within `dict` or `dst`.
 fn copy_match_exactly(dst: &mut [u8], dict: &[u8], op: usize, distance: usize, len: usize) {
     let end = op + len;
     let mut to = op;
@@ -334,7 +318,7 @@ fn copy_match_exactly(dst: &mut [u8], dict: &[u8], op: usize, distance: usize, l
     }
     if to < end {
         let from = to - distance;
-        // What is known to repeat doubles each time, so a short distance needs few copies.
+        // The repeated part doubles with each copy, so even a short distance needs few copies.
         while to < end {
             let n = (to - from).min(end - to);
             dst.copy_within(from..from + n, to);

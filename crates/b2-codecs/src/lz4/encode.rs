@@ -1,39 +1,40 @@
-//! Fast LZ4 encoder: one hash table, and the first match found is taken.
+//! Fast LZ4 encoder: one hash table, and the first match found is used.
 //!
-//! The longer the search finds nothing, the more positions it steps over, so noise costs little time. The
-//! acceleration is how many it steps over to begin with.
+//! While the search finds nothing, its step grows, so that noise costs little time. The acceleration is the initial
+//! step.
 #![allow(unsafe_code)]
 
-use super::raw::{RawOutput, RawWindow};
+use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
-use crate::memory::{OutOfMemory, zeroed_array};
-use crate::pool::Pooled;
+use crate::lz77::raw::RawWindow;
+use b2_core::Kept;
+use b2_core::memory::{OutOfMemory, zeroed_array};
 use std::cell::RefCell;
 use std::mem::replace;
 
-/// Matches start at least this far from the end. Three bytes more than the format asks, so that 16 literals can
-/// be copied at once anywhere.
+/// Matches start at least this far from the end. That is three bytes more than the format requires, so that 16 literals
+/// can always be copied at once.
 const LAST_SEARCH: usize = 16;
-/// After two to the power of this many misses the step grows by one. C has 6 here. It costs nothing but at the
-/// highest levels, which find the last matches in noise.
+/// The step grows by one after `1 << skip_bits` misses. C uses 6. A lower value costs compression only at the highest
+/// accelerations, where it misses the last matches in noise.
 const fn skip_bits(acceleration: usize) -> u32 {
     if acceleration <= 4 { 6 } else { 5 }
 }
 
-/// The same, once the stream is known to look like noise.
+/// `skip_bits` for streams that look like noise.
 const NOISE_SKIP_BITS: u32 = 3;
-/// Misses in a row before the stream is tested for noise.
+/// Consecutive misses after which the stream is tested for noise.
 const NOISE_TEST: usize = 128;
 
-/// Where each hash occurred last.
+/// The last position of each hash.
 type Small = [u16; 1 << 13];
 type Large = [u32; 1 << 12];
 
-/// A table, of 16 KiB either way.
+/// A hash table of 16 KiB.
 trait Table {
-    /// Whether matches reach from each position to each.
+    /// Whether every earlier position is near enough for a match.
     const ALL_IN_REACH: bool;
-    /// Where the hash of `bytes` occurred last. Remembers `pos`, where they are.
+    /// Returns the last position with the hash of `bytes`, and replaces it with `pos`, the position of `bytes`.
     fn lookup(&mut self, pos: usize, bytes: u64) -> usize;
 }
 
@@ -55,7 +56,7 @@ impl Table for Large {
     }
 }
 
-/// Both tables: one for windows up to 64 KiB, one for larger ones.
+/// The tables for windows up to 64 KiB and for larger ones.
 struct Tables {
     small: Box<Small>,
     large: Box<Large>,
@@ -71,25 +72,25 @@ thread_local! {
     static KEPT: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
 }
 
-/// State of the fast encoder.
+/// The state of the fast encoder.
 pub(super) struct FastMatcher {
     acceleration: usize,
-    tables: Pooled<Tables>,
-    /// The length of the dictionary, and the tables as they are after it.
+    tables: Kept<Tables>,
+    /// The length of the dictionary, and the tables after indexing it.
     dict: Option<(usize, Tables)>,
 }
 
 impl FastMatcher {
-    /// `acceleration` is 1 for the best ratio, more for speed.
+    /// Creates a matcher. `acceleration` is 1 for the best ratio, higher for speed.
     pub(super) fn new(acceleration: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { acceleration, tables: Pooled::any(&KEPT, Tables::new)?, dict: None })
+        Ok(Self { acceleration, tables: Kept::take(&KEPT, |_| true, Tables::new)?, dict: None })
     }
 }
 
 impl super::Matcher for FastMatcher {
     fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
         let mut tables = Tables::new()?;
-        // Matches are extended backwards, so every third position is enough.
+        // Matches are extended backwards, so indexing every third position is enough.
         for pos in (0..dict.len().saturating_sub(7)).step_by(3) {
             let bytes = read_u64(dict, pos);
             tables.small.lookup(pos, bytes);
@@ -103,7 +104,7 @@ impl super::Matcher for FastMatcher {
         let mut out = RawOutput::new(dst);
         let Tables { small, large } = &mut *self.tables;
         let is_small = window.len() <= FAR as usize;
-        // A table that starts from zero makes the stream depend on nothing before it.
+        // Clear the table, so that the result does not depend on earlier streams.
         match &self.dict {
             None if is_small => small.fill(0),
             None => large.fill(0),
@@ -128,7 +129,7 @@ impl super::Matcher for FastMatcher {
     }
 }
 
-/// Of five bytes: on shuffled data that gives fewer but longer matches, and a better ratio, than four.
+/// Hashes five bytes. On shuffled data that gives fewer but longer matches than four bytes, and a better ratio.
 #[inline(always)]
 fn hash<const BITS: u32>(bytes: u64) -> usize {
     ((bytes << 24).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BITS)) as usize
@@ -151,7 +152,7 @@ unsafe fn sequences<T: Table>(
     let window = RawWindow::new(bytes);
     let mut skip_bits = skip_bits(acceleration);
     let mut tested = false;
-    // A zero in the table stands for position 0, so that is in it from the beginning.
+    // An empty table entry is 0, so position 0 counts as indexed.
     let mut pos = start.max(1);
     // SAFETY: what is looked up is at `pos` or `next`, at most `last_start` and thus 16 bytes before the end.
     // Positions only grow, by one at least from lookup to lookup, and the table holds earlier ones or 0, so a
@@ -183,9 +184,9 @@ unsafe fn sequences<T: Table>(
                 next += skip >> skip_bits;
                 skip += 1;
             };
-            // Where the match ends does not wait for where it starts.
+            // Independent of the length, so that both can be computed in parallel.
             let mut back = window.back_len(cand, pos, cand.min(pos - anchor));
-            // Matches often follow each other without literals between them.
+            // Matches often follow each other without literals in between.
             loop {
                 let len = MIN_MATCH + window.match_len(cand + MIN_MATCH, pos + MIN_MATCH, limit);
                 out.sequence(window, anchor, pos - back, pos - cand, len + back)?;
@@ -195,7 +196,7 @@ unsafe fn sequences<T: Table>(
                 if pos > last_start {
                     return Some(anchor);
                 }
-                // The one before the last, too, since a run may have begun there.
+                // Index this position as well: a run may start there.
                 table.lookup(pos - 2, window.u64(pos - 2));
                 let found = window.u64(pos);
                 cand = table.lookup(pos, found);
@@ -209,7 +210,7 @@ unsafe fn sequences<T: Table>(
     Some(anchor)
 }
 
-/// Whether the first four of `bytes`, which are at `pos`, are at `cand`, and not too far away.
+/// Returns whether `cand` holds the first four of `bytes` (those at `pos`) and is near enough.
 ///
 /// # Safety
 /// `cand < pos`, and `pos + 4` is within the window.
@@ -220,7 +221,7 @@ unsafe fn is_match<T: Table>(window: RawWindow<'_>, pos: usize, cand: usize, byt
     same && (T::ALL_IN_REACH || pos - cand < FAR as usize)
 }
 
-/// Whether the byte values of a sample are spread as in noise.
+/// Returns whether the byte values of a sample are distributed like noise.
 #[cold]
 pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
     const SAMPLES: usize = 256;
@@ -229,6 +230,6 @@ pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
     for byte in stream.iter().step_by(step).take(SAMPLES) {
         seen[usize::from(*byte)] = true;
     }
-    // Of 256 evenly distributed values 162 differ on average, with a standard deviation of 5.
+    // 256 random values contain 162 different ones on average, with a standard deviation of 5.
     seen.iter().filter(|seen| **seen).count() >= 140
 }

@@ -1,29 +1,30 @@
 //! Encoder for the higher levels of `lz4hc`: hash chains, and matches that give way to longer ones.
 //!
-//! After each match found, another one is looked for that holds its end and is longer. Where there is one, the
-//! two share what both cover such that lengths are cheap to write, or, if nothing would be left of the first
-//! match, the second takes its place.
+//! After each match, the encoder searches for a longer one that contains its end. If there is one, the bytes covered by
+//! both are divided so that the lengths are cheap to encode. If nothing would remain of the first match, the second
+//! replaces it.
 #![allow(unsafe_code)]
 
 use super::chains::{Chains, Found};
 use super::encode::looks_like_noise;
-use super::raw::{RawOutput, RawWindow};
+use super::raw::RawOutput;
 use super::window::{LAST_LITERALS, MIN_MATCH};
-use crate::memory::OutOfMemory;
-use crate::pool::Pooled;
+use crate::lz77::raw::RawWindow;
+use b2_core::Kept;
+use b2_core::memory::OutOfMemory;
 use std::cell::RefCell;
 
-/// The longest match whose length takes no byte of its own.
+/// The longest match whose length needs no extra byte.
 const CHEAP: usize = 18;
-/// How much of a match the next one must hold.
+/// How many bytes of a match the next one must contain.
 const OVERLAP: usize = 2;
-/// Nothing is searched nearer to the end. A match may have its start moved to the end of another one, which is
-/// up to `OVERLAP` later, and the raw output needs 16 bytes from there.
+/// No match starts closer to the end. The start of a match may move to the end of another one, up to `OVERLAP` later,
+/// and the unchecked output reads 16 bytes from there.
 const LAST_SEARCH: usize = 16 + OVERLAP;
-/// A match of this length is not replaced.
+/// Matches of this length are never replaced.
 const ENOUGH: usize = 4096;
-/// After this many misses in a row the last bytes are tested for noise. In noise the step grows as often, to
-/// the greatest one.
+/// After this many consecutive misses the stream is tested for noise. In noise the step grows that often, up to
+/// `MAX_NOISE_STEP`.
 const NOISE_TEST: usize = 256;
 const MAX_NOISE_STEP: usize = 16;
 
@@ -31,20 +32,20 @@ thread_local! {
     static KEPT: RefCell<Vec<Chains>> = const { RefCell::new(Vec::new()) };
 }
 
-/// State of the encoder.
+/// The state of the encoder.
 pub(super) struct HcMatcher {
-    /// How many earlier positions with the same hash are looked at.
+    /// How many earlier positions with the same hash are compared.
     attempts: usize,
-    pub(super) chains: Pooled<Chains>,
-    /// The length of the dictionary, and the chains as they are after it.
+    pub(super) chains: Kept<Chains>,
+    /// The length of the dictionary, and the chains after indexing it.
     dict: Option<(usize, Chains)>,
 }
 
 impl HcMatcher {
     pub(super) fn new(level: u8) -> Result<Self, OutOfMemory> {
-        // As many as in the C library.
+        // The numbers of the C library.
         let attempts = 4 << (level.clamp(3, 9) - 3);
-        Ok(Self { attempts, chains: Pooled::any(&KEPT, Chains::new)?, dict: None })
+        Ok(Self { attempts, chains: Kept::take(&KEPT, |_| true, Chains::new)?, dict: None })
     }
 }
 
@@ -109,7 +110,7 @@ unsafe fn sequences(
         };
         misses = 0;
         if noise {
-            // What has been stepped over may match, too.
+            // In noise, positions were skipped: extend the match backwards.
             noise = false;
             let from = current.pos - current.distance;
             // SAFETY: the match is in the window, and `anchor` before it.
@@ -118,7 +119,7 @@ unsafe fn sequences(
             current.len += back;
         }
         let mut before = Found::default();
-        // The first of those that took each other's place.
+        // The first of several matches that replaced each other.
         let mut first = current;
         loop {
             let end = current.end();
@@ -134,7 +135,7 @@ unsafe fn sequences(
                     current = next;
                     continue;
                 }
-                // It reached the next one all the same, and began earlier.
+                // The first match still reaches the next one, and it begins earlier.
                 if first.pos < current.pos && first.end() >= next.pos {
                     current = first;
                 }
@@ -165,7 +166,7 @@ unsafe fn sequences(
     Some(anchor)
 }
 
-/// Where the match before gives way to the current one: as far as its length is cheap, if it can be.
+/// Returns where the previous match ends and the current one begins: as late as the length stays cheap, if possible.
 fn border(before: Found, current: Found) -> usize {
     match before.len {
         0 => current.pos,

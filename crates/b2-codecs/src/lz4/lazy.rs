@@ -1,29 +1,30 @@
-//! Encoder for the low levels of `lz4hc`: two hash tables, and one byte of looking ahead.
+//! Encoder for the low levels of `lz4hc`: two hash tables and one byte of lookahead.
 //!
-//! One table finds matches of five bytes or more, the other of eight or more. A match from the first gives
-//! way to a longer one from the second that starts a byte later.
+//! One table finds matches of at least five bytes, the other of at least eight. A match from the first is replaced by a
+//! longer one from the second that starts one byte later.
 #![allow(unsafe_code)]
 
 use super::encode::looks_like_noise;
-use super::raw::{RawOutput, RawWindow};
+use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
-use crate::memory::{OutOfMemory, zeroed_array};
-use crate::pool::Pooled;
+use crate::lz77::raw::RawWindow;
+use b2_core::Kept;
+use b2_core::memory::{OutOfMemory, zeroed_array};
 use std::cell::RefCell;
 use std::mem::replace;
 
 const HASH_BITS: u32 = 15;
-/// Nothing is searched nearer to the end: the raw output needs 16 bytes from the start of a match.
+/// No match starts closer to the end: the unchecked output reads 16 bytes from the start of a match.
 const LAST_SEARCH: usize = 16;
-/// After two to the power of this many misses the step grows by one.
+/// The step grows by one after `1 << SKIP_BITS` misses.
 const SKIP_BITS: u32 = 9;
-/// The same in noise, for which the last bytes are tested after a number of misses.
+/// `SKIP_BITS` for noise, for which the stream is tested after `NOISE_TEST` misses.
 const NOISE_SKIP_BITS: u32 = 6;
 const NOISE_TEST: usize = 256;
 type Table = [u32; 1 << HASH_BITS];
 
-/// Positions have a base added that grows from stream to stream: older entries are just too far away, and
-/// nothing need be cleared.
+/// Hash tables. A base is added to positions and grows from stream to stream, so that older entries are too far away
+/// and the tables need not be cleared.
 pub(super) struct Tables {
     short: Box<Table>,
     long: Box<Table>,
@@ -56,16 +57,16 @@ impl Tables {
     }
 }
 
-/// State of the encoder.
+/// The state of the lazy encoder.
 pub(super) struct LazyMatcher {
-    pub(super) tables: Pooled<Tables>,
-    /// The length of the dictionary, and the tables as they are after it.
+    pub(super) tables: Kept<Tables>,
+    /// The length of the dictionary, and the tables after indexing it.
     dict: Option<(usize, Tables)>,
 }
 
 impl LazyMatcher {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { tables: Pooled::any(&KEPT, Tables::new)?, dict: None })
+        Ok(Self { tables: Kept::take(&KEPT, |_| true, Tables::new)?, dict: None })
     }
 }
 
@@ -163,7 +164,7 @@ unsafe fn sequences(
             if pos > last_start {
                 break;
             }
-            // A few positions inside the match. All of them would push out older ones that are worth more.
+            // Index only a few positions inside the match. Indexing all would evict older ones that are more useful.
             for inside in [found_at + 1, found_at + 2, pos - 5, pos - 3, pos - 2, pos - 1] {
                 if inside > found_at && inside < pos {
                     tables.insert(window.u64(inside), base + inside as u32);
@@ -174,17 +175,17 @@ unsafe fn sequences(
     Some(anchor)
 }
 
-/// Where the first four of `bytes`, which are at `pos`, occurred `distance` before, if they did.
+/// Returns the position `distance` before `pos` if it holds the first four of `bytes`, which are at `pos`.
 ///
-/// Distances of `FAR` and more come from entries of earlier streams. Which entries these are is as good as
-/// random, so there is one branch only, on the result.
+/// Distances of `FAR` and more come from entries of earlier streams. Which entries these are is unpredictable, so the
+/// only branch is on the result.
 ///
 /// # Safety
 /// `pos + 4` is within the window. A distance below `FAR` is at most `pos`.
 #[inline(always)]
 unsafe fn candidate(window: RawWindow<'_>, pos: usize, bytes: u64, distance: u32) -> Option<usize> {
     let far = distance / FAR;
-    // All ones if `far` is zero, else zero; `pos` is then compared with itself.
+    // All ones if `far` is zero, else zero. In the latter case `pos` is compared with itself.
     let near = ((far as i32 - 1) >> 31) as u32;
     let cand = pos - (distance & near) as usize;
     // SAFETY: at `pos` or before.

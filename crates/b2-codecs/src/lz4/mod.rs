@@ -1,32 +1,64 @@
 //! LZ4 blocks: the codecs `lz4` and `lz4hc`.
 //!
-//! Every stream is one raw LZ4 block, without frame or size. A dictionary acts as the bytes right before each
-//! stream; streams do not depend on each other. The block format is told in `decode`, the rules for its end in
-//! `window`.
+//! Every stream is one raw LZ4 block, without frame or size. A dictionary acts as if its bytes preceded each stream;
+//! streams do not depend on each other. See `decode` for the block format and `window` for the rules at its end.
 
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
+)]
 mod chains;
 mod decode;
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
+)]
 mod encode;
+#[cfg(feature = "lz4_flex")]
+mod flex;
 mod hc;
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "hashes are cut, and a sign is used as a mask; input is below 4 GiB"
+)]
 mod lazy;
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
+)]
 mod output;
-pub(crate) mod raw;
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
+)]
+mod raw;
 
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+#[cfg(not(target_arch = "x86_64"))]
+mod wide {
+    pub(super) use crate::lz77::untouched as sequences;
+}
 mod window;
 
 #[cfg(test)]
 pub(crate) use self::decode::decode_with;
-use crate::memory::{self, OutOfMemory};
-use crate::{Codec, CodecContext, CodecError, CodecId, Decoder, Encoded, Encoder};
+#[cfg(feature = "lz4_flex")]
+pub use self::flex::Lz4Flex;
+use crate::codec::trial;
+use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
+use b2_core::memory::{self, OutOfMemory};
 
-/// The longest stream that the encoders take, as in the C library.
+/// The longest stream that the encoders accept, as in the C library.
 const MAX_STREAM: usize = 0x7E00_0000;
-/// Matches reach no further back.
+/// Maximum distance of a match.
 const MAX_DICT: usize = 0xFFFF;
 
-/// The `lz4` codec: fast, levels trade ratio for speed.
+/// The `lz4` codec: fast. Higher levels give a better ratio at lower speed.
 ///
 /// ```
 /// use b2_codecs::{Codec, CodecContext, CodecError, Encoded, Lz4};
@@ -45,10 +77,9 @@ const MAX_DICT: usize = 0xFFFF;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lz4;
 
-/// The `lz4hc` codec: LZ4 streams from a slower encoder with a better ratio. Decoding is that of [`Lz4`].
+/// The `lz4hc` codec: LZ4 streams from a slower encoder with a better ratio. They are decoded like those of [`Lz4`].
 ///
-/// Levels 1 and 2 look one byte ahead; from 3 on the level says among how many candidates the longest match is
-/// looked for.
+/// Levels 1 and 2 look one byte ahead. From 3 on, the level determines how many candidates are compared for each match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lz4Hc;
 
@@ -59,6 +90,10 @@ impl Codec for Lz4 {
 
     fn name(&self) -> &str {
         "lz4"
+    }
+
+    fn properties(&self) -> CodecProperties {
+        PROPERTIES
     }
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
@@ -89,6 +124,10 @@ impl Codec for Lz4Hc {
         "lz4hc"
     }
 
+    fn properties(&self) -> CodecProperties {
+        HC_PROPERTIES
+    }
+
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         Ok(match cx.clevel {
             ..=2 => BlockEncoder::boxed(lazy::LazyMatcher::new()?, cx)?,
@@ -110,8 +149,25 @@ impl Codec for Lz4Hc {
     }
 }
 
-/// A dictionary of the first samples, as far as they go. Nothing is trained: LZ4 has no format for it.
-pub(crate) fn first_samples(
+/// The properties of `lz4`, for both backends.
+const PROPERTIES: CodecProperties = CodecProperties {
+    dictionaries: true,
+    splits_up_to: 9,
+    decoding_cost: 1,
+    encoding_cost: [3; 10],
+    trials: &[trial(1, 0.6, 0.15, false), trial(5, 0.7, 0.17, false), trial(9, 0.9, 0.2, false)],
+    ..CodecProperties::BYTES
+};
+
+const HC_PROPERTIES: CodecProperties = CodecProperties {
+    dictionaries: true,
+    long_windows: true,
+    trials: &[trial(5, 11.0, 0.2, false), trial(9, 20.0, 0.2, true)],
+    ..CodecProperties::BYTES
+};
+
+/// Builds a dictionary from the first samples, up to its maximum length. LZ4 defines no training.
+fn first_samples(
     samples: &[u8],
     sample_lens: &[usize],
     max_len: usize,
@@ -121,28 +177,28 @@ pub(crate) fn first_samples(
     if dict.is_empty() { Ok(None) } else { memory::copied(dict).map(Some) }
 }
 
-/// The part of a context's dictionary that matches can reach.
-pub(crate) fn dict_in_reach<'a>(cx: &CodecContext<'a>) -> &'a [u8] {
+/// Returns the part of the dictionary that matches can reach.
+fn dict_in_reach<'a>(cx: &CodecContext<'a>) -> &'a [u8] {
     let dict = cx.dict.unwrap_or_default();
     &dict[dict.len().saturating_sub(MAX_DICT)..]
 }
 
-/// What differs between the encoders: how they find matches.
+/// The match search of an encoder.
 trait Matcher: Send {
-    /// Learns the dictionary, once and before anything else.
+    /// Indexes the dictionary. Called at most once, before any other method.
     ///
     /// # Errors
-    /// When there is not enough memory.
+    /// Fails if there is not enough memory.
     fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory>;
 
-    /// Writes `window[start..]` as a block. `window[..start]` is the dictionary. Returns its length;
-    /// `None`: it does not fit.
+    /// Compresses `window[start..]` into a block; `window[..start]` is the dictionary. Returns the length of the block,
+    /// or `None` if it does not fit.
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize>;
 }
 
 struct BlockEncoder<M> {
     matcher: M,
-    /// The dictionary, and while a stream is compressed a copy of it behind. Not used without dictionary.
+    /// The dictionary, followed by a copy of the stream being compressed. Unused without a dictionary.
     window: Vec<u8>,
     dict_len: usize,
 }
@@ -165,7 +221,7 @@ impl<M: Matcher> Encoder for BlockEncoder<M> {
         let done = if self.dict_len == 0 {
             self.matcher.compress(src, 0, dst)
         } else {
-            // One window spares the encoders a second place where a match can be.
+            // With a contiguous window, encoders need not distinguish matches in the dictionary.
             self.window.truncate(self.dict_len);
             memory::reserve(&mut self.window, src.len())?;
             self.window.extend_from_slice(src);

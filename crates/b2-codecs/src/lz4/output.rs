@@ -1,23 +1,23 @@
-//! Writing the sequences of a block.
+//! Writes the sequences of a block with bounds checks.
 
-/// A block being written into a buffer that may be too small. Every method gives `None` once it is.
+/// A block being written to a buffer that may be too small. Its methods return `None` if the output does not fit.
 pub(super) struct Output<'a> {
     dst: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Output<'a> {
-    /// A block of which `len` bytes are written.
+    /// Continues a block of which `len` bytes have been written.
     pub(super) fn resume(dst: &'a mut [u8], len: usize) -> Self {
         Self { dst, len }
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Writes literals, then a match, given its length less that of the shortest one.
+    /// Writes literals, then a match. `len` is the match length minus [`MIN_MATCH`](super::window::MIN_MATCH).
     #[inline(never)]
     pub(super) fn sequence(&mut self, literals: &[u8], distance: [u8; 2], len: usize) -> Option<()> {
         self.token(literals.len(), len)?;
@@ -26,14 +26,14 @@ impl<'a> Output<'a> {
         self.rest_of_length(len)
     }
 
-    /// Ends the block: its last sequence has literals only. Returns the length of the block.
+    /// Writes the last sequence, which has only literals. Returns the length of the block.
     pub(super) fn last_literals(mut self, literals: &[u8]) -> Option<usize> {
         self.token(literals.len(), 0)?;
         self.put(literals)?;
         Some(self.len)
     }
 
-    /// The token, and what its literal length needs beyond.
+    /// Writes the token, and the additional bytes of the literal length.
     fn token(&mut self, nliterals: usize, len: usize) -> Option<()> {
         self.put(&[((nliterals.min(15) << 4) | len.min(15)) as u8])?;
         self.rest_of_length(nliterals)

@@ -1,12 +1,12 @@
-//! What all encoders share: the limits of the format, unaligned reads, lengths of matches.
+//! Shared by all encoders: the limits of the format, and unaligned reads.
 //!
-//! Encoders see a window: the dictionary, if there is one, with the stream right behind it.
+//! Encoders work on a window: the dictionary, if any, followed by the stream.
 
-/// Shortest match.
+/// Length of the shortest match.
 pub(super) const MIN_MATCH: usize = 4;
-/// The last bytes of a block are literals, this many or more. Decoders in C rely on it.
+/// A block ends with at least this many literals. Decoders in C rely on it.
 pub(super) const LAST_LITERALS: usize = 5;
-/// Distances are less than this.
+/// Distances are below this.
 pub(super) const FAR: u32 = 1 << 16;
 
 #[inline(always)]

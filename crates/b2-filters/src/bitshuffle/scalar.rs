@@ -1,6 +1,6 @@
-//! The definition, bit by bit: short, slow, and what every kernel is tested against.
+//! The reference implementation, bit by bit: short, slow, and compared with every kernel in tests.
 
-/// Gathers the bits of the same place in all items. `typesize` is at least 1, both slices have the same length.
+/// Bit-shuffles `src`. `typesize` must be at least 1, and both slices must have the same length.
 pub(crate) fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
     let q = (src.len() / typesize) & !7;
@@ -13,7 +13,7 @@ pub(crate) fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// The inverse of [`bitshuffle`].
+/// Reverses [`bitshuffle`].
 pub(crate) fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
     let q = (src.len() / typesize) & !7;

@@ -1,5 +1,5 @@
-//! AVX2: 32 items at a time, by the kernels of [`lanes`](super::lanes): items 0 to 15 in the low lane and 16 to 31 in the
-//! high one. Where there is GFNI as well, it transposes bits.
+//! AVX2 kernels: 32 items at a time with the kernels of [`lanes`](super::lanes), items 0 to 15 in the low lane and 16
+//! to 31 in the high one. With GFNI as well, they use it to transpose bits.
 
 use std::arch::x86_64::*;
 
@@ -14,20 +14,20 @@ use super::vector::{
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
-/// Proof that the CPU has AVX2: values come from the functions below only.
+/// Proves that the CPU has AVX2: only the functions below create values.
 #[derive(Debug)]
 pub(super) struct Avx2 {
-    /// Whether it also has GFNI, which transposes bits.
+    /// Whether the CPU also has GFNI, which transposes bits.
     gfni: bool,
 }
 
 impl Avx2 {
-    /// The kernels, if the CPU has what they need.
+    /// Returns the kernels if the CPU has AVX2.
     pub(super) fn detect() -> Option<&'static dyn Kernels> {
         if std::is_x86_feature_detected!("avx2") { Some(&Self { gfni: false }) } else { None }
     }
 
-    /// The same, with bits transposed by GFNI.
+    /// Returns the kernels that transpose bits with GFNI, if the CPU has AVX2 and GFNI.
     pub(super) fn detect_gfni() -> Option<&'static dyn Kernels> {
         let found = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("gfni");
         if found { Some(&Self { gfni: true }) } else { None }
@@ -95,7 +95,7 @@ impl Kernels for Avx2 {
 const NARROWER: Sse2 = Sse2;
 lane_kernels!("avx2", __m256i, true);
 
-/// [`gather_bits`] by GFNI: one instruction for the bits of 4 items. At least `GROUP` items.
+/// Gathers bits with GFNI: one instruction transposes the bits of 4 items. Requires at least `GROUP` items.
 #[target_feature(enable = "avx2,gfni")]
 fn gather_bits_gfni(items: &[u8], tile: Tile, planes: &mut [u8]) {
     let by_byte = _mm256_broadcastsi128_si256(load16(&BY_BYTE[8], 0));
@@ -114,7 +114,7 @@ fn gather_bits_gfni(items: &[u8], tile: Tile, planes: &mut [u8]) {
     }
 }
 
-/// See [`gather_bits_gfni`].
+/// Scatters bits with GFNI. Requires at least `GROUP` items.
 #[target_feature(enable = "avx2,gfni")]
 fn scatter_bits_gfni(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     let planes = Planes::<8>::new(&planes[..8], tile.n);
@@ -134,11 +134,11 @@ fn scatter_bits_gfni(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     }
 }
 
-/// Each 8 bytes as an 8 x 8 bit matrix, transposed.
+/// Transposes each 8 bytes as an 8 x 8 bit matrix.
 #[inline]
 #[target_feature(enable = "avx2,gfni")]
 fn transpose_bits_of_items(v: __m256i) -> __m256i {
-    // The instruction wants the rows of its matrix last to first; byte i of each 8 selects their bit i.
+    // The instruction expects matrix rows in reverse order; byte i of each 8 selects their bit i.
     let reverse = _mm256_broadcastsi128_si256(_mm_set_epi64x(0x0809_0A0B_0C0D_0E0F, 0x0001_0203_0405_0607));
     let unit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     _mm256_gf2p8affine_epi64_epi8::<0>(unit, _mm256_shuffle_epi8(v, reverse))
@@ -158,7 +158,7 @@ fn zero() -> __m256i {
     _mm256_setzero_si256()
 }
 
-/// Items sorted by byte number within lanes; those of 16 bytes are left as they are.
+/// Loads items and sorts their bytes by byte number within lanes. Items of 16 bytes are left as they are.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_items<const C: usize, const P: usize, const DENSE: bool>(
@@ -231,7 +231,7 @@ fn store_items<const C: usize, const P: usize, const DENSE: bool>(
             *v = _mm256_shuffle_epi8(*v, by_item);
         }
     }
-    // Ascending, so that what a store leaves beyond its items is written over by the next one.
+    // In ascending order, so that each store overwrites the excess bytes of the one before.
     let mut places = items.places::<16>(i, 16 / P, 2 * P);
     for (k, &v) in r.iter().enumerate() {
         store16(places.get(k), 0, _mm256_castsi256_si128(v));
@@ -255,15 +255,15 @@ fn zip<const WIDTH: usize>(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn swap_bits<const D: i32>(a: __m256i, b: __m256i, low: i8) -> (__m256i, __m256i) {
-    // 16-bit shifts: the mask drops what comes over from the neighbouring byte.
+    // The mask removes bits that a 16-bit shift brings in from the neighbouring byte.
     let t = _mm256_and_si256(_mm256_xor_si256(_mm256_srli_epi16::<D>(a), b), _mm256_set1_epi8(low));
     (_mm256_xor_si256(a, _mm256_slli_epi16::<D>(t)), _mm256_xor_si256(b, t))
 }
 
-/// By item size: sorts the items of a lane by byte number, with room for `P` bytes each.
+/// Shuffles, by item size, that sort the items of a lane by byte number and pad each to `P` bytes.
 static BY_BYTE: [[u8; 16]; 17] = tables(false);
 
-/// By item size: closes the gaps between items that lie `P` bytes apart.
+/// Shuffles, by item size, that close the gaps between items `P` bytes apart.
 static BY_ITEM: [[u8; 16]; 17] = tables(true);
 
 const fn tables(back: bool) -> [[u8; 16]; 17] {

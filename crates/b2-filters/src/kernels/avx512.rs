@@ -1,9 +1,9 @@
-//! AVX-512 with VBMI and GFNI (Ice Lake, Zen 4 and later): 64 items at a time.
+//! AVX-512 kernels with VBMI and GFNI (Ice Lake, Zen 4 and later): 64 items at a time.
 //!
-//! As in the AVX2 kernels `P` is the item size rounded up to a power of two, and `P` registers hold the group, 64 / P
-//! items each. One byte permute sorts a register by byte number, whatever the item size; then 128-bit lanes, 8-byte
-//! and 4-byte elements are traded against the register number. The way back is the same in reverse. One affine
-//! instruction over GF(2) transposes the bits.
+//! As in the AVX2 kernels, `P` is the item size rounded up to a power of two, and `P` registers hold a group, 64 / P
+//! items each. One byte permute sorts a register by byte number, whatever the item size. Then 128-bit lanes, 8-byte and
+//! 4-byte elements are exchanged between registers. The inverse does the same in reverse order. One affine instruction
+//! over GF(2) transposes bits.
 
 use std::arch::x86_64::*;
 
@@ -16,12 +16,12 @@ use super::{Kernels, LINE, Tile, avx2};
 /// Items per group.
 const GROUP: usize = 64;
 
-/// Proof that the CPU has all that the kernels use: values come from [`Avx512::detect`] only.
+/// Proves that the CPU has all features the kernels use: only [`Avx512::detect`] creates values.
 #[derive(Debug)]
 pub(super) struct Avx512(());
 
 impl Avx512 {
-    /// The kernels, if the CPU has what they need.
+    /// Returns the kernels if the CPU has all required features.
     pub(super) fn detect() -> Option<&'static dyn Kernels> {
         let found = std::is_x86_feature_detected!("avx512f")
             && std::is_x86_feature_detected!("avx512bw")
@@ -81,7 +81,7 @@ impl Kernels for Avx512 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
-    // Columns that are 8 of more take eight small accesses for each register whatever its width.
+    // For 8 columns of wider items, each register takes eight small accesses whatever its width.
     if tile.n < GROUP || tile.cols == 8 && tile.pitch > 8 {
         return avx2::gather(items, tile, planes);
     }
@@ -90,7 +90,7 @@ fn gather(items: &[u8], tile: Tile, planes: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-    // Columns that are 8 of more take eight small accesses for each register whatever its width.
+    // For 8 columns of wider items, each register takes eight small accesses whatever its width.
     if tile.n < GROUP || tile.cols == 8 && tile.pitch > 8 {
         return avx2::scatter(planes, tile, items);
     }
@@ -113,7 +113,7 @@ fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     scatter_by::<8, 8, true, true>(planes, tile, items)
 }
 
-/// At least `GROUP` items. `DENSE`: no gaps between them. `BITS`: the bits of each item are transposed first.
+/// Gathers at least `GROUP` items. `DENSE`: items are adjacent. `BITS`: transposes the bits of each item first.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
@@ -158,7 +158,7 @@ fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool
     }
 }
 
-/// At least `GROUP` items. `DENSE`: no gaps between them. `BITS`: the bits of each item are transposed last.
+/// Scatters at least `GROUP` items. `DENSE`: items are adjacent. `BITS`: transposes the bits of each item last.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
@@ -201,7 +201,7 @@ fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: boo
     }
 }
 
-/// A group of items, 64 / P in each register.
+/// Loads a group of items, 64 / P per register.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn load_items<const C: usize, const P: usize, const DENSE: bool>(
@@ -226,7 +226,7 @@ fn load_items<const C: usize, const P: usize, const DENSE: bool>(
     r
 }
 
-/// Ascending, so that what a store leaves beyond its items is written over by the next one.
+/// Stores a group of items in ascending order, so that each store overwrites the excess bytes of the one before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn store_items<const C: usize, const P: usize, const DENSE: bool>(
@@ -250,12 +250,12 @@ fn store_items<const C: usize, const P: usize, const DENSE: bool>(
     }
 }
 
-/// Items beyond a group that a register for each 64 / `p` items touches. None if `c` equals `p`.
+/// Returns how many items past a group are touched by registers of 64 / `p` items. It is 0 if `c` equals `p`.
 const fn beyond(c: usize, p: usize) -> usize {
     64usize.div_ceil(c) - 64 / p
 }
 
-/// Room for one group and what is beyond it.
+/// Buffer size for a group and the items past it that are touched.
 const EDGE: usize = (64 + 8) * 16;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
@@ -265,17 +265,17 @@ fn stream(src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// Where byte `b` of item `i` stands in a register sorted by byte number.
+/// Returns the position of byte `b` of item `i` in a register sorted by byte number.
 const fn sorted(p: usize, b: usize, i: usize) -> usize {
-    // For P = 16 the low bits of `b` change places, since two unpack steps follow each other.
+    // For P = 16 the low bits of `b` are swapped, because two unpack steps follow each other.
     let b = if p == 16 { (b & 12) | ((b & 1) << 1) | ((b >> 1) & 1) } else { b };
     b * (GROUP / p) + i
 }
 
-/// By item size: sorts dense items by byte number; the places of absent bytes get rubbish.
+/// Permutes, by item size, that sort adjacent items by byte number. Padding bytes are arbitrary.
 static BY_BYTE: [[u8; 64]; 17] = tables(false);
 
-/// By item size: the way back.
+/// Permutes, by item size, that reverse [`BY_BYTE`].
 static BY_ITEM: [[u8; 64]; 17] = tables(true);
 
 const fn tables(back: bool) -> [[u8; 64]; 17] {
@@ -298,7 +298,7 @@ const fn tables(back: bool) -> [[u8; 64]; 17] {
     tables
 }
 
-/// The 8 bytes of each item last to first: the order in which the affine instruction wants its matrix rows.
+/// Reverses the 8 bytes of each item: the order in which the affine instruction expects matrix rows.
 static REVERSE: [u8; 64] = {
     let mut index = [0; 64];
     let mut k = 0;
@@ -309,7 +309,7 @@ static REVERSE: [u8; 64] = {
     index
 };
 
-/// [`BY_ITEM`] for items of 8 bytes and [`REVERSE`] in one.
+/// Combines [`BY_ITEM`] for items of 8 bytes with [`REVERSE`].
 static BY_ITEM_REVERSED: [u8; 64] = {
     let mut index = [0; 64];
     let mut k = 0;
@@ -320,7 +320,7 @@ static BY_ITEM_REVERSED: [u8; 64] = {
     index
 };
 
-/// Trades the lane number against the high bits of the register number: both of two, or one for `P` = 2.
+/// Exchanges the lane number with the high bits of the register number: both of two, or one for `P` = 2.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn trade_lanes<const P: usize>(r: &mut [__m512i; P]) {
@@ -343,7 +343,7 @@ fn trade_lanes<const P: usize>(r: &mut [__m512i; P]) {
     }
 }
 
-/// Interleaves 8-byte elements of the registers whose numbers differ in the bit `BIT`.
+/// Interleaves 8-byte elements of registers whose numbers differ in the bit `BIT`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn unpack8<const P: usize, const BIT: usize>(r: &mut [__m512i; P]) {
@@ -355,7 +355,7 @@ fn unpack8<const P: usize, const BIT: usize>(r: &mut [__m512i; P]) {
     }
 }
 
-/// Interleaves 4-byte elements of the registers whose numbers differ in the bit `BIT`.
+/// Interleaves 4-byte elements of registers whose numbers differ in the bit `BIT`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn unpack4<const P: usize, const BIT: usize>(r: &mut [__m512i; P]) {
@@ -367,7 +367,7 @@ fn unpack4<const P: usize, const BIT: usize>(r: &mut [__m512i; P]) {
     }
 }
 
-/// Each 8 bytes, given last to first, as an 8 x 8 bit matrix, transposed.
+/// Transposes each 8 bytes, given in reverse order, as an 8 x 8 bit matrix.
 #[inline]
 #[target_feature(enable = "avx512f,gfni")]
 fn transpose_bits(x: __m512i) -> __m512i {

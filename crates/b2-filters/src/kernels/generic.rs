@@ -1,9 +1,9 @@
-//! Kernels for any CPU: 8 x 8 transposes in eight `u64`, no `unsafe`. Items of 2 and 4 bytes go through loops that
-//! compilers turn into vector code, above all where the CPU has interleaving loads and stores.
+//! Portable kernels without `unsafe`: 8 x 8 transposes in eight `u64`. Items of 2 and 4 bytes use loops that compilers
+//! vectorise, especially on CPUs with interleaving loads and stores.
 
 use super::{Kernels, Tile};
 
-/// Runs everywhere.
+/// The portable kernels.
 #[derive(Debug)]
 pub(crate) struct Generic;
 
@@ -51,7 +51,7 @@ impl Kernels for Generic {
                 let rows = transpose_bytes(std::array::from_fn(|k| {
                     if k < tile.cols { load(planes[col + k], i) } else { 0 }
                 }));
-                // Items of fewer than 8 bytes spill into the next one, which is written after.
+                // Items of fewer than 8 bytes overwrite the start of the next one, which is written later.
                 for (k, row) in rows.into_iter().enumerate() {
                     store(items, (i + k) * tile.pitch + col, row);
                 }
@@ -127,16 +127,16 @@ fn scatter4(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     }
 }
 
-/// Items that can be done in groups of 8 with 8-byte accesses that stay inside `len` bytes of items.
+/// Returns how many items can be processed in groups of 8 with 8-byte accesses inside `len` bytes.
 fn whole_groups(tile: Tile, len: usize) -> usize {
-    // Below 8 columns an access reaches up to 7 bytes beyond its item.
+    // Below 8 columns an access extends up to 7 bytes past its item.
     let spare = 8usize.saturating_sub(tile.cols).div_ceil(tile.pitch);
     debug_assert!(tile.cols >= 8 || tile.cols == tile.pitch);
     debug_assert!(len >= tile.n * tile.cols);
     tile.n.saturating_sub(spare) & !7
 }
 
-/// The last group of 8 columns reaches back rather than beyond the item.
+/// Returns the first column of each group of 8. The last group overlaps the one before rather than pass the item's end.
 fn first_col(tile: Tile, col: usize) -> usize {
     col.min(tile.cols.saturating_sub(8))
 }
@@ -151,8 +151,7 @@ fn store(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Byte `c` of word `r` becomes byte `r` of word `c`: swaps the off-diagonal 4 x 4 quarters, then 2 x 2, then
-/// single bytes.
+/// Transposes an 8 x 8 byte matrix: swaps the off-diagonal 4 x 4 quarters, then 2 x 2, then single bytes.
 fn transpose_bytes(mut x: [u64; 8]) -> [u64; 8] {
     swap::<4, 32>(&mut x, 0x0000_0000_FFFF_FFFF);
     swap::<2, 16>(&mut x, 0x0000_FFFF_0000_FFFF);
@@ -160,7 +159,7 @@ fn transpose_bytes(mut x: [u64; 8]) -> [u64; 8] {
     x
 }
 
-/// In each byte, bit `c` of word `r` becomes bit `r` of word `c`, least significant first.
+/// Transposes the bits: bit `c` of word `r` becomes bit `r` of word `c` in each byte, least significant first.
 fn transpose_bits(mut x: [u64; 8]) -> [u64; 8] {
     swap::<4, 4>(&mut x, 0x0F0F_0F0F_0F0F_0F0F);
     swap::<2, 2>(&mut x, 0x3333_3333_3333_3333);
@@ -168,7 +167,7 @@ fn transpose_bits(mut x: [u64; 8]) -> [u64; 8] {
     x
 }
 
-/// Swaps the high parts of words with the low parts (`low`), `BITS` wide, of the words `D` further on.
+/// Swaps the high parts of words with the low parts (`low`), `BITS` wide, of the words `D` later.
 fn swap<const D: usize, const BITS: u32>(x: &mut [u64; 8], low: u64) {
     for group in x.chunks_exact_mut(2 * D) {
         let (top, bottom) = group.split_at_mut(D);

@@ -1,20 +1,20 @@
-//! Transposes in vectors that consist of lanes of 16 bytes: one in SSE2, two in AVX2.
+//! Transposes with vectors that consist of lanes of 16 bytes: one in SSE2, two in AVX2.
 //!
-//! A group is 16 items per lane, items 0 to 15 in the first lane. `C` is the number of bytes of an item, `P` that number
-//! rounded up to a power of two: `P` registers hold the group, 16 / P items per lane. All is done by zips, which
-//! interleave two registers lane by lane: what distinguishes these two (one bit of their numbers) becomes the lowest
-//! bit of the position in the lane, and what was the highest bit of the position distinguishes them from then on.
-//! Columns from `C` up to `P` hold rubbish and are not stored.
+//! A group is 16 items per lane, with items 0 to 15 in the first lane. `C` is the item size in bytes, and `P` is `C`
+//! rounded up to a power of two. `P` registers hold a group, 16 / P items per lane. Everything is done by zips, which
+//! interleave two registers lane by lane: the bit in which their register numbers differ becomes the lowest bit of the
+//! position in the lane, and the highest bit of the position becomes that bit of the register number. Columns from `C`
+//! up to `P` hold arbitrary bytes and are not stored.
 
-/// Items beyond a group that a register of 16 bytes for each 16 / `p` items touches. None if `c` equals `p`.
+/// Returns how many items past a group are touched by registers of 16 / `p` items. It is 0 if `c` equals `p`.
 pub(super) const fn beyond(c: usize, p: usize) -> usize {
     16usize.div_ceil(c) - 16 / p
 }
 
-/// Room for one group and what is beyond it.
+/// Buffer size for a group and the items past it that are touched.
 pub(super) const EDGE: usize = (32 + 2) * 16;
 
-/// Calls the kernel for the columns of a tile, a function of its own for each number of them, or else the last one.
+/// Calls the kernel for the number of columns of a tile. There is one function per number, and a fallback.
 macro_rules! by_columns {
     ($tile:ident, $kernel:ident($($arg:expr),*), $other:expr) => {
         match $tile.cols {
@@ -40,14 +40,15 @@ macro_rules! by_columns {
     };
 }
 
-/// The kernels, for an instruction set with the vector `$Vector`. A macro rather than a generic function, since these
-/// must be functions of that instruction set. It finds where it is used:
+/// Defines the kernels for an instruction set with the vector `$Vector`. It is a macro rather than a generic function,
+/// because the kernels must be functions of that instruction set. It requires at the call site:
 ///
-/// - `NARROWER`, the kernels for what is less than a group;
+/// - `NARROWER`, the kernels for less than a group;
 /// - `load(bytes, 0)`, `store(bytes, 0, v)` and `zero()` for whole vectors;
-/// - `load_items::<C, P, DENSE>(items, i)`: a group of items, into `P` registers; sorted by byte number if `$sorted`;
-/// - `store_items::<C, P, DENSE>(r, items, i)`: the inverse for items that are not sorted;
-/// - `zip::<WIDTH>(a, b)`: interleaves elements of `WIDTH` bytes, those of the first half lanes and of the second;
+/// - `load_items::<C, P, DENSE>(items, i)`: loads a group of items into `P` registers, sorted by byte number if
+///   `$sorted`;
+/// - `store_items::<C, P, DENSE>(r, items, i)`: stores items that are not sorted;
+/// - `zip::<WIDTH>(a, b)`: interleaves elements of `WIDTH` bytes of the first half lanes, and of the second;
 /// - `swap_bits::<D>(a, b, low)`: swaps the high bits of `a`, `D` further up, with the low bits (`low`) of `b`.
 macro_rules! lane_kernels {
     ($feature:literal, $Vector:ty, $sorted:literal) => {
@@ -86,7 +87,7 @@ macro_rules! lane_kernels {
             scatter_by::<8, 8, true, true>(planes, tile, items)
         }
 
-        /// At least one group. `DENSE`: no gaps between items. `BITS`: the bits of each item are transposed first.
+        /// Gathers at least one group. `DENSE`: items are adjacent. `BITS`: transposes the bits of each item first.
         #[inline(never)]
         #[target_feature(enable = $feature)]
         fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
@@ -120,7 +121,7 @@ macro_rules! lane_kernels {
             }
         }
 
-        /// At least one group. `DENSE`: no gaps between items. `BITS`: the bits of each item are transposed last.
+        /// Scatters at least one group. `DENSE`: items are adjacent. `BITS`: transposes the bits of each item last.
         #[inline(never)]
         #[target_feature(enable = $feature)]
         fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool>(
@@ -158,11 +159,11 @@ macro_rules! lane_kernels {
             }
         }
 
-        /// Items to planes, within lanes.
+        /// Transposes items to planes within lanes.
         #[inline]
         #[target_feature(enable = $feature)]
         fn to_planes<const P: usize>(mut r: [$Vector; P]) -> [$Vector; P] {
-            // Each zip leaves one bit of the byte number in the register number, not always where it belongs.
+            // Each zip leaves one bit of the byte number in the register number, but not always at its final position.
             match P {
                 2 if $sorted => zips::<P, 8, 1>(&mut r),
                 4 if $sorted => {
@@ -210,7 +211,7 @@ macro_rules! lane_kernels {
             r
         }
 
-        /// Planes to items `P` bytes apart, within lanes.
+        /// Transposes planes to items `P` bytes apart, within lanes.
         #[inline]
         #[target_feature(enable = $feature)]
         fn to_items<const P: usize>(mut r: [$Vector; P]) -> [$Vector; P] {
@@ -221,8 +222,9 @@ macro_rules! lane_kernels {
             r
         }
 
-        /// [`to_items`] for 16 registers, one half of them after the other: more than 8 at a time would not fit the
-        /// register file. Loops and arrays just so keep compilers from mixing the halves again (a quarter slower).
+        /// Runs [`to_items`] for 16 registers in two halves, since more than 8 at a time would not fit the register
+        /// file. This form of loops and arrays keeps compilers from interleaving the halves, which would be a quarter
+        /// slower.
         #[inline]
         #[target_feature(enable = $feature)]
         fn halves_to_items<const P: usize>(get: impl Fn(usize) -> $Vector) -> [$Vector; P] {
@@ -246,14 +248,14 @@ macro_rules! lane_kernels {
         #[target_feature(enable = $feature)]
         fn zips<const P: usize, const WIDTH: usize, const BIT: usize>(r: &mut [$Vector; P]) {
             for k in 0..if BIT < P { P / 2 } else { 0 } {
-                // All numbers without the bit. Free of branches, so that the loop is unrolled.
+                // Iterates over all numbers without the bit. Written without branches, so that the loop is unrolled.
                 let k = k + (k & !(BIT - 1));
                 (r[k], r[k + BIT]) = zip::<WIDTH>(r[k], r[k + BIT]);
             }
         }
 
-        /// The bytes at one place in 8 registers as an 8 x 8 bit matrix: swaps single bits across the diagonal, then
-        /// 2 x 2, then 4 x 4 bits. Across registers this takes half the steps that it takes within each item.
+        /// Transposes the bytes at one position in 8 registers as an 8 x 8 bit matrix: swaps single bits across the
+        /// diagonal, then 2 x 2, then 4 x 4 bits. Across registers this takes half the steps of transposing each item.
         #[inline]
         #[target_feature(enable = $feature)]
         fn transpose_bits<const P: usize>(r: &mut [$Vector; P]) {

@@ -1,9 +1,8 @@
-//! NEON: 16 items at a time.
+//! NEON kernels: 16 items at a time.
 //!
-//! `P` is the item size rounded up to a power of two: `P` registers hold the group, 16 / P items each, spread out to
-//! `P` bytes where they are smaller. Seen as one long row of bytes, unzipping it log2 P times brings each byte number
-//! into a register of its own, and zipping brings them back. Columns from the item size up to `P` hold rubbish and
-//! are not stored.
+//! `P` is the item size rounded up to a power of two. `P` registers hold a group, 16 / P items each, padded to `P`
+//! bytes per item. Regarded as one row of bytes, log2 P unzip steps move each byte number into a register of its own,
+//! and zips reverse that. Columns from the item size up to `P` hold arbitrary bytes and are not stored.
 
 use std::arch::aarch64::*;
 
@@ -14,12 +13,12 @@ use super::{Kernels, Tile, fits, padded};
 /// Items per group.
 const GROUP: usize = 16;
 
-/// Proof that the CPU has NEON: values come from [`Neon::detect`] only.
+/// Proves that the CPU has NEON: only [`Neon::detect`] creates values.
 #[derive(Debug)]
 pub(super) struct Neon(());
 
 impl Neon {
-    /// The kernels, if the CPU has what they need.
+    /// Returns the kernels if the CPU has NEON.
     pub(super) fn detect() -> Option<&'static dyn Kernels> {
         if std::arch::is_aarch64_feature_detected!("neon") { Some(&Self(())) } else { None }
     }
@@ -99,7 +98,7 @@ fn scatter_bits(planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
     scatter_by::<8, 8, true>(planes, tile, items)
 }
 
-/// `PITCH` is the tile's pitch where it equals `P`, or 0. At least `GROUP` items.
+/// Gathers at least `GROUP` items. `PITCH` is the pitch of the tile if it equals `P`, otherwise 0.
 #[inline]
 #[target_feature(enable = "neon")]
 fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
@@ -113,7 +112,7 @@ fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
     let mut edge = [0; GROUP * 16];
     let mut i = 0;
     while i < tile.n {
-        // The last group reaches back into items already done.
+        // The last group overlaps items that are already done.
         i = i.min(tile.n - GROUP);
         let from = &items[i * pitch..];
         let from = if from.len() >= reach::<P>(pitch) { from } else { padded(from, &mut edge) };
@@ -141,7 +140,7 @@ fn gather_by<const P: usize, const PITCH: usize, const BITS: bool>(
     }
 }
 
-/// See [`gather_by`].
+/// Scatters at least `GROUP` items. `PITCH` is the pitch of the tile if it equals `P`, otherwise 0.
 #[inline]
 #[target_feature(enable = "neon")]
 fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
@@ -153,7 +152,7 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
     let pitch = if PITCH == 0 { tile.pitch } else { PITCH };
     let cols = if PITCH == 0 { tile.cols } else { PITCH };
     let close = load16(&CLOSE[cols], 0);
-    // The columns that are no planes read the first one: rubbish, but no branch in the loop.
+    // Missing columns read the first plane. Their bytes are arbitrary, but the loop needs no branch.
     let planes: [&[u8]; P] = std::array::from_fn(|j| planes[if j < cols { j } else { 0 }]);
     let mut edge = [0; GROUP * 16];
     let mut i = 0;
@@ -179,7 +178,7 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
         let to = &mut items[i * pitch..];
         let fits = to.len() >= reach::<P>(pitch);
         let out = if fits { &mut *to } else { &mut edge };
-        // Ascending, so that what a store leaves beyond its items is written over by the next one.
+        // In ascending order, so that each store overwrites the excess bytes of the one before.
         for (k, &v) in r.iter().enumerate() {
             store16(out, k * (16 / P) * pitch, v);
         }
@@ -190,19 +189,19 @@ fn scatter_by<const P: usize, const PITCH: usize, const BITS: bool>(
     }
 }
 
-/// Bytes that a group touches on the item side: 16 at a time, maybe beyond its last item.
+/// Returns how many bytes a group touches on the item side: in units of 16, possibly past its last item.
 fn reach<const P: usize>(pitch: usize) -> usize {
     (GROUP - 16 / P) * pitch + 16
 }
 
-/// By item size: moves items that lie side by side `P` bytes apart.
+/// Shuffles, by item size, that move adjacent items `P` bytes apart.
 static SPREAD: [[u8; 16]; 17] = tables(true);
 
-/// By item size: closes the gaps between items that lie `P` bytes apart.
+/// Shuffles, by item size, that close the gaps between items `P` bytes apart.
 static CLOSE: [[u8; 16]; 17] = tables(false);
 
 const fn tables(spread: bool) -> [[u8; 16]; 17] {
-    // Out of range: a zero.
+    // An index out of range selects zero.
     let mut tables = [[0x80; 16]; 17];
     let mut cols: usize = 2;
     while cols <= 16 {
@@ -222,7 +221,7 @@ const fn tables(spread: bool) -> [[u8; 16]; 17] {
     tables
 }
 
-/// The even bytes of the row of registers, then the odd ones.
+/// Unzips the row of registers: the even bytes, then the odd ones.
 #[inline]
 #[target_feature(enable = "neon")]
 fn unzip<const P: usize>(r: [uint8x16_t; P]) -> [uint8x16_t; P] {
@@ -234,7 +233,7 @@ fn unzip<const P: usize>(r: [uint8x16_t; P]) -> [uint8x16_t; P] {
     out
 }
 
-/// The bytes of the first half of the row and those of the second, by turns.
+/// Zips the row of registers: interleaves the bytes of its first and second half.
 #[inline]
 #[target_feature(enable = "neon")]
 fn zip<const P: usize>(r: [uint8x16_t; P]) -> [uint8x16_t; P] {
@@ -246,8 +245,8 @@ fn zip<const P: usize>(r: [uint8x16_t; P]) -> [uint8x16_t; P] {
     out
 }
 
-/// The bytes at one place in 8 registers as an 8 x 8 bit matrix: swaps single bits across the diagonal, then 2 x 2,
-/// then 4 x 4 bits.
+/// Transposes the bytes at one position in 8 registers as an 8 x 8 bit matrix: swaps single bits across the diagonal,
+/// then 2 x 2, then 4 x 4 bits.
 #[inline]
 #[target_feature(enable = "neon")]
 fn transpose_bits<const P: usize>(r: &mut [uint8x16_t; P]) {
@@ -260,7 +259,7 @@ fn transpose_bits<const P: usize>(r: &mut [uint8x16_t; P]) {
     }
 }
 
-/// Swaps the high bits of registers with the low bits (`low`) of those whose number is `D` more.
+/// Swaps the high bits of registers with the low bits (`low`) of the registers whose number is `D` greater.
 #[inline]
 #[target_feature(enable = "neon")]
 fn swap_bits<const P: usize, const D: i32>(r: &mut [uint8x16_t; P], low: u8) {
@@ -274,7 +273,7 @@ fn swap_bits<const P: usize, const D: i32>(r: &mut [uint8x16_t; P], low: u8) {
     }
 }
 
-/// 16 bytes from `at` on.
+/// Loads 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn load16(bytes: &[u8], at: usize) -> uint8x16_t {
@@ -283,7 +282,7 @@ pub(super) fn load16(bytes: &[u8], at: usize) -> uint8x16_t {
     unsafe { vld1q_u8(bytes.as_ptr().add(at)) }
 }
 
-/// 16 bytes to `at` and on.
+/// Stores 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn store16(bytes: &mut [u8], at: usize, v: uint8x16_t) {

@@ -1,8 +1,8 @@
-//! Running sums and XORs, and the differences that they undo: byte delta, and delta in block 0.
+//! Running sums and XORs, and the differences that reverse them: used by byte delta, and by delta in block 0.
 //!
-//! Each sum depends on all inputs before it, so compilers leave these loops scalar. In a vector it takes log2 N
-//! steps: add the vector moved by one element, then by two, by four, and so on. From one vector to the next only a
-//! single addition waits for the previous round, since a vector's own total is known before the sum so far is added.
+//! Each sum depends on all inputs before it, so compilers do not vectorise these loops. In a vector it takes log2 N
+//! steps: add the vector shifted by one element, then by two, by four, and so on. Between vectors there is only one
+//! dependent addition, since a vector's own total is computed before the sum so far is added.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
@@ -13,7 +13,7 @@ pub(super) mod neon;
 #[cfg(test)]
 mod tests;
 
-/// What is added up.
+/// The operation and element size of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
     /// Bytes, modulo 256.
@@ -28,14 +28,14 @@ pub(crate) enum Scan {
     Xor8,
 }
 
-/// How it is added up: [`Scan`] for the compiler.
+/// A [`Scan`] as compile-time constants.
 pub(super) trait Op {
     /// Bytes per element: 1, 2, 4 or 8.
     const WORD: usize;
     /// XOR of the elements, or else their sum modulo 256 (single bytes).
     const XOR: bool;
 
-    /// The definition, from byte `from` on: what stands before must be done already.
+    /// The reference implementation, from byte `from` on. Earlier elements must be done already.
     fn plain(src: &[u8], dst: &mut [u8], from: usize) {
         for at in from..src.len().min(dst.len()) {
             let before = at.checked_sub(Self::WORD).map_or(0, |before| dst[before]);
@@ -44,7 +44,7 @@ pub(super) trait Op {
     }
 }
 
-/// The definition of differences; compilers turn it into vector code.
+/// The reference implementation of differences, which compilers vectorise.
 #[inline(always)]
 fn differences_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     let first = O::WORD.min(src.len());
@@ -70,7 +70,7 @@ impl<const WORD: usize> Op for Xors<WORD> {
     const XOR: bool = true;
 }
 
-/// For any CPU. The slices have the same length; the last element may be cut short.
+/// The portable scan. The slices must have the same length; the last element may be incomplete.
 pub(super) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
     match what {
         Scan::Sum => sums(src, dst),
@@ -81,7 +81,7 @@ pub(super) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// For any CPU: byte by byte XOR of two blocks.
+/// The portable XOR of two blocks.
 #[inline(always)]
 pub(super) fn xor(a: &[u8], b: &[u8], dst: &mut [u8]) {
     for ((d, a), b) in dst.iter_mut().zip(a).zip(b) {
@@ -89,7 +89,7 @@ pub(super) fn xor(a: &[u8], b: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// For any CPU: what [`scan`] undoes. Inlined, so that it can be compiled for others.
+/// The portable reverse of [`scan`]. Inlined, so that other instruction sets can compile it for themselves.
 #[inline(always)]
 pub(super) fn differences(what: Scan, src: &[u8], dst: &mut [u8]) {
     match what {
@@ -101,8 +101,8 @@ pub(super) fn differences(what: Scan, src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// Sums, eight at a time: a multiplication adds up a byte's predecessors, the even and the odd bytes apart
-/// so that the sums have room in 16 bits each.
+/// Computes eight sums at a time. A multiplication adds up the predecessors of a byte, with even and odd bytes separate
+/// so that each sum has 16 bits.
 fn sums(src: &[u8], dst: &mut [u8]) {
     const LOW: u64 = 0x00FF_00FF_00FF_00FF;
     const ONES: u64 = 0x0001_0001_0001_0001;
@@ -114,7 +114,7 @@ fn sums(src: &[u8], dst: &mut [u8]) {
         let even = (x & LOW).wrapping_mul(ONES);
         let odd = ((x >> 8) & LOW).wrapping_mul(ONES);
         let carry = u64::from(before) * ONES;
-        // An even byte follows the odd ones of the pairs before its own; each sum is at most 8 * 255 + 255.
+        // An even byte follows the odd bytes of the earlier pairs. Each sum is at most 8 * 255 + 255.
         let upto_even = (even + (odd << 16) + carry) & LOW;
         let upto_odd = (even + odd + carry) & LOW;
         *d = (upto_even | (upto_odd << 8)).to_le_bytes();
@@ -123,9 +123,9 @@ fn sums(src: &[u8], dst: &mut [u8]) {
     Sums::plain(src, dst, words.len() * 8);
 }
 
-/// XORs; `WORD` is 1, 2, 4 or 8.
+/// Computes running XORs. `WORD` is 1, 2, 4 or 8.
 fn xors<const WORD: usize>(src: &[u8], dst: &mut [u8]) {
-    // One word, as often as it fits into eight bytes.
+    // One word, repeated to fill eight bytes.
     let repeat = match WORD {
         1 => 0x0101_0101_0101_0101,
         2 => 0x0001_0001_0001_0001,
@@ -148,7 +148,7 @@ fn xors<const WORD: usize>(src: &[u8], dst: &mut [u8]) {
     Xors::<WORD>::plain(src, dst, words.len() * 8);
 }
 
-/// Shuffle that copies the last element of `LEN` bytes to all places.
+/// Returns the shuffle that copies the last element of `LEN` bytes to all positions.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const fn last_word<const LEN: usize>(word: usize) -> [u8; LEN] {
     let mut table = [0; LEN];

@@ -1,7 +1,7 @@
-//! SSE2, which every x86-64 has: 16 items at a time, by the kernels of [`lanes`](super::lanes).
+//! SSE2 kernels for every x86-64 CPU: 16 items at a time with the kernels of [`lanes`](super::lanes).
 //!
-//! It cannot move single bytes to where they are wanted, so items that are no power of two are loaded and stored in
-//! pieces of 4, 8 or 16 bytes.
+//! SSE2 has no byte shuffle, so items whose size is not a power of two are loaded and stored in pieces of 4, 8 or 16
+//! bytes.
 
 use std::arch::x86_64::*;
 
@@ -13,7 +13,7 @@ use super::vector::{
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
 use super::{Kernels, LINE, Tile};
 
-/// Runs on every x86-64.
+/// The kernels for every x86-64 CPU.
 #[derive(Debug)]
 pub(super) struct Sse2;
 
@@ -69,7 +69,7 @@ fn zero() -> __m128i {
     _mm_setzero_si128()
 }
 
-/// Items `P` bytes apart, whatever follows them in the gaps.
+/// Loads items `P` bytes apart, with arbitrary bytes in the gaps.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn load_items<const C: usize, const P: usize, const DENSE: bool>(
@@ -98,7 +98,7 @@ fn load_items<const C: usize, const P: usize, const DENSE: bool>(
     r
 }
 
-/// Ascending, so that what a store leaves beyond its item is written over by the next one.
+/// Stores items in ascending order, so that each store overwrites the excess bytes of the one before.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn store_items<const C: usize, const P: usize, const DENSE: bool>(
@@ -142,7 +142,7 @@ fn zip<const WIDTH: usize>(a: __m128i, b: __m128i) -> (__m128i, __m128i) {
 #[inline]
 #[target_feature(enable = "sse2")]
 fn swap_bits<const D: i32>(a: __m128i, b: __m128i, low: i8) -> (__m128i, __m128i) {
-    // 16-bit shifts: the mask drops what comes over from the neighbouring byte.
+    // The mask removes bits that a 16-bit shift brings in from the neighbouring byte.
     let t = _mm_and_si128(_mm_xor_si128(_mm_srli_epi16::<D>(a), b), _mm_set1_epi8(low));
     (_mm_xor_si128(a, _mm_slli_epi16::<D>(t)), _mm_xor_si128(b, t))
 }

@@ -95,6 +95,14 @@ fn a_name_forces_kernels() {
     assert_eq!(choose(Some("avx2"), &available[available.len() - 1..]).name(), "generic");
 }
 
+/// What Miri has time for: a group and a rest for each kernel.
+#[test]
+fn small_blocks() {
+    for (typesize, nitems, tail) in [(1, 33, 0), (2, 33, 1), (4, 17, 0), (8, 9, 3), (16, 9, 0)] {
+        check(typesize, nitems * typesize + tail);
+    }
+}
+
 #[test]
 fn every_short_length() {
     for typesize in [1, 2, 3, 4, 5, 7, 8, 12, 16, 17] {

@@ -1,27 +1,27 @@
 //! Loads and stores between slices and vector registers.
 //!
-//! The value intrinsics are safe; memory is the one thing they do not cover. Each access is checked here, so that
-//! the kernels themselves hold no `unsafe`.
+//! Intrinsics on values are safe, those that access memory are not. Each access is checked here, so that the kernels
+//! contain no `unsafe`.
 
 use std::arch::x86_64::*;
 
 use super::fits;
 
-/// 4 bytes, with zeros above.
+/// Loads 4 bytes and sets the others to zero.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn load4(bytes: &[u8; 4]) -> __m128i {
     _mm_cvtsi32_si128(i32::from_le_bytes(*bytes))
 }
 
-/// The lowest 4 bytes.
+/// Stores the lowest 4 bytes.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn store4(bytes: &mut [u8; 4], v: __m128i) {
     *bytes = _mm_cvtsi128_si32(v).to_le_bytes();
 }
 
-/// 8 bytes, with zeros above.
+/// Loads 8 bytes and sets the others to zero.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn load8(bytes: &[u8; 8]) -> __m128i {
@@ -29,7 +29,7 @@ pub(super) fn load8(bytes: &[u8; 8]) -> __m128i {
     unsafe { _mm_loadl_epi64(bytes.as_ptr().cast()) }
 }
 
-/// The lowest 8 bytes.
+/// Stores the lowest 8 bytes.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
@@ -37,7 +37,7 @@ pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
     unsafe { _mm_storel_epi64(bytes.as_mut_ptr().cast(), v) }
 }
 
-/// 16 bytes from `at` on.
+/// Loads 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
@@ -46,7 +46,7 @@ pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
     unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
 }
 
-/// 16 bytes to `at` and on.
+/// Stores 16 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
@@ -55,7 +55,7 @@ pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// 32 bytes from `at` on.
+/// Loads 32 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx")]
 pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
@@ -64,7 +64,7 @@ pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
 }
 
-/// 32 bytes to `at` and on.
+/// Stores 32 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx")]
 pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
@@ -73,7 +73,7 @@ pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// 64 bytes from `at` on.
+/// Loads 64 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
@@ -82,7 +82,7 @@ pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
     unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) }
 }
 
-/// 64 bytes to `at` and on.
+/// Stores 64 bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
@@ -91,7 +91,7 @@ pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// 16 bytes to `at` and on, past the caches. The address must be a multiple of 16; a [`fence`] must follow.
+/// Stores 16 bytes from `at` on, bypassing the caches. The address must be a multiple of 16; a [`fence`] must follow.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
@@ -101,7 +101,7 @@ pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
     unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// 32 bytes to `at` and on, past the caches. The address must be a multiple of 32; a [`fence`] must follow.
+/// Stores 32 bytes from `at` on, bypassing the caches. The address must be a multiple of 32; a [`fence`] must follow.
 #[inline]
 #[target_feature(enable = "avx")]
 pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
@@ -111,7 +111,7 @@ pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
     unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// 64 bytes to `at` and on, past the caches. The address must be a multiple of 64; a [`fence`] must follow.
+/// Stores 64 bytes from `at` on, bypassing the caches. The address must be a multiple of 64; a [`fence`] must follow.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn stream64(bytes: &mut [u8], at: usize, v: __m512i) {
@@ -121,8 +121,8 @@ pub(super) fn stream64(bytes: &mut [u8], at: usize, v: __m512i) {
     unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
-/// Asks for the `nbytes` that are `AHEAD` of what is read now, when memory is read from its start to its end. CPUs do so
-/// by themselves, but not far enough.
+/// Prefetches `nbytes` bytes, `AHEAD` bytes after the current position of a sequential read. Hardware prefetching does
+/// not reach far enough.
 #[inline(always)]
 pub(super) fn prefetch_ahead(now: *const u8, nbytes: usize) {
     for at in (0..nbytes).step_by(64) {
@@ -133,7 +133,7 @@ pub(super) fn prefetch_ahead(now: *const u8, nbytes: usize) {
 
 const AHEAD: usize = 4096;
 
-/// Asks for the cache lines of `bytes`, which are going to be read.
+/// Prefetches the cache lines of `bytes`.
 #[inline]
 pub(super) fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
@@ -142,14 +142,14 @@ pub(super) fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// Orders streaming stores before whatever follows, such as handing the buffer to another thread.
+/// Orders streaming stores before whatever follows, such as passing the buffer to another thread.
 #[inline]
 pub(super) fn fence() {
     // SAFETY: SSE is part of x86-64, and the instruction touches no memory.
     unsafe { _mm_sfence() }
 }
 
-/// How far the address of `bytes[at]` is beyond a multiple of `N`.
+/// Returns how far the address of `bytes[at]` is past a multiple of `N`.
 #[inline]
 pub(super) fn misalignment<const N: usize>(bytes: &[u8], at: usize) -> usize {
     bytes.as_ptr().addr().wrapping_add(at) % N

@@ -1,13 +1,13 @@
-//! Places that a kernel visits over and over, checked once.
+//! Views of memory that a kernel accesses repeatedly, with bounds checked once.
 //!
-//! A kernel touches many planes at one position, or many items at one distance. Checking each access would cost as
-//! much as the work; here one check covers a whole view, and what is left of it costs one comparison per group.
+//! A kernel accesses many planes at one position, or many items at one distance. Checking each access would cost as
+//! much as the work. Here one check covers a whole view, and one further comparison per group remains.
 
 use std::iter::StepBy;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// `P` planes of `n` bytes to read from.
+/// `P` planes of `n` bytes for reading.
 pub(super) struct Planes<'a, const P: usize> {
     start: [*const u8; P],
     n: usize,
@@ -15,7 +15,7 @@ pub(super) struct Planes<'a, const P: usize> {
 }
 
 impl<'a, const P: usize> Planes<'a, P> {
-    /// The first `n` bytes of each plane; where there are less than `P`, the last one stands in.
+    /// Takes the first `n` bytes of each plane. If there are fewer than `P`, the last one fills the remaining places.
     #[inline(always)]
     pub(super) fn new(planes: &[&'a [u8]], n: usize) -> Self {
         let mut start = [std::ptr::null(); P];
@@ -25,7 +25,7 @@ impl<'a, const P: usize> Planes<'a, P> {
         Self { start, n, bytes: PhantomData }
     }
 
-    /// `N` bytes of plane `j` from position `i` on.
+    /// Returns `N` bytes of plane `j` from position `i` on.
     #[inline(always)]
     pub(super) fn get<const N: usize>(&self, j: usize, i: usize) -> &'a [u8; N] {
         assert!(N <= self.n && i <= self.n - N);
@@ -34,7 +34,7 @@ impl<'a, const P: usize> Planes<'a, P> {
     }
 }
 
-/// `P` planes of `n` bytes to write to, `stride` bytes apart.
+/// `P` planes of `n` bytes for writing, `stride` bytes apart.
 pub(super) struct PlanesMut<'a, const P: usize> {
     start: *mut u8,
     stride: usize,
@@ -43,7 +43,7 @@ pub(super) struct PlanesMut<'a, const P: usize> {
 }
 
 impl<'a, const P: usize> PlanesMut<'a, P> {
-    /// The first `n` bytes of each plane. Planes must not overlap.
+    /// Takes the first `n` bytes of each plane. Planes must not overlap.
     #[inline(always)]
     pub(super) fn new(planes: &'a mut [u8], stride: usize, n: usize) -> Self {
         let last = (P - 1).checked_mul(stride).and_then(|last| last.checked_add(n));
@@ -51,7 +51,7 @@ impl<'a, const P: usize> PlanesMut<'a, P> {
         Self { start: planes.as_mut_ptr(), stride, n, bytes: PhantomData }
     }
 
-    /// `N` bytes of plane `j` from position `i` on.
+    /// Returns `N` bytes of plane `j` from position `i` on.
     #[inline(always)]
     pub(super) fn get<const N: usize>(&mut self, j: usize, i: usize) -> &mut [u8; N] {
         assert!(j < P && N <= self.n && i <= self.n - N);
@@ -61,7 +61,7 @@ impl<'a, const P: usize> PlanesMut<'a, P> {
     }
 }
 
-/// Items of `C` bytes to read from. `DENSE`: no gaps between them.
+/// Items of `C` bytes for reading. `DENSE`: they are adjacent.
 pub(super) struct Items<'a, const C: usize, const DENSE: bool> {
     start: *const u8,
     pitch: usize,
@@ -70,14 +70,14 @@ pub(super) struct Items<'a, const C: usize, const DENSE: bool> {
 }
 
 impl<'a, const C: usize, const DENSE: bool> Items<'a, C, DENSE> {
-    /// The first `n` items, `pitch` bytes apart.
+    /// Takes the first `n` items, `pitch` bytes apart.
     #[inline(always)]
     pub(super) fn new(items: &'a [u8], pitch: usize, n: usize) -> Self {
         check_items::<C, DENSE>(items.len(), pitch, n);
         Self { start: items.as_ptr(), pitch, n, bytes: PhantomData }
     }
 
-    /// `count` places of `N` bytes: at item `i` and each `step` items further on.
+    /// Returns `count` places of `N` bytes: at item `i`, and each `step` items further.
     #[inline(always)]
     pub(super) fn places<const N: usize>(&self, i: usize, step: usize, count: usize) -> Places<'a, N> {
         check_places::<C, N, DENSE>(i, step, count, self.n);
@@ -87,14 +87,14 @@ impl<'a, const C: usize, const DENSE: bool> Items<'a, C, DENSE> {
         Places { start, distance: step * pitch, count, bytes: PhantomData }
     }
 
-    /// The address of item `i`, which need not exist.
+    /// Returns the address of item `i`, which may be past the end.
     #[inline(always)]
     pub(super) fn address(&self, i: usize) -> *const u8 {
         self.start.wrapping_add(i * if DENSE { C } else { self.pitch })
     }
 }
 
-/// Items of `C` bytes to write to. `DENSE`: no gaps between them.
+/// Items of `C` bytes for writing. `DENSE`: they are adjacent.
 pub(super) struct ItemsMut<'a, const C: usize, const DENSE: bool> {
     start: *mut u8,
     pitch: usize,
@@ -103,14 +103,14 @@ pub(super) struct ItemsMut<'a, const C: usize, const DENSE: bool> {
 }
 
 impl<'a, const C: usize, const DENSE: bool> ItemsMut<'a, C, DENSE> {
-    /// The first `n` items, `pitch` bytes apart.
+    /// Takes the first `n` items, `pitch` bytes apart.
     #[inline(always)]
     pub(super) fn new(items: &'a mut [u8], pitch: usize, n: usize) -> Self {
         check_items::<C, DENSE>(items.len(), pitch, n);
         Self { start: items.as_mut_ptr(), pitch, n, bytes: PhantomData }
     }
 
-    /// `count` places of `N` bytes: at item `i` and each `step` items further on. They may overlap.
+    /// Returns `count` places of `N` bytes: at item `i`, and each `step` items further. They may overlap.
     #[inline(always)]
     pub(super) fn places<const N: usize>(&mut self, i: usize, step: usize, count: usize) -> PlacesMut<'_, N> {
         check_places::<C, N, DENSE>(i, step, count, self.n);
@@ -122,7 +122,7 @@ impl<'a, const C: usize, const DENSE: bool> ItemsMut<'a, C, DENSE> {
 }
 
 impl<const C: usize, const DENSE: bool> ItemsMut<'_, C, DENSE> {
-    /// The bytes from item `i` on, where there are no gaps.
+    /// Returns the bytes from item `i` on. Items must be adjacent.
     pub(super) fn rest(&mut self, i: usize) -> &mut [u8] {
         assert!(DENSE && i <= self.n);
         // SAFETY: `new` found `n` items of `C` bytes without gaps. They are borrowed mutably, and the result borrows the
@@ -131,15 +131,15 @@ impl<const C: usize, const DENSE: bool> ItemsMut<'_, C, DENSE> {
     }
 }
 
-/// Whether there are `n` items in `len` bytes.
+/// Returns whether `len` bytes hold `n` items.
 #[inline(always)]
 fn check_items<const C: usize, const DENSE: bool>(len: usize, pitch: usize, n: usize) {
     let end = n.checked_sub(1).map_or(Some(0), |last| last.checked_mul(pitch)?.checked_add(C));
     assert!(if DENSE { pitch == C } else { pitch >= C } && end.is_some_and(|end| end <= len));
 }
 
-/// Whether the last place ends before the last of `n` items does. Counted in items, so that the checks of all views
-/// at one group are the same comparison.
+/// Returns whether the last place ends before the last of `n` items does. It is computed in items, so that the checks
+/// of all views for a group are the same comparison.
 #[inline(always)]
 fn check_places<const C: usize, const N: usize, const DENSE: bool>(
     i: usize,
@@ -147,13 +147,13 @@ fn check_places<const C: usize, const N: usize, const DENSE: bool>(
     count: usize,
     n: usize,
 ) {
-    // With gaps a place is inside its item; without, it goes on into the next ones.
+    // With gaps, a place is inside its item. Without gaps, it extends into the next items.
     assert!(DENSE || N <= C);
     let needed = (count - 1) * step + N.div_ceil(C);
     assert!(needed <= n && i <= n - needed);
 }
 
-/// Places of `N` bytes to read from.
+/// Places of `N` bytes for reading.
 pub(super) struct Places<'a, const N: usize> {
     start: *const u8,
     distance: usize,
@@ -162,7 +162,7 @@ pub(super) struct Places<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Places<'a, N> {
-    /// Place number `k`.
+    /// Returns place `k`.
     #[inline(always)]
     pub(super) fn get(&self, k: usize) -> &'a [u8; N] {
         assert!(k < self.count);
@@ -171,7 +171,7 @@ impl<'a, const N: usize> Places<'a, N> {
     }
 }
 
-/// Places of `N` bytes to write to.
+/// Places of `N` bytes for writing.
 pub(super) struct PlacesMut<'a, const N: usize> {
     start: *mut u8,
     distance: usize,
@@ -180,7 +180,7 @@ pub(super) struct PlacesMut<'a, const N: usize> {
 }
 
 impl<const N: usize> PlacesMut<'_, N> {
-    /// Place number `k`.
+    /// Returns place `k`.
     #[inline(always)]
     pub(super) fn get(&mut self, k: usize) -> &mut [u8; N] {
         assert!(k < self.count);
@@ -190,8 +190,8 @@ impl<const N: usize> PlacesMut<'_, N> {
     }
 }
 
-/// Where groups of `size` items start, of at least as many: side by side, and a last one that reaches back into items
-/// already done. Two loops rather than one with a minimum in it, which each round would have to wait for.
+/// Returns the starts of groups of `size` items; there must be at least `size` items. The last group may overlap the one
+/// before. Two loops rather than one with a minimum, which would delay each iteration.
 #[inline(always)]
 pub(super) fn groups(n: usize, size: usize) -> [StepBy<Range<usize>>; 2] {
     let rest = n - n % size;

@@ -1,6 +1,6 @@
-//! The definition: short, slow, and what every kernel is tested against.
+//! The reference implementation: short, slow, and compared with every kernel in tests.
 
-/// Gathers the bytes of the same place in all items. `typesize` is at least 1, both slices have the same length.
+/// Byte-shuffles `src`. `typesize` must be at least 1, and both slices must have the same length.
 pub(crate) fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
     let q = src.len() / typesize;
@@ -11,7 +11,7 @@ pub(crate) fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// The inverse of [`shuffle`].
+/// Reverses [`shuffle`].
 pub(crate) fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
     let q = src.len() / typesize;

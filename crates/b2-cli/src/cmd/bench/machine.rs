@@ -11,8 +11,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use b2_measure::{Clock, Spent, SplitMix64, least, median, repeat};
+use b2kit::chunk::{CParams, DParams, FilterSlot};
 use b2kit::chunk::{ChunkReader, Destination, EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
-use b2kit::{CParams, Chunk, CodecId, DParams, FilterId, FilterSlot};
+use b2kit::{Chunk, CodecId, FilterId};
 use bytes::Bytes;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -21,9 +23,8 @@ use crate::output::Output;
 use crate::pump::resize;
 use crate::values::parse_size;
 
-use super::clock::{Clock, Spent};
 use super::table::one_codec;
-use super::{Common, SplitMix, ensure_same};
+use super::{Common, ensure_same};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One measurement, for machines")]
@@ -32,16 +33,16 @@ pub(super) struct Args {
     /// Measure on this file, taken as raw bytes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "codecs", "clevels", "filters"])]
     input: Option<PathBuf>,
-    /// blosclz, lz4, lz4hc, zlib, zstd
+    /// Codec: blosclz, lz4, lz4hc, zlib or zstd
     #[arg(long, conflicts_with = "files", value_name = "NAME", value_parser = one_codec, default_value = "blosclz")]
     codec: CodecId,
-    /// 0 (store) to 9 (smallest)
+    /// Level, from 0 (store) to 9 (smallest)
     #[arg(long, conflicts_with = "files", value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), default_value_t = 5)]
     clevel: u8,
-    /// The filters before the codec
+    /// Filters before the codec
     #[arg(long, conflicts_with = "files", value_name = "NAME", value_enum, default_value_t = Pipeline::Shuffle)]
     filter: Pipeline,
-    /// What to measure, in this order
+    /// Operations to measure, in this order
     #[arg(long, conflicts_with = "files", value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Op::Compress, Op::Decompress])]
     op: Vec<Op>,
     /// Measure each operation up to R times
@@ -71,7 +72,7 @@ pub(super) struct Args {
     /// Bits that truncprec keeps [default: 10, and 20 for items of 8 bytes]
     #[arg(long, conflicts_with = "files", value_name = "N")]
     truncbits: Option<u8>,
-    /// Where decompress writes: through a large buffer, or always to the same place
+    /// Where to decompress to: a large buffer, or always the same place
     #[arg(long, conflicts_with = "files", value_name = "HOW", value_enum, default_value_t = Dest::Stream)]
     dest: Dest,
 }
@@ -173,7 +174,7 @@ struct Bench<'a> {
     dparams: DParams,
     /// Where chunks are compressed to: room for each, and its length.
     packed: Vec<(Vec<u8>, usize)>,
-    /// The same chunks, to be read.
+    /// These chunks, parsed for reading.
     chunks: Vec<Chunk>,
 }
 
@@ -190,7 +191,7 @@ impl<'a> Bench<'a> {
         let truncbits = args.truncbits.unwrap_or(if typesize == 8 { 20 } else { 10 });
         let cparams = CParams::builder(typesize)
             .codec(args.codec)
-            .clevel(args.clevel)
+            .level(args.clevel)
             .filters(args.filter.slots(truncbits))
             .blocksize(usize::try_from(args.blocksize)?)
             .build()?;
@@ -217,7 +218,7 @@ impl<'a> Bench<'a> {
             chunks: vec![],
         };
         bench.compress_all()?;
-        let chunk = |(room, len): &(Vec<u8>, usize)| Chunk::parse(Bytes::copy_from_slice(&room[..*len]));
+        let chunk = |(room, len): &(Vec<u8>, usize)| Chunk::from_bytes(Bytes::copy_from_slice(&room[..*len]));
         bench.chunks = bench.packed.iter().map(chunk).collect::<Result<_, _>>()?;
         bench.decompress_all(Dest::Stream)?;
         ensure_same(bench.lossy() || bench.src == bench.dst, "the round trip gives other bytes")?;
@@ -230,7 +231,7 @@ impl<'a> Bench<'a> {
 
     fn compress_all(&mut self) -> Result<()> {
         for (part, (room, len)) in self.src.chunks(self.chunksize).zip(&mut self.packed) {
-            *len = Chunk::compress_into(part, room, &self.cparams)?;
+            *len = Chunk::compress_bytes_into(part, room, &self.cparams)?;
         }
         Ok(())
     }
@@ -238,14 +239,13 @@ impl<'a> Bench<'a> {
     fn decompress_all(&mut self, dest: Dest) -> Result<()> {
         for (i, chunk) in self.chunks.iter().enumerate() {
             let start = if dest == Dest::Stream { i * self.chunksize } else { 0 };
-            chunk.decompress_into(&mut self.dst[start..start + chunk.nbytes()], &self.dparams)?;
+            chunk.decompress_bytes_into(&mut self.dst[start..start + chunk.nbytes()], &self.dparams)?;
         }
         Ok(())
     }
 
     fn compress(&mut self) -> Result<Value> {
-        let times = self.repeat(|bench| {
-            let clock = Clock::start();
+        let times = self.repeat(|bench, clock| {
             bench.compress_all()?;
             Ok(clock.stop())
         })?;
@@ -254,8 +254,7 @@ impl<'a> Bench<'a> {
 
     fn decompress(&mut self) -> Result<Value> {
         let dest = self.args.dest;
-        let times = self.repeat(|bench| {
-            let clock = Clock::start();
+        let times = self.repeat(|bench, clock| {
             bench.decompress_all(dest)?;
             Ok(clock.stop())
         })?;
@@ -278,9 +277,8 @@ impl<'a> Bench<'a> {
         }
         let mut readers = self.readers()?;
         let mut bytes = 0;
-        let times = self.repeat(|bench| {
-            let mut random = SplitMix(42);
-            let clock = Clock::start();
+        let times = self.repeat(|bench, clock| {
+            let mut random = SplitMix64(42);
             let mut done = 0;
             for call in 0..calls {
                 let reader = &mut readers[random.below(bench.chunks.len())];
@@ -315,7 +313,7 @@ impl<'a> Bench<'a> {
     /// Reads a few items; the place of one that is wrong.
     fn wrong_item(&self) -> Result<Option<(usize, usize)>> {
         let typesize = self.typesize;
-        let (mut random, mut readers) = (SplitMix(7), self.readers()?);
+        let (mut random, mut readers) = (SplitMix64(7), self.readers()?);
         for _ in 0..if self.lossy() { 0 } else { 64 } {
             let nchunk = random.below(self.chunks.len());
             let chunk = &self.chunks[nchunk];
@@ -333,22 +331,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures as often as was asked for, at least once.
-    fn repeat(&mut self, mut measure: impl FnMut(&mut Self) -> Result<Spent>) -> Result<Vec<Spent>> {
-        let mut times = vec![measure(self)?];
-        let mut spent = times[0].wall;
-        while times.len() < self.args.repeat.get() && spent < self.args.budget {
-            let time = measure(self)?;
-            spent += time.wall;
-            times.push(time);
-        }
-        Ok(times)
+    fn repeat(&mut self, mut measure: impl FnMut(&mut Self, Clock) -> Result<Spent>) -> Result<Vec<Spent>> {
+        repeat(self.args.repeat.get(), self.args.budget, || measure(self, Clock::start()))
     }
 
     fn line(&self, op: Op, times: &[Spent], bytes_per_rep: usize, calls: usize) -> Value {
         let seconds: Vec<f64> = times.iter().map(|time| time.wall).collect();
-        let mut sorted = seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
         json!({
             "impl": "b2kit",
             "version": env!("CARGO_PKG_VERSION"),
@@ -366,9 +354,9 @@ impl<'a> Bench<'a> {
             "bytes_per_rep": bytes_per_rep,
             "calls": calls,
             "repeat": times.len(),
-            "median_s": median,
-            "min_s": sorted[0],
-            "cpu_min_s": times.iter().map(|time| time.cpu).fold(f64::INFINITY, f64::min),
+            "median_s": median(seconds.iter().copied()),
+            "min_s": least(seconds.iter().copied()),
+            "cpu_min_s": least(times.iter().map(|time| time.cpu)),
             "seconds": seconds,
         })
     }

@@ -36,7 +36,7 @@ impl Sample {
     /// When it cannot be read, or there is not one item.
     pub(super) fn open(path: &Path, common: &Common, global: Global) -> Result<Self> {
         let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
-        let operand = Operand::open(path, path)?;
+        let operand = Operand::look(path, path)?;
         if let Some(header) = &operand.npy {
             let (shape, itemsize) = (header.shape.clone(), header.dtype.itemsize());
             return Self::of_operand(operand, &shape, itemsize, limit, String::new());
@@ -78,11 +78,9 @@ impl Sample {
         match input {
             Input::Array(array) => {
                 let axes: Vec<Axis> = resolve(&[], &shape)?;
-                let dims = axes
-                    .iter()
-                    .zip(&start)
-                    .map(|(axis, start)| crate::input::slice_dim(&Axis { start: *start, ..*axis }));
-                array.slice(dims.collect::<Result<Vec<_>>>()?)?.read_into(&mut plain)?;
+                let dims =
+                    axes.iter().zip(&start).map(|(axis, start)| Axis { start: *start, ..*axis }.selection());
+                array.slice(dims.collect::<Result<Vec<_>>>()?)?.read_bytes_into(&mut plain)?;
             }
             _ => input.read_linear(start[0] * itemsize as u64, &mut plain)?,
         }

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use b2_measure::{Clock, Spent, SplitMix64, least, repeat};
 use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
 use serde_json::{Value, json};
 
@@ -16,9 +17,8 @@ use crate::table::{dims, short_size};
 use crate::values::{Codec, Filters, parse_codec};
 
 use super::choice::{Cost, best, pareto};
-use super::clock::Clock;
 use super::sample::Sample;
-use super::{Common, SplitMix, ensure_same};
+use super::{Common, ensure_same, quick};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -26,14 +26,19 @@ pub(super) struct Args {
     /// .npy files, Blosc2 files, or raw bytes
     #[arg(value_name = "FILE", required_unless_present = "input")]
     files: Vec<PathBuf>,
-    /// Only these codecs
+    /// Show five choices within three seconds, the smallest first
+    #[arg(long, conflicts_with_all = ["input", "codecs", "clevels", "filters"])]
+    quick: bool,
+    /// Measure only these codecs
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = one_codec, default_value = "blosclz,lz4,lz4hc,zlib,zstd")]
     codecs: Vec<CodecId>,
-    /// Only these levels
+    /// Measure only these levels
     #[arg(long, value_name = "0..9,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=9), default_value = "1,5,9")]
     clevels: Vec<u8>,
-    /// Filters as `pack` takes them; again for more [default: none, shuffle, bitshuffle]
-    #[arg(long, value_name = "NAME[:META],...")]
+    /// Measure these filters; give it again for others
+    ///
+    /// Written as for `b2kit pack`. The default is none, shuffle and bitshuffle, one after the other.
+    #[arg(long, value_name = "LIST")]
     filters: Vec<Filters>,
 }
 
@@ -64,6 +69,9 @@ struct Measured {
 }
 
 pub(super) fn run(args: &Args, common: &Common, as_json: bool, global: Global) -> Result<()> {
+    if args.quick {
+        return quick::run(&args.files, common, as_json, global);
+    }
     for file in &args.files {
         let sample = Sample::open(file, common, global)?;
         let rows = measure(args, file, &sample, global.quiet)?;
@@ -110,8 +118,8 @@ fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec
     Ok(rows)
 }
 
-/// As `pack` takes it.
-fn name(filters: &Filters) -> String {
+/// The filters as `pack` takes them.
+pub(super) fn name(filters: &Filters) -> String {
     let names = filters.0.iter().map(|slot| match slot.meta {
         0 => slot.id.to_string(),
         meta => format!("{}:{meta}", slot.id),
@@ -122,30 +130,31 @@ fn name(filters: &Filters) -> String {
 
 fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut [u8]) -> Result<Measured> {
     let (itemsize, shape) = (sample.itemsize, &sample.shape);
-    let cparams = plugins::cparams(itemsize).codec(codec).clevel(clevel).filters(&filters.0).build()?;
-    let builder = ArrayBuilder::new(shape.clone(), Dtype::parse(&format!("|V{itemsize}"))?).cparams(cparams);
-    let mut frame = builder.to_memory(&mut &sample.plain[..])?;
+    let cparams = plugins::cparams(itemsize).codec(codec).level(clevel).filters(&filters.0).build()?;
+    let builder =
+        ArrayBuilder::with_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}"))?).compression(cparams);
+    let mut frame = builder.to_bytes(&sample.plain)?;
     let cbytes = frame.len() as u64;
     let array = NdArray::options().plugins(plugins::plugins()).from_bytes(frame.clone())?;
-    array.all().read_into(dst)?;
+    array.all().read_bytes_into(dst)?;
     ensure_same(is_lossy(filters) || dst == sample.plain, "the round trip gives other bytes")?;
 
     let compress = best_of(|| {
-        frame = builder.to_memory(&mut &sample.plain[..])?;
+        frame = builder.to_bytes(&sample.plain)?;
         Ok(())
     })?;
-    let decompress = best_of(|| Ok(array.all().read_into(dst)?))?;
+    let decompress = best_of(|| Ok(array.all().read_bytes_into(dst)?))?;
     let mut boxes = |shape: &[u64], n: usize| -> Result<f64> {
         let nbytes = shape.iter().product::<u64>() as usize * itemsize;
         let seconds = best_of(|| {
-            let mut random = SplitMix(42);
+            let mut random = SplitMix64(42);
             for _ in 0..n {
                 let place = |(whole, part): (&u64, &u64)| {
                     let start = random.below((whole - part + 1) as usize) as i64;
                     start..start + *part as i64
                 };
                 let place: Vec<_> = sample.shape.iter().zip(shape).map(place).collect();
-                array.slice(place)?.read_into(black_box(&mut dst[..nbytes]))?;
+                array.slice(place)?.read_bytes_into(black_box(&mut dst[..nbytes]))?;
             }
             Ok(())
         })?;
@@ -158,9 +167,8 @@ fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut
 
 /// What the filters lose is meant to be lost.
 fn is_lossy(filters: &Filters) -> bool {
-    use b2kit::FilterId;
-    let lossy = [FilterId::TRUNC_PREC, FilterId::INT_TRUNC, FilterId::NDMEAN];
-    filters.0.iter().any(|slot| lossy.contains(&slot.id))
+    let plugins = plugins::plugins();
+    filters.0.iter().any(|slot| !plugins.filter_properties(*slot, 1).lossless)
 }
 
 /// An eighth of each dimension, up to 64 positions; 1000 items where there is only one dimension.
@@ -172,27 +180,27 @@ fn slice_shape(shape: &[u64]) -> Vec<u64> {
 }
 
 fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (mut best, mut total) = (f64::INFINITY, 0.0);
-    while total < BUDGET {
+    let measure = || -> Result<Spent> {
         let clock = Clock::start();
         work()?;
-        let time = clock.stop().wall;
-        // A clock that stands still must not keep us here.
-        (best, total) = (best.min(time), total + time.max(1e-6));
-    }
-    Ok(best.max(1e-9))
+        Ok(clock.stop())
+    };
+    let times = repeat(usize::MAX, BUDGET, measure)?;
+    Ok(least(times.iter().map(|time| time.wall)).max(1e-9))
 }
 
 /// The command that writes the file this way.
 fn command(file: &Path, sample: &Sample, row: &Measured) -> String {
+    command_for(file, sample, row.codec, row.clevel, &row.filters)
+}
+
+/// The command that writes the file with these parameters.
+pub(super) fn command_for(file: &Path, sample: &Sample, codec: CodecId, clevel: u8, filters: &str) -> String {
     format!(
-        "b2kit {} {} OUT{} --codec {} --clevel {} --filters {}",
+        "b2kit {} {} OUT{} --codec {codec} --clevel {clevel} --filters {filters}",
         sample.command,
         quoted(&file.display().to_string()),
         sample.options,
-        row.codec,
-        row.clevel,
-        row.filters
     )
 }
 

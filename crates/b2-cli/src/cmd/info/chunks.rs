@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use b2kit::{ChunkHeader, Entry, SpecialKind, SuperChunk};
+use b2kit::SuperChunk;
+use b2kit::chunk::{ChunkHeader, SpecialKind};
+use b2kit::frame::Entry;
 use serde_json::json;
 
 use super::json_ratio;
@@ -81,7 +83,7 @@ pub(super) fn send_json(output: &mut Output, frame: &SuperChunk, named: &dyn Fn(
     output.send(b"\n  ]")
 }
 
-/// The same for people.
+/// Sends a table of the chunks, for people.
 pub(super) fn send_table(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
     let mut lines = Vec::new();
     writeln!(lines, "  {:>8}  {:>12}  {:>12}  {:>9}  special", "chunk", "bytes", "compressed", "ratio")?;

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{Op, Scan, Sums, Xors, last_word};
 use crate::kernels::vector::{fence, load16, load32, misalignment, store32, stream32};
 
-/// As [`super::scan`].
+/// Computes running sums like [`super::scan`].
 #[target_feature(enable = "avx2")]
 pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
     match what {
@@ -21,7 +21,7 @@ pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
 #[target_feature(enable = "avx2")]
 fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     let last = _mm256_broadcastsi128_si256(load16(&const { last_word::<16>(O::WORD) }, 0));
-    // The last element so far, in each place.
+    // The last element so far, broadcast.
     let mut before = _mm256_setzero_si256();
     let whole = src.len() & !31;
     for at in (0..whole).step_by(32) {
@@ -44,13 +44,13 @@ fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     O::plain(src, dst, whole);
 }
 
-/// As [`super::differences`]: the same loop, compiled for wider vectors.
+/// Computes differences with the loop of [`super::differences`], compiled for wider vectors.
 #[target_feature(enable = "avx2")]
 pub(in crate::kernels) fn differences(what: Scan, src: &[u8], dst: &mut [u8]) {
     super::differences(what, src, dst);
 }
 
-/// As [`super::xor`], but whole cache lines of `dst` go past the caches.
+/// XORs two blocks like [`super::xor`], but whole cache lines of `dst` bypass the caches.
 #[target_feature(enable = "avx2")]
 pub(in crate::kernels) fn xor_streaming(a: &[u8], b: &[u8], dst: &mut [u8]) {
     let start = ((64 - misalignment::<64>(dst, 0)) % 64).min(dst.len());

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{Op, Scan, Sums, Xors, last_word};
 use crate::kernels::vector::{load64, store64};
 
-/// As [`super::scan`].
+/// Computes running sums like [`super::scan`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
     match what {
@@ -22,7 +22,7 @@ pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
 fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     let total = load64(&const { total_word(O::WORD) }, 0);
     let last = load64(&const { last_word::<64>(O::WORD) }, 0);
-    // The last element so far, in each place.
+    // The last element so far, broadcast.
     let mut before = _mm512_setzero_si512();
     let whole = src.len() & !63;
     for at in (0..whole).step_by(64) {
@@ -47,7 +47,7 @@ fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     O::plain(src, dst, whole);
 }
 
-/// All groups `N` places further on, zeros before.
+/// Shifts all groups by `N` positions and fills with zeros.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn moved<const N: usize>(v: __m512i) -> __m512i {
@@ -65,7 +65,7 @@ fn add<O: Op>(a: __m512i, b: __m512i) -> __m512i {
     if O::XOR { _mm512_xor_si512(a, b) } else { _mm512_add_epi8(a, b) }
 }
 
-/// Shuffle within 16 bytes that copies the last element of each group to all of it.
+/// Returns the shuffle within 16 bytes that broadcasts the last element of each group.
 const fn total_word(word: usize) -> [u8; 64] {
     let mut table = last_word::<64>(word);
     let mut k = 0;

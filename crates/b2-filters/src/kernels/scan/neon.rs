@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use super::{Op, Scan, Sums, Xors, last_word};
 use crate::kernels::neon::{load16, store16};
 
-/// As [`super::scan`].
+/// Computes running sums like [`super::scan`].
 #[target_feature(enable = "neon")]
 pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
     match what {
@@ -22,7 +22,7 @@ pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
 fn scan_by<O: Op>(src: &[u8], dst: &mut [u8]) {
     let last = load16(&const { last_word::<16>(O::WORD) }, 0);
     let zero = vdupq_n_u8(0);
-    // The last element so far, in each place.
+    // The last element so far, broadcast.
     let mut before = zero;
     let whole = src.len() & !15;
     for at in (0..whole).step_by(16) {

@@ -1,0 +1,93 @@
+//! The active filters of a chunk: the slots that are neither empty nor a copy.
+
+use b2_filters::{
+    Effect, Filter, FilterContext, FilterId, FilterProperties, FilterSlot, Planes, Reference, Shuffle,
+};
+
+use crate::{ChunkError, Plugins};
+
+/// A filter with its parameter and those [`FilterProperties`] that every block needs. Kept small, because chains are
+/// copied for every block.
+#[derive(Clone, Copy)]
+pub(crate) struct Active<'a> {
+    pub(crate) filter: &'a dyn Filter,
+    pub(crate) meta: u8,
+    pub(crate) effect: Effect,
+    pub(crate) reference: Reference,
+    pub(crate) in_parts: bool,
+    /// Rows per plane; 0 if the filter makes no planes.
+    rows: u8,
+    count: u16,
+}
+
+impl<'a> Active<'a> {
+    const NONE: Active<'static> = Active {
+        filter: &Shuffle,
+        meta: 0,
+        effect: Effect::Any,
+        reference: Reference::None,
+        in_parts: false,
+        rows: 0,
+        count: 0,
+    };
+
+    fn new(filter: &'a dyn Filter, meta: u8, properties: &FilterProperties) -> Self {
+        let FilterProperties { effect, reference, in_parts, planes, .. } = *properties;
+        let planes = planes.map(|planes| (u8::try_from(planes.rows), u16::try_from(planes.count)));
+        let (rows, count) = match planes {
+            Some((Ok(rows), Ok(count))) if count > 0 => (rows, count),
+            _ => (0, 0),
+        };
+        Self { filter, meta, effect, reference, in_parts, rows, count }
+    }
+
+    /// Returns the planes of filtered blocks whose length is a multiple of the planes' unit.
+    fn planes(&self) -> Option<Planes> {
+        (self.rows > 0).then_some(Planes { count: self.count.into(), rows: self.rows.into() })
+    }
+
+    /// Returns the planes of a filtered block of `nbytes` bytes (1 or more).
+    pub(crate) fn planes_of(&self, nbytes: usize) -> Option<Planes> {
+        self.planes().filter(|planes| nbytes.is_multiple_of(planes.unit()))
+    }
+
+    /// Returns whether plane `j` of a filtered block holds byte `j` of all items, unchanged.
+    pub(crate) fn has_byte_planes(&self) -> bool {
+        self.rows == 1
+    }
+}
+
+/// Up to six filters, in the order in which they are applied or undone.
+#[derive(Clone, Copy)]
+pub(crate) struct Chain<'a> {
+    slots: [Active<'a>; 6],
+    len: usize,
+}
+
+impl<'a> Chain<'a> {
+    pub(crate) const EMPTY: Chain<'static> = Chain { slots: [Active::NONE; 6], len: 0 };
+
+    /// Collects the filters of `slots`, for items of `typesize` bytes, except those for which `is_copy` returns true.
+    pub(crate) fn new<'s>(
+        plugins: &'a Plugins,
+        slots: impl Iterator<Item = &'s FilterSlot>,
+        typesize: usize,
+        is_copy: impl Fn(&FilterProperties) -> bool,
+    ) -> Result<Self, ChunkError> {
+        let mut chain: Chain<'a> = Chain::EMPTY;
+        let cx = FilterContext::new(typesize);
+        for slot in slots.filter(|slot| slot.id != FilterId::NONE) {
+            let filter = &**plugins.filter(slot.id)?;
+            let properties = filter.properties(&cx, slot.meta);
+            if !is_copy(&properties) {
+                chain.slots[chain.len] = Active::new(filter, slot.meta, &properties);
+                chain.len += 1;
+            }
+        }
+        Ok(chain)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Active<'a>] {
+        &self.slots[..self.len]
+    }
+}

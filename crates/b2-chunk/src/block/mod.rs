@@ -1,0 +1,7 @@
+//! Shared by encoding and decoding of blocks: the chain of active filters, repeated items, per-thread buffers, and
+//! progress. This room uses `model`.
+
+pub(crate) mod chain;
+pub(crate) mod fill;
+pub(crate) mod pace;
+pub(crate) mod scratch;

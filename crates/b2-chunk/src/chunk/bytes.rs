@@ -1,0 +1,154 @@
+//! A chunk as stored: validated header and bytes.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::decode::decompress::Whole;
+use crate::{ChunkError, ChunkHeader};
+
+/// A whole chunk in memory: its validated header and all its bytes. Cloning is cheap.
+///
+/// ```
+/// use b2_chunk::{Chunk, Compression};
+/// let values: Vec<u32> = (0..10_000).collect();
+/// let chunk = Chunk::compress(&values, &Compression::lz4())?;
+/// assert!(chunk.cbytes() < chunk.nbytes() / 4);
+/// assert_eq!(chunk.decompress::<u32>()?, values);
+/// assert_eq!(chunk.get_items::<u32>(1000..1010)?, values[1000..1010]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+pub type Chunk = ChunkRef<'static>;
+
+/// A whole chunk in memory, borrowed or shared. [`Chunk`] is the form that owns its memory.
+///
+/// Methods without a suffix use the built-in plugins and the default limits; those that end in `_with` or `_into` take
+/// [`DParams`](crate::DParams) last.
+///
+/// ```
+/// use b2_chunk::{Chunk, ChunkRef, Compression};
+/// let stored = Chunk::compress(&[1.5f64; 100], &Compression::new())?.into_bytes().to_vec();
+/// let chunk = ChunkRef::from_slice(&stored)?;
+/// assert_eq!(chunk.decompress::<f64>()?, [1.5; 100]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+#[derive(Clone)]
+pub struct ChunkRef<'a> {
+    pub(super) header: ChunkHeader,
+    /// Exactly as long as the header says.
+    pub(super) stored: Stored<'a>,
+    pub(super) nchunk: Option<usize>,
+}
+
+#[derive(Clone)]
+pub(super) enum Stored<'a> {
+    Shared(Bytes),
+    Borrowed(&'a [u8]),
+}
+
+impl Chunk {
+    /// Takes bytes that start with a chunk, and drops any that follow it.
+    ///
+    /// Only the header is checked. Tables and streams are checked when they are read.
+    ///
+    /// # Errors
+    /// Fails if the header is malformed, or there are fewer bytes than it says.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ChunkError> {
+        let bytes = bytes.into();
+        let header = checked_header(&bytes)?;
+        let bytes = bytes.slice(..header.cbytes());
+        Ok(Self { header, stored: Stored::Shared(bytes), nchunk: None })
+    }
+
+    /// Returns the stored bytes, without copying where possible.
+    pub fn to_bytes(&self) -> Bytes {
+        self.clone().into_bytes()
+    }
+    /// Converts the chunk into its stored bytes.
+    pub fn into_bytes(self) -> Bytes {
+        match self.stored {
+            Stored::Shared(bytes) => bytes,
+            Stored::Borrowed(bytes) => Bytes::from_static(bytes),
+        }
+    }
+}
+
+impl<'a> ChunkRef<'a> {
+    /// Borrows bytes that start with a chunk, and ignores any that follow it. Only the header is checked.
+    ///
+    /// # Errors
+    /// Fails like [`Chunk::from_bytes`].
+    pub fn from_slice(bytes: &'a [u8]) -> Result<Self, ChunkError> {
+        let header = checked_header(bytes)?;
+        let bytes = bytes.get(..header.cbytes()).unwrap_or(bytes);
+        Ok(Self { header, stored: Stored::Borrowed(bytes), nchunk: None })
+    }
+}
+
+impl ChunkRef<'_> {
+    /// Sets the index of this chunk in its container, which is passed to the postfilter.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_nchunk(self, nchunk: Option<usize>) -> Self {
+        Self { nchunk, ..self }
+    }
+
+    /// Returns the parsed header.
+    pub fn header(&self) -> &ChunkHeader {
+        &self.header
+    }
+    /// Returns the uncompressed size in bytes.
+    pub fn nbytes(&self) -> usize {
+        self.header.nbytes()
+    }
+    /// Returns the compressed size in bytes, including the header.
+    pub fn cbytes(&self) -> usize {
+        self.as_bytes().len()
+    }
+    /// Returns how many bytes were stored to represent the data, to be compared with [`Limits`](crate::Limits). It
+    /// includes header and tables, and is 0 for special chunks.
+    #[doc(hidden)]
+    pub fn stored(&self) -> u64 {
+        if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
+    }
+    /// Returns the stored bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.stored {
+            Stored::Shared(bytes) => bytes,
+            Stored::Borrowed(bytes) => bytes,
+        }
+    }
+
+    pub(super) fn whole(&self) -> Whole<'_> {
+        let shared = match &self.stored {
+            Stored::Shared(bytes) => Some(bytes),
+            Stored::Borrowed(_) => None,
+        };
+        Whole { header: &self.header, bytes: self.as_bytes(), shared, nchunk: self.nchunk }
+    }
+}
+
+/// Parses the header of a chunk and checks that the chunk is complete.
+fn checked_header(bytes: &[u8]) -> Result<ChunkHeader, ChunkError> {
+    let header = ChunkHeader::parse(bytes)?;
+    if bytes.len() < header.cbytes() {
+        let (need, have) = (header.cbytes() as u64, bytes.len() as u64);
+        return Err(ChunkError::Truncated { what: "the chunk", need, have });
+    }
+    Ok(header)
+}
+
+/// Two chunks are equal if their bytes are equal.
+impl PartialEq<ChunkRef<'_>> for ChunkRef<'_> {
+    fn eq(&self, other: &ChunkRef<'_>) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for ChunkRef<'_> {}
+
+impl fmt::Debug for ChunkRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunk").field("header", &self.header).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Constructors of [`Chunk`].
+
+use super::Chunk;
+use super::bytes::Stored;
+use crate::encode::compress::{self, Made};
+use crate::model::header::EXTENDED_HEADER_LEN;
+use crate::{CParams, ChunkError, Compression, Element, SpecialKind};
+use b2_core::memory::zeroed;
+
+impl Chunk {
+    /// Compresses values. The item size is the size of `T`.
+    ///
+    /// # Errors
+    /// Fails like [`compress_bytes`](Self::compress_bytes) and [`Compression::build`].
+    pub fn compress<T: Element>(values: &[T], compression: &Compression) -> Result<Self, ChunkError> {
+        let cparams = compression.clone().typesize(T::ITEMSIZE).build()?;
+        if let Some(bytes) = T::as_le_bytes(values) {
+            return Self::compress_bytes(bytes, &cparams);
+        }
+        let mut bytes = zeroed(values.len().saturating_mul(T::ITEMSIZE))?;
+        let items = bytes.chunks_exact_mut(T::ITEMSIZE);
+        values.iter().zip(items).for_each(|(value, item)| value.write_le(item));
+        Self::compress_bytes(&bytes, &cparams)
+    }
+
+    /// Compresses the bytes `src`. Blocks are compressed in parallel (feature `rayon`); the result does not depend on
+    /// the number of threads.
+    ///
+    /// Input that does not shrink is stored, which takes 32 bytes more than `src`. Input that repeats one item becomes
+    /// a special chunk of 32 bytes (zeros, NaN), or of 32 bytes plus the item.
+    ///
+    /// The delta filter is not applied to chunks whose length is not a multiple of its word, since C-Blosc2 would lose
+    /// the last bytes of such chunks.
+    ///
+    /// # Errors
+    /// Fails if `src` is longer than 2^31 - 33 bytes, a codec or filter does not accept the parameters, the prefilter
+    /// fails, a block exceeds the memory limit, or the call is cancelled.
+    pub fn compress_bytes(src: &[u8], cparams: &CParams) -> Result<Self, ChunkError> {
+        compress::compress(src, cparams).map(Self::made)
+    }
+
+    /// Compresses `src` into the start of `dst` and returns the length of the chunk.
+    ///
+    /// `dst` must be at least 32 bytes longer than `src`. Its bytes after the chunk, and all of them after an error,
+    /// are unspecified.
+    ///
+    /// ```
+    /// use b2_chunk::{CParams, Chunk};
+    /// let cparams = CParams::builder(1).build()?;
+    /// let mut buffer = vec![0; 1032];
+    /// let len = Chunk::compress_bytes_into(&[1; 1000], &mut buffer, &cparams)?;
+    /// assert_eq!(&buffer[..len], Chunk::compress_bytes(&[1; 1000], &cparams)?.as_bytes());
+    /// # Ok::<(), b2_chunk::ChunkError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`compress_bytes`](Self::compress_bytes), and if `dst` is too short.
+    pub fn compress_bytes_into(src: &[u8], dst: &mut [u8], cparams: &CParams) -> Result<usize, ChunkError> {
+        let need = src.len().saturating_add(EXTENDED_HEADER_LEN);
+        if dst.len() < need {
+            return Err(ChunkError::argument(
+                "dst",
+                format!("{} bytes, expected at least {need}", dst.len()),
+            ));
+        }
+        compress::compress_into(src, dst, cparams).map(|header| header.cbytes())
+    }
+
+    /// Compresses blocks of different lengths into one chunk (docs/format/chunk.md, section 8).
+    ///
+    /// # Errors
+    /// Fails like [`compress_bytes`](Self::compress_bytes), and if there is no block, a block is empty, the pipeline
+    /// contains delta (C-Blosc2 decodes it differently from call to call), or the chunk would be too large.
+    pub fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Self, ChunkError> {
+        compress::compress_vl(blocks, cparams).map(Self::made)
+    }
+
+    /// Makes a special chunk, which represents `nbytes` bytes by one value (docs/format/chunk.md, section 4).
+    ///
+    /// `value` is the repeated value for [`SpecialKind::Value`], and empty for the other kinds. `typesize` is the item
+    /// size and `blocksize` the granularity of partial reads, in bytes (0 for automatic).
+    ///
+    /// # Errors
+    /// Fails if `nbytes` is not a multiple of the value's width (for NaN 4 or 8), or a parameter is out of range.
+    pub fn special(
+        kind: SpecialKind,
+        value: &[u8],
+        nbytes: usize,
+        typesize: usize,
+        blocksize: usize,
+    ) -> Result<Self, ChunkError> {
+        compress::special(kind, value, nbytes, typesize, blocksize).map(Self::made)
+    }
+
+    /// Makes a chunk of `nbytes` zeros that consists of runs. Frames with chunks of different sizes cannot contain
+    /// special chunks and use this instead. A `blocksize` of 0 is automatic.
+    ///
+    /// # Errors
+    /// Fails if a parameter is out of range.
+    #[doc(hidden)]
+    pub fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Self, ChunkError> {
+        compress::zero_runs(nbytes, typesize, blocksize).map(Self::made)
+    }
+
+    fn made((header, bytes): Made) -> Self {
+        Self { header, stored: Stored::Shared(bytes), nchunk: None }
+    }
+}

@@ -1,0 +1,18 @@
+//! The public chunk types: made from values or bytes, or taken as stored, and read; and the search for good parameters.
+//! This room may use all others.
+
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "works on a sample in memory, at ranges made from its length"
+)]
+mod auto;
+mod bytes;
+mod make;
+mod read;
+mod reader;
+
+pub use auto::{Goal, sample_ranges};
+pub use bytes::{Chunk, ChunkRef};
+pub use reader::ChunkReader;

@@ -1,0 +1,513 @@
+//! Decodes one block: the codec decodes its streams, then the filters are undone.
+
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "`decode_part` checks that the part is inside the block; all other ranges are parts of these two"
+)]
+mod part;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "`copy` and `gather` check that they stay inside the block; `planes_of` returns a count of at least 1"
+)]
+mod parts;
+mod runs;
+
+use std::ops::Range;
+
+use b2_codecs::{CodecContext, CodecFormat, Decoder};
+use b2_filters::{FilterContext, FilterProperties, Filtered, Planes};
+
+pub use self::parts::BlockParts;
+use crate::block::chain::{Active, Chain};
+use crate::block::fill::fill;
+use crate::block::scratch::{MAX_PLANES, Scratch};
+use crate::decode::lazy::Starts;
+use crate::decode::streams::{Fault, Malformed, Stream, Streams};
+use crate::model::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
+use crate::model::layout::{Body, Layout, vl_block_nbytes};
+use crate::model::params::Destination;
+use crate::{BlockInfo, ChunkError, ChunkHeader, DParams};
+use b2_core::memory::{self, sized};
+
+/// Decodes blocks of one chunk on one thread. [`LazyChunk::decoder`](crate::LazyChunk::decoder) makes it.
+///
+/// Creating one is cheap: it reuses the buffers of the last decoder that was dropped on this thread.
+pub struct BlockDecoder<'a> {
+    layout: &'a Layout,
+    starts: Starts<'a>,
+    dparams: &'a DParams,
+    /// In the order in which they are undone, the reverse of the header's.
+    filters: Chain<'a>,
+    codec: Option<Box<dyn Decoder>>,
+    scratch: Scratch,
+    streaming: bool,
+}
+
+impl Drop for BlockDecoder<'_> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.scratch).keep();
+    }
+}
+
+impl<'a> BlockDecoder<'a> {
+    pub(crate) fn new(
+        layout: &'a Layout,
+        starts: Starts<'a>,
+        dparams: &'a DParams,
+    ) -> Result<Self, ChunkError> {
+        let header = &layout.header;
+        let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
+        let filters = if has_streams && !header.is_instrumented() {
+            let slots = header.filters.iter().rev();
+            let is_copy = |properties: &FilterProperties| properties.backward_is_copy;
+            let chain = Chain::new(&dparams.plugins, slots, header.typesize(), is_copy);
+            chain.map_err(|error| in_header(error, header))?
+        } else {
+            Chain::EMPTY
+        };
+        let streaming = dparams.destination == Destination::Streaming;
+        Ok(Self { layout, starts, dparams, filters, codec: None, scratch: Scratch::take(), streaming })
+    }
+
+    /// Sets whether to write past the caches, overriding the parameters.
+    pub(crate) fn streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
+    }
+
+    /// Returns the state of the codec, which further decoders of the same chunk may reuse.
+    pub(crate) fn codec_mut(&mut self) -> &mut Option<Box<dyn Decoder>> {
+        &mut self.codec
+    }
+
+    /// Decodes block `nblock` from its stored bytes (at [`LazyChunk::block_extent`]) into `dst`, which must have the
+    /// length of the block.
+    ///
+    /// `block0` is the decoded block 0. It is required if [`LazyChunk::needs_block0`] is true and `nblock` is not 0.
+    ///
+    /// [`LazyChunk::block_extent`]: crate::LazyChunk::block_extent
+    /// [`LazyChunk::needs_block0`]: crate::LazyChunk::needs_block0
+    ///
+    /// # Errors
+    /// Fails if the stored bytes are malformed or do not decode to exactly `dst.len()` bytes, or if their codec is not
+    /// registered.
+    pub fn decode(
+        &mut self,
+        nblock: usize,
+        stored: &[u8],
+        block0: Option<&[u8]>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        if !self.dparams.has_postfilter() {
+            return self.decode_reference(nblock, stored, block0, dst);
+        }
+        let mut plain = memory::zeroed(dst.len())?;
+        self.decode_reference(nblock, stored, block0, &mut plain)?;
+        let Layout { header, nchunk, .. } = self.layout;
+        let itemsize = self.dparams.container.itemsize.unwrap_or(header.typesize());
+        let offset = self.starts.plain(self.layout, nblock);
+        self.dparams.postfilter.call(&BlockInfo { nchunk: *nchunk, nblock, offset, itemsize }, &plain, dst)
+    }
+
+    /// Decodes a block without the postfilter. The other blocks refer to block 0 in this form.
+    ///
+    /// # Errors
+    /// Fails like [`decode`](Self::decode).
+    #[doc(hidden)]
+    pub fn decode_reference(
+        &mut self,
+        nblock: usize,
+        stored: &[u8],
+        block0: Option<&[u8]>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        let layout = self.layout;
+        let wrong_length = |what: &str, have: usize, need: usize| {
+            Err(ChunkError::argument("block", format!("{nblock}: {what} has {have} bytes, expected {need}")))
+        };
+        match &layout.body {
+            Body::Fill { value } => {
+                fill(dst, value, layout.block_range(nblock).start);
+                return Ok(());
+            }
+            Body::Stored => {
+                if stored.len() != dst.len() {
+                    return wrong_length("the stored block", stored.len(), dst.len());
+                }
+                dst.copy_from_slice(stored);
+                return Ok(());
+            }
+            Body::Blocks { .. } => {
+                let len = layout.block_range(nblock).len();
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
+                }
+            }
+            Body::VlBlocks { .. } => {
+                let len = vl_block_nbytes(stored, nblock, self.starts.start(nblock))?;
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
+                }
+            }
+        }
+        let block = self.block(nblock, stored, dst.len())?;
+        if let Some(repeated) = self.repeated(&block) {
+            fill(dst, repeated.bytes(), 0);
+            return Ok(());
+        }
+        let filters = self.filters;
+        let Some((first, rest)) = filters.as_slice().split_first() else {
+            return self.decode_into(&block, dst);
+        };
+        let reference = self.reference(nblock, block0)?;
+        let whole = 0..dst.len();
+        let Some((last, between)) = rest.split_last() else {
+            let cx = self.context(reference, self.streaming);
+            return self.undo_first(&block, first, &cx, whole, dst);
+        };
+        let mut from = std::mem::take(&mut self.scratch.b);
+        let cx = self.context(reference, false);
+        let result = sized(&mut from, dst.len())
+            .map_err(ChunkError::from)
+            .and_then(|from| self.undo_first(&block, first, &cx, whole, from))
+            .and_then(|()| self.undo_rest(nblock, reference, between, last, &mut from, dst));
+        self.scratch.b = from;
+        result
+    }
+
+    /// Returns the block that delta uses as reference for block `nblock`, if any.
+    fn reference<'r>(&self, nblock: usize, block0: Option<&'r [u8]>) -> Result<Option<&'r [u8]>, ChunkError> {
+        if nblock == 0 || !self.layout.needs_block0() {
+            return Ok(None);
+        }
+        match block0 {
+            Some(_) => Ok(block0),
+            None => Err(ChunkError::argument("block0", "missing, but delta cannot be undone without it")),
+        }
+    }
+
+    fn context<'c>(&self, reference: Option<&'c [u8]>, streaming: bool) -> FilterContext<'c>
+    where
+        'a: 'c,
+    {
+        let header = &self.layout.header;
+        FilterContext::new(header.typesize())
+            .with_itemsize(self.dparams.container.itemsize.or(Some(header.typesize()).filter(|&t| t > 1)))
+            .with_chunk_version(header.version())
+            .with_blockshape(&self.dparams.container.blockshape)
+            .with_reference(reference)
+            .with_streaming(streaming)
+    }
+
+    /// Undoes the last filter that the encoder applied, for the uncompressed bytes `part` of the block.
+    #[allow(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        reason = "`start` is at most the plane offset of `part.start`, there are at most MAX_PLANES planes, and \
+                  `decode_streams` has left a whole block in `scratch.a`"
+    )]
+    fn undo_first(
+        &mut self,
+        block: &Block<'_>,
+        active: &Active<'_>,
+        cx: &FilterContext<'_>,
+        part: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        let Active { filter, meta, .. } = active;
+        let mut stored = [None; MAX_PLANES];
+        let result = match self.decode_streams(block, active, &part, &mut stored)? {
+            Decoded::Planes { start } => {
+                let planes = self.planes(&stored, block.nstreams, start);
+                let skipped = start * block.nstreams;
+                let part = part.start - skipped..part.end - skipped;
+                filter.backward_part(cx, *meta, Filtered::Planes(&planes[..block.nstreams]), part, dst)
+            }
+            Decoded::Block(stored) => match stored.unwrap_or_else(|| &self.scratch.a[..block.len()]) {
+                src if part.len() == src.len() => filter.backward(cx, *meta, src, dst),
+                src => filter.backward_part(cx, *meta, Filtered::Block(src), part, dst),
+            },
+        };
+        result.map_err(|source| ChunkError::Filter { nblock: block.nblock, source })
+    }
+
+    /// Decodes as much of the streams as `filter` needs to restore the uncompressed bytes `part`.
+    ///
+    /// If each stream is one plane of the filter, they stay separate, and streams that are stored uncompressed are not
+    /// copied: they are returned in `stored`. Otherwise they form one block.
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "there is at least one plane, and all planes have `len` bytes"
+    )]
+    fn decode_streams<'s>(
+        &mut self,
+        block: &Block<'s>,
+        filter: &Active<'_>,
+        part: &Range<usize>,
+        stored: &mut [Option<&'s [u8]>; MAX_PLANES],
+    ) -> Result<Decoded<'s>, ChunkError> {
+        let len = block.len();
+        let planes = filter.planes_of(len);
+        let prefix = |planes: &Planes| planes.prefix(len, part.end).min(len / planes.count);
+        if let Some(planes) = planes
+            && planes.count == block.nstreams
+            && (2..=MAX_PLANES).contains(&planes.count)
+        {
+            let end = prefix(&planes);
+            // Byte planes can be undone from any position, so the bytes before the part are not needed.
+            let start = if planes.are_bytes() { (part.start / planes.count).min(end) } else { 0 };
+            self.decode_planes(block, start..end, stored)?;
+            return Ok(Decoded::Planes { start });
+        }
+        let need = match planes {
+            // One stream holds all planes in order: all but the last are needed in full.
+            Some(planes) if block.nstreams == 1 => {
+                (planes.count - 1) * (len / planes.count) + prefix(&planes)
+            }
+            _ => len,
+        };
+        Ok(Decoded::Block(self.decode_block(block, need)?))
+    }
+
+    /// Decodes the range `window` of each stream. Streams that are stored uncompressed are returned in `stored`; the
+    /// others are decoded into `scratch.planes`.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "`window` is inside a plane, and `worth` returns at most `len`"
+    )]
+    fn decode_planes<'s>(
+        &mut self,
+        block: &Block<'s>,
+        window: Range<usize>,
+        stored: &mut [Option<&'s [u8]>; MAX_PLANES],
+    ) -> Result<(), ChunkError> {
+        let len = block.stream_len;
+        let reach = worth(window.end, len);
+        let mut streams = block.streams.clone();
+        let mut planes = std::mem::take(&mut self.scratch.planes);
+        let result = planes.prepare(block.nstreams, len).map_err(ChunkError::from).and_then(|()| {
+            for (j, stored) in stored.iter_mut().enumerate().take(block.nstreams) {
+                match self.next(block, &mut streams)? {
+                    Stream::Run(value) if window.start == 0 => planes.fill(j, value),
+                    Stream::Run(value) if planes.holds(j, value) => {}
+                    Stream::Run(value) => planes.plane_mut(j)[window.clone()].fill(value),
+                    Stream::Stored(bytes) => *stored = Some(bytes),
+                    Stream::Encoded(bytes) => {
+                        self.decode_codec(block, j, bytes, &mut planes.plane_mut(j)[..reach], Some(len))?;
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.scratch.planes = planes;
+        result
+    }
+
+    /// Returns the planes that [`decode_planes`](Self::decode_planes) decoded, starting at byte `start` of each.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "all streams have the length of a plane, and `start` is inside of it"
+    )]
+    fn planes<'d>(
+        &'d self,
+        stored: &[Option<&'d [u8]>; MAX_PLANES],
+        count: usize,
+        start: usize,
+    ) -> [&'d [u8]; MAX_PLANES] {
+        std::array::from_fn(|j| match stored[j] {
+            Some(bytes) => &bytes[start..],
+            None if j < count => &self.scratch.planes.plane(j)[start..],
+            None => &[],
+        })
+    }
+
+    /// Decodes at least the first `need` bytes of the filtered block. Returns the block if it is stored uncompressed in
+    /// one piece; otherwise it is in `scratch.a`.
+    #[allow(clippy::indexing_slicing, reason = "`out` has `len` bytes, and `need` is smaller")]
+    fn decode_block<'s>(&mut self, block: &Block<'s>, need: usize) -> Result<Option<&'s [u8]>, ChunkError> {
+        let len = block.len();
+        let need = worth(need, len);
+        let only = match block.nstreams {
+            1 => Some(self.next(block, &mut block.streams.clone())?),
+            _ => None,
+        };
+        if let Some(Stream::Stored(bytes)) = only {
+            return Ok(Some(bytes));
+        }
+        let mut buffer = std::mem::take(&mut self.scratch.a);
+        let result = sized(&mut buffer, len).map_err(ChunkError::from).and_then(|out| match only {
+            Some(Stream::Encoded(bytes)) if need < len => {
+                self.decode_codec(block, 0, bytes, &mut out[..need], Some(len))
+            }
+            _ => self.decode_into(block, out),
+        });
+        self.scratch.a = buffer;
+        result.map(|()| None)
+    }
+
+    /// Decodes all streams into `dst`, one after the other.
+    fn decode_into(&mut self, block: &Block<'_>, dst: &mut [u8]) -> Result<(), ChunkError> {
+        let mut streams = block.streams.clone();
+        for (nstream, out) in dst.chunks_exact_mut(block.stream_len).enumerate() {
+            match self.next(block, &mut streams)? {
+                Stream::Run(value) => out.fill(value),
+                Stream::Stored(bytes) => out.copy_from_slice(bytes),
+                Stream::Encoded(bytes) => self.decode_codec(block, nstream, bytes, out, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes the remaining filters, from `from` into `dst`.
+    #[allow(clippy::indexing_slicing, reason = "`from` and `to` have been made long enough by `sized`")]
+    fn undo_rest(
+        &mut self,
+        nblock: usize,
+        reference: Option<&[u8]>,
+        between: &[Active<'_>],
+        last: &Active<'_>,
+        from: &mut Vec<u8>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        let failed = |source| ChunkError::Filter { nblock, source };
+        let mut to = std::mem::take(&mut self.scratch.a);
+        let len = dst.len();
+        let cx = self.context(reference, false);
+        let result: Result<(), ChunkError> =
+            between.iter().try_for_each(|Active { filter, meta, .. }| {
+                filter.backward(&cx, *meta, &from[..len], sized(&mut to, len)?).map_err(failed)?;
+                std::mem::swap(from, &mut to);
+                Ok(())
+            });
+        self.scratch.a = to;
+        result?;
+        let cx = cx.with_streaming(self.streaming);
+        last.filter.backward(&cx, last.meta, &from[..len], dst).map_err(failed)
+    }
+
+    /// Splits the stored bytes of a block into streams. `len` is its uncompressed length.
+    fn block<'s>(&self, nblock: usize, stored: &'s [u8], len: usize) -> Result<Block<'s>, ChunkError> {
+        let header = &self.layout.header;
+        let limits = &self.dparams.limits;
+        limits.check_memory("buffers for a block, in bytes", self.layout.block_memory(len))?;
+        if let Body::VlBlocks { .. } = self.layout.body {
+            let stream = stored.get(4..).unwrap_or_default();
+            let stream = if stream.len() == len { Stream::Stored(stream) } else { Stream::Encoded(stream) };
+            return Ok(Block {
+                nblock,
+                stored,
+                nstreams: 1,
+                stream_len: len,
+                streams: Streams::Single(stream),
+            });
+        }
+        let nstreams = if header.is_split() && len == self.layout.blocksize { header.typesize() } else { 1 };
+        let stream_len = len.checked_div(nstreams).unwrap_or(0);
+        if stream_len == 0 || stream_len.checked_mul(nstreams) != Some(len) {
+            let value = i64::try_from(len).unwrap_or(i64::MAX);
+            return Err(self.malformed(nblock, Malformed { pos: 0, fault: Fault::Split, value }));
+        }
+        Ok(Block { nblock, stored, nstreams, stream_len, streams: Streams::new(stored, stream_len) })
+    }
+
+    fn next<'s>(&self, block: &Block<'_>, streams: &mut Streams<'s>) -> Result<Stream<'s>, ChunkError> {
+        streams.next().map_err(|malformed| self.malformed(block.nblock, malformed))
+    }
+
+    #[cold]
+    fn malformed(&self, nblock: usize, Malformed { pos, fault, value }: Malformed) -> ChunkError {
+        let (field, expected) = fault.words();
+        let offset = self.starts.start(nblock).saturating_add(pos as u64);
+        ChunkError::Block { nblock, field, offset, value, expected }
+    }
+
+    /// Decodes a stream, or the first part of a stream of `len` bytes.
+    fn decode_codec(
+        &mut self,
+        block: &Block<'_>,
+        nstream: usize,
+        src: &[u8],
+        dst: &mut [u8],
+        len: Option<usize>,
+    ) -> Result<(), ChunkError> {
+        // Computes the position of the stream; called only on failure.
+        let starts = self.starts;
+        let failed = |source| {
+            let pos = src.as_ptr().addr().saturating_sub(block.stored.as_ptr().addr());
+            let offset = starts.start(block.nblock).saturating_add(pos as u64);
+            ChunkError::Stream { nblock: block.nblock, nstream, offset, source }
+        };
+        if self.codec.is_none() {
+            let header = &self.layout.header;
+            let id = header.codec().ok_or(ChunkError::UnknownCodecFormat(header.codec_format().0))?;
+            let cx = CodecContext::default()
+                .with_meta(header.codec_meta())
+                .with_typesize(self.dparams.container.itemsize.unwrap_or(header.typesize()))
+                .with_dict(self.layout.dict())
+                .with_blockshape(&self.dparams.container.blockshape);
+            let codec = self.dparams.plugins.codec(id).map_err(|error| in_header(error, header))?;
+            self.codec = Some(codec.decoder(&cx).map_err(failed)?);
+        }
+        let Some(codec) = self.codec.as_mut() else {
+            return Err(ChunkError::UnknownCodecFormat(self.layout.header.codec_format().0));
+        };
+        match len {
+            Some(len) if dst.len() < len => codec.decode_start(src, dst, len).map_err(failed),
+            _ => codec.decode(src, dst).map_err(failed),
+        }
+    }
+}
+
+/// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are wanted.
+///
+/// The buffer has room for `len` bytes. A codec that cannot stop early would allocate a second buffer of that size for
+/// a shorter prefix, so long streams are decoded in full.
+fn worth(need: usize, len: usize) -> usize {
+    if need > len / 2 && len > LONG { len } else { need }
+}
+
+/// Longer streams count as long, in bytes.
+const LONG: usize = 8 << 20;
+
+/// A stored block with its streams.
+struct Block<'s> {
+    nblock: usize,
+    stored: &'s [u8],
+    nstreams: usize,
+    /// Uncompressed length of each stream, 1 or more.
+    stream_len: usize,
+    streams: Streams<'s>,
+}
+
+impl Block<'_> {
+    /// Returns the uncompressed length of the block.
+    fn len(&self) -> usize {
+        self.nstreams.saturating_mul(self.stream_len)
+    }
+}
+
+/// The location of the decoded streams of a block.
+enum Decoded<'s> {
+    /// Each stream is one plane, decoded from its byte `start` on.
+    Planes { start: usize },
+    /// The block is in one piece: this slice, or `scratch.a` if it is `None`.
+    Block(Option<&'s [u8]>),
+}
+
+/// Adds to the error the header offset that names the missing plugin.
+#[cold]
+fn in_header(error: ChunkError, header: &ChunkHeader) -> ChunkError {
+    match error {
+        ChunkError::UnknownFilter { id, .. } => {
+            let slot = header.filters.iter().position(|slot| slot.id == id);
+            ChunkError::UnknownFilter { id, at: slot.and_then(|slot| slot.checked_add(FILTERS_AT)) }
+        }
+        ChunkError::UnknownCodec { id, .. } => {
+            let in_full = header.codec_format() == CodecFormat::USER_DEFINED;
+            ChunkError::UnknownCodec { id, at: Some(if in_full { UDCODEC_AT } else { FLAGS_AT }) }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,6 @@
+//! Decoding: whole chunks, single blocks, and parts of blocks. This room uses `model` and `block`.
+
+pub(crate) mod decoder;
+pub(crate) mod decompress;
+pub(crate) mod lazy;
+pub(crate) mod streams;

@@ -1,0 +1,492 @@
+//! Compresses a whole chunk: chooses its kind, encodes the blocks, and writes header and tables.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use b2_filters::{FilterId, FilterSlot, Reference};
+
+use crate::Control;
+use crate::block::pace::Pace;
+use crate::encode::blocksize::{blocksize, is_split};
+use crate::encode::dict::{train, train_vl};
+use crate::encode::encoder::{BlockEncoder, most};
+use crate::encode::join::{Joined, Joiner};
+use crate::model::header::{
+    EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_VL, flags,
+};
+use crate::model::layout::{NAN4, NAN8};
+use crate::{BlockInfo, CParams, ChunkError, ChunkHeader};
+use b2_core::for_each;
+use b2_core::memory::{self, zeroed};
+
+/// Widest item, in bytes, for which an input is tested for repetition.
+const MAX_VALUE_LEN: usize = 4096;
+
+/// A finished chunk: its header and all its bytes.
+pub(crate) type Made = (ChunkHeader, Bytes);
+
+pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError> {
+    let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
+    let made = prefiltered(src, cparams, control)?;
+    let src = made.as_deref().unwrap_or(src);
+    match Plan::new(src, cparams, control)? {
+        Plan::Payload(header, payload) => {
+            let chunk = from_parts(header, &payload)?;
+            control.advance(src.len() as u64)?;
+            Ok(chunk)
+        }
+        Plan::Blocks(header) => {
+            // The memory is mapped but not written, so unused pages cost nothing.
+            let mut bytes = zeroed(src.len() + EXTENDED_HEADER_LEN)?;
+            let header = write_blocks(src, cparams, control, header, &mut bytes)?;
+            bytes.truncate(header.cbytes());
+            bytes.shrink_to_fit();
+            Ok((header, Bytes::from(bytes)))
+        }
+    }
+}
+
+/// Compresses into the start of `dst`, which is at least 32 bytes longer than `src`.
+pub(crate) fn compress_into(
+    src: &[u8],
+    dst: &mut [u8],
+    cparams: &CParams,
+) -> Result<ChunkHeader, ChunkError> {
+    let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
+    let made = prefiltered(src, cparams, control)?;
+    let src = made.as_deref().unwrap_or(src);
+    match Plan::new(src, cparams, control)? {
+        Plan::Payload(header, payload) => {
+            let header = finish(header, &payload, dst);
+            control.advance(src.len() as u64)?;
+            Ok(header)
+        }
+        Plan::Blocks(header) => write_blocks(src, cparams, control, header, dst),
+    }
+}
+
+pub(crate) fn special(
+    kind: SpecialKind,
+    value: &[u8],
+    nbytes: usize,
+    typesize: usize,
+    blocksize: usize,
+) -> Result<Made, ChunkError> {
+    special_header(kind, value, nbytes, typesize, blocksize).and_then(|header| from_parts(header, value))
+}
+
+pub(crate) fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Made, ChunkError> {
+    let cparams = CParams::builder(typesize).no_filters().blocksize(blocksize).build()?;
+    let mut header = new_header(nbytes, &cparams)?;
+    header.flags = flags::EXTENDED | flags::NOT_SPLIT;
+    header.udcodec = 0;
+    if nbytes < MIN_COMPRESSIBLE {
+        header.flags = flags::EXTENDED | flags::MEMCPYED;
+        return from_parts(header, &[0; MIN_COMPRESSIBLE][..nbytes]);
+    }
+    let nblocks = header.nblocks();
+    let tables = EXTENDED_HEADER_LEN + 4 * nblocks;
+    let mut payload = zeroed(8 * nblocks)?;
+    for (nblock, start) in payload.as_chunks_mut::<4>().0.iter_mut().enumerate().take(nblocks) {
+        *start = ((tables + 4 * nblock) as u32).to_le_bytes();
+    }
+    from_parts(header, &payload)
+}
+
+pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, ChunkError> {
+    let nbytes = blocks.iter().map(|block| block.len()).sum();
+    let mut header = new_header(nbytes, cparams)?;
+    let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
+    if blocks.is_empty() || blocks.iter().any(|block| block.is_empty()) {
+        return Err(ChunkError::argument("blocks", "there must be at least one, and none may be empty"));
+    }
+    if refers_to_block0(cparams) {
+        return Err(ChunkError::argument("filters", "delta cannot be used with variable-length blocks"));
+    }
+    header.version = VERSION_VL;
+    header.flags = regular_flags(cparams, &header) | flags::NOT_SPLIT;
+    header.flags2 = 1;
+    header.blocksize = blocks.len() as u32;
+    let dict =
+        if cparams.use_dict() && blocks.len() >= 8 { train_vl(blocks, cparams, &header)? } else { None };
+    let longest = blocks.iter().map(|block| block.len()).max().unwrap_or(0);
+    // The encoded blocks stay in memory until their offsets are known.
+    let threads = threads(cparams, longest, nbytes as u64)?;
+    let mut encoded: Vec<Option<Vec<u8>>> = memory::collect(blocks.iter().map(|_| None))?;
+    for_each(
+        control,
+        threads,
+        blocks.iter().zip(&mut encoded).enumerate(),
+        nbytes as u64,
+        || BlockEncoder::new(cparams, &header, dict.as_deref()),
+        |encoder, (nblock, (block, out))| {
+            *out = encoder.encode_vl(nblock, block)?;
+            Ok(control.advance(block.len() as u64)?)
+        },
+    )?;
+    header.dict = dict.is_some();
+    let dict_len = dict.as_ref().map_or(0, |d| 4 + d.len());
+    let mut at = EXTENDED_HEADER_LEN + 4 * blocks.len() + dict_len;
+    let stored = |nblock: usize| encoded[nblock].as_deref().unwrap_or(blocks[nblock]);
+    let total: usize = (0..blocks.len()).map(|nblock| 8 + stored(nblock).len()).sum();
+    let mut payload = memory::list(total + dict_len)?;
+    for nblock in 0..blocks.len() {
+        let start =
+            i32::try_from(at).map_err(|_| ChunkError::argument("blocks", "the chunk would be too large"))?;
+        payload.extend_from_slice(&start.to_le_bytes());
+        at += 4 + stored(nblock).len();
+    }
+    if i32::try_from(at).is_err() {
+        return Err(ChunkError::argument("blocks", "the chunk would be too large"));
+    }
+    if let Some(dict) = &dict {
+        payload.extend_from_slice(&(dict.len() as u32).to_le_bytes());
+        payload.extend_from_slice(dict);
+    }
+    for (nblock, block) in blocks.iter().enumerate() {
+        payload.extend_from_slice(&(block.len() as u32).to_le_bytes());
+        payload.extend_from_slice(stored(nblock));
+    }
+    from_parts(header, &payload)
+}
+
+/// Sets `cbytes` and concatenates header and payload.
+fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<Made, ChunkError> {
+    header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
+    let mut bytes = memory::list(EXTENDED_HEADER_LEN + payload.len())?;
+    bytes.extend_from_slice(&header.to_bytes());
+    bytes.extend_from_slice(payload);
+    Ok((header, Bytes::from(bytes)))
+}
+
+/// Returns whether a filter uses block 0 as reference, as delta does.
+fn refers_to_block0(cparams: &CParams) -> bool {
+    cparams.has_filter(|filter| filter.reference != Reference::None)
+}
+
+/// Returns how many threads the memory limit allows for blocks of up to `blocksize` bytes. Each thread needs buffers
+/// for the filtered block and for its streams; `shared` bytes are needed once.
+fn threads(cparams: &CParams, blocksize: usize, shared: u64) -> Result<usize, ChunkError> {
+    let filters = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count().min(2);
+    let each = (blocksize as u64).saturating_mul(filters as u64 + 1);
+    let limits = cparams.limits();
+    limits.check_memory("buffers for compressing, in bytes", shared.saturating_add(each))?;
+    let rest = limits.clone().with_max_memory(limits.max_memory.saturating_sub(shared));
+    Ok(rest.threads(each))
+}
+
+/// What to write for an input.
+enum Plan<'s> {
+    /// A header followed by this payload.
+    Payload(ChunkHeader, Cow<'s, [u8]>),
+    /// A header and blocks of streams. If that is not shorter than the input, the input is stored.
+    Blocks(ChunkHeader),
+}
+
+impl<'s> Plan<'s> {
+    fn new(src: &'s [u8], cparams: &CParams, control: &Control) -> Result<Self, ChunkError> {
+        let mut header = new_header(src.len(), cparams)?;
+        if src.is_empty() {
+            header.flags |= flags::MEMCPYED;
+            header.blocksize = 1;
+            return Ok(Self::Payload(header, Cow::Borrowed(&[])));
+        }
+        if cparams.level() == 0 || src.len() < MIN_COMPRESSIBLE {
+            header.flags = flags::EXTENDED | flags::MEMCPYED;
+            return Ok(Self::Payload(header, src.into()));
+        }
+        for slot in header.filters.iter_mut().filter(|slot| slot.id != FilterId::NONE) {
+            let properties = cparams.plugins().filter_properties(*slot, header.typesize.into());
+            if !src.len().is_multiple_of(properties.chunk_multiple) {
+                *slot = FilterSlot::EMPTY;
+            }
+        }
+        header.flags = regular_flags(cparams, &header);
+        let blocksize = header.blocksize();
+        let split =
+            is_split(cparams, header.typesize(), blocksize) && blocksize.is_multiple_of(header.typesize());
+        if !split {
+            header.flags |= flags::NOT_SPLIT;
+        }
+        if let Some(chunk) = Self::special(src, &header, cparams, control)? {
+            return Ok(chunk);
+        }
+        // Tiny blocks cannot save as much as their table entries cost.
+        if 8 * header.nblocks() >= src.len() {
+            header.flags |= flags::MEMCPYED;
+            return Ok(Self::Payload(header, src.into()));
+        }
+        Ok(Self::Blocks(header))
+    }
+
+    /// Returns a special chunk if the input repeats one item.
+    fn special(
+        src: &'s [u8],
+        header: &ChunkHeader,
+        cparams: &CParams,
+        control: &Control,
+    ) -> Result<Option<Self>, ChunkError> {
+        if src.starts_with(&[0; MIN_COMPRESSIBLE]) {
+            let special = Some(SpecialKind::Zeros);
+            let zeros = repeats(src, 1, control).then(|| ChunkHeader { special, ..header.clone() });
+            return Ok(zeros.map(|header| Self::Payload(header, Cow::Borrowed(&[]))));
+        }
+        // Not for lossy filters and codecs, which may change the item, nor for those that check the block shape.
+        let width = cparams.typesize();
+        let codec = cparams.codec_properties();
+        if width > MAX_VALUE_LEN
+            || !(codec.lossless && codec.shapeless)
+            || cparams.has_filter(|filter| !(filter.lossless && filter.shapeless))
+            || !src.len().is_multiple_of(width)
+            || src.len() < 2 * width
+            || src[..width] != src[width..2 * width]
+            || !repeats(src, width, control)
+        {
+            return Ok(None);
+        }
+        let item = &src[..width];
+        let (kind, value) = match item == NAN4 || item == NAN8 {
+            true => (SpecialKind::NaN, &item[..0]),
+            false => (SpecialKind::Value, item),
+        };
+        let header = special_header(kind, value, src.len(), width, header.blocksize())?;
+        Ok(Some(Self::Payload(header, value.into())))
+    }
+}
+
+/// Returns whether `src` is nothing but repetitions of its first `width` bytes.
+fn repeats(src: &[u8], width: usize, control: &Control) -> bool {
+    const PIECE: usize = 256 << 10;
+    // Compare the last byte first: it exposes most inputs that only begin with repetitions.
+    if src.last() != src.get(width - 1) {
+        return false;
+    }
+    let piece = PIECE.next_multiple_of(width);
+    let differs = for_each(
+        control,
+        usize::MAX,
+        (0..src.len()).step_by(piece),
+        src.len() as u64,
+        || Ok(()),
+        |(), start| {
+            let end = (start + piece + width).min(src.len());
+            if src[start..end - width] == src[start + width..end] { Ok(()) } else { Err(Differs) }
+        },
+    );
+    differs.is_ok()
+}
+
+/// Two items differ, or the call was cancelled. After a cancellation, the next step of the call fails.
+struct Differs;
+
+impl From<b2_core::Cancelled> for Differs {
+    fn from(_: b2_core::Cancelled) -> Self {
+        Self
+    }
+}
+
+/// Writes header and payload to the start of `dst`, which has enough room.
+fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeader {
+    header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
+    dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+    dst[EXTENDED_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+    header
+}
+
+/// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header.
+fn write_blocks(
+    src: &[u8],
+    cparams: &CParams,
+    control: &Control,
+    mut header: ChunkHeader,
+    dst: &mut [u8],
+) -> Result<ChunkHeader, ChunkError> {
+    let (blocksize, split) = (header.blocksize(), header.is_split());
+    let nstreams = |block: &[u8]| match block.len() == blocksize && split {
+        true => header.typesize(),
+        false => 1,
+    };
+    let kept = |yes: bool, nbytes: usize| if yes { nbytes as u64 } else { 0 };
+    // Memory shared by all threads: output of the prefilter, samples for a dictionary, the reference of delta.
+    let shared = kept(cparams.prefilter.is_set(), src.len())
+        + kept(cparams.use_dict(), src.len())
+        + kept(refers_to_block0(cparams), blocksize);
+    let threads = threads(cparams, blocksize, shared)?;
+    let block0 = reference_block(src, cparams, &header)?;
+    let dict =
+        if cparams.use_dict() { train(src, cparams, &header, block0.as_deref(), split)? } else { None };
+    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks() + dict.as_ref().map_or(0, |d| 4 + d.len());
+    // A chunk that would be as long as the stored form is stored instead.
+    let Some((head, room)) = dst[..src.len() + EXTENDED_HEADER_LEN - 1].split_at_mut_checked(tables) else {
+        header.flags |= flags::MEMCPYED;
+        return Ok(finish(header, src, dst));
+    };
+    let joiner = Joiner::new(room, header.nblocks())?;
+    let pace = Pace::new(control, src.len(), blocksize);
+    for_each(
+        control,
+        threads,
+        src.chunks(blocksize).enumerate(),
+        src.len() as u64 * encoding_cost(cparams),
+        || BlockEncoder::new(cparams, &header, dict.as_deref()),
+        |encoder, (nblock, block)| {
+            let nstreams = nstreams(block);
+            let mut buffer = encoder.take_buffer();
+            let most = most(block.len(), nstreams);
+            let result = joiner.write(nblock, most, &mut buffer, |out| {
+                encoder.encode(nblock, block, block0.as_deref().filter(|_| nblock > 0), nstreams, out)
+            });
+            encoder.put_buffer(buffer);
+            result?;
+            pace.done(nblock)
+        },
+    )?;
+    let Some(Joined { ends, all_zero }) = joiner.finish() else {
+        header.flags |= flags::MEMCPYED;
+        return Ok(finish(header, src, dst));
+    };
+    if dict.is_none() && all_zero {
+        header.special = Some(SpecialKind::Zeros);
+        return Ok(finish(header, &[], dst));
+    }
+    header.dict = dict.is_some();
+    header.cbytes = (tables + ends.last().copied().unwrap_or(0)) as u32;
+    let (fixed, rest) = head.split_at_mut(EXTENDED_HEADER_LEN);
+    fixed.copy_from_slice(&header.to_bytes());
+    let (starts, section) = rest.split_at_mut(4 * ends.len());
+    for (place, start) in starts.as_chunks_mut::<4>().0.iter_mut().zip([0].iter().chain(&ends)) {
+        // The chunk is smaller than its stored form, so offsets are below 2^31.
+        *place = ((tables + start) as u32).to_le_bytes();
+    }
+    if let Some(dict) = &dict {
+        let (len, bytes) = section.split_at_mut(4);
+        len.copy_from_slice(&(dict.len() as u32).to_le_bytes());
+        bytes.copy_from_slice(dict);
+    }
+    Ok(header)
+}
+
+/// Estimates how expensive it is to encode a byte, relative to decoding one with a fast codec. Errs on the low side.
+fn encoding_cost(cparams: &CParams) -> u64 {
+    let costs = cparams.codec_properties().encoding_cost;
+    costs.get(usize::from(cparams.level())).copied().unwrap_or(1).into()
+}
+
+/// Returns the header of a special chunk.
+fn special_header(
+    kind: SpecialKind,
+    value: &[u8],
+    nbytes: usize,
+    typesize: usize,
+    blocksize: usize,
+) -> Result<ChunkHeader, ChunkError> {
+    let cparams = CParams::builder(typesize).no_filters().blocksize(blocksize).build()?;
+    let mut header = new_header(nbytes, &cparams)?;
+    (header.udcodec, header.special) = (0, Some(kind));
+    if nbytes == 0 && kind != SpecialKind::Zeros {
+        return Err(ChunkError::argument("nbytes", "0, but only a chunk of zeros may be empty"));
+    }
+    let width = match kind {
+        SpecialKind::Zeros => 1,
+        SpecialKind::NaN if !matches!(typesize, 4 | 8) => {
+            return Err(ChunkError::argument("typesize", "NaN needs items of 4 or 8 bytes"));
+        }
+        SpecialKind::NaN | SpecialKind::Uninit => header.typesize(),
+        SpecialKind::Value => value.len(),
+    };
+    if width == 0 || !nbytes.is_multiple_of(width) {
+        return Err(ChunkError::argument("nbytes", format!("{nbytes} is not a multiple of {width}")));
+    }
+    if (kind == SpecialKind::Value) == value.is_empty() {
+        return Err(ChunkError::argument("value", "required for repeated values, and not allowed otherwise"));
+    }
+    // C-Blosc2 fills block by block, so a block must hold whole values.
+    let blocksize = (header.blocksize as usize).max(width);
+    header.blocksize = (blocksize - blocksize % width) as u32;
+    Ok(header)
+}
+
+/// Returns a header without flags, special kind and compressed size.
+fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkError> {
+    if nbytes > MAX_CHUNK_NBYTES {
+        return Err(ChunkError::argument(
+            "src",
+            format!("{nbytes} bytes, but a chunk has at most {MAX_CHUNK_NBYTES}"),
+        ));
+    }
+    let mut filters = cparams.filters();
+    for slot in &mut filters {
+        if slot.meta == 0
+            && slot.id != FilterId::NONE
+            && let Ok(itemsize) = i8::try_from(cparams.typesize())
+            && cparams.plugins().filter_properties(*slot, cparams.typesize()).zero_is_itemsize
+        {
+            slot.meta = itemsize.cast_unsigned();
+        }
+    }
+    Ok(ChunkHeader {
+        version: VERSION,
+        flags: flags::EXTENDED,
+        typesize: u8::try_from(cparams.typesize()).unwrap_or(1),
+        nbytes: nbytes as u32,
+        blocksize: blocksize(cparams, nbytes) as u32,
+        cbytes: 0,
+        filters,
+        udcodec: cparams.codec().0,
+        codec_meta: cparams.codec_meta(),
+        flags2: 0,
+        special: None,
+        dict: false,
+        instrumented: false,
+    })
+}
+
+/// Runs the prefilter over the input. Returns `None` if there is no prefilter.
+fn prefiltered(src: &[u8], cparams: &CParams, control: &Control) -> Result<Option<Vec<u8>>, ChunkError> {
+    if !cparams.prefilter.is_set() || src.is_empty() {
+        return Ok(None);
+    }
+    let header = new_header(src.len(), cparams)?;
+    let (blocksize, itemsize) = (header.blocksize(), cparams.typesize());
+    cparams.limits().check_memory("the output of a prefilter, in bytes", src.len() as u64)?;
+    let mut made = zeroed(src.len())?;
+    // Progress is counted when bytes are compressed. The quiet control only lets the call be cancelled here as well.
+    let control = control.quiet();
+    let pace = Pace::new(&control, src.len(), blocksize);
+    for_each(
+        &control,
+        usize::MAX,
+        src.chunks(blocksize).zip(made.chunks_mut(blocksize)).enumerate(),
+        src.len() as u64,
+        || Ok::<(), ChunkError>(()),
+        |(), (nblock, (src, dst))| {
+            let info = BlockInfo { nchunk: cparams.nchunk, nblock, offset: nblock * blocksize, itemsize };
+            cparams.prefilter.call(&info, src, dst)?;
+            pace.done(nblock)
+        },
+    )?;
+    Ok(Some(made))
+}
+
+fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
+    let delta = header.filters.iter().any(|slot| slot.id == FilterId::DELTA);
+    flags::EXTENDED | (u8::from(delta) * flags::DELTA) | (cparams.codec().format().0 << 5)
+}
+
+/// Returns the reference block for delta: block 0 as a reader will decode it.
+fn reference_block(
+    src: &[u8],
+    cparams: &CParams,
+    header: &ChunkHeader,
+) -> Result<Option<Vec<u8>>, ChunkError> {
+    let refers = |slot: &FilterSlot| {
+        slot.id != FilterId::NONE
+            && cparams.plugins().filter_properties(*slot, header.typesize()).reference != Reference::None
+    };
+    if header.nblocks() < 2 || !header.filters.iter().any(refers) {
+        return Ok(None);
+    }
+    let encoder = BlockEncoder::new(cparams, header, None)?;
+    encoder.decodable(&src[..header.blocksize()]).map(Some)
+}

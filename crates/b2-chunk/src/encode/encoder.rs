@@ -1,0 +1,254 @@
+//! Encodes one block: applies the filters, then compresses its streams.
+
+use b2_codecs::{CodecContext, CodecError, Encoded, Encoder};
+use b2_filters::{Effect, FilterContext};
+
+use crate::block::chain::{Active, Chain};
+use crate::block::fill::{repeated, run_value};
+use crate::block::scratch::Scratch;
+use crate::{CParams, ChunkError, ChunkHeader};
+use b2_core::memory::{self, sized};
+
+/// Encodes blocks of one chunk on one thread.
+pub(crate) struct BlockEncoder<'a> {
+    cparams: &'a CParams,
+    header: &'a ChunkHeader,
+    filters: Chain<'a>,
+    shortcut: Shortcut,
+    codec: Box<dyn Encoder>,
+    scratch: Scratch,
+}
+
+/// Blocks whose streams are known without running the filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shortcut {
+    None,
+    /// Blocks of zeros, which stay zeros.
+    Zeros,
+    /// Also blocks that repeat one item: each stream is one byte of the item, so each becomes a run.
+    Items,
+}
+
+impl Drop for BlockEncoder<'_> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.scratch).keep();
+    }
+}
+
+impl<'a> BlockEncoder<'a> {
+    pub(crate) fn new(
+        cparams: &'a CParams,
+        header: &'a ChunkHeader,
+        dict: Option<&[u8]>,
+    ) -> Result<Self, ChunkError> {
+        let cx = CodecContext::new(cparams.level())
+            .with_meta(cparams.codec_meta())
+            .with_typesize(cparams.typesize())
+            .with_dict(dict)
+            .with_blockshape(cparams.blockshape());
+        let codec = cparams
+            .plugins()
+            .codec(cparams.codec())?
+            .encoder(&cx)
+            .map_err(|source| ChunkError::Codec { nblock: 0, nstream: 0, source })?;
+        let (plugins, typesize) = (cparams.plugins(), header.typesize());
+        let filters =
+            Chain::new(plugins, header.filters.iter(), typesize, |properties| properties.forward_is_copy)?;
+        let byte_planes = |filter: &Active<'_>| {
+            filter.has_byte_planes()
+                && filter.planes_of(typesize).is_some_and(|planes| planes.count == typesize)
+        };
+        let shortcut = match filters.as_slice() {
+            [filter] if byte_planes(filter) => Shortcut::Items,
+            filters if filters.iter().all(|filter| filter.effect >= Effect::KeepsZeros) => Shortcut::Zeros,
+            _ => Shortcut::None,
+        };
+        Ok(Self { cparams, header, filters, shortcut, codec, scratch: Scratch::take() })
+    }
+
+    fn context<'c>(&self, reference: Option<&'c [u8]>) -> FilterContext<'c>
+    where
+        'a: 'c,
+    {
+        FilterContext::new(self.header.typesize())
+            .with_itemsize(Some(self.cparams.typesize()))
+            .with_chunk_version(self.header.version())
+            .with_blockshape(self.cparams.blockshape())
+            .with_reference(reference)
+    }
+
+    /// Takes the buffer for one block. Return it with [`put_buffer`](Self::put_buffer).
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch.block)
+    }
+
+    pub(crate) fn put_buffer(&mut self, buffer: Vec<u8>) {
+        self.scratch.block = buffer;
+    }
+
+    /// Applies the filters to one block and writes its streams to the start of `out`, which has room for [`most`]
+    /// bytes.
+    pub(crate) fn encode(
+        &mut self,
+        nblock: usize,
+        src: &[u8],
+        reference: Option<&[u8]>,
+        nstreams: usize,
+        out: &mut [u8],
+    ) -> Result<EncodedLen, ChunkError> {
+        let mut out = Out { bytes: out, len: 0 };
+        if let Some(item) = self.known_item(src, nstreams) {
+            (0..nstreams).for_each(|j| out.run(item.get(j).copied().unwrap_or(0)));
+            return Ok(EncodedLen { len: out.len, all_zero: item.iter().all(|&byte| byte == 0) });
+        }
+        let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
+        let result = self
+            .apply_filters(nblock, src, reference, &mut a, &mut b)
+            .and_then(|block| self.encode_streams(nblock, block, nstreams, &mut out));
+        (self.scratch.a, self.scratch.b) = (a, b);
+        result
+    }
+
+    /// Returns the item that the block repeats, if the streams can be derived from it alone.
+    fn known_item<'s>(&self, src: &'s [u8], nstreams: usize) -> Option<&'s [u8]> {
+        let typesize = self.header.typesize();
+        match self.shortcut {
+            Shortcut::None => None,
+            Shortcut::Items if nstreams == typesize => repeated(src, typesize),
+            _ => (run_value(src) == Some(0)).then_some(&src[..1]),
+        }
+    }
+
+    /// Applies the filters. The result is in `src` itself or in one of the scratch buffers.
+    pub(crate) fn apply_filters<'s>(
+        &self,
+        nblock: usize,
+        src: &'s [u8],
+        reference: Option<&[u8]>,
+        mut front: &'s mut Vec<u8>,
+        mut back: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8], ChunkError> {
+        let cx = self.context(reference);
+        let len = src.len();
+        for (i, Active { filter, meta, .. }) in self.filters.as_slice().iter().enumerate() {
+            let from = if i == 0 { src } else { &front[..len] };
+            filter
+                .forward(&cx, *meta, from, sized(back, len)?)
+                .map_err(|source| ChunkError::Filter { nblock, source })?;
+            std::mem::swap(&mut front, &mut back);
+        }
+        Ok(if self.filters.as_slice().is_empty() { src } else { &front[..len] })
+    }
+
+    /// Returns block 0 as a reader will decode it, which delta must use as reference
+    /// (docs/format/codecs-and-filters.md,
+    /// delta).
+    pub(crate) fn decodable(&self, block0: &[u8]) -> Result<Vec<u8>, ChunkError> {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut block = self
+            .apply_filters(0, block0, None, &mut a, &mut b)
+            .and_then(|block| Ok(memory::copied(block)?))?;
+        let cx = self.context(None);
+        for Active { filter, meta, .. } in self.filters.as_slice().iter().rev() {
+            let mut plain = memory::zeroed(block.len())?;
+            filter
+                .backward(&cx, *meta, &block, &mut plain)
+                .map_err(|source| ChunkError::Filter { nblock: 0, source })?;
+            block = plain;
+        }
+        Ok(block)
+    }
+
+    fn encode_streams(
+        &mut self,
+        nblock: usize,
+        block: &[u8],
+        nstreams: usize,
+        out: &mut Out<'_>,
+    ) -> Result<EncodedLen, ChunkError> {
+        let stream_len = block.len() / nstreams;
+        let mut all_zero = true;
+        for (nstream, stream) in block.chunks_exact(stream_len).enumerate() {
+            let run = run_value(stream);
+            all_zero &= run == Some(0);
+            match run {
+                Some(value) => out.run(value),
+                None => out.stream(stream, &mut *self.codec).map_err(|source| ChunkError::Codec {
+                    nblock,
+                    nstream,
+                    source,
+                })?,
+            }
+        }
+        Ok(EncodedLen { len: out.len, all_zero })
+    }
+
+    /// Compresses a variable-length block. Returns `None` if the block can be stored as it is.
+    pub(crate) fn encode_vl(&mut self, nblock: usize, src: &[u8]) -> Result<Option<Vec<u8>>, ChunkError> {
+        let mut out = memory::zeroed(src.len().saturating_sub(1))?;
+        let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
+        let result = self.apply_filters(nblock, src, None, &mut a, &mut b).and_then(|block| {
+            let encoded = self.codec.encode(block, &mut out).map_err(|source| ChunkError::Codec {
+                nblock,
+                nstream: 0,
+                source,
+            })?;
+            Ok(match encoded {
+                Encoded::Len(len) if len > 0 && len < src.len() => {
+                    out.truncate(len);
+                    Some(out)
+                }
+                // It does not shrink and is stored filtered, because readers undo the filters of stored blocks too.
+                _ if std::ptr::eq(block.as_ptr(), src.as_ptr()) => None,
+                _ => Some(memory::copied(block)?),
+            })
+        });
+        (self.scratch.a, self.scratch.b) = (a, b);
+        result
+    }
+}
+
+/// The encoded length of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodedLen {
+    pub(crate) len: usize,
+    /// Whether all streams are runs of zeros.
+    pub(crate) all_zero: bool,
+}
+
+/// Returns the greatest encoded length of a block of `len` bytes.
+pub(crate) fn most(len: usize, nstreams: usize) -> usize {
+    // A run takes 5 bytes, even if the stream is a single byte.
+    len + 5 * nstreams
+}
+
+/// Output buffer for the streams of a block.
+struct Out<'o> {
+    bytes: &'o mut [u8],
+    len: usize,
+}
+
+impl Out<'_> {
+    fn run(&mut self, value: u8) {
+        let token = (-i32::from(value)).to_le_bytes();
+        let [a, b, c, d] = token;
+        let stored: &[u8] = if value == 0 { &token } else { &[a, b, c, d, 1] };
+        self.bytes[self.len..][..stored.len()].copy_from_slice(stored);
+        self.len += stored.len();
+    }
+
+    /// Compresses a stream, or stores it if that is not longer.
+    fn stream(&mut self, stream: &[u8], codec: &mut dyn Encoder) -> Result<(), CodecError> {
+        let (csize, place) = self.bytes[self.len..].split_at_mut(4);
+        let len = match codec.encode(stream, &mut place[..stream.len() - 1])? {
+            Encoded::Len(len) if len > 0 && len < stream.len() => len,
+            _ => {
+                place[..stream.len()].copy_from_slice(stream);
+                stream.len()
+            }
+        };
+        csize.copy_from_slice(&(len as i32).to_le_bytes());
+        self.len += 4 + len;
+        Ok(())
+    }
+}

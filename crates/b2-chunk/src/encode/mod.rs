@@ -1,0 +1,8 @@
+//! Encoding: block size, filters, codec, dictionary, and concatenation of the blocks. This room uses `model` and
+//! `block`.
+
+pub(crate) mod blocksize;
+pub(crate) mod compress;
+pub(crate) mod dict;
+pub(crate) mod encoder;
+pub(crate) mod join;

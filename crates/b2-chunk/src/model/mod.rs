@@ -1,0 +1,9 @@
+//! Types shared by reading and writing: the checked header, parameters, plugins, hooks, and the layout of blocks in a
+//! chunk. This room uses only the crate's error types.
+
+pub(crate) mod compression;
+pub(crate) mod header;
+pub(crate) mod hooks;
+pub(crate) mod layout;
+pub(crate) mod params;
+pub(crate) mod plugins;

@@ -1,0 +1,119 @@
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use b2_codecs::{Codec, CodecId, CodecProperties};
+use b2_filters::{Filter, FilterContext, FilterId, FilterProperties, FilterSlot};
+
+use crate::{ChunkError, ChunkHeader};
+
+/// A set of codecs and filters. It is a plain value, there is no global registry. Cloning is cheap.
+///
+/// ```
+/// use b2_chunk::{CodecId, Plugins};
+/// let plugins = Plugins::builtin();
+/// assert!(plugins.codec(CodecId::LZ4).is_ok());
+/// assert!(plugins.codec(CodecId(200)).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Plugins {
+    codecs: Arc<[Arc<dyn Codec>]>,
+    filters: Arc<[Arc<dyn Filter>]>,
+}
+
+impl Plugins {
+    /// Returns all codecs and filters of [`b2_codecs`] and [`b2_filters`] that the enabled features provide.
+    pub fn builtin() -> Self {
+        static BUILTIN: OnceLock<Plugins> = OnceLock::new();
+        BUILTIN
+            .get_or_init(|| Self {
+                codecs: b2_codecs::builtin().into(),
+                filters: b2_filters::builtin().into(),
+            })
+            .clone()
+    }
+
+    /// Adds a codec. It replaces any codec with the same id.
+    ///
+    /// Ids 160 to 255 are for users, 32 to 159 for globally registered plugins.
+    pub fn with_codec(self, codec: impl Codec + 'static) -> Self {
+        let id = codec.id();
+        let kept = self.codecs.iter().filter(|c| c.id() != id).cloned();
+        let codec: Arc<dyn Codec> = Arc::new(codec);
+        Self { codecs: kept.chain([codec]).collect(), filters: self.filters }
+    }
+
+    /// Adds a filter. It replaces any filter with the same id.
+    pub fn with_filter(self, filter: impl Filter + 'static) -> Self {
+        let id = filter.id();
+        let kept = self.filters.iter().filter(|f| f.id() != id).cloned();
+        let filter: Arc<dyn Filter> = Arc::new(filter);
+        Self { filters: kept.chain([filter]).collect(), codecs: self.codecs }
+    }
+
+    /// Looks up a codec by its id.
+    ///
+    /// # Errors
+    /// [`ChunkError::UnknownCodec`] if none has this id.
+    pub fn codec(&self, id: CodecId) -> Result<&Arc<dyn Codec>, ChunkError> {
+        self.codecs.iter().find(|c| c.id() == id).ok_or(ChunkError::UnknownCodec { id, at: None })
+    }
+
+    /// Iterates over all codecs, in no particular order.
+    pub fn codecs(&self) -> impl Iterator<Item = &dyn Codec> {
+        self.codecs.iter().map(|codec| &**codec)
+    }
+
+    /// Iterates over all filters, in no particular order.
+    pub fn filters(&self) -> impl Iterator<Item = &dyn Filter> {
+        self.filters.iter().map(|filter| &**filter)
+    }
+
+    /// Looks up a filter by its id.
+    ///
+    /// # Errors
+    /// [`ChunkError::UnknownFilter`] if none has this id.
+    pub fn filter(&self, id: FilterId) -> Result<&Arc<dyn Filter>, ChunkError> {
+        self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter { id, at: None })
+    }
+
+    /// Returns the properties of a codec, or [`CodecProperties::UNKNOWN`] if it is not registered.
+    pub fn codec_properties(&self, id: CodecId) -> CodecProperties {
+        self.codec(id).map_or(CodecProperties::UNKNOWN, |codec| codec.properties())
+    }
+
+    /// Returns the properties of a filter and its parameter for items of `typesize` bytes: [`FilterProperties::COPY`]
+    /// for an empty slot, [`FilterProperties::UNKNOWN`] for a filter that is not registered.
+    pub fn filter_properties(&self, slot: FilterSlot, typesize: usize) -> FilterProperties {
+        if slot.id == FilterId::NONE {
+            return FilterProperties::COPY;
+        }
+        match self.filters.iter().find(|filter| filter.id() == slot.id) {
+            Some(filter) => filter.properties(&FilterContext::new(typesize), slot.meta),
+            None => FilterProperties::UNKNOWN,
+        }
+    }
+
+    /// Estimates how expensive a chunk is to decode per byte, relative to a fast codec (blosclz, lz4).
+    #[doc(hidden)]
+    pub fn decoding_cost(&self, header: &ChunkHeader) -> u64 {
+        if header.special().is_some() || header.is_memcpyed() {
+            return 1;
+        }
+        header.codec().map_or(CodecProperties::UNKNOWN, |id| self.codec_properties(id)).decoding_cost.into()
+    }
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Self::builtin()
+    }
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugins")
+            .field("codecs", &self.codecs.iter().map(|c| c.id()).collect::<Vec<_>>())
+            .field("filters", &self.filters.iter().map(|x| x.id()).collect::<Vec<_>>())
+            .finish()
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of `b2-chunk` from outside, in one program: a new file needs a line here.
+
+mod control;
+mod hooks;
+mod hostile;
+mod parts;
+mod plugins;
+mod recovery;
+mod roundtrip;
+mod values;
+mod worked_examples;

@@ -1,0 +1,184 @@
+//! The command line: the list of commands, and which of them is run.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::args::Global;
+use crate::error::outcome;
+use crate::{capture, cmd, help, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit info data.b2nd                   see what is in it
+  b2kit pack data.npy data.b2nd          compress an array
+  b2kit unpack data.b2nd                 and back: data.npy
+  b2kit cat data.b2nd --slice=0,10:20    a part of it, as raw bytes
+  b2kit verify *.b2nd                    decode everything, print hashes
+
+Files are recognised by content, never by their name. Exit code: 0 success,
+1 the file or the request is bad, 2 wrong command line.";
+
+/// Look into, read, write and change Blosc2 files
+#[derive(Debug, Parser)]
+#[command(
+    name = "b2kit",
+    version,
+    long_version = crate::version::long(),
+    after_long_help = EXAMPLES,
+    max_term_width = 80,
+    subcommand_value_name = "COMMAND"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what a file holds
+    Info(cmd::info::Args),
+    /// Print the values as NumPy does, with minimum, maximum and mean
+    Show(cmd::show::Args),
+    /// Write the decompressed data to standard output or a file
+    Cat(cmd::cat::Args),
+    /// Decode everything, and print size and SHA-256 of each file
+    Verify(cmd::verify::Args),
+    /// Compress .npy files or raw bytes into new files
+    #[command(visible_alias = "compress")]
+    Pack(cmd::pack::Args),
+    /// Decompress files into .npy files or raw bytes
+    #[command(visible_alias = "decompress")]
+    Unpack(cmd::unpack::Args),
+    /// Copy a file to another format, chunk shape or compression
+    Copy(cmd::copy::Args),
+    /// Add data at the end
+    Append(cmd::append::Args),
+    /// Overwrite items
+    Set(cmd::set::Args),
+    /// Change the shape of an array
+    Resize(cmd::resize::Args),
+    /// Insert data along a dimension of an array
+    Insert(cmd::insert::Args),
+    /// Delete positions along a dimension of an array
+    Delete(cmd::delete::Args),
+    /// Append, insert, update or delete whole chunks of a super-chunk
+    Chunk(cmd::chunk::Args),
+    /// List, set, get or delete metadata of variable size
+    Vlmeta(cmd::vlmeta::Args),
+    /// Add checksums to files, or remove them
+    Checksum(cmd::checksum::Args),
+    /// Reclaim unused space in files
+    Compact(cmd::compact::Args),
+    /// Compare the data of two files
+    Diff(cmd::diff::Args),
+    /// Recover what is readable of a damaged file
+    Salvage(cmd::salvage::Args),
+    /// List the members of a store
+    #[command(visible_alias = "list")]
+    Ls(cmd::ls::Args),
+    /// Print the entries of an object list as lines of JSON
+    Items(cmd::items::Args),
+    /// Measure how well and how fast a file compresses
+    Bench(cmd::bench::Args),
+    /// Run commands from standard input, one JSON array per line
+    Batch(cmd::batch::Args),
+    /// Print a script that completes command lines in a shell
+    Completions(cmd::completions::Args),
+    /// Print the manual page
+    Man(cmd::man::Args),
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// When it is wrong, and for help and version, which end the program, too.
+pub(crate) fn parse<T: Into<OsString> + Clone>(
+    args: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let parsed = Cli::try_parse_from(&args);
+    let wanted = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    match parsed {
+        // The pages take some time to make, and are seldom asked for.
+        Err(error) if wanted.contains(&error.kind()) => {
+            let full = args.iter().any(|arg| arg == "--help") || args.get(1).is_some_and(|arg| arg == "help");
+            help::pages(Cli::command(), !full)
+                .try_get_matches_from(&args)
+                .and_then(|matches| Cli::from_arg_matches(&matches))
+        }
+        parsed => parsed,
+    }
+}
+
+impl Cli {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<()> {
+        let global = self.global;
+        if let Command::Bench(args) = &self.command {
+            // Measures with pools of its own.
+            return cmd::bench::run(args, global);
+        }
+        if let Some(threads) = global.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).use_current_thread();
+            pool.build_global().context("--threads")?;
+        }
+        match &self.command {
+            Command::Info(args) => cmd::info::run(args, global),
+            Command::Show(args) => cmd::show::run(args, global),
+            Command::Cat(args) => cmd::cat::run(args, global),
+            Command::Verify(args) => cmd::verify::run(args, global),
+            Command::Pack(args) => cmd::pack::run(args, global),
+            Command::Unpack(args) => cmd::unpack::run(args, global),
+            Command::Copy(args) => cmd::copy::run(args, global),
+            Command::Append(args) => cmd::append::run(args, global),
+            Command::Set(args) => cmd::set::run(args, global),
+            Command::Resize(args) => cmd::resize::run(args, global),
+            Command::Insert(args) => cmd::insert::run(args, global),
+            Command::Delete(args) => cmd::delete::run(args, global),
+            Command::Chunk(args) => cmd::chunk::run(args, global),
+            Command::Vlmeta(args) => cmd::vlmeta::run(args, global),
+            Command::Checksum(args) => cmd::checksum::run(args, global),
+            Command::Compact(args) => cmd::compact::run(args, global),
+            Command::Diff(args) => cmd::diff::run(args, global),
+            Command::Salvage(args) => cmd::salvage::run(args, global),
+            Command::Bench(args) => cmd::bench::run(args, global),
+            Command::Ls(args) => cmd::ls::run(args, global),
+            Command::Items(args) => cmd::items::run(args, global),
+            Command::Batch(_) => cmd::batch::run(in_batch),
+            Command::Completions(args) => cmd::completions::run(args, Self::command()),
+            Command::Man(_) => cmd::man::run(Self::command()),
+        }
+    }
+}
+
+/// Runs one command of a batch: exit code and message.
+pub(crate) fn in_batch(args: Vec<String>) -> (u8, String) {
+    let cli = match parse(std::iter::once("b2kit".to_owned()).chain(args)) {
+        Ok(cli) => cli,
+        // Help and version are no errors, and go to standard output.
+        Err(error) if !error.use_stderr() => {
+            return match capture::write_all(error.to_string().as_bytes()) {
+                Ok(()) => (0, String::new()),
+                Err(error) => (1, error.to_string()),
+            };
+        }
+        Err(error) => return (2, error.to_string().trim_end().to_owned()),
+    };
+    if matches!(cli.command, Command::Batch(_)) {
+        return (2, "a batch cannot hold another one".into());
+    }
+    if matches!(cli.command, Command::Bench(_)) {
+        return (2, "a batch cannot measure".into());
+    }
+    if cli.global.threads.is_some() {
+        return (2, "--threads: only for the batch as a whole".into());
+    }
+    let (rc, message) = outcome(&cli.run());
+    signals::end();
+    (rc, message.unwrap_or_default())
+}

@@ -1,0 +1,135 @@
+//! `bench --quick`: how well a file would compress, in five lines and a few seconds.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use b2_measure::Clock;
+use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::plugins;
+use crate::table::{dims, printable, short_size};
+use crate::values::Filters;
+use crate::{many, output};
+
+use super::sample::Sample;
+use super::table::{command_for, name};
+use super::{Common, ensure_same};
+
+/// Bytes that are measured, from the middle of the file: a second of work for the slowest choice.
+const SAMPLE: u64 = 4 << 20;
+/// Below this size, in bytes, headers and chance decide more than the data.
+const SMALL: u64 = 64 << 10;
+
+/// Codecs and levels from quick to small, and their filters for items of several bytes.
+const CHOICES: [(CodecId, u8, &str); 5] = [
+    (CodecId::LZ4, 5, "shuffle"),
+    (CodecId::LZ4, 5, "bitshuffle"),
+    (CodecId::ZSTD, 1, "shuffle"),
+    (CodecId::ZSTD, 5, "shuffle"),
+    (CodecId::ZSTD, 7, "bitshuffle"),
+];
+/// The choices for bytes, which have nothing to shuffle.
+const BYTE_CHOICES: [(CodecId, u8, &str); 5] = [
+    (CodecId::LZ4, 5, "none"),
+    (CodecId::LZ4HC, 5, "none"),
+    (CodecId::ZSTD, 1, "none"),
+    (CodecId::ZSTD, 5, "none"),
+    (CodecId::ZSTD, 7, "none"),
+];
+
+/// What one choice gives.
+struct Line {
+    ratio: f64,
+    /// Bytes per second.
+    compress: f64,
+    decompress: f64,
+    command: String,
+}
+
+pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Global) -> Result<()> {
+    let common = Common { limit: common.limit.or(Some(SAMPLE)), ..*common };
+    many::each(files, |file| {
+        let sample = Sample::open(file, &common, global)?;
+        let choices = if sample.itemsize == 1 { BYTE_CHOICES } else { CHOICES };
+        let lines = choices.into_iter().map(|choice| measure(file, &sample, choice));
+        let mut lines = lines.collect::<Result<Vec<Line>>>().with_context(|| file.display().to_string())?;
+        lines.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+        output::print(&if as_json { to_json(file, &sample, &lines) } else { to_text(file, &sample, &lines) })
+    })
+}
+
+/// Compresses and decompresses once, and compares.
+fn measure(file: &Path, sample: &Sample, (codec, level, filters): (CodecId, u8, &str)) -> Result<Line> {
+    let filters: Filters = filters.parse().map_err(anyhow::Error::msg)?;
+    let cparams = plugins::cparams(sample.itemsize).codec(codec).level(level).filters(&filters.0).build()?;
+    let dtype = Dtype::parse(&format!("|V{}", sample.itemsize))?;
+    let builder = ArrayBuilder::with_dtype(sample.shape.clone(), dtype).compression(cparams);
+    let clock = Clock::start();
+    let frame = builder.to_bytes(&sample.plain)?;
+    let compress = clock.wall().max(1e-9);
+    let ratio = sample.plain.len() as f64 / frame.len() as f64;
+    let array = NdArray::options().plugins(plugins::plugins()).from_bytes(frame)?;
+    let mut back = vec![1; sample.plain.len()];
+    let clock = Clock::start();
+    array.all().read_bytes_into(&mut back)?;
+    let decompress = clock.wall().max(1e-9);
+    ensure_same(back == sample.plain, "the round trip gives other bytes")?;
+    let nbytes = sample.plain.len() as f64;
+    Ok(Line {
+        ratio,
+        compress: nbytes / compress,
+        decompress: nbytes / decompress,
+        command: command_for(file, sample, codec, level, &name(&filters)),
+    })
+}
+
+fn is_small(sample: &Sample) -> bool {
+    sample.whole < SMALL
+}
+
+fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
+    let measured = match sample.plain.len() as u64 {
+        n if n == sample.whole => String::new(),
+        n => format!(", measured on {} from the middle", short_size(n)),
+    };
+    let mut out = format!(
+        "{}: {}, shape {}, items of {} byte{}{measured}\n",
+        printable(&file.display().to_string()),
+        short_size(sample.whole),
+        dims(&sample.shape),
+        sample.itemsize,
+        if sample.itemsize == 1 { "" } else { "s" },
+    );
+    if is_small(sample) {
+        let _ = writeln!(out, "too small: below {} the figures say little", short_size(SMALL));
+    }
+    let _ = writeln!(out, "{:>9} {:>13} {:>13}", "ratio", "compress", "decompress");
+    for Line { ratio, compress, decompress, command } in lines {
+        let (compress, decompress) = (compress / 1e6, decompress / 1e6);
+        let _ = writeln!(out, "{ratio:>8.2}x {compress:>8.0} MB/s {decompress:>8.0} MB/s  {command}");
+    }
+    out
+}
+
+fn to_json(file: &Path, sample: &Sample, lines: &[Line]) -> String {
+    let results = lines.iter().map(|line| {
+        json!({
+            "ratio": line.ratio,
+            "compress_bytes_per_s": line.compress,
+            "decompress_bytes_per_s": line.decompress,
+            "command": line.command,
+        })
+    });
+    let object = json!({
+        "file": file.display().to_string(),
+        "nbytes": sample.whole,
+        "measured_nbytes": sample.plain.len(),
+        "typesize": sample.itemsize,
+        "too_small": is_small(sample),
+        "results": results.collect::<Vec<Value>>(),
+    });
+    format!("{object}\n")
+}

@@ -1,0 +1,146 @@
+//! `b2kit show`
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result, ensure};
+use b2kit::Dtype;
+
+use crate::args::{Global, Source};
+use crate::error::Usage;
+use crate::output::print;
+use crate::picture::{Range, columns, half_blocks};
+use crate::print::{self, Simple};
+use crate::progress::Progress;
+use crate::stats::Stats;
+use crate::table::{Table, dims, printable};
+use crate::viewed::{Data, View};
+use crate::{capture, slice};
+
+const EXAMPLES: &str = "\
+Examples:
+  b2kit show data.b2nd
+  b2kit show data.npy --slice='0, ..., ::-1'
+  b2kit show log.b2frame --dtype '<f4' --slice=-10:
+  b2kit cat data.b2nd | b2kit pack - - | b2kit show -
+
+The values are those that NumPy prints: of more than 1000 items three at each
+end of each dimension. In a terminal, two dimensions are drawn as well; NaN and
+values beyond 1e19, which stand for missing ones, have no colour.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Only these items, in NumPy's notation
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    slice: Option<String>,
+    /// Take the items as these, such as '<f4' (for files without a dtype)
+    #[arg(long, value_name = "DTYPE")]
+    dtype: Option<String>,
+    /// Draw two dimensions, also where the output is no terminal
+    #[arg(long, overrides_with = "no_picture")]
+    picture: bool,
+    /// Draw nothing
+    #[arg(long)]
+    no_picture: bool,
+    /// Values of the first and the last colour [default: the smallest and the largest value]
+    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true)]
+    range: Option<Range>,
+}
+
+pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let global = global.with_output_limit();
+    let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
+    let named = || args.source.file.display().to_string();
+    let text = (|| {
+        let data = Data::open(&args.source, global)?;
+        let dtype = dtype(args, &data)?;
+        let view = data.view(&parts)?;
+        text(args, &data, &dtype, &view, global)
+    })()
+    .with_context(named)?;
+    print(&text)
+}
+
+fn dtype(args: &Args, data: &Data) -> Result<Dtype> {
+    let own = data.dtype();
+    let Some(text) = &args.dtype else { return Ok(own) };
+    let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
+    let (size, have) = (dtype.itemsize(), own.itemsize());
+    ensure!(size == have, "--dtype {dtype}: items of {size} bytes, the file has items of {have}");
+    Ok(dtype)
+}
+
+/// All that is shown of these items.
+fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global) -> Result<String> {
+    let shape = view.shape();
+    let summarised = print::is_summarised(&shape);
+    let values = print::array(dtype, &shape, &view.edges(summarised)?);
+    let mut table = Table::default();
+    table.row("shape", dims(&shape));
+    table.row("dtype", printable(dtype.as_str()));
+    let mut stats = Stats::new(dtype);
+    // Only what takes long to find out is limited.
+    let limited = view.nbytes() > global.limits(0).max_output;
+    match if limited { data.check_output() } else { Ok(()) } {
+        Err(limit) if stats.is_any() => {
+            table.row("statistics", format!("none: {}", crate::error::one_line(&limit)))
+        }
+        _ if stats.is_any() => {
+            let mut progress =
+                Progress::new(args.source.file.display().to_string(), view.nbytes(), global.quiet);
+            let mut buffer = Vec::new();
+            for piece in view.pieces() {
+                view.read(&piece, &mut buffer)?;
+                stats.add(&buffer);
+                progress.add(buffer.len() as u64);
+            }
+            stats.tell(&mut table);
+        }
+        _ => {}
+    }
+    let mut out = format!("{}\n\n{}", printable_lines(&values), table.render(0));
+    let terminal = io::stdout().is_terminal() && !capture::is_active();
+    if args.picture || (terminal && !args.no_picture) {
+        let range = args.range.or(stats.range().map(|(low, high)| Range { low, high }));
+        match (&shape[..], range) {
+            ([height, width], Some(range)) if *height > 1 && *width > 1 => {
+                out.push('\n');
+                out.push_str(&picture(view, dtype, range)?);
+            }
+            _ if args.picture => {
+                ensure!(shape.len() == 2, "--picture: {}, two are needed; --slice picks them", count(&shape));
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+fn count(shape: &[u64]) -> String {
+    format!("{} dimension{}", shape.len(), if shape.len() == 1 { "" } else { "s" })
+}
+
+/// Lines of a picture.
+const HEIGHT: u64 = 24;
+
+fn picture(view: &View<'_>, dtype: &Dtype, range: Range) -> Result<String> {
+    let shape = view.shape();
+    let [height, width] = shape[..] else { return Ok(String::new()) };
+    // Pixels are about square: one column, and half a line. All is scaled by one number.
+    let (rows, columns) = (2 * HEIGHT, columns() as u64);
+    let step = width.div_ceil(columns.max(1)).max(height.div_ceil(rows)).max(1);
+    let (shape, items) = view.thinned(&[height.div_ceil(step), width.div_ceil(step)])?;
+    let simple = Simple::new(dtype);
+    let pixels: Vec<_> = items
+        .chunks_exact(dtype.itemsize().max(1))
+        .map(|item| simple.value(item).number().and_then(|x| range.colour(x)))
+        .collect();
+    Ok(half_blocks(&pixels, usize::try_from(shape.get(1).copied().unwrap_or(0))?))
+}
+
+/// Without control characters, but for the ends of lines.
+fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}

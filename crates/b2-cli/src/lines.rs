@@ -1,0 +1,122 @@
+//! Values as lines of text, for other programs: CSV, and columns between blanks.
+
+use anyhow::{Result, ensure};
+use b2kit::Dtype;
+
+use crate::print::Simple;
+
+/// Writes items as text, in C order.
+pub(crate) struct Lines {
+    /// What an item consists of: where each value is, and how it is read.
+    columns: Vec<Column>,
+    itemsize: usize,
+    csv: bool,
+    /// Items of a line, and of a plane, after which there is an empty line.
+    row: u64,
+    plane: u64,
+    total: u64,
+    done: u64,
+}
+
+struct Column {
+    name: String,
+    offset: usize,
+    simple: Simple,
+}
+
+/// Values of a record; more are no table.
+const MOST_COLUMNS: usize = 1 << 16;
+
+impl Lines {
+    /// For an array of this shape.
+    ///
+    /// # Errors
+    /// When it has more than two dimensions, for CSV; when an item has too many values.
+    pub(crate) fn new(dtype: &Dtype, shape: &[u64], csv: bool) -> Result<Self> {
+        let mut columns = Vec::new();
+        leaves(dtype, "", 0, &mut columns)?;
+        let is_record = dtype.fields().is_some();
+        let most = if is_record { 1 } else { 2 };
+        ensure!(
+            !csv || shape.len() <= most,
+            "--csv: {} dimensions, a table has {}; --slice picks them",
+            shape.len(),
+            if is_record { "one of records" } else { "two" }
+        );
+        // One value, or one record, a line, unless there are rows of values.
+        let row = if is_record || shape.len() < 2 { 1 } else { shape.last().copied().unwrap_or(1) };
+        let height = shape.len().checked_sub(2).and_then(|dim| shape.get(dim)).copied().unwrap_or(1);
+        let plane = if shape.len() > 2 && !is_record { row.saturating_mul(height) } else { u64::MAX };
+        let total = shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length));
+        Ok(Self { columns, itemsize: dtype.itemsize().max(1), csv, row, plane, total, done: 0 })
+    }
+
+    /// The names of the fields, for CSV.
+    pub(crate) fn head(&self) -> String {
+        let named = self.csv && self.columns.iter().any(|column| !column.name.is_empty());
+        if !named {
+            return String::new();
+        }
+        let names: Vec<String> = self.columns.iter().map(|column| quoted(column.name.clone())).collect();
+        format!("{}\n", names.join(","))
+    }
+
+    /// The next items as text.
+    pub(crate) fn write(&mut self, items: &[u8]) -> String {
+        let mut out = String::new();
+        let separator = if self.csv { ',' } else { ' ' };
+        for item in items.chunks_exact(self.itemsize) {
+            for (k, column) in self.columns.iter().enumerate() {
+                let end = column.offset.saturating_add(column.simple.size());
+                let text =
+                    item.get(column.offset..end).map_or_else(String::new, |bytes| column.simple.plain(bytes));
+                if k > 0 {
+                    out.push(separator);
+                }
+                out.push_str(&if self.csv { quoted(text) } else { text });
+            }
+            self.done += 1;
+            if !self.done.is_multiple_of(self.row) {
+                out.push(separator);
+                continue;
+            }
+            out.push('\n');
+            if self.done.is_multiple_of(self.plane) && self.done < self.total {
+                out.push('\n');
+            }
+        }
+        out
+    }
+}
+
+/// The values of an item, one after the other.
+fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Result<()> {
+    let Some(fields) = dtype.fields() else {
+        ensure!(out.len() < MOST_COLUMNS, "an item has more than {MOST_COLUMNS} values");
+        out.push(Column { name: name.to_owned(), offset, simple: Simple::new(dtype) });
+        return Ok(());
+    };
+    for field in fields {
+        let count: usize = field.shape.iter().product();
+        for k in 0..count {
+            let mut name =
+                if name.is_empty() { field.name.clone() } else { format!("{name}.{}", field.name) };
+            let mut rest = k;
+            let mut index = Vec::new();
+            for length in field.shape.iter().rev() {
+                index.insert(0, (rest % length).to_string());
+                rest /= length;
+            }
+            if !index.is_empty() {
+                name.push_str(&format!("[{}]", index.join(",")));
+            }
+            leaves(&field.dtype, &name, offset + field.offset + k * field.dtype.itemsize(), out)?;
+        }
+    }
+    Ok(())
+}
+
+/// As RFC 4180 has it: in quotes where it is needed.
+fn quoted(text: String) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}

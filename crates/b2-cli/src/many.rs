@@ -1,0 +1,67 @@
+//! One command for several files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::error::{ClosedPipe, Usage, one_line};
+use crate::signals;
+
+/// What went wrong with some of several files. The others are done.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of {of} files failed", messages.len())]
+pub(crate) struct Failures {
+    /// One line for each file that failed.
+    messages: Vec<String>,
+    /// How many files there were.
+    of: usize,
+}
+
+impl Failures {
+    /// The messages, and a line with the number of failures.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.messages.iter().cloned().chain([self.to_string()]).collect()
+    }
+}
+
+/// Runs a command for each file. A file that fails does not stop the others.
+///
+/// # Errors
+/// For one file its error; for several [`Failures`]. At once when nobody reads the answers any more, and for a wrong
+/// command line.
+pub(crate) fn each(files: &[PathBuf], mut run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
+    if let [file] = files {
+        return run(file);
+    }
+    let mut messages = Vec::new();
+    for file in files {
+        match run(file) {
+            Err(error) if error.is::<ClosedPipe>() || error.is::<Usage>() => return Err(error),
+            Err(error) if signals::exit_code().is_some() => return Err(error),
+            Err(error) => messages.push(one_line(&error)),
+            Ok(()) => {}
+        }
+    }
+    if messages.is_empty() { Ok(()) } else { Err(Failures { messages, of: files.len() }.into()) }
+}
+
+/// The new file for each of several inputs, all in the folder `dir`; `name` makes its name from the input's.
+///
+/// # Errors
+/// [`Usage`] when an input has no name, or two of them would get the same one.
+pub(crate) fn outputs(
+    inputs: &[PathBuf],
+    dir: &Path,
+    name: impl Fn(&Path) -> Result<PathBuf>,
+) -> Result<Vec<PathBuf>> {
+    let mut outputs: Vec<PathBuf> = Vec::new();
+    for input in inputs {
+        let output = dir.join(name(input)?);
+        if let Some(i) = outputs.iter().position(|there| *there == output) {
+            let (a, b) = (inputs[i].display(), input.display());
+            return Err(Usage(format!("{a} and {b} would both become {}", output.display())).into());
+        }
+        outputs.push(output);
+    }
+    Ok(outputs)
+}

@@ -1,0 +1,118 @@
+//! Where damage is, in the words of who uses the data: rows and columns instead of bytes of a file.
+
+use anyhow::{Error, anyhow};
+use b2kit::core::Report;
+use b2kit::frame::{FrameError, Structure};
+use b2kit::nd::NdError;
+use b2kit::{ErrorKind, NdArray};
+
+use crate::input::Input;
+
+/// The items of the array that a chunk holds, without padding: `rows 1000-1499, columns 1000-1999`.
+pub(crate) fn of_chunk(array: &NdArray, nchunk: usize) -> Option<String> {
+    let geometry = array.geometry();
+    if nchunk as u64 >= geometry.nchunks() {
+        return None;
+    }
+    let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
+    words(&start, &shape)
+}
+
+/// The items of the array that a block of a chunk holds; `None` where it is nothing but padding.
+pub(crate) fn of_block(array: &NdArray, nchunk: usize, nblock: usize) -> Option<String> {
+    let geometry = array.geometry();
+    if nchunk as u64 >= geometry.nchunks() || nblock >= geometry.nblocks() {
+        return None;
+    }
+    let (mut start, mut shape) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
+    let mut rest = nblock as u64;
+    for dim in (0..start.len()).rev() {
+        let block = u64::from(*geometry.blockshape().get(dim)?);
+        let count = u64::from(*geometry.blocks().get(dim)?).max(1);
+        let at = rest % count * block;
+        rest /= count;
+        shape[dim] = shape[dim].checked_sub(at).filter(|left| *left > 0)?.min(block);
+        start[dim] += at;
+    }
+    words(&start, &shape)
+}
+
+/// A box of items: rows and columns of a table, otherwise as `--slice` takes it.
+fn words(start: &[u64], shape: &[u64]) -> Option<String> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let range = |what: &str, dim: usize| match (start[dim], start[dim] + shape[dim] - 1) {
+        (first, last) if first == last => format!("{what} {first}"),
+        (first, last) => format!("{what}s {first}-{last}"),
+    };
+    match shape.len() {
+        0 => None,
+        1 => Some(range("item", 0)),
+        2 => Some(format!("{}, {}", range("row", 0), range("column", 1))),
+        _ => {
+            let parts: Vec<String> =
+                start.iter().zip(shape).map(|(start, len)| format!("{start}:{}", start + len)).collect();
+            Some(format!("items [{}]", parts.join(",")))
+        }
+    }
+}
+
+/// The bytes that a chunk of a super-chunk holds, where all are of one size.
+fn of_bytes(input: &Input, nchunk: usize) -> Option<String> {
+    let frame = input.frame()?;
+    let chunksize = frame.chunksize() as u64;
+    let start =
+        (nchunk as u64).checked_mul(chunksize).filter(|start| chunksize > 0 && *start < frame.nbytes())?;
+    let itemsize = frame.typesize() as u64;
+    let end = start.saturating_add(chunksize).min(frame.nbytes());
+    match (start % itemsize, itemsize) {
+        (0, 2..) => words(&[start / itemsize], &[(end - start).div_ceil(itemsize)]),
+        _ => Some(format!("bytes {start}-{}", end - 1)),
+    }
+}
+
+/// An error of reading, with the items that are damaged instead of the place in the file.
+pub(crate) fn locate(input: &Input, error: Error) -> Error {
+    let Some(found) = frame_error(&error).filter(|found| found.kind() == ErrorKind::Damaged) else {
+        return error;
+    };
+    let (structure, detail) = match found {
+        FrameError::Chunk { structure, source } => (structure, Report(source).to_string()),
+        FrameError::Checksum { structure, what } => (structure, (*what).to_owned()),
+        FrameError::Truncated { structure, .. }
+        | FrameError::Field { structure, .. }
+        | FrameError::Msgpack { structure, .. } => (structure, Report(found).to_string()),
+        _ => return error,
+    };
+    let (Structure::Chunk(nchunk) | Structure::StoredChunk { nchunk, .. }) = structure else { return error };
+    let items = match input {
+        Input::Array(array) => of_chunk(array, *nchunk),
+        _ => of_bytes(input, *nchunk),
+    };
+    match items {
+        Some(items) => anyhow!("chunk {nchunk} ({items}) damaged: {detail}"),
+        None => anyhow!("chunk {nchunk} damaged: {detail}"),
+    }
+}
+
+fn frame_error(error: &Error) -> Option<&FrameError> {
+    error.chain().find_map(|cause| match cause.downcast_ref::<NdError>() {
+        Some(NdError::Frame(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_in_words() {
+        assert_eq!(words(&[1000, 1000], &[500, 1000]).unwrap(), "rows 1000-1499, columns 1000-1999");
+        assert_eq!(words(&[3, 0], &[1, 1]).unwrap(), "row 3, column 0");
+        assert_eq!(words(&[30], &[12]).unwrap(), "items 30-41");
+        assert_eq!(words(&[8, 0, 7], &[4, 180, 1]).unwrap(), "items [8:12,0:180,7:8]");
+        assert_eq!((words(&[], &[]), words(&[0], &[0])), (None, None));
+    }
+}

@@ -1,0 +1,467 @@
+//! Items as text: whole arrays as NumPy prints them, and single values.
+
+mod date;
+mod float;
+mod text;
+
+use b2kit::Dtype;
+use b2kit::nd::{DtypeKind, Field};
+
+use date::{NAT, Unit};
+use float::{FloatFormat, Width};
+
+/// Arrays of more items are shown by the items at their edges.
+const THRESHOLD: u64 = 1000;
+/// So many of them at each end of each dimension.
+pub(crate) const EDGE: usize = 3;
+/// Characters of a line.
+const LINE: usize = 75;
+
+/// A single value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Complex(f64, f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// A point in time, in units of the dtype.
+    Date(i64),
+    /// A span of time, in units of the dtype.
+    Span(i64),
+    /// What has no meaning of its own.
+    Void(Vec<u8>),
+}
+
+impl Value {
+    /// What the value is drawn by.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Bool(bool) => Some(f64::from(u8::from(*bool))),
+            Self::Int(int) => Some(*int as f64),
+            Self::Float(x) => Some(*x),
+            _ => None,
+        }
+    }
+}
+
+/// How the items of a simple dtype are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Simple {
+    code: char,
+    big_endian: bool,
+    size: usize,
+    unit: Option<Unit>,
+}
+
+impl Simple {
+    pub(crate) fn new(dtype: &Dtype) -> Self {
+        let (code, big_endian) = match dtype.kind() {
+            DtypeKind::Simple { code, big_endian } => (*code, *big_endian),
+            _ => ('V', false),
+        };
+        Self { code, big_endian, size: dtype.itemsize(), unit: Unit::of(dtype.as_str()) }
+    }
+
+    /// Up to 16 bytes, the least significant first, zeros behind.
+    fn little(&self, item: &[u8]) -> [u8; 16] {
+        let mut out = [0; 16];
+        for (i, to) in out.iter_mut().enumerate().take(item.len()) {
+            let from = if self.big_endian { item.len() - 1 - i } else { i };
+            *to = item.get(from).copied().unwrap_or(0);
+        }
+        out
+    }
+
+    fn float(&self, item: &[u8]) -> f64 {
+        let bytes = self.little(item);
+        let bits = u128::from_le_bytes(bytes);
+        match item.len() {
+            2 => float::from_half(bits as u16),
+            4 => f64::from(f32::from_bits(bits as u32)),
+            8 => f64::from_bits(bits as u64),
+            _ => float::from_extended(bytes),
+        }
+    }
+
+    /// Size of a float, or of one part of a complex number.
+    fn width(&self) -> Width {
+        match (self.code, self.size) {
+            ('f', 2) => Width::Half,
+            ('f', 4) | ('c', 8) => Width::Single,
+            _ => Width::Double,
+        }
+    }
+
+    /// Bytes of the item that stand for themselves: zeros at the end do not count.
+    fn trimmed(item: &[u8]) -> &[u8] {
+        &item[..item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+    }
+
+    pub(crate) fn value(&self, item: &[u8]) -> Value {
+        let bits = || u128::from_le_bytes(self.little(item));
+        let signed = || {
+            let unused = 128 - 8 * item.len().min(16) as u32;
+            if unused == 128 { 0 } else { (bits().cast_signed() << unused) >> unused }
+        };
+        match self.code {
+            'b' => Value::Bool(item.iter().any(|byte| *byte != 0)),
+            'i' => Value::Int(signed()),
+            'u' => Value::Int(bits().cast_signed()),
+            'f' => Value::Float(self.float(item)),
+            'c' => {
+                let (real, imaginary) = item.split_at(item.len() / 2);
+                Value::Complex(self.float(real), self.float(imaginary))
+            }
+            'S' => Value::Bytes(Self::trimmed(item).to_vec()),
+            'U' => {
+                let units = item.chunks_exact(4).map(|unit| u128::from_le_bytes(self.little(unit)) as u32);
+                let text: String = units.map(|unit| char::from_u32(unit).unwrap_or('\u{fffd}')).collect();
+                Value::Text(text.trim_end_matches('\0').to_owned())
+            }
+            'M' => Value::Date(signed() as i64),
+            'm' => Value::Span(signed() as i64),
+            _ => Value::Void(item.to_vec()),
+        }
+    }
+
+    /// A number as text that reads back as the same; the others without quotes.
+    pub(crate) fn plain(&self, item: &[u8]) -> String {
+        match self.value(item) {
+            Value::Bool(bool) => if bool { "True" } else { "False" }.into(),
+            Value::Int(int) => int.to_string(),
+            Value::Float(x) => float::scalar(x, self.width()),
+            Value::Complex(re, im) => complex(re, im, self.width()),
+            Value::Text(text) => text,
+            Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Value::Date(date) => self.unit.map_or_else(|| date.to_string(), |unit| unit.date(date)),
+            Value::Span(NAT) => "NaT".into(),
+            Value::Span(span) => span.to_string(),
+            Value::Void(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    /// As NumPy's `str` of a scalar.
+    fn scalar(&self, item: &[u8]) -> String {
+        match self.value(item) {
+            Value::Complex(re, im) => {
+                let number = complex(re, im, self.width());
+                if re == 0.0 && !re.is_sign_negative() { number } else { format!("({number})") }
+            }
+            Value::Bytes(bytes) => text::bytes(&bytes),
+            Value::Span(span) => self.unit.map_or_else(|| span.to_string(), |unit| unit.span(span)),
+            Value::Void(bytes) => text::void(&bytes),
+            _ => self.plain(item),
+        }
+    }
+
+    pub(crate) fn date(&self, value: i64) -> String {
+        self.unit.map_or_else(|| value.to_string(), |unit| unit.date(value))
+    }
+
+    pub(crate) fn span(&self, value: i64) -> String {
+        self.unit.map_or_else(|| value.to_string(), |unit| unit.span(value))
+    }
+
+    /// Bytes of an item.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn complex(&self, re: f64, im: f64) -> String {
+        complex(re, im, self.width())
+    }
+
+    /// A distance between two items.
+    pub(crate) fn difference(&self, x: f64) -> String {
+        match self.code {
+            'i' | 'u' if x < 1e15 => crate::table::thousands(x as u64),
+            _ => self.number(x),
+        }
+    }
+
+    /// A number as a scalar of this size.
+    pub(crate) fn number(&self, x: f64) -> String {
+        float::scalar(x, self.width())
+    }
+}
+
+/// A number with all its digits.
+pub(crate) fn double(x: f64) -> String {
+    float::scalar(x, Width::Double)
+}
+
+/// Without the `.0` of whole numbers, as NumPy writes the parts.
+fn complex(re: f64, im: f64, width: Width) -> String {
+    let part = |x: f64| {
+        let text = float::scalar(x, width);
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    };
+    let imaginary = part(im);
+    let imaginary = if imaginary.starts_with('-') { imaginary } else { format!("+{imaginary}") };
+    if re == 0.0 && !re.is_sign_negative() {
+        return format!("{}j", imaginary.trim_start_matches('+'));
+    }
+    format!("{}{imaginary}j", part(re))
+}
+
+/// One item of any dtype, as NumPy's `str` gives it.
+pub(crate) fn item(dtype: &Dtype, item: &[u8]) -> String {
+    match dtype.fields() {
+        None => {
+            let simple = Simple::new(dtype);
+            match simple.value(item) {
+                // A type of NumPy's own, for which `str` gives what `repr` does.
+                Value::Bytes(bytes) => format!("np.bytes_({})", text::bytes(&bytes)),
+                _ => simple.scalar(item),
+            }
+        }
+        Some(_) => member(dtype, item),
+    }
+}
+
+/// A part of a record, as Python writes its value.
+fn member(dtype: &Dtype, bytes: &[u8]) -> String {
+    let Some(fields) = dtype.fields() else {
+        let simple = Simple::new(dtype);
+        return match simple.value(bytes) {
+            Value::Text(text) => text::string(&text),
+            Value::Void(bytes) => text::void(&bytes),
+            Value::Complex(..) => Format::new(dtype, &[bytes]).write(bytes),
+            Value::Date(_) | Value::Span(_) => simple.time(bytes),
+            _ => simple.scalar(bytes),
+        };
+    };
+    let parts: Vec<String> = fields
+        .iter()
+        .map(|field| {
+            let size = field.dtype.itemsize().saturating_mul(field.shape.iter().product());
+            match bytes.get(field.offset..field.offset.saturating_add(size)) {
+                Some(bytes) => list(&field.dtype, bytes, &field.shape),
+                None => "?".into(),
+            }
+        })
+        .collect();
+    format!("({}{})", parts.join(", "), if parts.len() == 1 { "," } else { "" })
+}
+
+fn list(dtype: &Dtype, bytes: &[u8], shape: &[usize]) -> String {
+    let Some((&length, inner)) = shape.split_first() else { return member(dtype, bytes) };
+    let below = bytes.len().checked_div(length).unwrap_or(0);
+    let parts: Vec<String> =
+        (0..length).map(|k| list(dtype, &bytes[k * below..(k + 1) * below], inner)).collect();
+    format!("[{}]", parts.join(", "))
+}
+
+/// Whether an array of this shape is shown by its edges only.
+pub(crate) fn is_summarised(shape: &[u64]) -> bool {
+    shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length)) > THRESHOLD && !shape.contains(&0)
+}
+
+/// The positions along a dimension that are shown.
+pub(crate) fn shown(length: u64, summarised: bool) -> u64 {
+    if summarised && length > 2 * EDGE as u64 { 2 * EDGE as u64 } else { length }
+}
+
+/// An array of `shape` as NumPy's `str` gives it. `items` are those that are [`shown`], in C order.
+pub(crate) fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
+    let itemsize = dtype.itemsize().max(1);
+    if shape.contains(&0) {
+        return "[]".into();
+    }
+    let list: Vec<&[u8]> = items.chunks_exact(itemsize).collect();
+    if shape.is_empty() {
+        return list.first().map_or_else(String::new, |one| item(dtype, one));
+    }
+    let summarised = is_summarised(shape);
+    let layout = Layout {
+        format: Format::new(dtype, &list),
+        lengths: shape.iter().map(|length| shown(*length, summarised) as usize).collect(),
+        cut: shape.iter().map(|length| shown(*length, summarised) < *length).collect(),
+        items: list,
+    };
+    layout.write(0, 0, " ", LINE)
+}
+
+struct Layout<'a> {
+    format: Format,
+    items: Vec<&'a [u8]>,
+    /// How many positions are shown along each dimension.
+    lengths: Vec<usize>,
+    /// Whether there are more.
+    cut: Vec<bool>,
+}
+
+impl Layout<'_> {
+    /// What stands at item `first` of the shown ones, from dimension `dim` on.
+    fn write(&self, dim: usize, first: usize, indent: &str, width: usize) -> String {
+        let Some(&length) = self.lengths.get(dim) else {
+            return self.items.get(first).map_or_else(String::new, |item| self.format.write(item));
+        };
+        let below: usize = self.lengths[dim + 1..].iter().product();
+        let deeper = format!("{indent} ");
+        let part = |k: usize| self.write(dim + 1, first + k * below, &deeper, width - 1);
+        let mut parts: Vec<String> = (0..length).map(part).collect();
+        if self.cut[dim] {
+            parts.insert(EDGE, "...".into());
+        }
+        let out = if dim + 1 == self.lengths.len() {
+            lines(&parts, indent, width - 1)
+        } else {
+            let separator = format!("{}{indent}", "\n".repeat(self.lengths.len() - dim - 1));
+            format!("{indent}{}", parts.join(&separator))
+        };
+        format!("[{}]", out.get(indent.len()..).unwrap_or_default())
+    }
+}
+
+/// The words of one row, in lines of at most `width` characters.
+fn lines(words: &[String], indent: &str, width: usize) -> String {
+    let mut done = String::new();
+    let mut line = indent.to_owned();
+    for (k, word) in words.iter().enumerate() {
+        let length = line.chars().count();
+        if length + word.chars().count() > width && length > indent.len() {
+            done.push_str(line.trim_end());
+            done.push('\n');
+            line = indent.to_owned();
+        }
+        line.push_str(word);
+        if k + 1 < words.len() {
+            line.push(' ');
+        }
+    }
+    done + &line
+}
+
+/// How the items of an array are written: in columns as wide as the widest.
+enum Format {
+    Bool,
+    Int { simple: Simple, width: usize },
+    Float { simple: Simple, format: FloatFormat },
+    Complex { simple: Simple, real: FloatFormat, imaginary: FloatFormat },
+    Time { simple: Simple, width: usize },
+    Other { simple: Simple },
+    Record(Vec<Column>),
+}
+
+/// A field of a record.
+struct Column {
+    field: Field,
+    format: Format,
+}
+
+impl Format {
+    fn new(dtype: &Dtype, items: &[&[u8]]) -> Self {
+        if let Some(fields) = dtype.fields() {
+            let column = |field: &Field| {
+                let (size, count) = (field.dtype.itemsize(), field.shape.iter().product::<usize>());
+                let part = |item: &&'_ [u8], k: usize| -> Option<(usize, usize)> {
+                    let start = field.offset + k * size;
+                    (start + size <= item.len()).then_some((start, start + size))
+                };
+                let list: Vec<&[u8]> = items
+                    .iter()
+                    .flat_map(|item| (0..count).filter_map(move |k| part(item, k).map(|(a, b)| &item[a..b])))
+                    .collect();
+                let format = Self::new(&field.dtype, &list);
+                Column { field: field.clone(), format }
+            };
+            return Self::Record(fields.iter().map(column).collect());
+        }
+        let simple = Simple::new(dtype);
+        let width_of = |text: &dyn Fn(&[u8]) -> Option<usize>| {
+            items.iter().filter_map(|item| text(item)).max().unwrap_or(0)
+        };
+        match simple.code {
+            'b' => Self::Bool,
+            'i' | 'u' => {
+                let width = width_of(&|item| Some(simple.plain(item).len()));
+                Self::Int { simple, width }
+            }
+            'f' => {
+                let numbers = items.iter().map(|item| simple.float(item));
+                Self::Float { format: FloatFormat::new(numbers, simple.width(), false), simple }
+            }
+            'c' => {
+                let part = |item: &&[u8], second: bool| {
+                    let (real, imaginary) = item.split_at(item.len() / 2);
+                    simple.float(if second { imaginary } else { real })
+                };
+                let real =
+                    FloatFormat::new(items.iter().map(|item| part(item, false)), simple.width(), false);
+                let imaginary =
+                    FloatFormat::new(items.iter().map(|item| part(item, true)), simple.width(), true);
+                Self::Complex { real, imaginary, simple }
+            }
+            'M' | 'm' => {
+                let width = width_of(&|item| Some(simple.time(item).chars().count()));
+                Self::Time { simple, width }
+            }
+            _ => Self::Other { simple },
+        }
+    }
+
+    fn write(&self, item: &[u8]) -> String {
+        match self {
+            Self::Bool => if item.iter().any(|byte| *byte != 0) { " True" } else { "False" }.into(),
+            Self::Int { simple, width } => format!("{:>width$}", simple.plain(item)),
+            Self::Float { simple, format } => format.write(simple.float(item)),
+            Self::Complex { simple, real, imaginary } => {
+                let (re, im) = item.split_at(item.len() / 2);
+                let im = imaginary.write(simple.float(im));
+                let number = im.trim_end();
+                format!("{}{number}j{:2$}", real.write(simple.float(re)), "", im.len() - number.len())
+            }
+            Self::Time { simple, width } => format!("{:>width$}", simple.time(item)),
+            Self::Other { simple } => match simple.value(item) {
+                Value::Text(text) => text::string(&text),
+                Value::Bytes(bytes) => text::bytes(&bytes),
+                _ => text::void(item),
+            },
+            Self::Record(columns) => {
+                let fields: Vec<String> = columns.iter().map(|column| column.write(item)).collect();
+                let comma = if columns.len() == 1 { "," } else { "" };
+                format!("({}{comma})", fields.join(", "))
+            }
+        }
+    }
+}
+
+impl Simple {
+    /// A time inside of an array.
+    fn time(&self, item: &[u8]) -> String {
+        match self.value(item) {
+            Value::Date(NAT) | Value::Span(NAT) => "'NaT'".into(),
+            Value::Date(date) => format!("'{}'", self.date(date)),
+            _ => self.plain(item),
+        }
+    }
+}
+
+impl Column {
+    fn write(&self, item: &[u8]) -> String {
+        let count: usize = self.field.shape.iter().product();
+        let size = self.field.dtype.itemsize();
+        let start = self.field.offset;
+        match item.get(start..start.saturating_add(count.saturating_mul(size))) {
+            Some(bytes) => self.nested(bytes, &self.field.shape, count as u64 > THRESHOLD),
+            None => "?".into(),
+        }
+    }
+
+    /// A sub-array, with commas.
+    fn nested(&self, bytes: &[u8], shape: &[usize], summarised: bool) -> String {
+        let Some((&length, inner)) = shape.split_first() else { return self.format.write(bytes) };
+        let below = bytes.len().checked_div(length).unwrap_or(0);
+        let part = |k: usize| self.nested(&bytes[k * below..(k + 1) * below], inner, summarised);
+        let parts: Vec<String> = if summarised && length > 2 * EDGE {
+            let ends = (0..EDGE).map(part).chain(["...".to_owned()]);
+            ends.chain((length - EDGE..length).map(part)).collect()
+        } else {
+            (0..length).map(part).collect()
+        };
+        format!("[{}]", parts.join(", "))
+    }
+}

@@ -1,0 +1,59 @@
+//! Strings and bytes as Python writes them.
+
+/// The quote Python takes: the double one only where it saves an escape.
+fn quote(has: impl Fn(char) -> bool) -> char {
+    if has('\'') && !has('"') { '"' } else { '\'' }
+}
+
+/// A string as `repr` gives it.
+pub(crate) fn string(text: &str) -> String {
+    let quote = quote(|c| text.contains(c));
+    let mut out = String::from(quote);
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&match u32::from(c) {
+                n @ ..=0xff => format!("\\x{n:02x}"),
+                n @ ..=0xffff => format!("\\u{n:04x}"),
+                n => format!("\\U{n:08x}"),
+            }),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+fn is_printable(c: char) -> bool {
+    // Behind another character combining ones are not escaped.
+    matches!(c, '\'' | '"' | '\\') || ['a', c].iter().collect::<String>().escape_debug().count() == 2
+}
+
+/// Bytes as `repr` gives them.
+pub(crate) fn bytes(bytes: &[u8]) -> String {
+    let quote = quote(|c| bytes.contains(&(c as u8)));
+    let mut out = format!("b{quote}");
+    for byte in bytes {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            byte if char::from(*byte) == quote => out.extend(['\\', quote]),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            byte => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+/// Bytes without a meaning, each as its number.
+pub(crate) fn void(bytes: &[u8]) -> String {
+    let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("b'{bytes}'")
+}

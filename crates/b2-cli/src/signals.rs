@@ -1,0 +1,89 @@
+//! Handles Ctrl-C, TERM and HUP while files are written: the change is undone and temporary files are removed.
+//!
+//! Work is stopped from inside, by the library's [`Control`] and by [`check`], so that everything is dropped in order. A
+//! thread that removed the files itself could meet a commit between two renames. While nothing is being written, a
+//! signal ends the process at once, as it would without this module.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Once};
+
+use anyhow::Result;
+use b2kit::core::Control;
+
+/// The signal that has asked to stop; 0: none.
+static STOPPED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+/// Whether there is nothing to undo.
+static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
+
+/// The work was stopped by a signal.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped; nothing was changed")]
+pub(crate) struct Stopped;
+
+/// Makes signals stop the work instead of the process. Call it when all input that may block has arrived.
+pub(crate) fn begin() {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(listen);
+    IDLE.store(false, Ordering::SeqCst);
+}
+
+/// Makes signals end the process at once again.
+pub(crate) fn end() {
+    IDLE.store(true, Ordering::SeqCst);
+}
+
+/// The exit code of a process that was asked to stop: 130 after Ctrl-C.
+pub(crate) fn exit_code() -> Option<u8> {
+    let signal = STOPPED.load(Ordering::SeqCst);
+    (signal != 0).then(|| u8::try_from(128 + signal).unwrap_or(1))
+}
+
+/// Fails when a signal has asked to stop.
+///
+/// # Errors
+/// [`Stopped`].
+pub(crate) fn check() -> Result<(), Stopped> {
+    if STOPPED.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Stopped) }
+}
+
+/// Stops calls of the library as soon as a signal asks to.
+pub(crate) fn control() -> Control {
+    Control::new().with_progress(|_| match check() {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(Stopped) => ControlFlow::Break(()),
+    })
+}
+
+/// Installs handlers that run without a thread: a thread of its own would cost tens of megabytes of address space.
+#[cfg(unix)]
+fn listen() {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
+
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+        let again = Arc::new(AtomicBool::new(false));
+        // Handlers run in this order: the first signal sets the flags, a second one ends the process.
+        let registered = register_conditional_shutdown(signal, 128 + signal, Arc::clone(&IDLE))
+            .and_then(|_| register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again)))
+            .and_then(|_| register_usize(signal, Arc::clone(&STOPPED), signal.unsigned_abs() as usize))
+            .and_then(|_| register(signal, again));
+        // Without handlers a signal ends the process as ever, and leaves temporary files.
+        let _ = registered;
+    }
+}
+
+/// Whether whoever started this process wants it to go on after such a signal, as `nohup` does.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        // Unknown: `nohup` must work.
+        return signal == signal_hook::consts::SIGHUP;
+    };
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(not(unix))]
+fn listen() {}

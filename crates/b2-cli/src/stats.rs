@@ -1,0 +1,248 @@
+//! The smallest and largest value, the mean, and how many are no numbers.
+
+use b2kit::Dtype;
+use rayon::prelude::*;
+
+use crate::print::{Simple, Value};
+use crate::table::{Table, thousands};
+
+/// Floats beyond this stand for missing values in most files that have any.
+pub(crate) const HUGE: f64 = 1e19;
+
+/// A sum that loses no digits on the way.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let sum = self.sum + x;
+        self.lost += if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    fn get(self) -> f64 {
+        // Infinite sums have lost all there is.
+        if self.lost.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+}
+
+/// Of floats that are numbers.
+#[derive(Clone, Copy)]
+struct Floats {
+    count: u64,
+    min: f64,
+    max: f64,
+    sum: Sum,
+}
+
+impl Floats {
+    const NONE: Self =
+        Self { count: 0, min: f64::INFINITY, max: f64::NEG_INFINITY, sum: Sum { sum: 0.0, lost: 0.0 } };
+
+    fn add(&mut self, x: f64) {
+        self.count += 1;
+        self.min = self.min.min(x);
+        self.max = self.max.max(x);
+        self.sum.add(x);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum.add(other.sum.sum);
+        self.sum.add(other.sum.lost);
+    }
+}
+
+/// What is known of the values so far.
+#[derive(Clone)]
+pub(crate) struct Stats {
+    simple: Simple,
+    count: u64,
+    /// NaN, NaT.
+    missing: u64,
+    /// All floats, real parts of complex numbers; imaginary parts; floats that are not huge.
+    all: Floats,
+    imaginary: Sum,
+    usual: Floats,
+    /// Integers, booleans and times.
+    ints: Option<(i128, i128)>,
+    sum: i128,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Bool,
+    Int,
+    Float,
+    Complex,
+    Date,
+    Span,
+    Other,
+}
+
+impl Stats {
+    pub(crate) fn new(dtype: &Dtype) -> Self {
+        let simple = Simple::new(dtype);
+        let kind = match simple.value(&vec![0; dtype.itemsize()]) {
+            _ if dtype.fields().is_some() => Kind::Other,
+            Value::Bool(_) => Kind::Bool,
+            Value::Int(_) => Kind::Int,
+            Value::Float(_) => Kind::Float,
+            Value::Complex(..) => Kind::Complex,
+            Value::Date(_) => Kind::Date,
+            Value::Span(_) => Kind::Span,
+            _ => Kind::Other,
+        };
+        Self {
+            simple,
+            count: 0,
+            missing: 0,
+            all: Floats::NONE,
+            imaginary: Sum::default(),
+            usual: Floats::NONE,
+            ints: None,
+            sum: 0,
+            kind,
+        }
+    }
+
+    /// Whether there is anything to find out about such items.
+    pub(crate) fn is_any(&self) -> bool {
+        self.kind != Kind::Other
+    }
+
+    /// Counts the items of a piece.
+    pub(crate) fn add(&mut self, items: &[u8]) {
+        let size = self.simple.size().max(1);
+        let empty = Self {
+            count: 0,
+            missing: 0,
+            all: Floats::NONE,
+            imaginary: Sum::default(),
+            usual: Floats::NONE,
+            ints: None,
+            sum: 0,
+            ..self.clone()
+        };
+        let part = |items: &[u8]| {
+            let mut part = empty.clone();
+            items.chunks_exact(size).for_each(|item| part.count_item(item));
+            part
+        };
+        // Joined in order, so that the sum does not depend on the threads.
+        let parts: Vec<Self> = items.par_chunks(size.saturating_mul(1 << 14)).map(part).collect();
+        parts.iter().for_each(|part| self.join(part));
+    }
+
+    fn count_item(&mut self, item: &[u8]) {
+        self.count += 1;
+        match self.simple.value(item) {
+            Value::Float(x) if x.is_nan() => self.missing += 1,
+            Value::Float(x) => {
+                self.all.add(x);
+                if x.abs() < HUGE {
+                    self.usual.add(x);
+                }
+            }
+            Value::Complex(re, im) if re.is_nan() || im.is_nan() => self.missing += 1,
+            Value::Complex(re, im) => {
+                self.all.add(re);
+                self.imaginary.add(im);
+            }
+            Value::Bool(bool) => self.count_int(i128::from(bool)),
+            Value::Int(int) => self.count_int(int),
+            Value::Date(i64::MIN) | Value::Span(i64::MIN) => self.missing += 1,
+            Value::Date(time) | Value::Span(time) => self.count_int(i128::from(time)),
+            _ => {}
+        }
+    }
+
+    fn count_int(&mut self, int: i128) {
+        let (min, max) = self.ints.unwrap_or((int, int));
+        self.ints = Some((min.min(int), max.max(int)));
+        self.sum = self.sum.saturating_add(int);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.missing += other.missing;
+        self.all.join(&other.all);
+        self.usual.join(&other.usual);
+        self.imaginary.add(other.imaginary.sum);
+        self.imaginary.add(other.imaginary.lost);
+        if let Some((min, max)) = other.ints {
+            let (low, high) = self.ints.unwrap_or((min, max));
+            self.ints = Some((low.min(min), high.max(max)));
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// The range of the numbers that are neither infinite nor so large that they stand for missing ones.
+    pub(crate) fn range(&self) -> Option<(f64, f64)> {
+        match (self.kind, self.ints) {
+            (Kind::Float, _) => (self.usual.count > 0).then_some((self.usual.min, self.usual.max)),
+            (_, Some((min, max))) => Some((min as f64, max as f64)),
+            _ => None,
+        }
+    }
+
+    /// Puts what was found out into the table.
+    pub(crate) fn tell(&self, table: &mut Table) {
+        let simple = &self.simple;
+        let (count, missing) = (thousands(self.count), thousands(self.missing));
+        let floats = |table: &mut Table, floats: &Floats, what: &str| {
+            if floats.count > 0 {
+                table.row(&format!("minimum{what}"), simple.number(floats.min));
+                table.row(&format!("maximum{what}"), simple.number(floats.max));
+                table.row(&format!("mean{what}"), simple.number(floats.sum.get() / floats.count as f64));
+            }
+        };
+        match (self.kind, self.ints) {
+            (Kind::Float, _) => {
+                floats(table, &self.all, "");
+                table.row("NaN", format!("{missing} of {count}"));
+                let huge = self.all.count - self.usual.count;
+                if huge > 0 {
+                    table.row(
+                        "beyond 1e19",
+                        format!("{} of {count}: infinite, or missing values", thousands(huge)),
+                    );
+                    floats(table, &self.usual, " without");
+                }
+            }
+            (Kind::Complex, _) => {
+                let n = self.all.count as f64;
+                if self.all.count > 0 {
+                    table.row("mean", simple.complex(self.all.sum.get() / n, self.imaginary.get() / n));
+                }
+                table.row("NaN", format!("{missing} of {count}"));
+            }
+            (Kind::Bool, _) => {
+                table.row("True", format!("{} of {count}", thousands(u64::try_from(self.sum).unwrap_or(0))));
+            }
+            (Kind::Int, Some((min, max))) => {
+                table.row("minimum", min.to_string());
+                table.row("maximum", max.to_string());
+                table.row("mean", crate::print::double(self.sum as f64 / self.count as f64));
+            }
+            (Kind::Date | Kind::Span, ints) => {
+                if let Some((min, max)) = ints {
+                    let time = |value: i128| {
+                        let value = value as i64;
+                        if self.kind == Kind::Date { simple.date(value) } else { simple.span(value) }
+                    };
+                    table.row("minimum", time(min));
+                    table.row("maximum", time(max));
+                }
+                table.row("NaT", format!("{missing} of {count}"));
+            }
+            _ => {}
+        }
+    }
+}

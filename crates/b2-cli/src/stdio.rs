@@ -1,0 +1,108 @@
+//! Standard input and output in the place of files: `-`, and the names that the system has for them.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read, Seek};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::ReadAt;
+
+use crate::capture;
+use crate::npy::source::ByteSource;
+use crate::output::Output;
+use crate::values::Format;
+
+/// Whether this names standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    is_one_of(path, ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+}
+
+/// Whether this names standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    is_one_of(path, ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+}
+
+fn is_one_of(path: &Path, names: [&str; 4]) -> bool {
+    path.to_str().is_some_and(|path| names.contains(&path))
+}
+
+/// Refuses standard input for a command that needs a file with a name.
+///
+/// # Errors
+/// For the names of standard input; `why` completes "standard input ...".
+pub(crate) fn refuse_stdin(path: &Path, why: &str) -> Result<()> {
+    ensure!(!is_stdin(path), "standard input {why}");
+    Ok(())
+}
+
+/// Standard input, copied to a temporary file without a name, so that it can be read in any order.
+///
+/// # Errors
+/// When it cannot be read, is a terminal, or the temporary folder has no room for it.
+pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
+    capture::check_stdin()?;
+    let mut stdin = io::stdin().lock();
+    ensure!(!stdin.is_terminal(), "standard input is a terminal: send a file to it, or name one");
+    let mut file = tempfile::tempfile().context("a temporary file for standard input")?;
+    let len = io::copy(&mut stdin, &mut file).context("standard input")?;
+    ensure!(len > 0, "standard input is empty");
+    Ok(Arc::new(Spooled { file: Mutex::new(file), len }))
+}
+
+/// A file that nobody else knows.
+struct Spooled {
+    file: Mutex<File>,
+    len: u64,
+}
+
+impl ReadAt for Spooled {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        ByteSource::read_exact_at(&mut *self.file.lock().unwrap_or_else(PoisonError::into_inner), offset, buf)
+    }
+}
+
+/// Calls `write` with the path of the new file.
+///
+/// Frames cannot be written front to back. So, when `path` is standard output, a pipe or a device, `write` gets the
+/// path of a temporary file, whose bytes are sent on when it is complete.
+///
+/// # Errors
+/// Those of `write`; when the output is a terminal; when `format` is a folder.
+pub(crate) fn write_through(
+    path: &Path,
+    format: Format,
+    write: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    if !is_stream(path) {
+        return write(path);
+    }
+    let named = || path.display().to_string();
+    if format == Format::Sframe {
+        bail!("{}: a sparse frame is a folder of files; it needs a name", named());
+    }
+    // Opened first: a pipe without a reader should not cost the work.
+    let mut output = Output::create(Some(path), true)?;
+    ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
+    let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
+    let complete = folder.path().join("new");
+    write(&complete)?;
+    let mut file = File::open(&complete)?;
+    file.rewind()?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return output.finish(),
+            n => output.send(&buffer[..n])?,
+        }
+    }
+}
+
+/// Whether bytes written to this path go somewhere else than to a file of that name.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    is_stdout(path) || fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}

@@ -1,0 +1,97 @@
+//! `b2kit compact`, and what `info` tells about holes.
+
+use crate::common::{Folder, counting, noise, npy};
+use serde_json::json;
+
+#[test]
+fn holes_are_told_and_removed() {
+    let folder = Folder::new();
+    let raw = noise(40_000);
+    folder.pack("s", &raw, &["--chunksize", "10000", "--meta", "m=1", "--vlmeta", "v=2"]);
+    assert_eq!(folder.info(&["s"])["dead"], 0);
+    assert!(folder.ok_text(&["info", "s"]).contains("  dead space      none\n"));
+    assert_eq!(folder.change(&["compact", "s"]), "s: no holes; nothing written\n");
+    let clean = folder.read("s").len();
+
+    folder.write("new", &raw[..10_000]);
+    folder.change(&["chunk", "update", "-q", "s", "2", "new"]);
+    folder.change(&["chunk", "delete", "-q", "s", "3"]);
+    let info = folder.info(&["s"]);
+    let dead = info["dead"].as_u64().unwrap();
+    assert!((20_000..21_000).contains(&dead), "{dead}");
+    assert!(folder.ok_text(&["info", "s"]).contains(&format!(" ({dead} bytes)\n")));
+    let expected = [&raw[..20_000], &raw[..10_000]].concat();
+    assert_eq!(folder.ok(&["cat", "s"]), expected);
+
+    let told = folder.change(&["compact", "s"]);
+    assert!(told.starts_with("s: ") && told.contains(" KiB given back, "), "{told}");
+    assert!(folder.read("s").len() < clean - 9_000);
+    let after = folder.info(&["s"]);
+    assert_eq!(after["dead"], 0);
+    for key in ["nchunks", "chunksize", "nbytes", "metalayers", "vlmetalayers"] {
+        assert_eq!(info[key], after[key], "{key}");
+    }
+    assert_eq!(folder.ok(&["cat", "s"]), expected);
+    assert_eq!(folder.names(), ["new", "s", "s.b2lock"], "no temporary file is left");
+}
+
+#[test]
+fn arrays_and_directories() {
+    for format in ["cframe", "sframe"] {
+        let folder = Folder::new();
+        folder.pack(
+            "a",
+            &npy("<i4", false, "(50, 6)", &counting(300)),
+            &["--format", format, "--chunks", "10,6"],
+        );
+        folder.change(&["resize", "-q", "a", "--shape", "35,6"]);
+        folder.change(&["compact", "-q", "--no-sync", "--no-lock", "a"]);
+        assert_eq!(folder.info(&["a"])["dead"], 0);
+        assert_eq!(folder.ok(&["cat", "a"]), counting(210));
+    }
+}
+
+#[test]
+fn files_of_c() {
+    for path in [
+        "frame/edited.b2frame",
+        "frame/edited-contiguous.b2frame",
+        "frame/edited-sparse.b2frame",
+        "frame/emptied-contiguous.b2frame",
+        "frame/plain-contiguous.b2frame",
+        "frame/vlmeta-16.b2frame",
+        "array/resized.b2nd",
+    ] {
+        let folder = Folder::new();
+        folder.fixture("f", &format!("c-blosc2/3.3.5/{path}"));
+        let (before, data) = (folder.info(&["f"]), folder.ok(&["cat", "f"]));
+        folder.change(&["compact", "-q", "f"]);
+        let after = folder.info(&["f"]);
+        assert_eq!(after["dead"], 0, "{path}");
+        for key in ["nchunks", "chunksize", "nbytes", "metalayers", "vlmetalayers", "special", "storage"] {
+            assert_eq!(before[key], after[key], "{path} {key}");
+        }
+        assert_eq!(folder.ok(&["cat", "f"]), data, "{path}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compacted() {
+    let folder = Folder::new();
+    let chunk = folder.pack("c", &counting(30), &["--format", "chunk"]);
+    assert_eq!(folder.info(&[chunk])["dead"], json!(null));
+    folder.refuses(&["compact", chunk], "c: no frame: only frames can be changed");
+    folder.refuses(&["compact", "none"], "none: No such file or directory (os error 2)");
+    folder.fails(2, &["compact"]);
+    // One of two names.
+    folder.pack("s", &noise(3000), &["--chunksize", "1000"]);
+    folder.change(&["chunk", "delete", "-q", "s", "0"]);
+    std::fs::hard_link(folder.path("s"), folder.path("t")).unwrap();
+    let before = folder.read("s");
+    let message = folder.fails(1, &["compact", "s"]);
+    assert!(message.starts_with("b2kit: s: "), "{message}");
+    assert_eq!(folder.read("s"), before);
+    folder.change(&["compact", "-q", "--force", "s"]);
+    assert!(folder.read("s").len() < before.len());
+    assert_eq!(folder.read("t"), before);
+}

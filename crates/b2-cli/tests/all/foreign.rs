@@ -1,0 +1,113 @@
+//! Files of other formats are told by their name, not stored as bytes by mistake.
+
+use std::fs;
+
+use crate::common::{Folder, counting, npy};
+
+fn zip(name: &str) -> Vec<u8> {
+    let mut out = b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    out.extend((name.len() as u16).to_le_bytes());
+    out.extend([0, 0]);
+    out.extend(name.as_bytes());
+    out
+}
+
+#[test]
+fn pack_refuses_other_formats() {
+    let folder = Folder::new();
+    folder.pack("array", &npy("<i4", false, "(300,)", &counting(300)), &[]);
+    folder.pack("chunk", &counting(300), &["--format", "chunk", "--typesize", "4"]);
+    let mut late = vec![7; 512];
+    late.extend(b"\x89HDF\r\n\x1a\n and more");
+    let cases = [
+        (folder.read("array"), "Blosc2"),
+        (folder.read("chunk"), "Blosc2"),
+        (b"\x89HDF\r\n\x1a\n and more".to_vec(), "HDF5"),
+        (late, "HDF5"),
+        (b"CDF\x01\0\0\0\0\0\0\0".to_vec(), "NetCDF"),
+        (b"CDF\x05\0\0\0\0\0\0\0".to_vec(), "NetCDF"),
+        (b"II*\0\x08\0\0\0".to_vec(), "TIFF"),
+        (b"MM\0*\0\0\0\x08".to_vec(), "TIFF"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec(), "PNG"),
+        (zip("arr_0.npy"), ".npz"),
+        (zip("x/.zarray"), "Zarr"),
+        (zip("notes.txt"), "zip"),
+        (b"\x1f\x8b\x08\0\0\0\0\0".to_vec(), "gzip"),
+    ];
+    for (bytes, word) in cases {
+        // The name does not matter.
+        for name in ["in.bin", "in.npy", "in.dat"] {
+            folder.write(name, &bytes);
+            let told = folder.fails(2, &["pack", name, "out"]);
+            assert!(told.contains(word) && told.contains("--raw"), "{told}");
+            assert!(!folder.path("out").exists());
+        }
+        let output = folder.with_input(&["pack", "-", "out"], &bytes);
+        assert_eq!(output.status.code(), Some(2), "{word}");
+        folder.change(&["pack", "in.bin", "out", "--raw"]);
+        assert_eq!(folder.ok(&["cat", "out"]), bytes, "{word}");
+        fs::remove_file(folder.path("out")).unwrap();
+    }
+    // Tables: by name and content.
+    let table = b"time,value\n0,1.5\n1,2.5\n";
+    folder.write("t.csv", table);
+    assert!(folder.fails(2, &["pack", "t.csv", "out"]).contains("CSV"));
+    folder.write("t.bin", table);
+    folder.change(&["pack", "t.bin", "out"]);
+    folder.write("u.csv", &[0, 1, 2, 255]);
+    folder.change(&["pack", "u.csv", "out", "--force"]);
+    // An .npy file as bytes.
+    let array = npy("<i4", false, "(300,)", &counting(300));
+    folder.write("a.npy", &array);
+    folder.change(&["pack", "a.npy", "out", "--raw", "--force"]);
+    assert_eq!(folder.ok(&["cat", "out"]), array);
+    assert_eq!(folder.info(&["out"])["kind"], "schunk");
+}
+
+#[test]
+fn folders_are_told() {
+    let folder = Folder::new();
+    for (name, file) in [("v2.zarr", ".zarray"), ("v3", "zarr.json"), ("group", ".zgroup")] {
+        fs::create_dir(folder.path(name)).unwrap();
+        folder.write(&format!("{name}/{file}"), b"{}");
+        let told = folder.fails(2, &["pack", name, "out"]);
+        assert!(told.contains("a Zarr array, which b2kit does not read"), "{told}");
+        let told = folder.fails(1, &["info", name]);
+        assert!(told.contains("a Zarr array, which b2kit does not read"), "{told}");
+    }
+    folder.pack("dir", &counting(30), &["--format", "sframe"]);
+    assert!(folder.fails(2, &["pack", "dir", "out"]).contains("Blosc2"));
+}
+
+#[test]
+fn readers_tell_what_they_were_given() {
+    let folder = Folder::new();
+    folder.write("text", b"hello, this is no array");
+    folder.write("a.npy", &npy("<i4", false, "(300,)", &counting(300)));
+    folder.write("a.npz", &zip("arr_0.npy"));
+    folder.write("p", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and more of it");
+    for command in ["info", "cat"] {
+        let told = |name| folder.fails(1, &[command, name]);
+        assert!(told("text").contains("not a Blosc2 file (it starts with \"hello, t\")"), "{}", told("text"));
+        assert!(told("a.npy").contains("not a Blosc2 file but an .npy file: pack it first"));
+        assert!(told("p").contains("a PNG image"));
+    }
+    let answer = String::from_utf8(folder.run(&["verify", "text"]).stdout).unwrap();
+    assert!(
+        answer.starts_with("FAIL\t-\t-\ttext\tnot a Blosc2 file (it starts with \"hello, t\")"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_off_tells_how_much_is_there() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(100, 3000)", &crate::common::noise(1_200_000)), &[]);
+    let whole = folder.read("a");
+    for have in [100_000, 700_001, whole.len() - 1] {
+        folder.write("cut", &whole[..have]);
+        let told = folder.fails(1, &["info", "cut"]);
+        assert!(told.contains("cut off: needs 1,20") && told.contains("b2kit salvage"), "{told}");
+        assert!(told.contains(&format!("({} %)", have * 100 / whole.len())), "{told}");
+    }
+}

@@ -1,0 +1,154 @@
+//! The help: what is on which page, and that it fits the screen. The manual page and completions have it all.
+
+use crate::common::Folder;
+
+/// The commands of the list in `b2kit --help`.
+fn commands(folder: &Folder) -> Vec<String> {
+    let help = folder.ok_text(&["--help"]);
+    let lines = help.lines().take_while(|line| *line != "Options:");
+    let entries = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<String> =
+        entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    assert!(names.len() > 20, "{help}");
+    names
+}
+
+fn assert_fits(page: &str, columns: usize) {
+    for line in page.lines() {
+        assert!(line.chars().count() <= columns, "{line:?} is too long in:\n{page}");
+    }
+}
+
+#[test]
+fn short_help_fits_one_screen() {
+    let folder = Folder::new();
+    let mut pages: Vec<Vec<String>> = commands(&folder).into_iter().map(|name| vec![name]).collect();
+    pages.extend(
+        [["chunk", "append"], ["vlmeta", "set"], ["checksum", "add"]]
+            .map(|page| page.map(String::from).to_vec()),
+    );
+    for page in pages {
+        let args: Vec<&str> = page.iter().map(String::as_str).chain(["-h"]).collect();
+        let text = folder.ok_text(&args);
+        assert!(text.lines().count() <= 24, "{} lines:\n{text}", text.lines().count());
+        assert_fits(&text, 80);
+        assert!(text.contains(&format!("More: b2kit {} --help", page.join(" "))), "{text}");
+    }
+    let text = folder.ok_text(&["pack", "-h"]);
+    for shown in [
+        "b2kit pack [OPTIONS] IN OUT",
+        "-d DIR IN...",
+        "--codec",
+        "--clevel",
+        "--filters",
+        "--chunks",
+        "Examples:",
+    ] {
+        assert!(text.contains(shown), "{shown} in:\n{text}");
+    }
+    assert!(!text.contains("--splitmode"), "{text}");
+}
+
+/// Options of all commands stand on the first page, and nowhere else.
+#[test]
+fn global_options_are_shown_once() {
+    let folder = Folder::new();
+    let global = ["--quiet", "--verbose", "--threads", "--no-checksums", "--max-memory", "--max-output"];
+    let first = folder.ok_text(&["--help"]);
+    assert_fits(&first, 80);
+    for option in global {
+        assert_eq!(first.matches(option).count(), 1, "{option} in:\n{first}");
+    }
+    for name in commands(&folder) {
+        let page = folder.ok_text(&[&name, "--help"]);
+        assert_fits(&page, 80);
+        for option in global {
+            let listed = |line: &str| {
+                line.trim_start().trim_start_matches("-q, ").trim_start_matches("-v, ").starts_with(option)
+            };
+            assert!(!page.lines().any(listed), "{option} in:\n{page}");
+        }
+        assert!(page.contains("b2kit --help"), "{page}");
+    }
+    // They work all the same, before and after the name of the command.
+    folder.write("in", b"some bytes");
+    folder.ok(&["pack", "in", "out", "-q", "-t", "1"]);
+    folder.ok(&["--threads", "2", "cat", "out", "--max-memory", "none"]);
+}
+
+#[test]
+fn without_arguments_there_are_groups_and_two_examples() {
+    let folder = Folder::new();
+    let text = folder.fails(2, &[]);
+    assert!(text.lines().count() <= 24, "{text}");
+    assert_fits(&text, 80);
+    for group in ["Look", "Make", "Change", "Check", "More"] {
+        assert!(text.lines().any(|line| line.starts_with(&format!("  {group} "))), "{group} in:\n{text}");
+    }
+    assert_eq!(text.matches("  b2kit ").count(), 2, "{text}");
+    assert_eq!(folder.ok_text(&["-h"]), text);
+    for name in commands(&folder) {
+        let word = |line: &str| line.split([' ', ',']).any(|word| word == name);
+        assert!(text.lines().any(word), "{name} in:\n{text}");
+    }
+}
+
+/// Each option of each command, as `--help` lists it.
+fn options(page: &str) -> Vec<String> {
+    let words = page
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-'))
+        .flat_map(|line| line.split([' ', ',']));
+    words
+        .filter(|word| word.starts_with("--") && word.len() > 3)
+        .map(|word| word.trim_end_matches("[=<BOOL>]").to_owned())
+        .collect()
+}
+
+#[test]
+fn the_manual_page_names_every_command_and_option() {
+    let folder = Folder::new();
+    let roff = folder.ok_text(&["man"]);
+    assert!(roff.lines().any(|line| line.starts_with(".TH b2kit 1")), "{}", &roff[..300.min(roff.len())]);
+    let plain = roff.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "");
+    for name in commands(&folder) {
+        let heading = format!("B2KIT {}", name.to_uppercase());
+        let section = plain.split("\n.SH ").find(|section| section.replace('"', "").starts_with(&heading));
+        let section = section.unwrap_or_else(|| panic!("no section {heading}"));
+        for option in options(&folder.ok_text(&[&name, "--help"])) {
+            assert!(section.contains(&option), "{option} of {name} in:\n{section}");
+        }
+    }
+    for option in options(&folder.ok_text(&["--help"])) {
+        assert!(plain.contains(&option), "{option}");
+    }
+}
+
+#[test]
+fn completions_name_every_command() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = folder.ok_text(&["completions", shell]);
+        for name in commands(&folder) {
+            assert!(script.contains(&name), "{shell}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_version_tells_what_is_built_in() {
+    let folder = Folder::new();
+    let text = folder.ok_text(&["--version"]);
+    assert!(text.starts_with(&format!("b2kit {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+    let line = |key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{key}: {text}"))
+    };
+    assert!(line("codecs: ").contains("zstd") && line("codecs: ").contains("lz4hc"), "{text}");
+    let commit = line("commit: ");
+    assert!(commit == "unknown" || commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
+    assert!(line("instruction set: ").contains("generic"), "{text}");
+    assert!(!text.contains('/'), "no paths: {text}");
+    assert_eq!(folder.ok_text(&["-V"]), format!("b2kit {}\n", env!("CARGO_PKG_VERSION")));
+    let generic = folder.command(&["--version"]).env("B2KIT_SIMD", "generic").output().unwrap();
+    assert!(String::from_utf8(generic.stdout).unwrap().contains("instruction set: generic"));
+}

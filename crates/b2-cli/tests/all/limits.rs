@@ -1,0 +1,95 @@
+//! Limits: what a file may cost.
+
+use crate::common::{Folder, noise, npy};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn max_output_counts_what_is_not_stored() {
+    let folder = Folder::new();
+    let zeros = vec![0; 2 << 20];
+    folder.pack("z", &npy("|u1", false, "(2097152,)", &zeros), &["--chunks", "65536"]);
+    folder.pack("n", &npy("|u1", false, "(2097152,)", &noise(2 << 20)), &["--chunks", "65536"]);
+    folder.pack("s", &zeros, &["--chunksize", "65536"]);
+    folder.pack("c", &zeros, &["--format", "chunk"]);
+    let told = "max_output of 1048576 (--max-output BYTES raises it)";
+    for name in ["z", "s", "c"] {
+        let verify = folder.run(&["verify", "--max-output", "1M", name]);
+        assert_eq!(verify.status.code(), Some(1));
+        assert!(text(&verify.stdout).contains(told), "{name}: {}", text(&verify.stdout));
+        for command in [&["cat", name][..], &["copy", name, "new", "--clevel", "1"]] {
+            let args = [&["--max-output", "1M"], command].concat();
+            let message = folder.fails(1, &args);
+            assert!(message.starts_with(&format!("b2kit: {name}: ")) && message.contains(told), "{message}");
+            assert_eq!(message.lines().count(), 1);
+        }
+        let diff = folder.run(&["--max-output", "1M", "diff", name, name]);
+        assert_eq!(diff.status.code(), Some(2), "{}", text(&diff.stderr));
+        for limit in ["2M", "none", "0", "3000000"] {
+            assert_eq!(folder.ok(&["--max-output", limit, "cat", name]), zeros);
+        }
+    }
+    // Stored data are never too much, nor is what only is looked at.
+    assert!(folder.ok_text(&["verify", "--max-output", "1", "n"]).starts_with("ok"));
+    folder.ok(&["info", "--max-output", "1", "z"]);
+    folder.fails(2, &["info", "--max-output", "many", "z"]);
+    let help = folder.ok_text(&["--help"]);
+    assert!(help.contains("--max-output <BYTES>") && help.contains("--max-memory <BYTES>"), "{help}");
+}
+
+#[test]
+fn max_memory_is_kept() {
+    let folder = Folder::new();
+    let items = noise(1 << 20);
+    folder.pack("a", &npy("|u1", false, "(1048576,)", &items), &["--chunks", "1048576"]);
+    folder.pack("c", &items, &["--format", "chunk"]);
+    for (command, name) in [("verify", "a"), ("verify", "c"), ("cat", "c")] {
+        let output = folder.run(&["--max-memory", "100K", command, name]);
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(told.contains("max_memory of 102400 (--max-memory BYTES raises it)"), "{command}: {told}");
+        assert_eq!(folder.ok(&["--max-memory", "8M", "cat", name]), items);
+        assert_eq!(folder.ok(&["--max-memory", "none", "cat", name]), items);
+    }
+    let long = format!("note={:?}", "x".repeat(10_000));
+    folder.pack("v", &items, &["--vlmeta", &long]);
+    let message = folder.fails(1, &["--max-memory", "128K", "info", "--meta", "v"]);
+    assert!(message.contains("max_metadata of 8192 (--max-memory BYTES raises it)"), "{message}");
+    folder.ok(&["info", "--meta", "v"]);
+}
+
+#[test]
+fn items_of_one_block_are_decoded_together() {
+    let folder = Folder::new();
+    let raw = noise(1 << 20);
+    for (name, format) in [("c", "chunk"), ("f", "cframe")] {
+        let block =
+            ["--format", format, "--blocksize", "1048576", "--filters", "bitshuffle", "--typesize", "2"];
+        folder.pack(name, &raw, &block);
+        for step in [1_usize, 100, 40_000, 200_000, 300_000] {
+            let expected: Vec<u8> = raw.chunks(2).step_by(step).flatten().copied().collect();
+            let slice = format!("--slice=::{step}");
+            assert!(folder.ok(&["cat", name, &slice]) == expected, "{name}, {step}");
+            assert!(folder.ok(&["--max-memory", "8M", "cat", name, &slice]) == expected, "{name}, {step}");
+        }
+    }
+}
+
+/// A part of a block of which the filters undo all.
+#[test]
+fn parts_of_blocks_are_counted() {
+    let folder = Folder::new();
+    let items: Vec<u8> = (0..1 << 20).map(|i| (i / 1000) as u8).collect();
+    let cut = ["--chunks", "1048576", "--blocks", "1048576", "--filters", "shuffle,bytedelta:1"];
+    folder.pack("a", &npy("|u1", false, "(1048576,)", &items), &cut);
+    let slice = "--slice=1:600000";
+    // The block as filtered, between the filters, and plain; and what is copied out of it.
+    let message = folder.fails(1, &["--max-memory", "3M", "cat", "a", slice]);
+    assert!(
+        message.contains("buffers for a block, in bytes: 3745727 is above the limit max_memory"),
+        "{message}"
+    );
+    assert!(folder.ok(&["--max-memory", "6M", "cat", "a", slice]) == items[1..600_000]);
+}

@@ -1,0 +1,132 @@
+//! Codecs and filters that lose data are asked for by saying how much, and say how much they lost.
+#![cfg(feature = "zfp")]
+
+use crate::common::{Folder, counting, npy};
+
+/// Waves between 10 and 30, as floats of 4 bytes.
+fn waves(n: usize) -> Vec<f32> {
+    (0..n).map(|i| 20.0 + 10.0 * (i as f32 * 0.013).sin()).collect()
+}
+
+fn bytes_of(items: &[f32]) -> Vec<u8> {
+    items.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks::<4>().0.iter().map(|item| f32::from_le_bytes(*item)).collect()
+}
+
+/// The number behind "largest error".
+fn largest_error(told: &str) -> f64 {
+    let rest = told.split_once("largest error ").unwrap_or_else(|| panic!("{told}")).1;
+    rest.split([' ', ';', '\n']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn zfp_needs_to_be_told_how_much() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<f4", false, "(40, 50)", &bytes_of(&waves(2000))));
+    folder.pack("plain", &folder.read("a.npy"), &[]);
+    for codec in ["zfp_acc", "zfp_prec", "zfp_rate"] {
+        for args in [["pack", "a.npy"], ["copy", "plain"]] {
+            let told = folder.fails(2, &[args[0], args[1], "out", "--codec", codec]);
+            assert!(told.contains("loses data") && told.contains("--codec-meta"), "{told}");
+            assert!(!folder.path("out").exists());
+        }
+    }
+    folder.fails(2, &["pack", "a.npy", "out", "--codec", "zfp_acc", "--rate", "8"]);
+    folder.fails(2, &["pack", "a.npy", "out", "--codec", "zstd", "--tolerance", "1"]);
+    folder.fails(2, &["pack", "a.npy", "out", "--tolerance", "-1"]);
+    for (options, codec, meta) in [
+        (&["--tolerance", "0.02"][..], "zfp_acc", 254),
+        (&["--codec", "zfp_acc", "--codec-meta", "-3"], "zfp_acc", 253),
+        (&["--precision", "20"], "zfp_prec", 20),
+        (&["--rate", "16"], "zfp_rate", 50),
+    ] {
+        for args in [["pack", "a.npy"], ["copy", "plain"]] {
+            let told = folder.change(&[&[args[0], args[1], "out", "--force"], options].concat());
+            assert!(told.contains("lossy"), "{told}");
+            let info = folder.info(&["out"]);
+            assert_eq!((&info["codec"], &info["codec_meta"]), (&codec.into(), &meta.into()), "{options:?}");
+            assert_eq!(info["lossy"], true);
+            assert!(folder.ok_text(&["info", "out"]).contains(&format!("lossy           {codec}")));
+        }
+    }
+    assert!(folder.info(&["plain"])["lossy"].is_null());
+    assert!(!folder.ok_text(&["info", "plain"]).contains("lossy"));
+}
+
+#[test]
+fn the_largest_error_is_measured() {
+    let folder = Folder::new();
+    let items = waves(30 * 77);
+    for (shape, fortran) in [("(2310,)", false), ("(30, 77)", false), ("(5, 6, 77)", true)] {
+        folder.write("a.npy", &npy("<f4", fortran, shape, &bytes_of(&items)));
+        folder.change(&["pack", "a.npy", "plain", "--force"]);
+        for options in [&["--tolerance", "0.1"][..], &["--rate", "6"], &["--filters", "trunc_prec:5,shuffle"]]
+        {
+            let told = folder.change(&[&["pack", "a.npy", "out", "--force"], options].concat());
+            let before = floats(&folder.ok(&["cat", "plain"]));
+            let after = floats(&folder.ok(&["cat", "out"]));
+            let errors = before.iter().zip(&after).map(|(a, b)| f64::from(a - b).abs());
+            let largest = errors.fold(0.0, f64::max);
+            assert!((largest_error(&told) - largest).abs() <= largest * 1e-3, "{told}: {largest}");
+            assert!(largest > 0.0);
+            let told = folder.change(&[&["copy", "plain", "copy", "--force"], options].concat());
+            assert!((largest_error(&told) - largest).abs() <= largest * 1e-3, "{told}: {largest}");
+        }
+    }
+}
+
+#[test]
+fn fill_values_are_warned_of() {
+    let folder = Folder::new();
+    for fill in [-1e34f32, 1e20, 9999.0] {
+        let mut items = waves(4000);
+        items.iter_mut().step_by(7).for_each(|x| *x = fill);
+        folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&items)));
+        let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
+        assert!(told.contains("warning: ") && told.contains("far outside"), "{told}");
+        assert!(told.contains("(572 items)"), "{told}");
+        assert_eq!(folder.ok(&["pack", "a.npy", "out", "-q", "--tolerance", "0.001", "--force"]), b"");
+    }
+    folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&waves(4000))));
+    let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
+    assert!(!told.contains("warning"), "{told}");
+}
+
+#[test]
+fn integers_are_not_for_zfp_but_for_int_trunc() {
+    let folder = Folder::new();
+    folder.write("i.npy", &npy("<i4", false, "(40, 50)", &counting(2000)));
+    folder.write("big.npy", &npy(">f4", false, "(40, 50)", &bytes_of(&waves(2000))));
+    assert!(folder.fails(1, &["pack", "i.npy", "out", "--tolerance", "1"]).contains("floats"));
+    assert!(folder.fails(1, &["pack", "big.npy", "out", "--tolerance", "1"]).contains("little-endian"));
+    let told = folder.change(&["pack", "i.npy", "out", "--filters", "int_trunc:-4,shuffle"]);
+    assert_eq!(largest_error(&told), 15.0, "{told}");
+    assert!(folder.ok_text(&["info", "out"]).contains("lossy           int_trunc clears 4 bits"));
+    // Of raw bytes the filter tells what they are.
+    folder.write("raw", &counting(1000));
+    let options = ["--typesize", "4", "--filters", "int_trunc:-3"];
+    assert_eq!(largest_error(&folder.change(&[&["pack", "raw", "s"], &options[..]].concat())), 7.0);
+    let options = ["--format", "chunk", "--typesize", "4", "--filters", "int_trunc:-2"];
+    assert_eq!(largest_error(&folder.change(&[&["pack", "raw", "c"], &options[..]].concat())), 3.0);
+}
+
+/// Blocks that nobody asked for are cut so that zfp takes them.
+#[test]
+fn small_blocks_are_fitted() {
+    let folder = Folder::new();
+    for shape in ["(3, 50)", "(2, 3, 5)", "(1,)", "(2, 300, 400)", "(3, 2, 1, 7)"] {
+        let n = shape
+            .trim_matches(['(', ')'])
+            .split(',')
+            .filter_map(|n| n.trim().parse::<usize>().ok())
+            .product();
+        folder.write("a.npy", &npy("<f4", false, shape, &bytes_of(&waves(n))));
+        let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.01", "--force"]);
+        assert!(largest_error(&told) <= 0.01, "{shape}: {told}");
+        folder.change(&["pack", "a.npy", "plain", "--force"]);
+        folder.change(&["copy", "plain", "out", "--tolerance", "0.01", "--force"]);
+    }
+}

@@ -1,0 +1,37 @@
+//! The tests of `b2-cli` from outside, in one program: a new file needs a line here.
+
+mod address_space;
+mod auto;
+mod batch;
+mod bench;
+mod cat;
+mod change_append;
+mod change_chunk;
+mod change_compact;
+mod change_set;
+mod change_shape;
+mod change_vlmeta;
+mod checksum;
+mod common;
+mod copy;
+mod diff;
+mod foreign;
+mod general;
+mod help;
+mod hostile_files;
+mod info;
+mod items;
+mod limits;
+mod lossy;
+mod many;
+mod pack;
+mod safety;
+mod salvage;
+mod show;
+mod signals;
+mod stdio;
+mod stores;
+mod ten_minutes;
+mod told;
+mod verify;
+mod words;

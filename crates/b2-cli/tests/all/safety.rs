@@ -1,0 +1,122 @@
+//! No command replaces what it was not told to replace.
+
+use std::fs;
+
+use crate::common::{Folder, counting, noise, npy};
+
+/// Names and contents of all files in the folder and the folders in it.
+fn everything(folder: &Folder) -> Vec<(String, Vec<u8>)> {
+    let mut out = Vec::new();
+    for name in folder.names() {
+        let path = folder.path(&name);
+        if path.is_dir() {
+            let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()).collect();
+            names.sort();
+            out.extend(names.into_iter().map(|path| (path.display().to_string(), fs::read(path).unwrap())));
+        } else {
+            out.push((name, fs::read(path).unwrap()));
+        }
+    }
+    out
+}
+
+#[test]
+fn nothing_is_replaced_without_force() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(30, 10)", &counting(300)));
+    folder.write("b.npy", &npy("<i4", false, "(20, 10)", &counting(200)));
+    folder.write("raw", &noise(5000));
+    folder.pack("array", &folder.read("a.npy"), &[]);
+    folder.pack("dir", &folder.read("a.npy"), &["--format", "sframe", "--chunks", "5,10"]);
+    let before = everything(&folder);
+    for (command, inputs) in
+        [("pack", ["a.npy", "raw"]), ("copy", ["array", "dir"]), ("salvage", ["array", "dir"])]
+    {
+        for input in inputs {
+            for output in ["b.npy", "raw", "array", "dir"].into_iter().filter(|output| *output != input) {
+                let told = folder.fails(1, &[command, input, output]);
+                assert!(told.contains("is there already") && told.contains("--force"), "{told}");
+                assert_eq!(everything(&folder), before, "{command} {input} {output}");
+            }
+        }
+    }
+    for format in ["cframe", "sframe", "chunk"] {
+        folder.fails(1, &["pack", "a.npy", "b.npy", "--format", format]);
+        folder.fails(1, &["copy", "array", "dir", "--format", format]);
+    }
+    folder.fails(1, &["cat", "array", "-o", "b.npy"]);
+    assert_eq!(everything(&folder), before);
+
+    // With it, they are.
+    folder.change(&["pack", "a.npy", "b.npy", "--force"]);
+    assert_eq!(folder.ok(&["cat", "b.npy"]), counting(300));
+    folder.change(&["pack", "raw", "dir", "--force", "--format", "sframe"]);
+    assert_eq!(folder.ok(&["cat", "dir"]), folder.read("raw"));
+    folder.change(&["copy", "array", "dir", "--force", "--format", "cframe"]);
+    assert!(folder.path("dir").is_file());
+}
+
+#[test]
+fn input_and_output_are_never_the_same() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(300,)", &counting(300)));
+    folder.pack("array", &folder.read("a.npy"), &[]);
+    folder.pack("dir", &folder.read("a.npy"), &["--format", "sframe", "--chunks", "50"]);
+    fs::create_dir(folder.path("sub")).unwrap();
+    fs::hard_link(folder.path("array"), folder.path("hard")).unwrap();
+    let mut pairs = vec![("array", "hard"), ("hard", "array"), ("array", "sub/../array"), ("dir", "./dir")];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("array", folder.path("soft")).unwrap();
+        std::os::unix::fs::symlink("dir", folder.path("softdir")).unwrap();
+        pairs.extend([("array", "soft"), ("soft", "array"), ("dir", "softdir"), ("soft", "hard")]);
+    }
+    let before = everything(&folder);
+    for (input, output) in pairs {
+        for command in ["copy", "salvage"] {
+            for force in [&[][..], &["--force"]] {
+                let told = folder.fails(1, &[&[command, input, output], force].concat());
+                assert!(told.contains("IN and OUT are the same file"), "{command} {input} {output}: {told}");
+            }
+        }
+        folder.fails(1, &["cat", input, "-o", output, "--force"]);
+        folder.fails(1, &["append", input, output]);
+    }
+    for args in [
+        &["pack", "a.npy", "a.npy", "--force"][..],
+        &["pack", "a.npy", "./a.npy", "--force"],
+        &["copy", "dir", "dir/new", "--force"],
+        &["pack", "dir/00000000.chunk", "dir", "--force", "--raw"],
+        &["set", "array", "array", "--slice=0:1"],
+    ] {
+        folder.fails(1, args);
+    }
+    assert_eq!(everything(&folder), before);
+}
+
+/// A directory is replaced only if it is a sparse frame.
+#[test]
+fn other_directories_stay() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(300,)", &counting(300)));
+    folder.pack("array", &folder.read("a.npy"), &[]);
+    for name in ["empty", "full", "store"] {
+        fs::create_dir(folder.path(name)).unwrap();
+    }
+    folder.write("full/notes.txt", b"mine");
+    folder.pack("store/member.b2nd", &folder.read("a.npy"), &[]);
+    folder.pack("mixed", &folder.read("a.npy"), &["--format", "sframe"]);
+    folder.write("mixed/notes.txt", b"mine");
+    let before = everything(&folder);
+    for output in ["empty", "full", "store", "mixed"] {
+        for format in ["cframe", "sframe", "chunk"] {
+            for args in [["pack", "a.npy"], ["copy", "array"]] {
+                folder.fails(1, &[args[0], args[1], output, "--force", "--format", format]);
+            }
+        }
+        folder.fails(1, &["salvage", "array", output, "--force"]);
+        folder.fails(1, &["cat", "array", "-o", output, "--force"]);
+        assert!(folder.path(output).is_dir());
+    }
+    assert_eq!(everything(&folder), before);
+}

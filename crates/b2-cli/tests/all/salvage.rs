@@ -1,0 +1,173 @@
+//! `b2kit salvage`: what is readable of a damaged frame.
+
+use crate::common::{Folder, noise, npy};
+use serde_json::Value;
+
+#[test]
+fn the_report_tells_what_is_lost() {
+    let folder = Folder::new();
+    let raw = noise(6000);
+    let array = npy("|u1", false, "(60, 100)", &raw);
+    folder.pack("a", &array, &["--chunks", "10,100", "--blocks", "5,100", "--vlmeta", "v=[1]"]);
+    let text = folder.ok_text(&["salvage", "a", "b"]);
+    assert!(text.contains("chunks        all 6 recovered\n"), "{text}");
+    assert_eq!(folder.ok(&["diff", "a", "b"]), b"");
+
+    let mut bytes = folder.read("a");
+    let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+    let cbytes = u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
+    bytes[start + cbytes..start + cbytes + 8].fill(0);
+    folder.write("bad", &bytes);
+    let output = folder.run(&["salvage", "bad", "c", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["recovered"], &report["lost"], &report["nchunks"]),
+        (&5.into(), &1.into(), &6.into())
+    );
+    assert_eq!(
+        (&report["lost_chunks"][0]["first"], &report["lost_chunks"][0]["filled"]),
+        (&1.into(), &"zero".into())
+    );
+    let mut expected = raw.clone();
+    expected[1000..2000].fill(0);
+    assert_eq!(folder.ok(&["cat", "c"]), expected);
+    let output = folder.run(&["salvage", "bad", "d"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("5 recovered, 1 lost\n")
+            && text.contains("chunk 1 (rows 10-19, columns 0-99), now zeros: "),
+        "{text}"
+    );
+    assert_eq!(folder.run(&["salvage", "-q", "bad", "e"]).stdout, b"");
+
+    // The whole header and the end of the file.
+    let whole = folder.read("a");
+    let mut bytes = whole[..whole.len() - 60].to_vec();
+    bytes[..20].fill(0x20);
+    folder.write("worse", &bytes);
+    let report: Value =
+        serde_json::from_slice(&folder.run(&["salvage", "worse", "f", "--json"]).stdout).unwrap();
+    assert_eq!(report["recovered"], 6, "{report}");
+    assert_eq!(folder.ok(&["cat", "f"]), raw);
+}
+
+/// All chunks are saved, but the metalayer that makes them an array is wrong: no success.
+#[test]
+fn an_array_without_its_shape_is_told() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("|u1", false, "(60, 100)", &noise(6000)), &["--no-checksums"]);
+    let mut bytes = folder.read("a");
+    let name = bytes.windows(4).position(|window| window == b"b2nd").unwrap();
+    let value = u32::from_be_bytes(bytes[name + 5..name + 9].try_into().unwrap()) as usize + 5;
+    bytes[value] = 0;
+    folder.write("bad", &bytes);
+    let output = folder.run(&["salvage", "bad", "b"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("chunks        all "));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("the chunks are saved, but not what they mean") && told.contains("b2nd"), "{told}");
+}
+
+#[test]
+fn refusals() {
+    let folder = Folder::new();
+    folder.pack("s", &noise(500), &[]);
+    folder.refuses(&["salvage", "s", "s"], "s: IN and OUT are the same file");
+    folder.refuses(&["salvage", "s", "s", "--force"], "s: IN and OUT are the same file");
+    folder.write("text", b"no frame, just text");
+    assert!(folder.fails(1, &["salvage", "text", "out"]).starts_with("b2kit: text: "));
+    assert!(folder.fails(1, &["salvage", "none", "out"]).starts_with("b2kit: none: "));
+    assert_eq!(folder.names(), ["s", "text"]);
+}
+
+/// Three bad bytes cost one block of a chunk, not the chunk.
+#[test]
+fn blocks_are_saved_where_the_head_of_the_chunk_is_whole() {
+    let folder = Folder::new();
+    let items: Vec<f32> = (0..200 * 300).map(|i| 20.0 + (i as f32 * 0.37).sin()).collect();
+    let raw: Vec<u8> = items.iter().flat_map(|x| x.to_le_bytes()).collect();
+    for (sums, codec) in [(&[][..], "zstd"), (&["--no-checksums"], "zstd"), (&[], "zlib")] {
+        let options = ["--chunks", "200,300", "--blocks", "20,300", "--codec", codec];
+        folder.pack("a", &npy("<f4", false, "(200, 300)", &raw), &[&options[..], sums].concat());
+        for (fill, value) in [("zero", 0.0f32), ("nan", f32::NAN), ("-9999", -9999.0)] {
+            let mut bytes = folder.read("a");
+            let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+            // The length of the first stream of block 3.
+            let at = start + 32 + 3 * 4;
+            let block = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+            bytes[start + block..start + block + 3].copy_from_slice(&[0xFF, 0xFF, 0x7F]);
+            folder.write("bad", &bytes);
+            let output = folder.run(&["salvage", "bad", "out", "--force", "--json", "--fill", fill]);
+            assert_eq!(output.status.code(), Some(1));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let lost = &report["lost_chunks"][0];
+            assert_eq!((&report["lost"], &lost["blocks"]), (&1.into(), &10.into()), "{report}");
+            assert_eq!(lost["lost_blocks"], serde_json::json!([3]));
+            assert_eq!(lost["filled"], fill);
+            let saved = folder.ok(&["cat", "out"]);
+            let (from, to) = (3 * 20 * 300 * 4, 4 * 20 * 300 * 4);
+            assert_eq!((&saved[..from], &saved[to..]), (&raw[..from], &raw[to..]), "{codec}");
+            for item in saved[from..to].as_chunks::<4>().0 {
+                let item = f32::from_le_bytes(*item);
+                assert!(item == value || item.is_nan() && value.is_nan(), "{fill}: {item}");
+            }
+            let output = folder.run(&["salvage", "bad", "out", "--force"]);
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains("1 of 10 blocks now zeros"), "{text}");
+            assert!(text.contains("chunk 0 (rows 0-199, columns 0-299), rows 60-79"), "{text}");
+        }
+    }
+}
+
+/// Bytes that are stored as they are decode whatever they are: the checksum alone knows.
+#[test]
+fn damage_that_decodes_is_told() {
+    let folder = Folder::new();
+    let raw = noise(60_000);
+    folder.pack("a", &npy("|u1", false, "(600, 100)", &raw), &["--chunks", "300,100", "--blocks", "50,100"]);
+    let mut bytes = folder.read("a");
+    let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+    bytes[start + 2000..start + 2003].iter_mut().for_each(|byte| *byte ^= 0xFF);
+    folder.write("bad", &bytes);
+    let output = folder.run(&["salvage", "bad", "out"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("1 recovered, 1 lost"), "{text}");
+    assert!(text.contains("all blocks decode, but some values in it are wrong"), "{text}");
+    let saved = folder.ok(&["cat", "out"]);
+    assert_eq!(saved.iter().zip(&raw).filter(|(a, b)| a != b).count(), 3);
+}
+
+/// A chunk that is lost as a whole is filled as well.
+#[test]
+fn lost_chunks_are_filled() {
+    let folder = Folder::new();
+    for (dtype, fill, item) in [
+        ("<f4", "nan", f32::NAN.to_le_bytes().to_vec()),
+        (">f8", "-1.5", (-1.5f64).to_be_bytes().to_vec()),
+        ("<i2", "-7", (-7i16).to_le_bytes().to_vec()),
+        ("|u1", "255", vec![255]),
+    ] {
+        let size = item.len();
+        let raw = noise(60 * 100 * size);
+        folder.pack("a", &npy(dtype, false, "(60, 100)", &raw), &["--chunks", "10,100", "--blocks", "5,100"]);
+        let mut bytes = folder.read("a");
+        let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+        bytes[start..start + 8].fill(0);
+        folder.write("bad", &bytes);
+        let output = folder.run(&["salvage", "bad", "out", "--force", "--fill", fill]);
+        assert_eq!(output.status.code(), Some(1), "{dtype}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("chunk 0 (rows 0-9, columns 0-99), now"), "{text}");
+        let expected = [item.repeat(1000), raw[1000 * size..].to_vec()].concat();
+        assert!(folder.ok(&["cat", "out"]) == expected, "{dtype} {fill}");
+        for wrong in ["1e400x", "none"] {
+            folder.fails(2, &["salvage", "bad", "other", "--fill", wrong]);
+        }
+    }
+    folder.pack("a", &npy("<i2", false, "(60, 100)", &noise(12_000)), &[]);
+    assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "nan"]).contains("nan"));
+    assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "40000"]).contains("40000"));
+}

@@ -1,0 +1,114 @@
+//! Signals and kills: what is left behind.
+#![cfg(unix)]
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::common::{Folder, noise, npy};
+
+/// Bytes that take a third of a second for each MiB at the highest level, so that no signal comes too late: short runs
+/// repeat everywhere, and none is worth much.
+fn slow(n: usize) -> Vec<u8> {
+    noise(n).into_iter().map(|byte| byte & 0x0F).collect()
+}
+
+const SLOW: [&str; 6] = ["--codec", "zstd", "--clevel", "9", "--filters", "none"];
+
+fn start(folder: &Folder, args: &[&str]) -> Child {
+    folder.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    // The shell's own: not every machine has the program.
+    let kill = format!("kill -{name} {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits until it is true; fails if the command ends before.
+fn until(child: &mut Child, mut reached: impl FnMut() -> bool) {
+    while !reached() {
+        assert!(child.try_wait().unwrap().is_none(), "the command was over too early");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn temporaries(folder: &Folder) -> Vec<String> {
+    folder.names().into_iter().filter(|name| name.starts_with(".b2kit-")).collect()
+}
+
+#[test]
+fn signals_leave_no_temporary_files() {
+    let folder = Folder::new();
+    let bytes = slow(48 << 20);
+    folder.write("raw", &bytes);
+    folder.write("a.npy", &npy("|u1", false, "(48, 1048576)", &bytes));
+    folder.change(&["pack", "raw", "frame", "--codec", "lz4", "--clevel", "1"]);
+    folder.write("old", b"what was there");
+    let cases: [(&[&str], &str, i32); 5] = [
+        (&["pack", "a.npy", "out"], "INT", 130),
+        (&["pack", "raw", "old", "--force", "--chunksize", "1M"], "TERM", 143),
+        (&["pack", "a.npy", "out", "--format", "sframe", "--chunks", "1,1048576"], "HUP", 129),
+        (&["copy", "frame", "out", "--chunksize", "1M"], "TERM", 143),
+        (&["copy", "frame", "old", "--force"], "INT", 130),
+    ];
+    for (args, name, code) in cases {
+        let args: Vec<&str> = args.iter().chain(&SLOW).chain(&["--threads", "1"]).copied().collect();
+        let mut child = start(&folder, &args);
+        until(&mut child, || !temporaries(&folder).is_empty());
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert_eq!(temporaries(&folder), [""; 0], "{args:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("stopped; nothing was changed"), "{args:?}: {told}");
+        assert!(!folder.path("out").exists());
+        assert_eq!(folder.read("old"), b"what was there");
+    }
+}
+
+#[test]
+fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
+    let folder = Folder::new();
+    folder.write("raw", &slow(48 << 20));
+    folder.pack("log", &noise(1 << 20), &[&SLOW[..], &["--chunksize", "1M"]].concat());
+    let before = folder.read("log");
+    let grown = || fs::metadata(folder.path("log")).unwrap().len() > before.len() as u64 + 1_000_000;
+    let mut child = start(&folder, &["append", "log", "raw", "--threads", "1"]);
+    until(&mut child, grown);
+    signal(&child, "TERM");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
+    assert_eq!(folder.read("log"), before);
+
+    let mut child = start(&folder, &["append", "log", "raw", "--threads", "1"]);
+    until(&mut child, grown);
+    signal(&child, "KILL");
+    child.wait_with_output().unwrap();
+    let left = fs::metadata(folder.path("log")).unwrap().len() - before.len() as u64;
+    assert_eq!(folder.info(&["log"])["leftover"], left);
+    let text = folder.ok_text(&["info", "log"]);
+    assert!(text.contains("left behind the frame by a change that was stopped"), "{text}");
+    let told = folder.change(&["compact", "log"]);
+    assert!(told.contains("a stopped change had left behind the frame given back"), "{told}");
+    assert_eq!(folder.read("log"), before);
+    assert!(folder.info(&["log"])["leftover"].is_null());
+    assert!(!folder.ok_text(&["info", "log"]).contains("left behind"));
+    assert!(folder.change(&["compact", "log"]).contains("no holes; nothing written"));
+}
+
+/// What waits for input is ended at once: there is nothing to undo.
+#[test]
+fn waiting_for_input_ends_at_once() {
+    let folder = Folder::new();
+    folder.pack("log", &noise(1 << 10), &[]);
+    for args in [&["append", "log", "-"][..], &["pack", "-", "out"]] {
+        let mut command = folder.command(args);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(Duration::from_millis(200));
+        signal(&child, "TERM");
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(folder.names(), ["log"]);
+    }
+}

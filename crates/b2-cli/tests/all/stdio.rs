@@ -1,0 +1,114 @@
+//! `-` and the system's names for standard input and output: they work, or are refused with a reason.
+
+use crate::common::{Folder, counting, npy};
+
+#[test]
+fn frames_come_from_standard_input() {
+    let folder = Folder::new();
+    let raw = counting(5000);
+    folder.pack("a", &npy("<i4", false, "(100, 50)", &raw), &["--chunks", "30,20"]);
+    folder.pack("c", &raw, &["--format", "chunk", "--typesize", "4"]);
+    for name in ["a", "c"] {
+        let file = folder.read(name);
+        for stdin in ["-", "/dev/stdin"] {
+            if stdin != "-" && !cfg!(target_os = "linux") {
+                continue;
+            }
+            let sent = |args: &[&str]| {
+                let quiet: &[&str] = if args[0] == "verify" { &["-q"] } else { &[] };
+                let output = folder.with_input(&[quiet, args].concat(), &file);
+                assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+                assert_eq!(output.status.code(), Some(0), "{args:?}");
+                output.stdout
+            };
+            assert_eq!(sent(&["cat", stdin]), raw);
+            assert_eq!(sent(&["cat", stdin, "--slice=-1"]), folder.ok(&["cat", name, "--slice=-1"]));
+            assert_eq!(sent(&["info", stdin, "--json"]), folder.ok(&["info", name, "--json"]));
+            let line = String::from_utf8(sent(&["verify", stdin])).unwrap();
+            assert_eq!(
+                line,
+                folder.ok_text(&["verify", name]).replace(&format!("\t{name}"), &format!("\t{stdin}"))
+            );
+            sent(&["diff", stdin, name]);
+            assert_eq!(sent(&["-q", "copy", stdin, "-"]), {
+                folder.ok(&["-q", "copy", name, "copied", "--force"]);
+                folder.read("copied")
+            });
+        }
+    }
+    let output = folder.with_input(&["info", "-"], b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "b2kit: -: standard input is empty\n");
+}
+
+#[test]
+fn new_files_go_to_standard_output() {
+    let folder = Folder::new();
+    let raw = counting(5000);
+    let items = npy("<i4", false, "(100, 50)", &raw);
+    folder.write("in.npy", &items);
+    folder.ok(&["-q", "pack", "in.npy", "out", "--chunks", "30,20"]);
+    let expected = folder.read("out");
+    let outputs: &[&str] = if cfg!(target_os = "linux") { &["-", "/dev/stdout"] } else { &["-"] };
+    for stdout in outputs {
+        assert_eq!(folder.ok(&["-q", "pack", "in.npy", stdout, "--chunks", "30,20"]), expected);
+        let piped = folder.with_input(&["-q", "pack", "-", stdout, "--chunks", "30,20"], &items);
+        assert_eq!(piped.stdout, expected);
+        assert_eq!(folder.ok(&["-q", "copy", "out", stdout]), expected);
+        assert_eq!(folder.ok(&["cat", "out", "-o", stdout]), raw);
+        // Also when it is a file, which is there then.
+        let file = std::fs::File::create(folder.path("redirected")).unwrap();
+        let mut command = folder.command(&["cat", "out", "-o", stdout]);
+        assert!(command.stdout(file).status().unwrap().success());
+        assert_eq!(folder.read("redirected"), raw);
+    }
+    assert_eq!(folder.names(), ["in.npy", "out", "redirected"]);
+}
+
+/// A device is written to, not replaced.
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_stay_devices() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = Folder::new();
+    folder.write("in", &counting(100));
+    folder.ok(&["-q", "pack", "in", "out"]);
+    for args in
+        [&["pack", "in", "/dev/null"][..], &["copy", "out", "/dev/null"], &["cat", "out", "-o", "/dev/null"]]
+    {
+        folder.ok(&[&["-q"], args].concat());
+    }
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn what_needs_a_name_says_so() {
+    let folder = Folder::new();
+    folder.write("in", &counting(100));
+    folder.pack("s", &counting(100), &["--typesize", "4"]);
+    let in_place = "-: standard input cannot be changed in place: name the file";
+    for args in [
+        &["append", "-", "in"][..],
+        &["set", "-", "in", "--slice=:"],
+        &["resize", "-", "--shape", "3"],
+        &["insert", "-", "in", "--at", "0"],
+        &["delete", "-", "--range", "0"],
+        &["chunk", "append", "-", "in"],
+        &["vlmeta", "set", "-", "unit", "1"],
+        &["vlmeta", "del", "-", "unit"],
+        &["checksum", "remove", "-"],
+        &["compact", "-"],
+    ] {
+        folder.refuses(args, in_place);
+    }
+    folder.refuses(&["salvage", "-", "out"], "standard input cannot be salvaged: name the damaged file");
+    folder.refuses(&["salvage", "s", "-"], "-: salvage writes a file; name it");
+    folder.refuses(
+        &["copy", "s", "-", "--format", "sframe"],
+        "-: a sparse frame is a folder of files; it needs a name",
+    );
+    folder.refuses(&["cat", "-", "--key", "/a"], "-: standard input cannot be a store: name the file");
+    folder.refuses(&["ls", "-"], "-: standard input cannot be a store: name the file");
+    folder.fails(2, &["pack", "-", "-d", "dir"]);
+    assert_eq!(folder.names(), ["in", "s"]);
+}

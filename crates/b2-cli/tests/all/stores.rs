@@ -1,0 +1,203 @@
+//! Stores of python-blosc2: `ls`, `--key`, `info` of a store.
+
+use std::fs;
+
+use crate::common::{Folder, counting, npy, sha256};
+use serde_json::{Value, json};
+
+/// A zip archive of stored members. `extra` bytes in the local headers that the directory does not have.
+fn zip(members: &[(&str, &[u8])], method: u16, extra: usize) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in members {
+        let at = out.len() as u32;
+        let sizes = [0, data.len() as u32, data.len() as u32];
+        let common = [[20, 0].map(u16::to_le_bytes), [method, 0].map(u16::to_le_bytes)].concat();
+        out.extend(b"PK\x03\x04");
+        out.extend(common.iter().flatten());
+        out.extend(0u16.to_le_bytes());
+        out.extend(sizes.iter().flat_map(|n: &u32| n.to_le_bytes()));
+        out.extend((name.len() as u16).to_le_bytes());
+        out.extend((extra as u16).to_le_bytes());
+        out.extend(name.as_bytes());
+        out.extend(vec![0; extra]);
+        out.extend(*data);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(common.iter().flatten());
+        directory.extend(0u16.to_le_bytes());
+        directory.extend(sizes.iter().flat_map(|n| n.to_le_bytes()));
+        directory.extend((name.len() as u16).to_le_bytes());
+        directory.extend([0; 12]);
+        directory.extend(at.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (at, len, n) = (out.len() as u32, directory.len() as u32, members.len() as u16);
+    out.extend(directory);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    out.extend([n, n].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([len, at].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([0, 0]);
+    out
+}
+
+/// An array and the frame with two members as python lays it out; the files `a` and `embed`.
+fn members(folder: &Folder) -> (Vec<u8>, Vec<u8>) {
+    folder.pack("a", &npy("<i4", false, "(6, 10)", &counting(60)), &[]);
+    folder.pack("s", b"hello", &[]);
+    let (a, s) = (folder.read("a"), folder.read("s"));
+    let gap = b"unreachable".repeat(800);
+    let plain = [&a[..], &gap, &s].concat();
+    let map = json!({
+        "embed_map": {
+            "/small": {"offset": 0, "length": a.len()},
+            "/g/s": {"offset": a.len() + gap.len(), "length": s.len()},
+            "/__vlmeta__": {"offset": 0, "length": a.len()},
+        },
+        "current_offset": plain.len(),
+    });
+    let options = ["--chunksize", "8192", "--meta", "b2tree={\"version\":1}", "--vlmeta"];
+    folder.pack("embed", &plain, &[&options[..], &[&format!("estore_metadata={map}")]].concat());
+    (a, folder.read("embed"))
+}
+
+#[test]
+fn every_kind_of_store() {
+    let folder = Folder::new();
+    let (a, embed) = members(&folder);
+    fs::create_dir_all(folder.path("dir/g/h")).unwrap();
+    folder.write("dir/embed.b2e", &embed);
+    folder.write("dir/g/h/big.b2nd", &a);
+    folder.write("dir/g/notes.txt", b"no member");
+    folder.ok(&["copy", "a", "dir/sparse.b2nd", "--format", "sframe"]);
+    folder.write("zip", &zip(&[("g/h/big.b2nd", &a), ("embed.b2e", &embed), ("g/notes.txt", b"x")], 0, 0));
+    folder.write("aligned", &zip(&[("g/h/big.b2nd", &a), ("embed.b2e", &embed)], 0, 51));
+    for (store, keys) in [
+        ("embed", "/g/s\n/small\n"),
+        ("dir", "/g/h/big\n/g/s\n/small\n/sparse\n"),
+        ("zip", "/g/h/big\n/g/s\n/small\n"),
+        ("aligned", "/g/h/big\n/g/s\n/small\n"),
+    ] {
+        assert_eq!(folder.ok_text(&["ls", store]), keys);
+        let info = folder.info(&[store]);
+        let listed: Vec<&str> = keys.lines().collect();
+        assert_eq!((&info["kind"], &info["keys"]), (&"store".into(), &json!(listed)));
+        assert_eq!(folder.ok(&["cat", store, "--key", "/g/s"]), b"hello");
+        assert_eq!(folder.ok(&["cat", store, "--key", "small", "--slice=1,:"]), counting(60)[40..80]);
+        for key in listed.iter().filter(|key| **key != "/g/s") {
+            let info = folder.info(&[store, "--key", key]);
+            assert_eq!(
+                (&info["kind"], &info["shape"]),
+                (&"ndarray".into(), &json!([6, 10])),
+                "{store} {key}"
+            );
+            assert_eq!(folder.ok(&["cat", store, "--key", key]), counting(60), "{store} {key}");
+        }
+        // Attributes are there, but not listed.
+        assert_eq!(folder.info(&[store, "--key", "/__vlmeta__"])["kind"], Value::from("ndarray"));
+        let text = folder.ok_text(&["info", store]);
+        assert!(text.contains("kind     store\n"), "{text}");
+    }
+    // All members in the order of their keys, the attributes first; of the frame that holds small ones, what cat prints.
+    let verified = |store: &str| folder.ok_text(&["verify", store]);
+    let all = [&counting(60)[..], &counting(60), b"hello", &counting(60)].concat();
+    assert_eq!(verified("zip"), format!("ok\t{}\t{}\tzip\n", all.len(), sha256(&all)));
+    assert!(verified("dir").starts_with("ok\t965\t"), "{}", verified("dir"));
+    assert!(verified("embed").contains(&sha256(&folder.ok(&["cat", "embed"]))));
+    let tree = folder.ok_text(&["info", "--tree", "dir"]);
+    let shape: Vec<&str> = tree.lines().map(|line| line.split("  array").next().unwrap()).collect();
+    assert_eq!(shape[..4], ["dir", "├── g", "│   ├── h", "│   │   └── big"], "{tree}");
+    assert!(
+        tree.contains("│   └── s  schunk, 5 bytes -> ") && tree.contains("├── small  array (6, 10) <i4, "),
+        "{tree}"
+    );
+}
+
+/// Damage in a member is seen, and the key is named.
+#[test]
+fn damaged_members() {
+    let folder = Folder::new();
+    let (a, embed) = members(&folder);
+    let mut bad = a.clone();
+    let at = bad.len() / 2;
+    bad[at] ^= 1;
+    folder.write("zip", &zip(&[("a.b2nd", &a), ("b.b2nd", &bad), ("embed.b2e", &embed)], 0, 0));
+    let out = text(&folder, "zip");
+    assert!(out.starts_with("FAIL\t-\t-\tzip\tkey /b: "), "{out}");
+    // The list of the small members, which is no part of the data.
+    folder.change(&[
+        "vlmeta",
+        "set",
+        "embed",
+        "estore_metadata",
+        r#"{"embed_map":{"/x":{"offset":1,"length":60}}}"#,
+    ]);
+    let out = text(&folder, "embed");
+    assert!(out.starts_with("FAIL") && out.contains("key /x"), "{out}");
+    // Zeros: each member is below the limit, together they are not.
+    folder.pack("zeros", &npy("<f8", false, "(10,)", &[0; 80]), &[]);
+    folder.change(&["resize", "zeros", "--shape", "200000000"]);
+    let zeros = folder.read("zeros");
+    folder.ok(&["verify", "zeros"]);
+    folder.write("zip", &zip(&[("a.b2nd", &zeros), ("b.b2nd", &zeros)], 0, 0));
+    let out = text(&folder, "zip");
+    assert!(out.starts_with("FAIL") && out.contains("--max-output"), "{out}");
+}
+
+/// What `verify` prints.
+fn text(folder: &Folder, name: &str) -> String {
+    String::from_utf8(folder.run(&["verify", name]).stdout).unwrap()
+}
+
+#[test]
+fn refusals() {
+    let folder = Folder::new();
+    let (a, embed) = members(&folder);
+    folder.write("zip", &zip(&[("a.b2nd", &a)], 0, 0));
+    folder
+        .refuses(&["cat", "zip", "--key", "/b"], "zip: key /b: there is no such key; `b2kit ls` lists them");
+    folder.refuses(
+        &["cat", "zip"],
+        "zip: not a Blosc2 file but a store of Blosc2 files: --key picks a member, b2kit ls lists them",
+    );
+    folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info tells what it is)");
+    folder.refuses(&["cat", "a", "--key", "/a"], "a: --key: not a store");
+    folder.refuses(&["info", "a", "--tree"], "a: --tree: not a store");
+    folder.write("deflated", &zip(&[("a.b2nd", b"\x4b\x04\x00")], 8, 0));
+    assert_eq!(folder.ok(&["ls", "deflated"]), b"/a\n");
+    assert!(folder.fails(1, &["cat", "deflated", "--key", "/a"]).contains("compressed in the archive"));
+    for name in ["../a.b2nd", "/a.b2nd", "x/../../a.b2nd", "x\\a.b2nd", "./a.b2nd"] {
+        folder.write("evil", &zip(&[(name, &a)], 0, 0));
+        assert!(folder.fails(1, &["ls", "evil"]).contains("is no path inside the archive"), "{name}");
+    }
+    // Each level of a tree is indented: that grows with the square of the depth.
+    for (depth, fine) in [(60, true), (100, false), (20_000, false)] {
+        folder.write("deep", &zip(&[(&("d/".repeat(depth) + "a.b2nd"), &a)], 0, 0));
+        match fine {
+            true => assert!(folder.ok(&["info", "deep", "--tree"]).len() > depth),
+            false => assert!(folder.fails(1, &["info", "deep", "--tree"]).contains("nested")),
+        }
+    }
+    // Links lead out of a directory: they are no members.
+    #[cfg(unix)]
+    {
+        fs::create_dir(folder.path("dir")).unwrap();
+        folder.write("dir/b.b2nd", &a);
+        std::os::unix::fs::symlink(folder.path("a"), folder.path("dir/link.b2nd")).unwrap();
+        std::os::unix::fs::symlink(folder.path("."), folder.path("dir/all")).unwrap();
+        assert_eq!(folder.ok(&["ls", "dir"]), b"/b\n");
+        folder.fails(1, &["cat", "dir", "--key", "/../a"]);
+    }
+    // Cut anywhere, a store is refused or read, never worse.
+    let whole = zip(&[("a.b2nd", &a), ("embed.b2e", &embed)], 0, 0);
+    for len in (0..whole.len()).step_by(whole.len() / 40) {
+        folder.write("cut", &whole[..len]);
+        folder.fails(1, &["ls", "cut"]);
+    }
+    // A member outside the frame.
+    for entry in
+        [json!({"offset": 90, "length": 20}), json!({"offset": u64::MAX, "length": 2}), json!({"offset": 1})]
+    {
+        let map = format!("estore_metadata={}", json!({"embed_map": {"/a": entry}}));
+        folder.pack("bad", &[7; 100], &["--meta", "b2embed={}", "--vlmeta", &map]);
+        assert!(folder.fails(1, &["ls", "bad"]).contains("estore_metadata"));
+    }
+}

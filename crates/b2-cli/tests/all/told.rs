@@ -1,0 +1,68 @@
+//! What `pack` and `copy` say they did, on standard error.
+
+use crate::common::{Folder, counting, noise, npy};
+
+#[test]
+fn pack_and_copy_say_what_they_did() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(500, 500)", &counting(250_000)));
+    let told = folder.change(&["pack", "a.npy", "a.b2nd"]);
+    let line = told.strip_suffix('\n').unwrap();
+    assert!(line.starts_with("a.npy -> a.b2nd  977 -> ") && line.ends_with("x), zstd 5, shuffle"), "{line}");
+    assert!(!line.contains('\n'), "one line: {line}");
+    let told =
+        folder.change(&["copy", "a.b2nd", "b.b2nd", "--codec", "lz4", "--clevel", "9", "--filters", "none"]);
+    assert!(
+        told.starts_with("a.b2nd -> b.b2nd  977 -> ") && told.ends_with("x), lz4 9, no filter\n"),
+        "{told}"
+    );
+    let told = folder.change(&[
+        "copy",
+        "a.b2nd",
+        "dir",
+        "--format",
+        "sframe",
+        "--filters",
+        "trunc_prec:10,bitshuffle",
+    ]);
+    assert!(told.ends_with("x), zstd 5, trunc_prec:10, bitshuffle\n"), "{told}");
+    assert_eq!(folder.change(&["-q", "copy", "a.b2nd", "c.b2nd"]), "");
+    let told = folder.change(&["-v", "copy", "a.b2nd", "d.b2nd"]);
+    assert!(told.ends_with(" s\n") && told.contains("shuffle, "), "{told}");
+}
+
+#[test]
+fn sizes_are_those_of_the_files() {
+    let folder = Folder::new();
+    folder.write("raw", &noise(5000));
+    let told = folder.change(&["pack", "raw", "s"]);
+    let nbytes = folder.read("s").len();
+    assert!((5000..6000).contains(&nbytes), "{nbytes}");
+    let ratio = format!("({:.2}x)", 5000.0 / nbytes as f64);
+    assert!(told.starts_with("raw -> s  4.88 -> ") && told.contains(&ratio), "{told}");
+    let told = folder.change(&["pack", "raw", "c", "--format", "chunk"]);
+    assert!(told.starts_with("raw -> c  4.88 -> 4.91 KiB (0.99x), zstd, not used"), "{told}");
+    // A few hundred bytes stand for all of it.
+    let nan = f64::NAN.to_le_bytes().repeat(1_000_000);
+    folder.write("nan.npy", &npy("<f8", false, "(1000, 1000)", &nan));
+    let told = folder.change(&["pack", "nan.npy", "nan.b2nd"]);
+    let nbytes = folder.read("nan.b2nd").len();
+    assert!(told.contains(&format!("7.63 MiB -> {nbytes} bytes ({},", 8_000_000 / nbytes / 1000)), "{told}");
+    folder.write("none.npy", &npy("<f8", false, "(0, 3)", b""));
+    let told = folder.change(&["pack", "none.npy", "none.b2nd"]);
+    assert!(told.starts_with("none.npy -> none.b2nd  0 -> "), "{told}");
+}
+
+#[test]
+fn what_auto_chose_is_told() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(500, 500)", &counting(250_000)));
+    let told = folder.change(&["pack", "--force", "a.npy", "a.b2nd", "--codec", "auto", "--goal", "size"]);
+    let info = folder.info(&["a.b2nd"]);
+    let codec = format!("{} {}, ", info["codec"].as_str().unwrap(), info["clevel"]);
+    assert!(told.contains(&codec), "{told}: {codec}");
+    for filter in info["filters"].as_array().unwrap() {
+        assert!(told.contains(filter["name"].as_str().unwrap()), "{told}");
+    }
+    assert!(told.ends_with(" (chosen by --codec auto)\n"), "{told}");
+}

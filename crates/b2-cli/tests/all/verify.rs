@@ -1,0 +1,220 @@
+//! `b2kit verify`: one line per file, in order; hashes of what `cat` prints.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::common::{Folder, counting, noise, npy, sha256};
+
+fn line(raw: &[u8], name: &str) -> String {
+    format!("ok\t{}\t{}\t{name}\n", raw.len(), sha256(raw))
+}
+
+#[test]
+fn ok_lines_hash_what_cat_prints() {
+    let folder = Folder::new();
+    let raw = counting(2400);
+    folder.pack("a", &npy("<i4", false, "(60, 40)", &raw), &["--chunks", "7,40", "--blocks", "4,16"]);
+    folder.pack("s", &raw, &["--chunksize", "1000"]);
+    folder.pack("d", &raw, &["--chunksize", "1000", "--format", "sframe"]);
+    folder.pack("c", &raw, &["--format", "chunk"]);
+    folder.pack("e", b"", &[]);
+    let expected = ["a", "s", "d", "c"].map(|name| line(&raw, name)).concat() + &line(b"", "e");
+    assert_eq!(folder.ok_text(&["verify", "a", "s", "d", "c", "e"]), expected);
+    assert_eq!(folder.ok(&["cat", "a"]), raw);
+}
+
+#[test]
+fn bad_files_are_told_and_the_rest_goes_on() {
+    let folder = Folder::new();
+    let raw = noise(5000);
+    folder.pack("s", &raw, &["--chunksize", "1000"]);
+    let whole = folder.read("s");
+    folder.write("short", &whole[..whole.len() - 1]);
+    folder.write("text", b"not a compressed file at all, just text");
+    let output = folder.run(&["verify", "short", "s", "none", "text"]);
+    assert_eq!(output.status.code(), Some(1));
+    let out = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 4, "{out}");
+    assert!(lines[0].starts_with("FAIL\t-\t-\tshort\t"), "{out}");
+    assert_eq!(format!("{}\n", lines[1]), line(&raw, "s"));
+    assert!(lines[2].starts_with("FAIL\t-\t-\tnone\t"), "{out}");
+    assert!(lines[3].starts_with("FAIL\t-\t-\ttext\t"), "{out}");
+    for line in lines {
+        let columns: Vec<&str> = line.split('\t').collect();
+        assert_eq!(columns.len(), if columns[0] == "ok" { 4 } else { 5 }, "{line}");
+        assert!(!columns.last().unwrap().starts_with(columns[3]) || columns[0] == "ok", "name once: {line}");
+    }
+}
+
+/// Damage is found wherever it makes data undecodable: padding blocks and vlmetalayers, too.
+#[test]
+fn everything_is_decoded() {
+    let folder = Folder::new();
+    // One chunk of 2 x 4 blocks, of which the array fills the left column: six blocks are padding only.
+    let items = noise(64 * 64);
+    folder.pack(
+        "a",
+        &npy("|u1", false, "(64, 64)", &items),
+        &[
+            "--chunks",
+            "64,256",
+            "--blocks",
+            "32,64",
+            "--clevel",
+            "9",
+            "--filters",
+            "none",
+            "--codec",
+            "lz4",
+            "--no-checksums",
+        ],
+    );
+    assert_eq!(folder.ok_text(&["verify", "a"]), line(&items, "a"));
+    let mut bytes = folder.read("a");
+    // The chunk follows the header; its table of block starts follows its own header. Block 7 is padding.
+    let header_len = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+    let entry = header_len + 32 + 7 * 4;
+    bytes[entry..entry + 4].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
+    folder.write("bad", &bytes);
+    let output = folder.run(&["verify", "bad"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+
+    let text = format!("note=\"{}\"", "abc".repeat(200));
+    folder.pack("s", &items, &["--no-checksums", "--vlmeta", &text]);
+    let mut bytes = folder.read("s");
+    let at = bytes.len() - 35 - 20;
+    bytes[at] ^= 0x55;
+    folder.write("bad", &bytes);
+    let output = folder.run(&["verify", "bad"]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("note"), "{out}");
+}
+
+#[test]
+fn names_from_a_list() {
+    let folder = Folder::new();
+    let raw = counting(100);
+    folder.pack("s 1", &raw, &[]);
+    folder.pack("t", &raw[4..], &[]);
+    folder.write("list", b"s 1\nt\n\nt");
+    let expected = [line(&raw, "s 1"), line(&raw[4..], "t"), line(&raw[4..], "t")].concat();
+    assert_eq!(folder.ok_text(&["verify", "--files-from", "list"]), expected);
+    let output = folder.with_input(&["verify", "--files-from", "-"], b"s 1\nt\n\nt\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let both = folder.ok_text(&["verify", "t", "--files-from", "list"]);
+    assert_eq!(both, line(&raw[4..], "t") + &expected);
+    assert!(folder.fails(1, &["verify", "--files-from", "none"]).starts_with("b2kit: none: "));
+}
+
+/// Each answer is there before the next name is asked for.
+#[test]
+fn answers_are_flushed() {
+    let folder = Folder::new();
+    folder.pack("s", &counting(100), &[]);
+    let mut command = folder.command(&["verify", "--files-from", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut names = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    for name in ["s", "none", "s"] {
+        writeln!(names, "{name}").unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.contains(&format!("\t{name}")), "{answer}");
+    }
+    drop(names);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// Without checksums, headers are compared with each other.
+#[test]
+fn odd_files_are_told() {
+    let folder = Folder::new();
+    let options = ["--chunks", "10,5", "--codec", "blosclz", "--no-checksums"];
+    folder.pack("a", &npy("<i4", false, "(30, 10)", &counting(300)), &options);
+    let good = folder.read("a");
+    let ok = folder.ok_text(&["verify", "a"]);
+    // The name that makes it an array.
+    let at = good.windows(4).position(|name| name == b"b2nd").unwrap();
+    let mut odd = good.clone();
+    odd[at] = b'c';
+    folder.write("odd", &odd);
+    let output = folder.run(&["verify", "odd"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(output.stdout.starts_with(b"ok\t"));
+    assert!(told.starts_with("b2kit: odd: odd: metalayer \"c2nd\" describes an array"), "{told}");
+    assert_eq!(folder.run(&["verify", "-q", "odd"]).stderr, b"");
+    // A dtype of another size.
+    let at = good.windows(3).position(|dtype| dtype == b"<i4").unwrap();
+    let mut odd = good.clone();
+    odd[at + 2] = b'8';
+    folder.write("a", &odd);
+    let output = folder.run(&["verify", "a"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), ok);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.starts_with("b2kit: a: odd: dtype <i8 has 8 bytes, the items of the frame have 4\n"),
+        "{told}"
+    );
+    // One bit in the filters of one chunk.
+    let info = folder.info(&["a"]);
+    assert_eq!(info["checksums"], "none");
+    let header = u32::from_be_bytes(good[11..15].try_into().unwrap()) as usize;
+    let mut odd = good.clone();
+    odd[header + 0x15] ^= 2;
+    folder.write("a", &odd);
+    let output = folder.run(&["verify", "a"]);
+    assert_eq!(output.status.code(), Some(1));
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert!(line.contains("field `filters` at byte 21 is 3, expected what the frame header says"), "{line}");
+}
+
+/// People are told whether there was anything to compare with.
+#[test]
+fn checksums_are_told() {
+    let folder = Folder::new();
+    folder.pack("with", &npy("<i4", false, "(100, 20)", &counting(2000)), &[]);
+    folder.pack("without", &npy("<i4", false, "(100, 20)", &counting(2000)), &["--no-checksums"]);
+    let told = |args: &[&str]| String::from_utf8(folder.run(args).stderr).unwrap();
+    assert!(told(&["verify", "with"]).contains("1 file with checksums: all data compared"));
+    assert!(told(&["verify", "without"]).contains("1 file without checksums"));
+    let both = told(&["verify", "with", "without", "with"]);
+    assert!(both.contains("2 files with checksums") && both.contains("1 file without checksums"), "{both}");
+    assert_eq!(told(&["verify", "-q", "with", "without"]), "");
+    let info = |name| folder.ok_text(&["info", name]);
+    assert!(info("with").contains("checksums       present, data not compared (b2kit verify does)\n"));
+    assert!(info("without").contains("checksums       none\n"));
+    assert_eq!(folder.info(&["with"])["checksums"], "ok");
+}
+
+/// Damage is told by the items it hits.
+#[test]
+fn damage_is_told_in_rows_and_columns() {
+    let folder = Folder::new();
+    for (shape, chunks, nchunk, place) in [
+        ("(60, 100)", "25,40", 4, "chunk 4 (rows 25-49, columns 40-79) damaged"),
+        ("(60, 100)", "25,40", 8, "chunk 8 (rows 50-59, columns 80-99) damaged"),
+        ("(6000,)", "1000", 5, "chunk 5 (items 5000-5999) damaged"),
+        ("(20, 30, 10)", "10,30,10", 1, "chunk 1 (items [10:20,0:30,0:10]) damaged"),
+    ] {
+        for sums in [&[][..], &["--no-checksums"]] {
+            let items = npy("|u1", false, shape, &noise(6000));
+            folder.pack("a", &items, &[&["--chunks", chunks, "--codec", "lz4"], sums].concat());
+            let mut bytes = folder.read("a");
+            let mut at = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
+            for _ in 0..nchunk {
+                at += u32::from_le_bytes(bytes[at + 12..at + 16].try_into().unwrap()) as usize;
+            }
+            // The size of the chunk's data.
+            bytes[at + 4] ^= 0x10;
+            folder.write("a", &bytes);
+            let answer = String::from_utf8(folder.run(&["verify", "a"]).stdout).unwrap();
+            assert!(answer.starts_with("FAIL\t-\t-\ta\t") && answer.contains(place), "{answer}");
+            let told = folder.run(&["cat", "a", "-o", "out", "--force"]).stderr;
+            let told = String::from_utf8(told).unwrap();
+            assert!(told.contains(place), "{told}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The codec traits and the properties of codecs.
+
+use std::fmt::Debug;
+
+use crate::{CodecError, CodecId};
+
+/// Parameters of the streams that a codec is used on.
+///
+/// They are constant within a chunk, so an [`Encoder`] or [`Decoder`] made from them can be reused for all streams of
+/// the chunk.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CodecContext<'a> {
+    /// Compression level, 0 to 9 (encoders only).
+    pub clevel: u8,
+    /// The codec's parameter byte, chunk header byte 0x17.
+    pub meta: u8,
+    /// Item size in bytes; 1 for chunks whose real item size is above 255.
+    pub typesize: usize,
+    /// The chunk's dictionary, if it has one.
+    pub dict: Option<&'a [u8]>,
+    /// Shape of a block in items, for N-dimensional codecs (ndlz, zfp). Empty if the data is not an array.
+    pub blockshape: &'a [u32],
+}
+
+impl<'a> CodecContext<'a> {
+    /// Creates a context for `clevel` with item size 1, no dictionary and no block shape.
+    pub fn new(clevel: u8) -> Self {
+        Self { clevel, typesize: 1, ..Self::default() }
+    }
+    /// Sets the codec's parameter byte.
+    pub fn with_meta(self, meta: u8) -> Self {
+        Self { meta, ..self }
+    }
+    /// Sets the item size in bytes.
+    pub fn with_typesize(self, typesize: usize) -> Self {
+        Self { typesize, ..self }
+    }
+    /// Sets the dictionary.
+    pub fn with_dict(self, dict: Option<&'a [u8]>) -> Self {
+        Self { dict, ..self }
+    }
+    /// Sets the block shape in items.
+    pub fn with_blockshape(self, blockshape: &'a [u32]) -> Self {
+        Self { blockshape, ..self }
+    }
+}
+
+/// A compression algorithm for streams, identified by the codec id in the chunk header.
+pub trait Codec: Debug + Send + Sync {
+    /// Returns the id stored in chunk and frame headers.
+    fn id(&self) -> CodecId;
+    /// Returns the name that users write, for example `zstd`.
+    fn name(&self) -> &str;
+    /// Returns what callers need to know before using the codec.
+    fn properties(&self) -> CodecProperties {
+        CodecProperties::default()
+    }
+    /// Creates an encoder. Each worker thread needs its own and reuses it for all streams of a chunk.
+    ///
+    /// # Errors
+    /// Fails if the codec cannot encode, or not with these parameters.
+    fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError>;
+    /// Creates a decoder. Each worker thread needs its own and reuses it for all streams of a chunk.
+    ///
+    /// # Errors
+    /// Fails if the codec cannot decode with these parameters.
+    fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError>;
+    /// Trains a dictionary of at most `max_len` bytes for the streams of a chunk.
+    ///
+    /// `samples` is the concatenation of the filtered blocks. `sample_lens` are the lengths of consecutive samples,
+    /// from its start. Returns `Ok(None)` if a dictionary would not help or training failed.
+    ///
+    /// # Errors
+    /// [`CodecError::Unsupported`] if the codec has no [dictionaries](CodecProperties::dictionaries) (the default).
+    fn train_dict(
+        &self,
+        samples: &[u8],
+        sample_lens: &[usize],
+        max_len: usize,
+    ) -> Result<Option<Vec<u8>>, CodecError> {
+        let _ = (samples, sample_lens, max_len);
+        Err(CodecError::Unsupported { codec: self.id(), what: "dictionaries" })
+    }
+}
+
+/// Properties of a codec: where it can be used, and what it costs.
+///
+/// The default, [`UNKNOWN`](Self::UNKNOWN), makes no promises. A codec overrides what it can promise:
+///
+/// ```
+/// use b2_codecs::CodecProperties;
+/// let properties = CodecProperties { dictionaries: true, ..CodecProperties::BYTES };
+/// assert!(properties.lossless && !properties.takes_floats);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CodecProperties {
+    /// Whether decoding restores the input exactly.
+    ///
+    /// Input that repeats one item becomes a special chunk only if codec and filters are lossless and
+    /// [`shapeless`](Self::shapeless). Otherwise it goes through the codec, which may change it.
+    pub lossless: bool,
+    /// Whether it works without [`CodecContext::blockshape`].
+    pub shapeless: bool,
+    /// Whether [`Codec::train_dict`] can train dictionaries and the encoder uses them.
+    pub dictionaries: bool,
+    /// Whether it interprets its input as floats, so that the filters before it must keep them floats.
+    pub takes_floats: bool,
+    /// Whether it benefits from large blocks, because its matches reach far back.
+    pub long_windows: bool,
+    /// The highest level at which blocks are split into one stream per byte of the item in automatic split mode; 0 for
+    /// none.
+    pub splits_up_to: u8,
+    /// Approximate time to decode a byte, relative to a fast codec (blosclz, lz4). Used to estimate the work of a
+    /// chunk.
+    pub decoding_cost: u16,
+    /// Approximate minimum time to encode a byte at each level, relative to decoding with a fast codec.
+    pub encoding_cost: [u16; 10],
+    /// The levels to try when parameters are chosen from a sample. Used for lossless codecs only.
+    pub trials: &'static [Trial],
+}
+
+/// A compression level to try, with its cost in nanoseconds on one core of a recent machine. The costs are rounded:
+/// only their order over all codecs matters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trial {
+    /// Compression level, 1 to 9.
+    pub clevel: u8,
+    /// Cost of a byte that is encoded, even if the result is discarded.
+    pub encode: f64,
+    /// Cost of a byte that is decoded.
+    pub decode: f64,
+    /// Whether it may produce the smallest result of all, so that it is tried when only size matters.
+    pub smallest: bool,
+}
+
+impl Default for CodecProperties {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
+impl CodecProperties {
+    /// Assumptions about an unknown codec.
+    pub const UNKNOWN: Self = Self {
+        lossless: false,
+        shapeless: false,
+        dictionaries: false,
+        takes_floats: false,
+        long_windows: false,
+        splits_up_to: 0,
+        decoding_cost: 6,
+        encoding_cost: [30; 10],
+        trials: &[],
+    };
+    /// Properties of a general-purpose codec for bytes: lossless, and independent of shape.
+    pub const BYTES: Self = Self { lossless: true, shapeless: true, ..Self::UNKNOWN };
+}
+
+/// Builds an entry for a table of [`Trial`]s.
+pub(crate) const fn trial(clevel: u8, encode: f64, decode: f64, smallest: bool) -> Trial {
+    Trial { clevel, encode, decode, smallest }
+}
+
+/// Compresses the streams of a chunk.
+pub trait Encoder: Send {
+    /// Compresses `src` into the start of `dst`.
+    ///
+    /// [`Encoded::TooBig`] is not an error: the result does not fit `dst`, or the codec gave up. The caller then stores
+    /// the stream uncompressed.
+    ///
+    /// # Errors
+    /// Fails only if the backend fails for a reason other than space.
+    fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError>;
+}
+
+/// Decompresses the streams of a chunk.
+pub trait Decoder: Send {
+    /// Decompresses `src` into all of `dst`. The result does not depend on the previous content of `dst`.
+    ///
+    /// # Errors
+    /// Fails if `src` is malformed, or decodes to fewer or more than `dst.len()` bytes.
+    fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
+
+    /// Decompresses the first `dst.len()` bytes of a stream that decodes to `len` bytes.
+    ///
+    /// The rest of the stream may or may not be checked. If it is damaged, the result is an error or the bytes before
+    /// the damage, never other bytes.
+    ///
+    /// The default implementation decodes all `len` bytes into a buffer of its own, so `len` must be checked if it
+    /// comes from a file. Codecs that can stop early override it and need no buffer.
+    ///
+    /// # Errors
+    /// Fails like [`decode`](Self::decode), for the part of the stream that is read.
+    fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        if dst.len() >= len {
+            return self.decode(src, dst);
+        }
+        let mut all = b2_core::memory::zeroed(len)?;
+        self.decode(src, &mut all)?;
+        dst.copy_from_slice(&all[..dst.len()]);
+        Ok(())
+    }
+}
+
+/// The result of [`Encoder::encode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoded {
+    /// This many bytes were written.
+    Len(usize),
+    /// The result does not fit, or the codec gave up.
+    TooBig,
+}

@@ -1,0 +1,118 @@
+//! Shared by the LZ77 codecs: detection of CPU instructions, wide copies for the inner loops of the decoders
+//! (`lz4/wide.rs`, `blosclz/wide.rs`), and unchecked reads for the encoders.
+//!
+//! An LZ77 decoder spends its time on branch mispredictions rather than copies: a branch on a length or distance that
+//! varies between sequences is often mispredicted, which costs as much as several sequences. So a match of any distance
+//! and of up to `copier::Copier::WIDTH` bytes is copied without a branch: one load, one byte shuffle, which repeats the
+//! period of a match that overlaps itself, and one store. Since that writes past the end of the match, these loops stop
+//! before anything that is near the end of the input or the output, unusual, or malformed. The safe loops of
+//! `lz4/decode.rs` and `blosclz/decode.rs` continue from there, and they alone report errors. Without these
+//! instruction sets they do all of the work.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::cast_possible_truncation, reason = "shuffle indices are below 64")]
+pub(crate) mod copier;
+pub(crate) mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+/// The progress of a decoder: the next token is at `ip` in the input, and `op` bytes have been output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) ip: usize,
+    pub(crate) op: usize,
+}
+
+/// An instruction set that this CPU supports. Only [`Isa::best`] and [`Isa::available`] create values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Isa(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Generic,
+}
+
+/// The environment variable that selects the instruction set, for the codecs and the filters.
+const VARIABLE: &str = "B2KIT_SIMD";
+
+impl Isa {
+    /// Returns the best set of this CPU, or the one that [`VARIABLE`] names. It is chosen once.
+    pub(crate) fn best() -> Self {
+        #[cfg(fuzzing)]
+        if let Some(isa) = crate::fuzzing::forced() {
+            return isa;
+        }
+        static BEST: LazyLock<Isa> = LazyLock::new(|| Isa::choose(std::env::var(VARIABLE).ok().as_deref()));
+        *BEST
+    }
+
+    /// Returns the named set if this CPU supports it, otherwise the best.
+    fn choose(name: Option<&str>) -> Self {
+        let available = Self::available();
+        available.iter().copied().find(|isa| Some(isa.name()) == name).unwrap_or(available[0])
+    }
+
+    /// Returns all sets that this CPU supports, best first. The last one is portable.
+    pub(crate) fn available() -> Vec<Self> {
+        let mut all = vec![];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi");
+            all.extend((avx2 && avx512).then_some(Self(Set::Avx512)));
+            all.extend(avx2.then_some(Self(Set::Avx2)));
+        }
+        all.push(Self(Set::Generic));
+        all
+    }
+
+    /// Returns which set this is. The CPU supports its instructions.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn set(self) -> Set {
+        self.0
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => "avx2",
+            Set::Generic => "generic",
+        }
+    }
+}
+
+/// The stand-ins for machines without such loops.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn untouched(_isa: Isa, _src: &[u8], _dst: &mut [u8], at: At) -> At {
+    at
+}
+
+/// Reads the rest of a length whose first byte is 255, from `at` on. Returns the sum and the offset after it. Both
+/// codecs encode lengths this way.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn length_bytes(src: &[u8], at: usize) -> Option<(usize, usize)> {
+    // A length needs one input byte for every 255, so the sum fits 64 bits.
+    let mut sum = 0;
+    for (k, byte) in src.get(at..)?.iter().enumerate() {
+        sum += usize::from(*byte);
+        if *byte != 255 {
+            return Some((sum, at + k + 1));
+        }
+    }
+    None
+}

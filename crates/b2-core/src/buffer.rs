@@ -1,0 +1,126 @@
+//! Reusable buffers. Fresh memory must be mapped page by page and zeroed, which takes longer than decoding a block:
+//! without reuse, reading single items takes three times as long.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+
+use crate::memory::{OutOfMemory, zeroed};
+
+/// Maximum number of buffers kept per thread.
+const KEPT: usize = 4;
+/// Largest buffer that is kept, in bytes.
+const LARGEST: usize = 8 << 20;
+
+thread_local! {
+    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer with unspecified content. When dropped, it returns to the pool of the dropping thread.
+pub struct Buffer {
+    /// At least `len` bytes. The bytes after `len` are left from an earlier use.
+    buf: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// Allocates a buffer of `len` bytes, or reuses one that is long enough.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is not enough memory.
+    pub fn new(len: u64) -> Result<Self, OutOfMemory> {
+        let fits = |buf: &Vec<u8>| buf.len() as u64 >= len;
+        let taken = POOL.with_borrow_mut(|pool| pool.iter().position(fits).map(|at| pool.swap_remove(at)));
+        let buf = match taken {
+            Some(buf) => buf,
+            None => zeroed(usize::try_from(len).unwrap_or(usize::MAX))?,
+        };
+        // The buffer exists, so its length fits a usize.
+        Ok(Self { buf, len: len as usize })
+    }
+
+    /// Converts the buffer into shared bytes. It returns to a pool when the last reference is dropped.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let buf = std::mem::take(&mut self.buf);
+        if buf.is_empty() || buf.len() > LARGEST {
+            return;
+        }
+        // During thread exit the thread-local may already be gone.
+        let _ = POOL.try_with(|pool| {
+            let Ok(mut pool) = pool.try_borrow_mut() else { return };
+            if pool.len() < KEPT {
+                pool.push(buf);
+            } else if let Some(smallest) = pool.iter_mut().min_by_key(|kept| kept.len())
+                && smallest.len() < buf.len()
+            {
+                *smallest = buf;
+            }
+        });
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buf.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buf.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Vec<usize> {
+        let mut kept: Vec<usize> = POOL.with_borrow(|pool| pool.iter().map(Vec::len).collect());
+        kept.sort_unstable();
+        kept
+    }
+
+    #[test]
+    fn buffers_come_back() {
+        let first = Buffer::new(1000).unwrap().freeze();
+        let address = first.as_ptr();
+        assert_eq!(first.len(), 1000);
+        let share = first.slice(10..20);
+        drop(first);
+        assert!(kept().is_empty());
+        drop(share);
+        assert_eq!(kept(), [1000]);
+        // A smaller one uses the same memory, a larger one has its own.
+        let smaller = Buffer::new(10).unwrap();
+        assert_eq!((smaller.as_ptr(), smaller.len()), (address, 10));
+        drop(smaller);
+        drop(Buffer::new(2000).unwrap());
+        assert_eq!(kept(), [1000, 2000]);
+    }
+
+    #[test]
+    fn little_is_kept() {
+        drop(Buffer::new(LARGEST as u64 + 1).unwrap());
+        drop(Buffer::new(0).unwrap());
+        assert!(kept().is_empty());
+        let many: Vec<Buffer> = (1..10).map(|len| Buffer::new(len).unwrap()).collect();
+        drop(many);
+        assert_eq!(kept(), [6, 7, 8, 9]);
+    }
+}

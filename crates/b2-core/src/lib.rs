@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod control;
+mod element;
+mod error;
+mod kept;
+mod limits;
+#[doc(hidden)]
+pub mod memory;
+mod pool;
+mod process;
+mod run;
+
+#[doc(hidden)]
+pub use buffer::Buffer;
+pub use control::{Control, Progress};
+pub use element::Element;
+pub use error::{Cancelled, ErrorKind, LimitExceeded, Report};
+#[doc(hidden)]
+pub use kept::Kept;
+pub use limits::Limits;
+pub use memory::OutOfMemory;
+pub use pool::Pool;
+#[doc(hidden)]
+pub use process::ProcessId;
+#[doc(hidden)]
+pub use run::{for_each, workers};

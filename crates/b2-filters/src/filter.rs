@@ -1,0 +1,267 @@
+//! The filter trait and the properties of filters.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use b2_core::memory::zeroed;
+
+use crate::part::check_part;
+use crate::{FilterError, FilterId};
+
+/// Parameters of the block that a filter is applied to.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FilterContext<'a> {
+    /// Item size in the chunk header: 1 if the real size is above 255.
+    pub typesize: usize,
+    /// Real item size in bytes, from the container. For chunks without container, `typesize` if that is above 1.
+    pub itemsize: Option<usize>,
+    /// Version of the chunk format. bitshuffle differs in version 2.
+    pub chunk_version: u8,
+    /// Shape of a block in items, for N-dimensional filters. Empty if the data is not an array.
+    pub blockshape: &'a [u32],
+    /// The decoded block 0 of the chunk, as reference for delta; `None` if this is block 0.
+    pub reference: Option<&'a [u8]>,
+    /// Whether the destination of `backward` is part of something larger than the caches and not read soon. Shuffle and
+    /// bitshuffle then write past the caches if they can. The result is the same.
+    pub streaming: bool,
+}
+
+impl<'a> FilterContext<'a> {
+    /// Creates the context for block 0 of a chunk without container, in the current format version.
+    pub fn new(typesize: usize) -> Self {
+        Self {
+            typesize,
+            itemsize: None,
+            chunk_version: 5,
+            blockshape: &[],
+            reference: None,
+            streaming: false,
+        }
+    }
+    /// Sets the item size of the container, in bytes.
+    pub fn with_itemsize(self, itemsize: Option<usize>) -> Self {
+        Self { itemsize, ..self }
+    }
+    /// Sets the version of the chunk format.
+    pub fn with_chunk_version(self, chunk_version: u8) -> Self {
+        Self { chunk_version, ..self }
+    }
+    /// Sets the block shape in items.
+    pub fn with_blockshape(self, blockshape: &'a [u32]) -> Self {
+        Self { blockshape, ..self }
+    }
+    /// Sets the reference block for delta, or `None` for block 0.
+    pub fn with_reference(self, reference: Option<&'a [u8]>) -> Self {
+        Self { reference, ..self }
+    }
+    /// Sets whether `backward` may write past the caches.
+    pub fn with_streaming(self, streaming: bool) -> Self {
+        Self { streaming, ..self }
+    }
+}
+
+/// A length-preserving transform of blocks, identified by the filter id in the chunk header.
+///
+/// Directions are named as in C-Blosc2. `src` and `dst` must have the same length. All of `dst` is written, and its
+/// previous content does not matter.
+pub trait Filter: Debug + Send + Sync {
+    /// Returns the id stored in chunk and frame headers.
+    fn id(&self) -> FilterId;
+    /// Returns the name that users write, for example `shuffle`.
+    fn name(&self) -> &str;
+    /// Returns what callers need to know before using the filter with this parameter byte. Of the context, only the
+    /// item size is used.
+    fn properties(&self, cx: &FilterContext<'_>, meta: u8) -> FilterProperties {
+        let _ = (cx, meta);
+        FilterProperties::UNKNOWN
+    }
+    /// Applies the filter before compression. `meta` is the parameter byte of the slot.
+    ///
+    /// # Errors
+    /// Fails if the filter cannot be applied with these parameters.
+    fn forward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError>;
+    /// Undoes the filter after decompression. `meta` is the parameter byte of the slot.
+    ///
+    /// # Errors
+    /// Fails if the filter cannot be undone with these parameters.
+    fn backward(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError>;
+    /// Undoes the filter for part of a block: writes the bytes `range` of the unfiltered block to `dst`, which has the
+    /// same length as `range`.
+    ///
+    /// The default implementation undoes the whole block.
+    ///
+    /// # Errors
+    /// Fails like [`backward`](Self::backward), and if `range` is not inside the block, there is no memory for the
+    /// whole block, or `src` is not in [`planes`](FilterProperties::planes) of the filter.
+    fn backward_part(
+        &self,
+        cx: &FilterContext<'_>,
+        meta: u8,
+        src: Filtered<'_>,
+        range: Range<usize>,
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let Filtered::Block(src) = src else {
+            return Err(FilterError::Part { filter: self.id(), what: "the filter does not work on planes" });
+        };
+        check_part(self.id(), src.len(), &range, dst)?;
+        let mut block = zeroed(src.len())?;
+        self.backward(cx, meta, src, &mut block)?;
+        dst.copy_from_slice(&block[range]);
+        Ok(())
+    }
+}
+
+/// A filtered block, of which a part is to be undone.
+#[derive(Clone, Copy, Debug)]
+pub enum Filtered<'a> {
+    /// The whole block in one slice.
+    Block(&'a [u8]),
+    /// Its [`planes`](FilterProperties::planes) as separate slices. Their bytes after [`Planes::prefix`] are not read.
+    Planes(&'a [&'a [u8]]),
+}
+
+/// Properties of a filter with a given parameter and item size.
+///
+/// The default, [`UNKNOWN`](Self::UNKNOWN), makes no promises. A filter overrides what it can promise:
+///
+/// ```
+/// use b2_filters::FilterProperties;
+/// let properties = FilterProperties { lossless: true, shapeless: true, ..FilterProperties::UNKNOWN };
+/// assert!(properties.planes.is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterProperties {
+    /// Whether undoing the filter restores its input exactly.
+    ///
+    /// Input that repeats one item becomes a special chunk only if codec and filters are lossless and
+    /// [`shapeless`](Self::shapeless). Otherwise it goes through the filters, which may change it.
+    pub lossless: bool,
+    /// Whether the filter works without [`FilterContext::blockshape`].
+    pub shapeless: bool,
+    /// What the filter does to the bytes, in both directions.
+    pub effect: Effect,
+    /// Whether floats stay floats, in place and with about the same value, so that a codec for floats may follow.
+    pub keeps_floats: bool,
+    /// Whether applying the filter is a plain copy, so that callers may skip it (shuffle of single bytes).
+    pub forward_is_copy: bool,
+    /// Whether undoing the filter is a plain copy, so that callers may skip it (trunc_prec, int_trunc).
+    pub backward_is_copy: bool,
+    /// Whether the time and memory of [`Filter::backward_part`] depend on the part only, not on the block.
+    pub in_parts: bool,
+    /// The planes that a filtered block consists of, if `backward_part` accepts them as separate slices.
+    pub planes: Option<Planes>,
+    /// How the filter uses [`FilterContext::reference`]. A pipeline has at most one filter that does, and none if
+    /// blocks have variable lengths.
+    pub reference: Reference,
+    /// The filter is skipped for chunks whose length is not a multiple of this many bytes, 1 or more.
+    pub chunk_multiple: usize,
+    /// Whether parameter 0 means the item size, which is then written to the chunk header if it is at most 127.
+    pub zero_is_itemsize: bool,
+}
+
+/// What a filter does to the bytes of a block. Each effect implies those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// No promise.
+    Any,
+    /// A block of zeros remains zeros.
+    KeepsZeros,
+    /// The bits are only reordered, which cannot fail for any length.
+    Reorders,
+}
+
+/// What a filter needs of the decoded block 0 to undo other blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reference {
+    /// Nothing: blocks are independent.
+    None,
+    /// All of it.
+    Block,
+    /// The words of up to 8 bytes at the same positions. Block 0 itself is undone word by word from its start.
+    Words,
+}
+
+/// The planes of a filtered block: slices of equal length, if the block is a multiple of [`unit`](Self::unit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Planes {
+    /// Number of planes.
+    pub count: usize,
+    /// Number of rows of equal length per plane. Every item has a share in every row. It is 1 if plane `j` holds byte
+    /// `j` of all items unchanged, and 8 if it holds the bits of those bytes.
+    pub rows: usize,
+}
+
+impl Planes {
+    /// Returns the unit of block lengths, in bytes.
+    pub fn unit(&self) -> usize {
+        self.count.saturating_mul(self.rows)
+    }
+
+    /// Returns how many bytes from the start of each plane [`Filter::backward_part`] reads to produce the first `end`
+    /// bytes of an unfiltered block of `nbytes`. Callers need not decode more.
+    pub fn prefix(&self, nbytes: usize, end: usize) -> usize {
+        let unit = self.unit().max(1);
+        match end.min(nbytes) {
+            0 => 0,
+            end => (self.rows.max(1) - 1).saturating_mul(nbytes / unit).saturating_add(end.div_ceil(unit)),
+        }
+    }
+
+    /// Returns whether each plane holds one byte of all items, unchanged.
+    pub fn are_bytes(&self) -> bool {
+        self.rows == 1
+    }
+}
+
+impl FilterProperties {
+    /// Assumptions about an unknown filter.
+    pub const UNKNOWN: Self = Self {
+        lossless: false,
+        shapeless: false,
+        effect: Effect::Any,
+        keeps_floats: false,
+        forward_is_copy: false,
+        backward_is_copy: false,
+        in_parts: false,
+        planes: None,
+        reference: Reference::None,
+        chunk_multiple: 1,
+        zero_is_itemsize: false,
+    };
+    /// Properties of an empty slot.
+    pub const COPY: Self = Self {
+        lossless: true,
+        shapeless: true,
+        effect: Effect::Reorders,
+        keeps_floats: true,
+        forward_is_copy: true,
+        backward_is_copy: true,
+        in_parts: true,
+        ..Self::UNKNOWN
+    };
+
+    /// Returns the planes of a filtered block of `nbytes` bytes.
+    pub fn planes_of(&self, nbytes: usize) -> Option<Planes> {
+        self.planes.filter(|planes| planes.unit() > 0 && nbytes.is_multiple_of(planes.unit()))
+    }
+}
+
+impl Default for FilterProperties {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}

@@ -1,0 +1,147 @@
+//! Sums of chunks while a frame is being written.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use b2_core::memory::{self, OutOfMemory};
+
+use super::sum;
+
+/// Sums of stored chunks by index entry. Equal entries refer to the same bytes.
+pub(crate) type SumsByEntry = HashMap<i64, u64, EntryHashing>;
+
+/// Sums of the stored chunks of a frame that is being written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkSums {
+    /// Sums of chunks that existed before. Snapshots share them to compare what they read.
+    old: Arc<SumsByEntry>,
+    new: SumsByEntry,
+}
+
+impl ChunkSums {
+    /// Creates the sums of a frame with these entries. `sums` are those of the stored entries, in
+    /// order.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn of(entries: &[i64], sums: impl Iterator<Item = u64>) -> Result<Self, OutOfMemory> {
+        let mut old = SumsByEntry::default();
+        reserve(&mut old, entries.len())?;
+        old.extend(entries.iter().copied().filter(|raw| *raw >= 0).zip(sums));
+        Ok(Self { old: Arc::new(old), new: SumsByEntry::default() })
+    }
+
+    /// Returns the sums of chunks that existed before.
+    pub(crate) fn old(&self) -> &Arc<SumsByEntry> {
+        &self.old
+    }
+
+    /// Records the sum of the chunk that this entry now refers to.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn put(&mut self, raw: i64, chunk: &[u8]) -> Result<(), OutOfMemory> {
+        self.put_sum(raw, sum(chunk))
+    }
+
+    /// Records a known sum for this entry.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) -> Result<(), OutOfMemory> {
+        reserve(&mut self.new, 1)?;
+        self.new.insert(raw, sum);
+        // The entry no longer refers to the old chunk.
+        if self.old.contains_key(&raw) {
+            Arc::make_mut(&mut self.old).remove(&raw);
+        }
+        Ok(())
+    }
+
+    /// Returns the sum of a stored chunk, if it is known.
+    pub(crate) fn get(&self, raw: i64) -> Option<u64> {
+        self.new.get(&raw).or_else(|| self.old.get(&raw)).copied()
+    }
+
+    /// Returns the sums of all stored entries, serialized in order; `None` if any is unknown.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn all(&self, entries: &[i64]) -> Result<Option<Vec<u8>>, OutOfMemory> {
+        let mut sums = memory::list(entries.len().saturating_mul(8))?;
+        for raw in entries.iter().filter(|raw| **raw >= 0) {
+            let Some(sum) = self.get(*raw) else { return Ok(None) };
+            sums.extend_from_slice(&sum.to_le_bytes());
+        }
+        Ok(Some(sums))
+    }
+
+    /// Merges the new sums into the old ones unless a snapshot shares those. Drops sums of other
+    /// entries if there are many.
+    pub(crate) fn settle(&mut self, entries: &[i64]) {
+        if self.old.len().saturating_add(self.new.len()) > entries.len().saturating_mul(2).saturating_add(64)
+        {
+            let mut kept = SumsByEntry::default();
+            // Without memory for a smaller map, keep the large one.
+            if reserve(&mut kept, entries.len()).is_ok() {
+                kept.extend(entries.iter().filter_map(|raw| Some((*raw, self.get(*raw)?))));
+                *self = Self { old: Arc::new(kept), new: SumsByEntry::default() };
+            }
+        } else if let Some(old) = Arc::get_mut(&mut self.old)
+            && reserve(old, self.new.len()).is_ok()
+        {
+            old.extend(self.new.drain());
+        }
+    }
+}
+
+/// Hashes numbers with one multiplication, since there is one number per chunk. The factors are
+/// random, because a hostile file could otherwise make all numbers collide.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryHashing {
+    mask: u64,
+    factor: u64,
+}
+
+impl Default for EntryHashing {
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self { mask: random.hash_one(0), factor: random.hash_one(1) | 1 }
+    }
+}
+
+impl BuildHasher for EntryHashing {
+    type Hasher = EntryHasher;
+
+    fn build_hasher(&self) -> EntryHasher {
+        EntryHasher { hash: self.mask, factor: self.factor }
+    }
+}
+
+/// The hasher of [`EntryHashing`].
+pub(crate) struct EntryHasher {
+    hash: u64,
+    factor: u64,
+}
+
+impl Hasher for EntryHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let n = self.hash ^ n;
+        let high = u128::from(n).wrapping_mul(self.factor.into()) >> 64;
+        self.hash = high as u64 ^ n.wrapping_mul(self.factor);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}
+
+fn reserve(sums: &mut SumsByEntry, more: usize) -> Result<(), OutOfMemory> {
+    let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
+    sums.try_reserve(more).map_err(|_| OutOfMemory { bytes })
+}

@@ -1,0 +1,9 @@
+//! Parses and serializes the structures of a frame: header, metalayers, index, trailer, checksums.
+//! There is no I/O, and no chunk but the index is decoded. Uses only the crate's errors and file
+//! names.
+
+pub(crate) mod checksums;
+pub(crate) mod header;
+pub(crate) mod index;
+pub(crate) mod metalayers;
+pub(crate) mod trailer;

@@ -1,0 +1,426 @@
+//! The head of a stored chunk, from which the places of its blocks follow: header, block starts and
+//! dictionary.
+
+use std::fmt;
+use std::ops::Range;
+
+use b2_chunk::{ChunkError, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
+use b2_core::memory;
+use bytes::Bytes;
+
+use crate::error::within;
+use crate::format::checksums::{Sum, sum};
+use crate::format::index::Entry;
+use crate::names::FrameFile;
+use crate::read::fetch::spent;
+use crate::read::plan::{Plan, Step};
+use crate::read::sums::PageRequest;
+use crate::storage::files::Extent;
+use crate::{FrameError, Structure, SuperChunk};
+
+/// Larger chunks are summed in pieces, in bytes. Their bytes are not kept for decoding.
+const LARGE: usize = 8 << 20;
+/// Size of these pieces, in bytes.
+const PIECE: u64 = 1 << 20;
+
+/// The place of a stored chunk, and what the frame knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) nchunk: usize,
+    pub(crate) file: FrameFile,
+    /// Offset of the chunk in the file.
+    pub(crate) start: u64,
+    /// End of the space that the chunk can have in the file.
+    pub(crate) end: u64,
+    /// Estimated stored size, which may be too small or too large.
+    pub(crate) guess: u64,
+    /// Uncompressed size, if the frame defines it.
+    pub(crate) nbytes: Option<u64>,
+    /// Estimated number of blocks, or 0 if the frame does not define it.
+    pub(crate) nblocks: u64,
+    /// Largest stored size that the memory limit allows.
+    pub(crate) most: u64,
+}
+
+impl Place {
+    pub(crate) fn structure(&self) -> Structure {
+        Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
+    }
+
+    pub(crate) fn room(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub(crate) fn at_most(&self, len: u64) -> Extent {
+        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
+    }
+
+    pub(crate) fn exactly(&self, len: usize) -> Extent {
+        Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
+    }
+
+    /// Returns the length of the first read for a whole chunk: its estimated size, unless that
+    /// exceeds the limit.
+    pub(crate) fn first(&self) -> u64 {
+        self.guess.min(self.most.max(EXTENDED_HEADER_LEN as u64))
+    }
+
+    /// Returns the extent of the first `len` bytes of the chunk.
+    ///
+    /// # Errors
+    /// When `len` exceeds the memory limit.
+    pub(crate) fn within_limit(&self, len: usize) -> Result<Extent, FrameError> {
+        within("stored chunk, in bytes", len as u64, ("max_memory", self.most))?;
+        Ok(self.exactly(len))
+    }
+
+    /// Returns the number of bytes from the start of the chunk to where it must end, after a read
+    /// of `asked` bytes returned `got`.
+    pub(crate) fn available(&self, asked: u64, got: usize) -> u64 {
+        if (got as u64) < asked.min(self.room()) { got as u64 } else { self.room() }
+    }
+
+    pub(crate) fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
+        let header = ChunkHeader::parse(head).map_err(FrameError::chunk(self.structure()))?;
+        self.check(&header, available)?;
+        Ok(header)
+    }
+
+    /// Compares the chunk header with what the frame says about the chunk.
+    pub(crate) fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
+        let cbytes = header.cbytes() as u64;
+        if cbytes > available {
+            let (structure, offset) = (self.structure(), self.start);
+            return Err(FrameError::Truncated { structure, offset, need: cbytes, have: available });
+        }
+        let nbytes = header.nbytes() as u64;
+        if self.nbytes.is_some_and(|expected| expected != nbytes) {
+            let expected = "the chunk size of the frame (the rest of nbytes in the last chunk)";
+            return Err(FrameError::field(self.structure(), "nbytes", 4, nbytes, expected));
+        }
+        Ok(())
+    }
+}
+
+/// The head of a chunk (header, block starts, dictionary) with everything that was read along with
+/// it. Returned by [`HeadPlan`].
+#[derive(Clone, Debug)]
+pub struct ChunkHead(Box<Head>);
+
+/// The content of a head, boxed because heads are moved often.
+#[derive(Clone, Debug)]
+struct Head {
+    nchunk: usize,
+    /// `None` for special chunks, which are not stored.
+    place: Option<Place>,
+    lazy: LazyChunk,
+    /// Everything that was read, from the start of the chunk.
+    bytes: Bytes,
+}
+
+impl ChunkHead {
+    /// Returns the chunk's header and tables.
+    pub fn chunk(&self) -> &LazyChunk {
+        &self.0.lazy
+    }
+
+    /// Returns whether the chunk is stored. A special chunk is not.
+    pub fn is_stored(&self) -> bool {
+        self.0.place.is_some()
+    }
+
+    /// Returns the file that holds the chunk.
+    pub fn file(&self) -> FrameFile {
+        self.0.place.as_ref().map_or(FrameFile::Main, |place| place.file)
+    }
+
+    pub(crate) fn into_chunk(self) -> LazyChunk {
+        self.0.lazy
+    }
+
+    /// Returns the chunk's name in errors.
+    pub(crate) fn structure(&self) -> Structure {
+        self.0.place.as_ref().map_or(Structure::Index, Place::structure)
+    }
+
+    /// Returns the stored bytes of a block if it came with the head, otherwise nothing.
+    pub(crate) fn at_hand(&self, nblock: usize) -> &[u8] {
+        self.0.bytes.get(self.0.lazy.block_extent(nblock)).unwrap_or_default()
+    }
+
+    /// Returns the stored bytes of a block that came with the head, in a form that outlives the
+    /// head.
+    pub(crate) fn kept(&self, nblock: usize) -> Bytes {
+        self.0.bytes.slice_ref(self.at_hand(nblock))
+    }
+
+    /// Returns the range of a block's stored bytes in the file, which is empty if it came with the
+    /// head.
+    pub(crate) fn to_read(&self, nblock: usize) -> Range<u64> {
+        let extent = self.0.lazy.block_extent(nblock);
+        match (self.0.bytes.get(extent.clone()), &self.0.place) {
+            (None, Some(place)) => {
+                let at = |n: usize| place.start.saturating_add(n as u64);
+                at(extent.start)..at(extent.end)
+            }
+            _ => 0..0,
+        }
+    }
+
+    /// Returns whether [`compare`](Self::compare) would compare the chunk.
+    pub fn is_compared(&self, frame: &SuperChunk, whole: bool) -> bool {
+        self.is_stored() && frame.compares(self.0.lazy.header(), whole)
+    }
+
+    /// Returns a plan that compares the chunk with its checksum if [`Compare`](crate::Compare)
+    /// demands that. `whole` says whether all of the chunk will be decoded. The plan reads the rest
+    /// of the chunk.
+    pub fn compare(self, frame: &SuperChunk, whole: bool) -> ComparePlan<'_> {
+        ComparePlan { frame, head: Some(self), whole, state: CompareState::Start }
+    }
+}
+
+/// A plan that reads the head of a chunk, usually in one round. Heads of unexpected size take a
+/// second one.
+#[derive(Clone, Debug)]
+pub struct HeadPlan<'a> {
+    frame: &'a SuperChunk,
+    nchunk: usize,
+    state: HeadState,
+}
+
+#[derive(Clone, Debug)]
+enum HeadState {
+    /// A special chunk, for which nothing is stored.
+    Made(Box<LazyChunk>),
+    Start(Place),
+    Asked(Place, u64, Option<Box<PageRequest>>),
+    Spent,
+}
+
+impl SuperChunk {
+    /// Returns a plan that reads the head of chunk `nchunk`, which is needed to read its blocks.
+    ///
+    /// # Errors
+    /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
+    pub fn head_plan(&self, nchunk: usize) -> Result<HeadPlan<'_>, FrameError> {
+        let state = match self.entry(nchunk)? {
+            Entry::Stored(offset) => HeadState::Start(self.opened.place(nchunk, offset, &self.dparams)?),
+            Entry::Special(kind) => {
+                let lazy = self.special(nchunk, kind)?.lazy(&self.dparams);
+                HeadState::Made(Box::new(lazy.map_err(FrameError::chunk(Structure::Index))?))
+            }
+        };
+        Ok(HeadPlan { frame: self, nchunk, state })
+    }
+}
+
+impl Plan for HeadPlan<'_> {
+    type Output = ChunkHead;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
+        let Self { frame, nchunk, state } = self;
+        let nchunk = *nchunk;
+        match std::mem::replace(state, HeadState::Spent) {
+            HeadState::Made(lazy) => Ok(Step::Done(ChunkHead(Box::new(Head {
+                nchunk,
+                place: None,
+                lazy: *lazy,
+                bytes: Bytes::new(),
+            })))),
+            HeadState::Start(place) => {
+                let costs = &frame.costs;
+                let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
+                let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
+                let asked =
+                    if place.guess <= costs.small { place.guess } else { tables.clamp(least, place.guess) };
+                let mut need = vec![place.at_most(asked)];
+                let page = frame.sums_ahead(nchunk)?.map(Box::new);
+                need.extend(page.iter().map(|page| page.extent.clone()));
+                *state = HeadState::Asked(place, asked, page);
+                Ok(Step::Need(need))
+            }
+            HeadState::Asked(place, asked, page) => {
+                let mut parts = parts.into_iter();
+                let bytes = parts.next().unwrap_or_default();
+                if let Some(page) = page {
+                    frame.take_page(&page, parts.next().unwrap_or_default())?;
+                }
+                let available = place.available(asked, bytes.len());
+                let header = place.header(&bytes, available)?;
+                let parsed = LazyChunk::parse(&bytes, available, &frame.dparams);
+                let more = match parsed.map_err(FrameError::chunk(place.structure()))? {
+                    // The lengths of variable-length blocks are stored in front of the blocks, so
+                    // all bytes are needed.
+                    LazyHead::Ready(lazy) if lazy.header().is_vl() && bytes.len() < header.cbytes() => {
+                        header.cbytes()
+                    }
+                    LazyHead::Ready(lazy) => {
+                        let lazy = lazy.with_nchunk(Some(nchunk));
+                        return Ok(Step::Done(ChunkHead(Box::new(Head {
+                            nchunk,
+                            place: Some(place),
+                            lazy,
+                            bytes,
+                        }))));
+                    }
+                    LazyHead::Need(len) if len > bytes.len() => len,
+                    LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
+                };
+                let need = place.within_limit(more)?;
+                *state = HeadState::Asked(place, more as u64, None);
+                Ok(Step::Need(vec![need]))
+            }
+            HeadState::Spent => Err(spent()),
+        }
+    }
+}
+
+/// A plan that compares a chunk with its checksum and reads what that needs. Returned by
+/// [`ChunkHead::compare`].
+pub struct ComparePlan<'a> {
+    frame: &'a SuperChunk,
+    /// `None` after the plan has ended.
+    head: Option<ChunkHead>,
+    whole: bool,
+    state: CompareState,
+}
+
+enum CompareState {
+    Start,
+    /// A chunk that is not large is read completely and kept. `whole` says whether bytes of it are
+    /// missing.
+    Rest {
+        whole: bool,
+        page: Option<PageRequest>,
+    },
+    /// The piece of a large chunk that ends at offset `at` of the file.
+    Piece {
+        sums: Box<Sum>,
+        at: u64,
+        page: Option<PageRequest>,
+    },
+    Spent,
+}
+
+impl ComparePlan<'_> {
+    fn start(&mut self) -> Result<Step<ChunkHead>, FrameError> {
+        let (frame, whole) = (self.frame, self.whole);
+        let Some(head) = &self.head else { return Err(spent()) };
+        let (Some(place), true) = (&head.0.place, head.is_compared(frame, whole)) else {
+            return self.finish();
+        };
+        let cbytes = head.0.lazy.header().cbytes();
+        let page = frame.sum_of(head.0.nchunk)?.err();
+        if cbytes > LARGE {
+            let start = place.start;
+            return self.piece(Box::default(), start, page);
+        }
+        let whole = head.0.bytes.len() < cbytes;
+        let mut need = Vec::new();
+        if whole {
+            need.push(place.exactly(cbytes));
+        }
+        need.extend(page.iter().map(|page| page.extent.clone()));
+        if need.is_empty() {
+            return self.check();
+        }
+        self.state = CompareState::Rest { whole, page };
+        Ok(Step::Need(need))
+    }
+
+    /// Requests the next piece of a large chunk, which starts at offset `at`.
+    fn piece(
+        &mut self,
+        sums: Box<Sum>,
+        at: u64,
+        page: Option<PageRequest>,
+    ) -> Result<Step<ChunkHead>, FrameError> {
+        let frame = self.frame;
+        let Some(head) = &self.head else { return Err(spent()) };
+        let start = head.0.place.as_ref().map_or(at, |place| place.start);
+        let end = start.saturating_add(head.0.lazy.header().cbytes() as u64);
+        if at >= end {
+            frame.check_sum(head.0.nchunk, || sums.finish())?;
+            return self.finish();
+        }
+        let piece = at..end.min(at.saturating_add(PIECE));
+        let at = piece.end;
+        let mut need = vec![Extent::exactly(head.file(), piece)];
+        need.extend(page.iter().map(|page| page.extent.clone()));
+        self.state = CompareState::Piece { sums, at, page };
+        Ok(Step::Need(need))
+    }
+
+    fn check(&mut self) -> Result<Step<ChunkHead>, FrameError> {
+        let Some(head) = &mut self.head else { return Err(spent()) };
+        head.0.bytes.truncate(head.0.lazy.header().cbytes());
+        self.frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<Step<ChunkHead>, FrameError> {
+        self.state = CompareState::Spent;
+        self.head.take().map(Step::Done).ok_or_else(spent)
+    }
+}
+
+impl fmt::Debug for ComparePlan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ComparePlan").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+impl Plan for ComparePlan<'_> {
+    type Output = ChunkHead;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
+        let mut parts = parts.into_iter();
+        match std::mem::replace(&mut self.state, CompareState::Spent) {
+            CompareState::Start => self.start(),
+            CompareState::Rest { whole, page } => {
+                if whole {
+                    let bytes = parts.next().unwrap_or_default();
+                    let Some(head) = &mut self.head else { return Err(spent()) };
+                    // The file may have changed between two reads.
+                    if bytes.get(..head.0.bytes.len()) != Some(&head.0.bytes[..]) {
+                        return Err(FrameError::Changed { name: head.structure().to_string() });
+                    }
+                    head.0.bytes = bytes;
+                }
+                if let Some(page) = page {
+                    self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                }
+                self.check()
+            }
+            CompareState::Piece { mut sums, at, page } => {
+                sums.add(&parts.next().unwrap_or_default());
+                if let Some(page) = page {
+                    self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                }
+                self.piece(sums, at, None)
+            }
+            CompareState::Spent => Err(spent()),
+        }
+    }
+}
+
+impl ChunkHead {
+    /// Decodes block 0 from its stored bytes if other blocks refer to it (delta filter), as
+    /// [`BlockDecoder::decode`](b2_chunk::BlockDecoder::decode) needs it.
+    ///
+    /// # Errors
+    /// When the block does not decode.
+    pub fn decode_block0(&self, stored: &[u8], dparams: &DParams) -> Result<Option<Vec<u8>>, FrameError> {
+        if !self.0.lazy.needs_block0() {
+            return Ok(None);
+        }
+        block0(&self.0.lazy, stored, dparams).map(Some).map_err(FrameError::chunk(self.structure()))
+    }
+}
+
+pub(crate) fn block0(lazy: &LazyChunk, stored: &[u8], dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
+    let mut block = memory::zeroed(lazy.block_range(0).len())?;
+    lazy.decoder(dparams)?.decode_reference(0, stored, None, &mut block)?;
+    Ok(block)
+}

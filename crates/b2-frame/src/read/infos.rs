@@ -1,0 +1,155 @@
+//! Information about all chunks of a frame.
+
+use b2_chunk::SpecialKind;
+use b2_core::memory;
+
+use crate::format::checksums::{END_LEN, Page};
+use crate::format::header::Storage;
+use crate::format::index::Entry;
+use crate::{FrameError, SuperChunk};
+
+/// Number of chunk headers that are read at once.
+const AT_ONCE: usize = 1024;
+
+/// Information about a chunk that is known without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChunkInfo {
+    /// Position of the chunk in the frame.
+    pub nchunk: usize,
+    /// The index entry: whether the chunk is stored, and where.
+    pub entry: Entry,
+    /// The common value of all its items, if the chunk is special.
+    pub special: Option<SpecialKind>,
+    /// Uncompressed size in bytes.
+    pub nbytes: u64,
+    /// Compressed size in bytes; 0 if the chunk is not stored.
+    pub cbytes: u64,
+}
+
+impl ChunkInfo {
+    /// Returns the chunk's offset from the end of the header (contiguous frame) or the number of
+    /// its file (sparse frame). Returns `None` if the chunk is not stored.
+    pub fn offset(&self) -> Option<u64> {
+        match self.entry {
+            Entry::Stored(offset) => Some(offset),
+            Entry::Special(_) => None,
+        }
+    }
+
+    /// Returns the compression ratio, or `None` if the chunk is not stored.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.cbytes > 0).then(|| self.nbytes as f64 / self.cbytes as f64)
+    }
+}
+
+/// An iterator over information about all chunks. Returned by [`SuperChunk::chunk_infos`].
+#[derive(Debug)]
+pub struct ChunkInfos<'a> {
+    schunk: &'a SuperChunk,
+    next: usize,
+    /// The next items, in reverse order.
+    batch: Vec<ChunkInfo>,
+}
+
+impl SuperChunk {
+    /// Returns information about all chunks, in order: sizes, special values, places. This reads
+    /// the chunk headers, many at once.
+    pub fn chunk_infos(&self) -> ChunkInfos<'_> {
+        ChunkInfos { schunk: self, next: 0, batch: Vec::new() }
+    }
+
+    /// Returns the number of dead bytes, to which nothing refers: replaced and deleted chunks, and
+    /// indices and trailers of earlier states. This reads the headers of all chunks. It is always 0
+    /// for sparse frames, whose dead chunks are separate files.
+    ///
+    /// # Errors
+    /// When a chunk header cannot be read.
+    pub fn dead_bytes(&self) -> Result<u64, FrameError> {
+        if self.storage() == Storage::Sparse {
+            return Ok(0);
+        }
+        let layout = self.layout();
+        // The offset of each stored chunk, once, with the number of one of the chunks at that
+        // offset.
+        let mut places = Vec::new();
+        let mut nchunk = 0;
+        while nchunk < self.nchunks() {
+            let (entry, run) = self.index().run(nchunk)?;
+            if let Entry::Stored(offset) = entry {
+                memory::push(&mut places, (offset, nchunk))?;
+            }
+            nchunk = run.end;
+        }
+        places.sort_unstable();
+        places.dedup_by_key(|(offset, _)| *offset);
+        let mut live = 0;
+        for batch in places.chunks(AT_ONCE) {
+            let nchunks: Vec<usize> = batch.iter().map(|(_, nchunk)| *nchunk).collect();
+            live += self.headers(&nchunks)?.iter().map(|header| header.cbytes() as u64).sum::<u64>();
+        }
+        let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
+        let gap = layout.trailer.start.saturating_sub(layout.index.end);
+        Ok((data + gap).saturating_sub(live + self.sums_len()))
+    }
+
+    /// Returns the size of current checksums in bytes. Outdated ones that C-Blosc2 left behind do
+    /// not count.
+    fn sums_len(&self) -> u64 {
+        let pages = self.sum_pages();
+        match &self.opened.sums {
+            Some(_) if self.nchunks() > 0 => {
+                let sums: u64 = pages.iter().map(|page| page.count * 8).sum();
+                sums + (pages.len() * Page::LEN + END_LEN) as u64
+            }
+            _ => 0,
+        }
+    }
+
+    fn infos(&self, start: usize) -> Result<Vec<ChunkInfo>, FrameError> {
+        let nchunks: Vec<usize> = (start..self.nchunks().min(start + AT_ONCE)).collect();
+        let mut stored = Vec::new();
+        for nchunk in &nchunks {
+            if let Entry::Stored(_) = self.entry(*nchunk)? {
+                stored.push(*nchunk);
+            }
+        }
+        let mut headers = self.headers(&stored)?.into_iter();
+        let info = |nchunk: usize| {
+            let entry = self.entry(nchunk)?;
+            let (special, nbytes, cbytes) = match entry {
+                Entry::Special(kind) => (Some(kind), self.chunk_nbytes(nchunk)?, 0),
+                Entry::Stored(_) => match headers.next() {
+                    Some(header) => (header.special(), header.nbytes() as u64, header.cbytes() as u64),
+                    None => (None, self.chunk_nbytes(nchunk)?, 0),
+                },
+            };
+            Ok(ChunkInfo { nchunk, entry, special, nbytes, cbytes })
+        };
+        nchunks.into_iter().map(info).collect()
+    }
+}
+
+impl Iterator for ChunkInfos<'_> {
+    type Item = Result<ChunkInfo, FrameError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.batch.is_empty() {
+            if self.next >= self.schunk.nchunks() {
+                return None;
+            }
+            match self.schunk.infos(self.next) {
+                Ok(batch) => {
+                    self.next += batch.len();
+                    self.batch = batch;
+                    self.batch.reverse();
+                }
+                Err(error) => {
+                    self.next = usize::MAX;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.batch.pop().map(Ok)
+    }
+}

@@ -1,0 +1,256 @@
+//! Comparing chunk headers, index and frame header with each other, where there are no checksums. What is found is no
+//! obstacle to reading: every reader takes it, but no known writer leaves it so.
+
+use b2_chunk::{Chunk, ChunkHeader, CodecFormat, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
+
+use crate::format::header::Storage;
+use crate::format::index::Entry;
+use crate::{FrameError, Structure, SuperChunk};
+
+/// Chunk headers read at once.
+const AT_ONCE: usize = 4096;
+/// Findings that are kept; the others are counted.
+const KEPT: usize = 8;
+/// Most chunks whose places are compared with each other: they have to be sorted.
+const MOST_PLACES: usize = 1 << 20;
+/// Largest chunk that is decoded to see what it holds, in bytes.
+const LARGEST_PROOF: usize = 64 << 20;
+
+/// Offsets in the chunk header.
+const TYPESIZE_AT: u64 = 3;
+const FILTERS_AT: u64 = 0x10;
+const UDCODEC_AT: u64 = 0x16;
+const CODEC_META_AT: u64 = 0x17;
+const METAS_AT: u64 = 0x18;
+const FLAGS2_AT: u64 = 0x1E;
+const BLOSC2_FLAGS_AT: u64 = 0x1F;
+/// Size of the records in an instrumented chunk, in bytes.
+const RECORD_LEN: usize = 16;
+
+/// What does not fit in a frame that is read without error. Made by [`SuperChunk::cross_check`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct CrossCheck {
+    /// What can only be damage.
+    pub damage: Vec<FrameError>,
+    /// What no known writer does, but may have been meant: the first few.
+    pub odd: Vec<FrameError>,
+    /// How many there are besides.
+    pub more: usize,
+}
+
+/// How the headers of chunks differ from what the frame header says of new chunks.
+#[derive(Default)]
+struct Pipelines {
+    /// Chunks with streams that do as the frame header says.
+    alike: usize,
+    /// The others.
+    different: usize,
+    /// The last of these, if one bit makes the difference.
+    one_bit: Option<FrameError>,
+}
+
+impl CrossCheck {
+    fn odd(&mut self, error: FrameError) {
+        if self.odd.len() < KEPT {
+            self.odd.push(error);
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+
+    fn damage(&mut self, error: FrameError) {
+        if self.damage.len() < KEPT {
+            self.damage.push(error);
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+}
+
+impl SuperChunk {
+    /// Compares the headers of all stored chunks with the frame header, and the places of chunks with each other.
+    /// Nothing is decoded but special chunks that hold more than they need.
+    ///
+    /// `uniform`: all chunks were made by one writer for one purpose, as those of an array are. Then a chunk with
+    /// another item size is damaged, and so is the only one among several whose filters differ in a single bit.
+    /// Elsewhere chunks may come from anywhere.
+    ///
+    /// # Errors
+    /// When a chunk's header cannot be read.
+    pub fn cross_check(&self, uniform: bool) -> Result<CrossCheck, FrameError> {
+        let mut found = CrossCheck::default();
+        let mut pipelines = Pipelines::default();
+        let mut places = Vec::new();
+        let mut vl = (0usize, 0usize);
+        let mut nchunk = 0;
+        let mut batch = Vec::new();
+        while nchunk < self.nchunks() {
+            let (entry, run) = self.index().run(nchunk)?;
+            match entry {
+                Entry::Special(_) => self.check_special_entry(nchunk, &mut found),
+                Entry::Stored(_) => batch.push(nchunk),
+            }
+            if run.len() > 1 && matches!(entry, Entry::Stored(_)) {
+                found.odd(self.shared(nchunk.saturating_add(1)));
+            }
+            nchunk = run.end;
+            if batch.len() == AT_ONCE || nchunk >= self.nchunks() {
+                for (&nchunk, header) in batch.iter().zip(self.headers(&batch)?) {
+                    self.check_header(nchunk, &header, uniform, &mut pipelines, &mut found)?;
+                    match header.is_vl() {
+                        _ if header.special().is_some() || header.nbytes() == 0 => {}
+                        true => vl.0 = vl.0.saturating_add(1),
+                        false => vl.1 = vl.1.saturating_add(1),
+                    }
+                    if let (Entry::Stored(at), true) = (self.entry(nchunk)?, places.len() < MOST_PLACES) {
+                        places.push((at, at.saturating_add(header.cbytes() as u64), nchunk));
+                    }
+                }
+                batch.clear();
+            }
+        }
+        match pipelines.one_bit {
+            Some(error) if uniform && pipelines.different == 1 && pipelines.alike > 1 => found.damage(error),
+            Some(error) => found.odd(error),
+            None => {}
+        }
+        if let (1.., 1..) = vl {
+            let at = FLAGS2_AT;
+            let expected = "blocks of variable lengths in all chunks or in none";
+            found.odd(FrameError::field(Structure::Chunk(0), "flags2", at, vl.0 as u64, expected));
+        }
+        places.sort_unstable();
+        for (before, after) in places.iter().zip(places.iter().skip(1)) {
+            let overlap = match self.storage() {
+                Storage::Contiguous => after.0 < before.1,
+                Storage::Sparse => after.0 == before.0,
+            };
+            if overlap {
+                found.odd(self.shared(before.2.max(after.2)));
+            }
+        }
+        Ok(found)
+    }
+
+    fn shared(&self, nchunk: usize) -> FrameError {
+        let raw = self.index().raw(nchunk).unwrap_or(0);
+        FrameError::entry(nchunk, raw, "bytes that belong to no other chunk")
+    }
+
+    fn check_special_entry(&self, nchunk: usize, found: &mut CrossCheck) {
+        let raw = self.index().raw(nchunk).unwrap_or(0);
+        let usual = self.entry(nchunk).is_ok_and(|entry| entry.to_raw() == raw);
+        if !usual {
+            let expected = "81, 82 or 84 (hexadecimal) in the first byte, 0 in the others";
+            found.odd(FrameError::entry(nchunk, raw, expected));
+        }
+    }
+
+    fn check_header(
+        &self,
+        nchunk: usize,
+        header: &ChunkHeader,
+        uniform: bool,
+        pipelines: &mut Pipelines,
+        found: &mut CrossCheck,
+    ) -> Result<(), FrameError> {
+        let field = |name, at, value: usize, expected| {
+            FrameError::field(self.structure(nchunk), name, at, value as u64, expected)
+        };
+        if let Some(kind) = header.special() {
+            if kind != SpecialKind::Value && header.cbytes() > EXTENDED_HEADER_LEN {
+                let error = field("cbytes", 0x0C, header.cbytes(), "32 in a chunk that stands for one value");
+                if self.holds_other_data(nchunk)? { found.damage(error) } else { found.odd(error) }
+            }
+            return Ok(());
+        }
+        if header.nbytes() == 0 {
+            return Ok(());
+        }
+        let record = [RECORD_LEN, RECORD_LEN.saturating_mul(header.typesize())];
+        if header.is_instrumented() && (uniform || !record.contains(&header.blocksize())) {
+            let expected = "no instrumented bit where blocks are not records of 16 bytes";
+            found.damage(field("blosc2_flags", BLOSC2_FLAGS_AT, 0x80, expected));
+        }
+        let typesize = if self.typesize() > 255 { 1 } else { self.typesize() };
+        if header.typesize() != typesize {
+            let error = field("typesize", TYPESIZE_AT, header.typesize(), "the item size of the frame");
+            // Items of 1 byte are what C-Blosc2 takes all others for where it has to.
+            if uniform && header.typesize() != 1 { found.damage(error) } else { found.odd(error) }
+        }
+        // Where nothing but runs is stored, filters change nothing: such chunks are made without.
+        let runs = header.nblocks().saturating_mul(8).saturating_add(EXTENDED_HEADER_LEN);
+        if header.is_memcpyed() || !header.is_extended() || header.cbytes() == runs {
+            return Ok(());
+        }
+        let Some((name, at, value, bits)) = self.other_pipeline(header) else {
+            pipelines.alike = pipelines.alike.saturating_add(1);
+            return Ok(());
+        };
+        pipelines.different = pipelines.different.saturating_add(1);
+        let error = field(name, at, value.into(), "what the frame header says");
+        if bits == 1 && pipelines.different == 1 {
+            pipelines.one_bit = Some(error);
+        } else {
+            pipelines.one_bit.take().into_iter().for_each(|earlier| found.odd(earlier));
+            found.odd(error);
+        }
+        Ok(())
+    }
+
+    /// The first field of the chunk's pipeline that is not as in the frame header, its place and value, and how many
+    /// bits differ in all.
+    fn other_pipeline(&self, header: &ChunkHeader) -> Option<(&'static str, u64, u8, u32)> {
+        let frame = self.header();
+        let mut first = None;
+        let mut bits = 0u32;
+        let mut compare = |name, at: u64, ours: u8, theirs: u8| {
+            bits = bits.saturating_add((ours ^ theirs).count_ones());
+            if ours != theirs {
+                first.get_or_insert((name, at, ours));
+            }
+        };
+        for (slot, (ours, theirs)) in (0u64..).zip(header.filters().into_iter().zip(frame.filters())) {
+            compare("filters", FILTERS_AT.saturating_add(slot), ours.id.0, theirs.id.0);
+            if self.has_own_meta(ours, theirs) {
+                continue;
+            }
+            compare("filters_meta", METAS_AT.saturating_add(slot), ours.meta, theirs.meta);
+        }
+        if header.codec_format() == CodecFormat::USER_DEFINED {
+            let codec = header.codec().map_or(0, |codec| codec.0);
+            compare("udcodec", UDCODEC_AT, codec, frame.codec().0);
+            compare("codec_meta", CODEC_META_AT, header.codec_meta(), frame.codec_meta());
+        }
+        first.map(|(name, at, value)| (name, at, value, bits))
+    }
+
+    /// Some filters get the item size as their parameter where the frame header leaves that open.
+    fn has_own_meta(&self, ours: FilterSlot, theirs: FilterSlot) -> bool {
+        ours.id == theirs.id
+            && (ours.meta == 0 || theirs.meta == 0)
+            && self.dparams.plugins.filter_properties(ours, self.typesize()).zero_is_itemsize
+    }
+
+    /// Whether a special chunk holds blocks, and these decode to something else than what the chunk stands for.
+    fn holds_other_data(&self, nchunk: usize) -> Result<bool, FrameError> {
+        let chunk = self.chunk(nchunk)?;
+        if chunk.nbytes() > LARGEST_PROOF {
+            return Ok(false);
+        }
+        // Kind 3 with an item as value is one bit from the others, too.
+        if chunk.cbytes() == EXTENDED_HEADER_LEN.saturating_add(self.typesize()) {
+            return Ok(true);
+        }
+        let mut plain = chunk.as_bytes().to_vec();
+        if let Some(flags) = plain.get_mut(0x1F) {
+            *flags &= !0x70;
+        }
+        let Ok(plain) = Chunk::from_bytes(plain) else { return Ok(false) };
+        match (plain.decompress_bytes_with(&self.dparams), chunk.decompress_bytes_with(&self.dparams)) {
+            (Ok(data), Ok(special)) => Ok(data != special),
+            _ => Ok(false),
+        }
+    }
+}

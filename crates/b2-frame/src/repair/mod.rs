@@ -1,0 +1,13 @@
+//! Looking at damage: the parts of a frame against each other, and what can be saved of a broken one.
+//! Uses all other rooms; none of them uses this one.
+
+pub(crate) mod cross;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "offsets are inside the file, and sizes within the limits"
+)]
+pub(crate) mod salvage;

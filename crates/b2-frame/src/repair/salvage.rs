@@ -1,0 +1,593 @@
+//! Making a readable frame from a damaged one.
+
+mod files;
+mod find;
+mod head;
+mod scan;
+mod sums;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+
+use b2_chunk::{CParams, Chunk, CodecId, Container, SpecialKind};
+use b2_core::{Report, memory};
+
+use crate::error::within;
+use crate::format::checksums;
+use crate::format::index::{Entry, Index};
+use crate::format::trailer::Trailer;
+use crate::{
+    FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, ReadOptions, Structure, WriteOptions,
+};
+
+use files::Damaged;
+use find::{
+    Among, first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed,
+    is_outdated, sizes, trailer_in_place,
+};
+use head::{AgainstSum, Head};
+use scan::Scan;
+use sums::Sums;
+
+/// How a part of a damaged frame was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Condition {
+    /// Whole and at its place.
+    Intact,
+    /// Some of its fields could not be believed, or it was not at its place.
+    Damaged,
+    /// Nothing of it is left.
+    Lost,
+}
+
+/// Chunks next to each other that could not be recovered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostChunks {
+    /// Their positions in the damaged frame; guesses where the index is lost.
+    pub nchunks: Range<usize>,
+    /// Whether fill values have taken their places. Where chunks have individual sizes they are left out,
+    /// and all later chunks move up.
+    pub filled: bool,
+    /// What is left of the chunk, if some of its blocks are; it is then one chunk.
+    pub blocks: Option<LostBlocks>,
+    /// What was wrong with the first of them.
+    pub why: String,
+}
+
+/// What is left of a chunk whose head is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostBlocks {
+    /// How many blocks the chunk has.
+    pub nblocks: usize,
+    /// Which of them do not decode: fill values have taken their places. Nothing vouches for the others but that they
+    /// decode.
+    pub lost: Vec<usize>,
+}
+
+/// What [`salvage`] has found and written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The fixed part of the header.
+    pub header: Condition,
+    /// The metalayers; an array that lost them is a plain super-chunk.
+    pub metalayers: Condition,
+    /// The index. Without one, chunks are in the order they were found in, chunks that only the index told
+    /// (zeros above all) count as lost, and chunks that were replaced earlier may turn up again.
+    pub index: Condition,
+    /// The trailer with the vlmetalayers.
+    pub trailer: Condition,
+    /// Chunks of the frame that was written.
+    pub nchunks: usize,
+    /// How many of them are from the damaged frame.
+    pub recovered: usize,
+    /// How many of those are known to be as they were written, by their checksums.
+    pub verified: usize,
+    /// How many chunks could not be recovered.
+    pub nlost: usize,
+    /// Which ones; the first 4096 groups.
+    pub lost: Vec<LostChunks>,
+    /// Names of vlmetalayers whose value could not be recovered.
+    pub lost_vlmetalayers: Vec<String>,
+    /// Uncompressed size of what was written, in bytes.
+    pub nbytes: u64,
+    /// Whether number and order of the chunks are known: from the index, from checksums, or as all bytes that the
+    /// header tells of were found, and no others.
+    pub certain: bool,
+}
+
+/// Most groups of lost chunks that are told.
+const MAX_GROUPS: usize = 4096;
+
+/// Writes all that is readable of the frame at `input`, which may be damaged anywhere, as a new frame of the
+/// same storage to `output`.
+///
+/// Where the index is readable it tells the places of the chunks, else all bytes are searched (for sparse frames:
+/// all chunk files, in the order of their numbers). Where checksums are found they tell which chunks are intact, and which
+/// is where; else each chunk is decoded to see whether it is. With [`ReadOptions::checksums`] switched off whatever
+/// decodes is taken. Chunks that are lost are replaced by zeros, so that the others keep their places.
+///
+/// # Errors
+/// When nothing was found that belongs to a frame, and when reading or writing fails.
+pub fn salvage(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &ReadOptions,
+    write: &WriteOptions,
+) -> Result<Salvaged, FrameError> {
+    salvage_with(input, output, options, write, |_, _| None)
+}
+
+/// As [`salvage`], for frames whose metalayers tell how chunks are decoded: `container` gets header and metalayers, as far
+/// as they were found. Codecs and filters for arrays need the shape of the blocks.
+///
+/// # Errors
+/// As [`salvage`].
+pub fn salvage_with(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &ReadOptions,
+    write: &WriteOptions,
+    container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
+) -> Result<Salvaged, FrameError> {
+    salvage_filled(input, output, options, write, container, false, |_, _| Ok(Vec::new()))
+}
+
+/// As [`salvage_with`]; `fill` tells the item that takes the places of lost ones. It gets the metalayers, as far as they
+/// were found, and the size of an item in bytes; no bytes stand for zeros. With `by_blocks` those blocks of a damaged chunk
+/// are taken that decode, if its head is whole. The chunk still counts as lost: where the checksum is wrong but all
+/// blocks decode, some values are wrong, and nothing tells which.
+///
+/// # Errors
+/// As [`salvage`], and the errors of `fill`.
+#[doc(hidden)]
+pub fn salvage_filled(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &ReadOptions,
+    write: &WriteOptions,
+    container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
+    by_blocks: bool,
+    fill: impl Fn(Option<&Metalayers>, usize) -> Result<Vec<u8>, FrameError>,
+) -> Result<Salvaged, FrameError> {
+    let mut damaged = Damaged::open(input.as_ref(), options)?;
+    let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
+    let sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
+    let head = match (head, &sums) {
+        (Some(head), Some(sums)) => Some(head.compared(&damaged.main, sums.header, &damaged.dparams)?),
+        (head, _) => head,
+    };
+    if let Some(head) = &head {
+        let plain = Container {
+            itemsize: Some(head.header.typesize()),
+            frame_blocksize: head.header.blocksize(),
+            ..Container::default()
+        };
+        damaged.dparams.container = container(&head.header, &head.metalayers).unwrap_or(plain);
+    }
+    let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
+    damaged.meaning_lost = lost;
+    let mut wreck = Wreck::survey(damaged, head, sums)?;
+    let itemsize = wreck.damaged.dparams.container.itemsize.unwrap_or(wreck.typesize);
+    wreck.by_blocks = by_blocks;
+    wreck.fill = fill(wreck.head.as_ref().map(|head| &head.metalayers), itemsize)?;
+    wreck.write(output.as_ref(), write)
+}
+
+/// Where the chunks are.
+enum Order {
+    /// As the index says; its offsets count from this byte.
+    Index(Index, u64),
+    /// These places, `None` where one is missing.
+    Found(Vec<Option<u64>>),
+}
+
+/// All that was found out before anything is written.
+struct Wreck<'a> {
+    damaged: Damaged<'a>,
+    head: Option<Head>,
+    order: Order,
+    index: Condition,
+    trailer: Option<Trailer>,
+    trailer_condition: Condition,
+    typesize: usize,
+    /// Of all chunks but the last; 0 if they have individual sizes.
+    chunksize: usize,
+    /// Of all chunks, if the header tells.
+    nbytes: Option<u64>,
+    /// Whether more chunks were found than there should be.
+    surplus: bool,
+    /// Checksums of the chunks, where they are known.
+    sums: Vec<Option<u64>>,
+    /// Whether they have put all chunks in order.
+    ordered: bool,
+    /// Whether the index is one of an older state.
+    outdated: bool,
+    /// The item that takes the places of lost ones; empty for zeros.
+    fill: Vec<u8>,
+    /// Whether those blocks are taken of a damaged chunk that decode.
+    by_blocks: bool,
+}
+
+impl<'a> Wreck<'a> {
+    fn survey(damaged: Damaged<'a>, head: Option<Head>, mut sums: Option<Sums>) -> Result<Self, FrameError> {
+        let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
+        let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
+        let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
+        let told = sums.as_ref().map(|sums| sums.index);
+        let known = sums.as_ref().map(Sums::known).unwrap_or_default();
+        let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
+        let index = index.filter(|(index, sum)| told == Some(*sum) || is_believable(&damaged, index, start));
+        let mut index_condition = Condition::Intact;
+        let mut found = Scan::default();
+        if index.is_none() || trailer.is_none() {
+            let from = head.as_ref().map_or(0, |head| head.end);
+            found = scan::scan(&damaged, from, damaged.searched(), &known)?;
+            if trailer.is_none()
+                && let Some((_, there)) = found.trailer.take()
+            {
+                (trailer, trailer_condition) = (Some(there), Condition::Damaged);
+            }
+        }
+        let candidates = found.chunks.clone();
+        if index.is_none() && damaged.dir.is_some() {
+            found.chunks = intact_chunk_files(&damaged, &known)?;
+        }
+        let mut index = index.map(|(index, sum)| (index, start, sum));
+        let (mut places, mut outdated) = (None, false);
+        if index.is_none() {
+            index_condition = Condition::Lost;
+            let offsets: HashSet<u64> = found.chunks.iter().map(|chunk| chunk.offset).collect();
+            let first = found.chunks.first().map_or(0, |chunk| chunk.offset);
+            let among = |told| index_among(&damaged, &candidates, &offsets, [start, first], told);
+            sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
+            // An index that the checksums do not know is of another state.
+            let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
+            if there.is_none() {
+                places = sums.as_ref().and_then(|sums| sums.places(&damaged, &found.chunks));
+            }
+            if let Some(there) = &places {
+                let those: HashSet<u64> = there.iter().copied().flatten().collect();
+                found.chunks.retain(|chunk| those.contains(&chunk.offset));
+            } else if let Some(Among { index: there, base, sum, at }) = there.or_else(|| among(None)) {
+                index_condition = Condition::Damaged;
+                outdated = is_outdated(&damaged, at, &candidates);
+                found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
+                index = Some((there, base, sum));
+            }
+        }
+        if let Some((index, base, _)) = &index
+            && index_condition == Condition::Intact
+        {
+            found.chunks = first_chunks(&damaged, index, *base);
+        }
+        let (typesize, chunksize) = sizes(head.as_ref(), &found.chunks);
+        let nbytes =
+            head.as_ref().filter(|head| head.condition == Condition::Intact).map(|h| h.header.nbytes());
+        // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
+        let most = if chunksize.is_multiple_of(typesize) {
+            (damaged.dparams.limits.max_metadata / MADE_UP_SHARE).max(found.chunks.len() as u64 * 2)
+        } else {
+            MAX_MADE_UP
+        };
+        let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
+        let nchunks = nchunks.filter(|n| *n <= most);
+        let (mut surplus, mut ordered) = (false, false);
+        let mut chunk_sums = Vec::new();
+        let order = match (index, places) {
+            (Some((index, base, sum)), _) => {
+                let index_memory = (index.len() as u64).saturating_mul(32);
+                let limit = ("max_memory", damaged.dparams.limits.max_memory);
+                within("index of what is saved, in bytes", index_memory, limit)?;
+                // They may be of another state.
+                if let Some(sums) = sums.filter(|sums| sums.index == sum) {
+                    chunk_sums = sums.by_index(&index);
+                }
+                Order::Index(index, base)
+            }
+            (None, Some(mut places)) => {
+                let complete = sums.as_ref().is_some_and(Sums::is_complete);
+                ordered = complete && nchunks == Some(places.len() as u64);
+                chunk_sums = sums.map(|sums| sums.chunks).unwrap_or_default();
+                // Chunks that were not stored are lost with the index. A short one is the last.
+                let missing = nchunks.unwrap_or(0).saturating_sub(places.len() as u64) as usize;
+                let is_short = found.chunks.last().is_some_and(|chunk| chunk.nbytes < chunksize);
+                let at = places.len() - usize::from(is_short && !places.is_empty());
+                places.splice(at..at, std::iter::repeat_n(None, missing));
+                chunk_sums.splice(at..at, std::iter::repeat_n(None, missing));
+                Order::Found(places)
+            }
+            (None, None) => {
+                let (places, more) = in_order(&found.chunks, start, typesize, chunksize, nchunks);
+                // Files with numbers in between are gone since: so the numbers do not tell the order.
+                let gaps = places.iter().zip(0..).any(|(place, id)| *place != Some(id));
+                surplus = more || damaged.dir.is_some() && gaps;
+                Order::Found(places)
+            }
+        };
+        let nothing = match &order {
+            Order::Index(..) => false,
+            Order::Found(places) => places.iter().flatten().next().is_none(),
+        };
+        if head.is_none() && nothing {
+            return Err(FrameError::NotAFrame);
+        }
+        Ok(Self {
+            damaged,
+            head,
+            order,
+            index: index_condition,
+            trailer,
+            trailer_condition,
+            typesize,
+            chunksize,
+            nbytes,
+            surplus,
+            sums: chunk_sums,
+            ordered,
+            outdated,
+            fill: Vec::new(),
+            by_blocks: false,
+        })
+    }
+
+    fn len(&self) -> usize {
+        match &self.order {
+            Order::Index(index, _) => index.len(),
+            Order::Found(places) => places.len(),
+        }
+    }
+
+    /// Uncompressed size of chunk `nchunk`, if it follows from the others.
+    fn expected(&self, nchunk: usize) -> Option<usize> {
+        if self.chunksize == 0 {
+            return None;
+        }
+        let whole = self.chunksize as u64;
+        let last = self.nbytes.and_then(|nbytes| nbytes.checked_sub(nchunk as u64 * whole));
+        match last {
+            Some(last) if nchunk + 1 == self.len() && (1..=whole).contains(&last) => Some(last as usize),
+            _ => Some(self.chunksize),
+        }
+    }
+
+    /// The chunk at a position: a stored one that is intact, or what the index says.
+    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Piece, Broken> {
+        let place = match &self.order {
+            Order::Found(places) => places.get(nchunk).copied().flatten().ok_or("not found")?,
+            Order::Index(index, base) => {
+                match index.entry(nchunk).map_err(|error| Report(&error).to_string())? {
+                    Entry::Special(kind) => return Ok(Piece::Special(kind)),
+                    Entry::Stored(offset) if self.damaged.dir.is_some() => offset,
+                    Entry::Stored(offset) => base.checked_add(offset).ok_or("its offset is too large")?,
+                }
+            }
+        };
+        if !seen.insert(place) {
+            return Err("the index gives it the place of another chunk".into());
+        }
+        let chunk = self.damaged.chunk(place).map_err(|error| Report(&error).to_string())?;
+        let broken = |why: String| Broken { why, chunk: Some(chunk.clone()) };
+        let verified = match self.sums.get(nchunk).copied().flatten() {
+            Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
+                match chunk.check(&self.damaged.dparams).0 {
+                    Ok(()) => true,
+                    // As it was written, whether it can be read here or not.
+                    Err(error) if self.damaged.excuses(&error) => true,
+                    Err(error) => return Err(Report(&error).to_string().into()),
+                }
+            }
+            Some(_) => return Err(broken("its bytes do not fit the checksum".into())),
+            None => {
+                let checked = chunk.check(&self.damaged.dparams).0;
+                checked.map_err(|error| broken(Report(&error).to_string()))?;
+                false
+            }
+        };
+        // The size of the last one counts, not what the header says about all.
+        let is_last = nchunk + 1 == self.len() && chunk.nbytes() <= self.chunksize;
+        match self.expected(nchunk) {
+            Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
+                Err(format!("has {} bytes uncompressed instead of {nbytes}", chunk.nbytes()).into())
+            }
+            _ => Ok(Piece::Stored(chunk, verified)),
+        }
+    }
+
+    /// What decodes of a chunk that is damaged behind its head, compressed anew with fill values in the places of the
+    /// blocks that do not. `None` where no block decodes.
+    fn patched(&self, nchunk: usize, chunk: &Chunk) -> Option<(Chunk, LostBlocks)> {
+        let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
+        let header = chunk.header();
+        if !self.by_blocks || header.is_vl() || header.special().is_some() || header.blocksize() == 0 {
+            return None;
+        }
+        let limits = &self.damaged.dparams.limits;
+        limits.check_memory("a damaged chunk, in bytes", nbytes as u64).ok()?;
+        let mut plain = self.filler(nbytes)?;
+        let blocksize = header.blocksize();
+        let mut lost = Vec::new();
+        let mut block = Vec::new();
+        for (nblock, place) in plain.chunks_mut(blocksize).enumerate() {
+            memory::sized(&mut block, place.len()).ok()?;
+            block.truncate(place.len());
+            match chunk.get_bytes_into(nblock.checked_mul(blocksize)?, &mut block, &self.damaged.dparams) {
+                Ok(()) => place.copy_from_slice(&block),
+                Err(_) => lost.push(nblock),
+            }
+        }
+        let nblocks = header.nblocks();
+        if lost.len() == nblocks {
+            return None;
+        }
+        // A codec that every reader has; the chunk's own may lose data again.
+        let anew = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
+            let cparams = CParams::builder(header.typesize()).codec(codec).level(5).blocksize(blocksize);
+            Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
+        })?;
+        Some((anew, LostBlocks { nblocks, lost }))
+    }
+
+    /// So many bytes of fill values.
+    fn filler(&self, nbytes: usize) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        memory::sized(&mut out, nbytes).ok()?;
+        out.truncate(nbytes);
+        out.fill(0);
+        if !self.fill.is_empty() {
+            for item in out.chunks_exact_mut(self.fill.len()) {
+                item.copy_from_slice(&self.fill);
+            }
+        }
+        Some(out)
+    }
+
+    /// Puts a chunk of fill values in the place of a lost one.
+    fn append_fill(&self, writer: &mut FrameWriter, nbytes: usize) -> Result<(), FrameError> {
+        if self.fill.iter().all(|byte| *byte == 0) || !nbytes.is_multiple_of(self.fill.len()) {
+            writer.append_special(SpecialKind::Zeros, nbytes)?;
+            return Ok(());
+        }
+        // With its own item size: that of the frame may be lost.
+        let blocksize = self.damaged.dparams.container.frame_blocksize;
+        let chunk = Chunk::special(SpecialKind::Value, &self.fill, nbytes, self.fill.len(), blocksize);
+        writer.append(chunk.map_err(FrameError::chunk(Structure::Frame))?)?;
+        Ok(())
+    }
+
+    fn params(&self) -> FrameParams {
+        let params = match &self.head {
+            Some(head) => FrameParams::like(&head.header),
+            None => FrameParams::new(self.typesize),
+        };
+        let mut params = params.plugins(self.damaged.dparams.plugins.clone());
+        params.typesize = self.typesize;
+        params.clevel = params.clevel.min(9);
+        params.blocksize = params.blocksize.min(b2_chunk::MAX_BLOCKSIZE);
+        params.chunksize = (self.len() > 0).then_some(self.chunksize);
+        for (name, value) in self.head.iter().flat_map(|head| head.metalayers.iter()) {
+            params = params.metalayer(name, value);
+        }
+        params
+    }
+
+    fn write(self, output: &Path, options: &WriteOptions) -> Result<Salvaged, FrameError> {
+        let options = options.clone().many_vlmetalayers(true);
+        let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
+        let mut report = Salvaged {
+            header: self.head.as_ref().map_or(Condition::Lost, Head::told),
+            metalayers: self.head.as_ref().map_or(Condition::Lost, Head::metalayers_told),
+            index: self.index,
+            trailer: self.trailer_condition,
+            nchunks: 0,
+            recovered: 0,
+            verified: 0,
+            nlost: 0,
+            lost: Vec::new(),
+            lost_vlmetalayers: Vec::new(),
+            nbytes: 0,
+            certain: false,
+        };
+        let mut seen = HashSet::new();
+        let mut vl = None;
+        for nchunk in 0..self.len() {
+            let broken = match (self.fetch(nchunk, &mut seen), self.expected(nchunk)) {
+                (Ok(Piece::Stored(chunk, verified)), _)
+                    if *vl.get_or_insert(chunk.header().is_vl()) == chunk.header().is_vl() =>
+                {
+                    writer.append(chunk)?;
+                    report.verified += usize::from(verified);
+                    None
+                }
+                (Ok(Piece::Special(kind)), Some(nbytes)) if vl != Some(true) => {
+                    append_special(&mut writer, kind, nbytes)?;
+                    None
+                }
+                (Ok(_), _) => Some(Broken::from("is of another kind than the others")),
+                (Err(broken), _) => Some(broken),
+            };
+            let Some(Broken { why, chunk }) = broken else {
+                report.recovered += 1;
+                continue;
+            };
+            if let Some(chunk) = chunk.filter(|_| vl != Some(true))
+                && let Some((chunk, blocks)) = self.patched(nchunk, &chunk)
+            {
+                writer.append(chunk)?;
+                report.lose(nchunk, true, Some(blocks), why);
+                continue;
+            }
+            let fill = self.expected(nchunk).filter(|_| vl != Some(true));
+            if let Some(nbytes) = fill {
+                self.append_fill(&mut writer, nbytes)?;
+            }
+            report.lose(nchunk, fill.is_some(), None, why);
+        }
+        if let Some(trailer) = &self.trailer {
+            for (name, _) in trailer.vlmetalayers.iter() {
+                match (trailer.vlmetalayers.get(name), trailer.vlmetalayers.chunk(name)) {
+                    (Ok(Some(_)), Ok(Some(chunk))) => writer.set_vlmetalayer_chunk(name, chunk)?,
+                    _ => report.lost_vlmetalayers.push(crate::format::metalayers::show(name)),
+                }
+            }
+        }
+        let written = writer.finish()?;
+        (report.nchunks, report.nbytes) = (written.nchunks, written.nbytes);
+        let all_there = report.nlost == 0 && !self.surplus && self.nbytes == Some(written.nbytes);
+        let known = self.index != Condition::Lost || self.ordered || all_there;
+        let trusted = self.head.as_ref().is_none_or(|head| head.against_sum != AgainstSum::Differs);
+        report.certain = known && trusted && !self.outdated;
+        Ok(report)
+    }
+}
+
+/// Most chunks of zeros that are stored in place of lost ones.
+const MAX_MADE_UP: u64 = 4096;
+/// What the limit for metadata is divided by to get how many entries for zeros are made where there is no index: each
+/// takes some dozens of bytes while the frame is written, and nothing but the header vouches for their number.
+const MADE_UP_SHARE: u64 = 64;
+
+/// A chunk that is not as it was.
+struct Broken {
+    why: String,
+    /// Its bytes, where they look like a chunk.
+    chunk: Option<Chunk>,
+}
+
+impl<T: Into<String>> From<T> for Broken {
+    fn from(why: T) -> Self {
+        Self { why: why.into(), chunk: None }
+    }
+}
+
+enum Piece {
+    /// And whether its checksum is right.
+    Stored(Chunk, bool),
+    Special(SpecialKind),
+}
+
+fn append_special(writer: &mut FrameWriter, kind: SpecialKind, nbytes: usize) -> Result<usize, FrameError> {
+    match writer.append_special(kind, nbytes) {
+        Err(FrameError::Argument { .. }) => writer.append_special(SpecialKind::Zeros, nbytes),
+        result => result,
+    }
+}
+
+impl Salvaged {
+    fn lose(&mut self, nchunk: usize, filled: bool, blocks: Option<LostBlocks>, why: String) {
+        self.nlost += 1;
+        if let Some(last) = self.lost.last_mut()
+            && blocks.is_none()
+            && last.blocks.is_none()
+            && (last.nchunks.end, last.filled, &last.why) == (nchunk, filled, &why)
+        {
+            last.nchunks.end += 1;
+        } else if self.lost.len() < MAX_GROUPS {
+            self.lost.push(LostChunks { nchunks: nchunk..nchunk + 1, filled, blocks, why });
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The files of a damaged frame.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_chunk::{Chunk, ChunkError, ChunkHeader, DParams};
+use bytes::Bytes;
+
+use crate::format::checksums;
+use crate::names::FrameFile;
+use crate::names::{INDEX_NAME, chunk_id, chunk_name};
+use crate::storage::files::{Extent, OpenFile};
+use crate::storage::redo::{Redo, Repaired};
+use crate::storage::sparse::open_file;
+use crate::storage::traits::{FileKind, Links};
+use crate::{FrameError, ReadOptions, Storage, Structure};
+
+/// The files of the damaged frame.
+pub(super) struct Damaged<'a> {
+    pub(super) options: &'a ReadOptions,
+    /// The directory of a sparse frame.
+    pub(super) dir: Option<PathBuf>,
+    pub(super) main: OpenFile,
+    pub(super) dparams: DParams,
+    /// Whether there may have been metalayers that told how chunks are decoded.
+    pub(super) meaning_lost: bool,
+}
+
+impl<'a> Damaged<'a> {
+    /// How many bytes of the main file are searched: the index file of a sparse frame holds nothing but metadata, and
+    /// may be followed by a hole of any size.
+    pub(super) fn searched(&self) -> u64 {
+        let most = if self.dir.is_some() { self.dparams.limits.max_metadata } else { u64::MAX };
+        self.main.len().min(most)
+    }
+
+    /// Whether a chunk that does not decode may be as it was written all the same: what it takes is not at hand.
+    pub(super) fn excuses(&self, error: &ChunkError) -> bool {
+        match error {
+            ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. } => true,
+            // For want of the shape of blocks, perhaps.
+            ChunkError::Stream { .. } | ChunkError::Filter { .. } => self.meaning_lost,
+            _ => false,
+        }
+    }
+
+    /// Whether a chunk that was found is intact: it decodes, or its checksum is one of those that are `known`.
+    /// `decoded` grows by the plain bytes that were made.
+    pub(super) fn is_intact(&self, chunk: &Chunk, known: &HashSet<u64>, decoded: &mut u64) -> bool {
+        let (result, nbytes) = chunk.check(&self.dparams);
+        *decoded = decoded.saturating_add(nbytes);
+        match result {
+            Ok(()) => true,
+            Err(error) => self.excuses(&error) && known.contains(&checksums::sum(chunk.as_bytes())),
+        }
+    }
+
+    pub(super) fn open(path: &Path, options: &'a ReadOptions) -> Result<Self, FrameError> {
+        let fs = &*options.fs;
+        let name = path.display().to_string();
+        let (dir, main) = match fs.kind(path, Links::Follow).map_err(FrameError::io(&*name))? {
+            FileKind::File => (None, open_file(fs, path, Links::Follow, 0)?),
+            FileKind::Directory => {
+                let index = path.join(INDEX_NAME);
+                let main = match fs.kind(&index, Links::Refuse) {
+                    Ok(FileKind::File) => open_file(fs, &index, Links::Refuse, 0)?,
+                    _ => OpenFile::new(Arc::new(Bytes::new()), name, 0)?,
+                };
+                (Some(path.to_owned()), main)
+            }
+            FileKind::Link | FileKind::Other => {
+                return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true });
+            }
+        };
+        // The header may only be torn by a commit that a crash has cut short.
+        let limit = options.dparams.limits.max_metadata;
+        let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
+        let main = match redo {
+            Some(redo) => {
+                let repaired = Repaired { file: main.storage().clone(), redo };
+                OpenFile::new(Arc::new(repaired), main.name(), 0)?
+            }
+            None => main,
+        };
+        Ok(Self { options, dir, main, dparams: options.dparams.clone(), meaning_lost: true })
+    }
+
+    pub(super) fn storage(&self) -> Storage {
+        if self.dir.is_some() { Storage::Sparse } else { Storage::Contiguous }
+    }
+
+    /// The chunk at this byte of the file, or in the chunk file of this number.
+    pub(super) fn chunk(&self, place: u64) -> Result<Chunk, FrameError> {
+        let (header, file, start) = self.chunk_header(place)?;
+        let bytes = file.read(&Extent::exactly(FrameFile::Main, start..start + header.cbytes() as u64))?;
+        Chunk::from_bytes(bytes).map_err(FrameError::chunk(Structure::Frame))
+    }
+
+    /// Its header, the file it is in and where it starts there.
+    pub(super) fn chunk_header(&self, place: u64) -> Result<(ChunkHeader, OpenFile, u64), FrameError> {
+        let (file, start) = match &self.dir {
+            None => (self.main.clone(), place),
+            Some(dir) => {
+                let id = u32::try_from(place).map_err(|_| FrameError::argument("index", "no file number"))?;
+                (open_file(&*self.options.fs, &dir.join(chunk_name(id)), Links::Refuse, 0)?, 0)
+            }
+        };
+        let head = file.read(&Extent::at_most(FrameFile::Main, start..start.saturating_add(32)))?;
+        let header = ChunkHeader::parse(&head).map_err(FrameError::chunk(Structure::Frame))?;
+        Ok((header, file, start))
+    }
+
+    /// The numbers of all chunk files, in order.
+    pub(super) fn chunk_files(&self) -> Result<Vec<u32>, FrameError> {
+        let Some(dir) = &self.dir else { return Ok(Vec::new()) };
+        let names = self.options.fs.list(dir).map_err(FrameError::io(dir.display().to_string()))?;
+        let mut ids: Vec<u32> = names.iter().filter_map(|name| chunk_id(name.to_str()?)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}

@@ -1,0 +1,216 @@
+//! Looking for chunks and trailers byte by byte, without header or index.
+
+use std::collections::HashSet;
+
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN};
+use bytes::Bytes;
+
+use super::Damaged;
+use crate::FrameError;
+use crate::format::trailer::Trailer;
+use crate::names::FrameFile;
+use crate::storage::files::{Extent, OpenFile};
+
+/// Bytes looked at at once.
+const WINDOW: u64 = 1 << 20;
+/// A trailer: `94 01 93 CD u16 DE u16 ... DC u16 ... CE u32 D8 u8 16 bytes`.
+const TRAILER_START: [u8; 4] = [0x94, 0x01, 0x93, 0xCD];
+/// Bytes from `CE` to the end of a trailer.
+const TRAILER_END_LEN: usize = 23;
+/// Bytes of a trailer without vlmetalayers up to `CE`.
+const EMPTY_TRAILER_LEN: usize = 12;
+
+/// An intact chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// First byte, from the start of the file.
+    pub(super) offset: u64,
+    pub(super) cbytes: u64,
+    pub(super) nbytes: usize,
+    pub(super) typesize: usize,
+}
+
+impl Found {
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.cbytes
+    }
+}
+
+/// What was found, in the order of the file.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) chunks: Vec<Found>,
+    /// The last trailer and its first byte.
+    pub(super) trailer: Option<(u64, Trailer)>,
+}
+
+/// Looks at the bytes from `from` up to `to`. What is inside a chunk or trailer is not looked at again. `known`: checksums
+/// of chunks.
+pub(super) fn scan(
+    damaged: &Damaged<'_>,
+    from: u64,
+    to: u64,
+    known: &HashSet<u64>,
+) -> Result<Scan, FrameError> {
+    let (file, dparams) = (&damaged.main, &damaged.dparams);
+    let mut found = Scan::default();
+    // Bytes may look like chunk upon chunk; what that costs stays in proportion to the file.
+    let mut budget = file.len().saturating_mul(64).saturating_add(1 << 30);
+    let mut at = from;
+    while at < to {
+        let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        let ends_file = at + window.len() as u64 == file.len();
+        // What starts in the last bytes of the window is seen whole in the next one.
+        let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
+        let mut i = 0;
+        while i < starts {
+            let rest = window.get(i..).unwrap_or_default();
+            let offset = at + i as u64;
+            let mut end = offset + 1;
+            if let Some(chunk) = chunk_at(damaged, offset, rest, known, &mut budget)? {
+                end = chunk.end();
+                found.chunks.push(chunk);
+            } else if let Some((trailer, len)) = trailer_at(file, offset, rest, dparams, &mut budget)? {
+                end = offset + len;
+                found.trailer = Some((offset, trailer));
+            }
+            if budget == 0 {
+                // Far too much looks like a chunk and is none: what was found so far has to do.
+                return Ok(found);
+            }
+            i = usize::try_from(end - at).unwrap_or(usize::MAX);
+        }
+        at = at.saturating_add(i as u64);
+    }
+    Ok(found)
+}
+
+/// The intact chunk that starts with `rest`, which is at `offset` of the file.
+fn chunk_at(
+    damaged: &Damaged<'_>,
+    offset: u64,
+    rest: &[u8],
+    known: &HashSet<u64>,
+    budget: &mut u64,
+) -> Result<Option<Found>, FrameError> {
+    let file = &damaged.main;
+    // Frames hold chunks with extended headers only; the first test sorts nearly all bytes out.
+    let [3..=6, _, flags, ..] = rest else { return Ok(None) };
+    if flags & 5 != 5 {
+        return Ok(None);
+    }
+    let Ok(header) = ChunkHeader::parse(rest) else { return Ok(None) };
+    let (cbytes, nbytes) = (header.cbytes() as u64, header.nbytes());
+    if nbytes == 0 || cbytes > file.len() - offset {
+        return Ok(None);
+    }
+    let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + cbytes))?;
+    *budget = budget.saturating_sub(cbytes);
+    let Ok(chunk) = Chunk::from_bytes(bytes) else { return Ok(None) };
+    let mut decoded = 0;
+    if !damaged.is_intact(&chunk, known, &mut decoded) {
+        *budget = budget.saturating_sub(decoded);
+        return Ok(None);
+    }
+    Ok(Some(Found { offset, cbytes, nbytes, typesize: header.typesize() }))
+}
+
+/// Bytes of a trailer that are read at first; more if they do not hold it.
+const TRAILER_PART: u64 = 4096;
+
+/// The trailer that starts with `rest`, and its length.
+pub(super) fn trailer_at(
+    file: &OpenFile,
+    offset: u64,
+    rest: &[u8],
+    dparams: &DParams,
+    budget: &mut u64,
+) -> Result<Option<(Trailer, u64)>, FrameError> {
+    if !rest.starts_with(&TRAILER_START) {
+        return Ok(None);
+    }
+    let most = dparams.limits.max_metadata.min(file.len() - offset);
+    let mut len = TRAILER_PART.min(most);
+    loop {
+        let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + len))?;
+        *budget = budget.saturating_sub(len);
+        if let Some((trailer, len)) = parse_trailer(&bytes, offset, dparams) {
+            return Ok(Some((trailer, len as u64)));
+        }
+        if len == most || *budget == 0 {
+            return Ok(None);
+        }
+        len = len.saturating_mul(16).min(most);
+    }
+}
+
+fn parse_trailer(bytes: &Bytes, base: u64, dparams: &DParams) -> Option<(Trailer, usize)> {
+    let vlmetalayers = crate::VlMetalayers::parse(bytes, base, dparams).ok()?;
+    let ends = vlmetalayers.iter().map(|(_, value)| {
+        // Values are slices of `bytes`.
+        (value.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize).saturating_add(value.len())
+    });
+    let end = ends.max().unwrap_or(EMPTY_TRAILER_LEN);
+    let len = end.checked_add(TRAILER_END_LEN)?;
+    let trailer =
+        Trailer::parse(&bytes.get(..len).map(|whole| bytes.slice_ref(whole))?, base, dparams).ok()?;
+    let stored = bytes.get(end + 1..end + 5)?;
+    let says = u32::from_be_bytes(stored.try_into().ok()?);
+    (bytes.get(end) == Some(&0xCE) && says as usize == len).then_some((trailer, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use b2_chunk::CParams;
+
+    use super::*;
+    use crate::{ReadAt, ReadOptions};
+
+    /// Counts the bytes that are read.
+    struct Counting(Vec<u8>, AtomicU64);
+
+    impl ReadAt for Counting {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.1.fetch_add(buf.len() as u64, Ordering::Relaxed);
+            let start = offset as usize;
+            buf.copy_from_slice(self.0.get(start..start + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+    }
+
+    /// How many chunks are found, and how often each byte is read.
+    fn search(bytes: Vec<u8>) -> (usize, u64) {
+        let len = bytes.len() as u64;
+        let counting = Arc::new(Counting(bytes, AtomicU64::new(0)));
+        let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
+        let options = ReadOptions::default();
+        let dparams = DParams::default();
+        let damaged = Damaged { options: &options, dir: None, main: file, dparams, meaning_lost: true };
+        let found = scan(&damaged, 0, len, &HashSet::new()).unwrap();
+        (found.chunks.len(), counting.1.load(Ordering::Relaxed) / len)
+    }
+
+    #[test]
+    fn many_small_chunks_are_read_about_once() {
+        let chunk = Chunk::compress_bytes(b"1", &CParams::builder(1).build().unwrap()).unwrap();
+        let (nchunks, times) = search(chunk.as_bytes().repeat(50_000));
+        assert_eq!((nchunks, times), (50_000, 2));
+    }
+
+    #[test]
+    fn what_looks_like_many_trailers_is_not_read_over_and_over() {
+        let len = 1 << 20;
+        let (nchunks, times) = search(TRAILER_START.repeat(len / TRAILER_START.len()));
+        // 64 times the file and 1 GiB, as the budget says; all of them would be 130,000 times.
+        assert_eq!(nchunks, 0);
+        assert!(times < 64 + (2 << 30) / len as u64, "{times}");
+    }
+}

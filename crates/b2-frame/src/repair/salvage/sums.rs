@@ -1,0 +1,156 @@
+//! The checksums of a damaged frame: which chunks are as they were written, and in which order they were.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use twox_hash::XxHash3_128;
+
+use super::head::Head;
+use super::scan::{Found, trailer_at};
+use super::{Condition, Damaged};
+use crate::FrameError;
+use crate::format::checksums::{END_LEN, MAGIC, Page, block_len, read_table, sum};
+use crate::format::index::{Entry, Index};
+use crate::names::FrameFile;
+use crate::storage::files::Extent;
+
+/// Bytes looked at at once.
+const WINDOW: u64 = 1 << 20;
+
+/// Checksums that were found.
+#[derive(Debug)]
+pub(super) struct Sums {
+    /// Of the header, and of the header without what C-Blosc2 changes in place.
+    pub(super) header: [u64; 2],
+    /// Of the index chunk.
+    pub(super) index: u64,
+    /// Of all stored chunks in order; `None` where they are damaged themselves.
+    pub(super) chunks: Vec<Option<u64>>,
+    /// First byte behind them.
+    pub(super) end: u64,
+    /// Whether the trailer behind them is where the header says.
+    in_place: bool,
+}
+
+/// The checksums of the newest state: those in front of the trailer if it is in its place, else the last ones.
+pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<Sums>, FrameError> {
+    let len = damaged.searched();
+    let frame_len =
+        head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
+    let mut best: Option<Sums> = None;
+    // Bytes may look like block upon block, each of which lists the whole file.
+    let mut budget = len.saturating_mul(64).saturating_add(64 << 20);
+    let mut at = 0;
+    while at < len {
+        let window = damaged.main.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        for i in positions(&window) {
+            let found = read(damaged, at + i as u64, frame_len, &mut budget);
+            if let Some(found) = found
+                && best.as_ref().is_none_or(|best| found.in_place >= best.in_place)
+            {
+                best = Some(found);
+            }
+        }
+        // What starts in the last bytes is seen whole in the next window.
+        at += (window.len() as u64).saturating_sub(MAGIC.len() as u64 - 1).max(1);
+    }
+    Ok(best)
+}
+
+fn positions(window: &[u8]) -> impl Iterator<Item = usize> {
+    window.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| **bytes == MAGIC).map(|(i, _)| i)
+}
+
+/// The block whose end is at `end_at`, if it is to be believed.
+fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<Sums> {
+    let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
+    let behind = end_at.checked_add(END_LEN as u64)?;
+    let end = bytes(end_at, behind)?;
+    let len = block_len(&end, damaged.dparams.limits.max_metadata);
+    *budget = budget.checked_sub(len)?;
+    let block = bytes(behind.checked_sub(len)?, behind)?;
+    let pages = read_table(block.get(..block.len() - END_LEN)?);
+    let number = |at: usize| end.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    if pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count)) != Some(number(16)?)
+        // They are all in front of the block.
+        || number(16)? > behind / 8
+    {
+        return None;
+    }
+    let fingerprint = XxHash3_128::oneshot(&block).to_le_bytes();
+    let rest = damaged.main.read(&Extent::at_most(FrameFile::Main, behind..behind.checked_add(32)?)).ok()?;
+    let trailer = trailer_at(&damaged.main, behind, &rest, &damaged.dparams, budget).ok().flatten();
+    let trailer = trailer.filter(|(trailer, _)| trailer.fingerprint().1 == fingerprint);
+    let mut chunks = Vec::new();
+    let mut good = 0;
+    for page in &pages {
+        match load(damaged, page, budget) {
+            Some(sums) => {
+                good += 1;
+                chunks.extend(sums.as_chunks::<8>().0.iter().map(|sum| Some(u64::from_le_bytes(*sum))));
+            }
+            None => chunks.resize(chunks.len() + page.count as usize, None),
+        }
+    }
+    // Without the trailer the pages vouch for the list of them.
+    if trailer.is_none() && good == 0 {
+        return None;
+    }
+    let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(behind + len) == frame_len);
+    Some(Sums { header: [number(24)?, number(32)?], index: number(40)?, chunks, end: behind, in_place })
+}
+
+fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
+    let range = page.range()?;
+    *budget = budget.checked_sub(range.end.checked_sub(range.start)?)?;
+    let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, range)).ok()?;
+    (sum(&bytes) == page.sum).then_some(bytes)
+}
+
+impl Sums {
+    /// Those of all chunks, stored or not, of an index that is the one they are for.
+    pub(super) fn by_index(&self, index: &Index) -> Vec<Option<u64>> {
+        let mut sums = self.chunks.iter();
+        let sum = |nchunk| match index.entry(nchunk) {
+            Ok(Entry::Stored(_)) => sums.next().copied().flatten(),
+            _ => None,
+        };
+        (0..index.len()).map(sum).collect()
+    }
+
+    /// All that are known.
+    pub(super) fn known(&self) -> HashSet<u64> {
+        self.chunks.iter().copied().flatten().collect()
+    }
+
+    /// Whether those of all chunks are known.
+    pub(super) fn is_complete(&self) -> bool {
+        self.chunks.iter().all(Option::is_some)
+    }
+
+    /// The places of the chunks in order, `None` for those that are not among the ones found. Where sums are not
+    /// known chunks that no sum is of are taken in their order. Nothing if none is known.
+    pub(super) fn places(&self, damaged: &Damaged<'_>, found: &[Found]) -> Option<Vec<Option<u64>>> {
+        if !self.chunks.is_empty() && self.chunks.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut places: HashMap<u64, Vec<u64>> = HashMap::new();
+        for chunk in found.iter().rev() {
+            if let Ok(stored) = damaged.chunk(chunk.offset) {
+                places.entry(sum(stored.as_bytes())).or_default().push(chunk.offset);
+            }
+        }
+        // Equal chunks may stand at several places, or have been one.
+        let mut place = |sum: &Option<u64>| {
+            let places = places.get_mut(sum.as_ref()?)?;
+            if places.len() > 1 { places.pop() } else { places.first().copied() }
+        };
+        let mut ordered: Vec<Option<u64>> = self.chunks.iter().map(&mut place).collect();
+        let taken: HashSet<u64> = ordered.iter().copied().flatten().collect();
+        let mut others = found.iter().map(|chunk| chunk.offset).filter(|offset| !taken.contains(offset));
+        for (place, _) in ordered.iter_mut().zip(&self.chunks).filter(|(_, sum)| sum.is_none()) {
+            *place = others.next();
+        }
+        Some(ordered)
+    }
+}

@@ -1,0 +1,19 @@
+//! Contiguous frames, which are one file or buffer.
+
+use crate::FrameError;
+use crate::names::FrameFile;
+use crate::storage::files::{FrameFiles, OpenFile};
+
+/// The only file of a contiguous frame.
+pub(crate) struct Contiguous(pub(crate) OpenFile);
+
+impl FrameFiles for Contiguous {
+    fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
+        match file {
+            FrameFile::Main => Ok(self.0.clone()),
+            FrameFile::Chunk(_) => {
+                Err(FrameError::argument("extent", "contiguous frames have no chunk files"))
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The operating system's file system, through `std::fs`.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+
+/// The file system of the operating system.
+///
+/// It opens only regular files and never blocks on others: a path is checked before it is opened,
+/// and the open file again, in case the path was replaced in between.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl FileSystem for Disk {
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        stat(path, links).map(|metadata| kind_of(&metadata))
+    }
+
+    #[cfg(unix)]
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = stat(path, links)?;
+        regular(&metadata)?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        open(path, links, OpenOptions::new().read(true)).map(|file| Arc::new(file) as _)
+    }
+
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        open(path, links, OpenOptions::new().read(true).write(true)).map(|file| Arc::new(file) as _)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Arc::new(DiskFile::new(file)))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // A hard link is the only portable way to take a name that must not exist. Without hard
+        // links, a check leaves a short race.
+        match fs::hard_link(from, to) {
+            Ok(()) => fs::remove_file(from),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) => match fs::symlink_metadata(to) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                Err(_) => fs::rename(from, to),
+            },
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        // On other systems directories cannot be opened as files, and renames need no sync.
+        if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let metadata = fs::metadata(from)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt, chown};
+            let own = fs::metadata(to)?;
+            if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
+                // Only root may change the owner; others set at least the group if they may.
+                let _ = chown(to, Some(metadata.uid()), Some(metadata.gid()))
+                    .or_else(|_| chown(to, None, Some(metadata.gid())));
+            }
+        }
+        fs::set_permissions(to, metadata.permissions())
+    }
+}
+
+fn stat(path: &Path, links: Links) -> io::Result<fs::Metadata> {
+    match links {
+        Links::Follow => fs::metadata(path),
+        Links::Refuse => fs::symlink_metadata(path),
+    }
+}
+
+fn kind_of(metadata: &fs::Metadata) -> FileKind {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        FileKind::File
+    } else if kind.is_dir() {
+        FileKind::Directory
+    } else if kind.is_symlink() {
+        FileKind::Link
+    } else {
+        FileKind::Other
+    }
+}
+
+#[cfg(feature = "mmap")]
+impl Disk {
+    /// Opens a regular file for reading.
+    pub(crate) fn open_file(&self, path: &Path, links: Links) -> io::Result<DiskFile> {
+        open(path, links, OpenOptions::new().read(true))
+    }
+}
+
+#[cfg(feature = "mmap")]
+impl DiskFile {
+    pub(crate) fn as_file(&self) -> &File {
+        &self.file
+    }
+}
+
+fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<DiskFile> {
+    // Check before opening, since opening a device can have side effects.
+    regular(&stat(path, links)?)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // If the path has become a FIFO meanwhile, opening it must not block.
+        let refuse = if links == Links::Refuse { libc::O_NOFOLLOW } else { 0 };
+        options.custom_flags(libc::O_NONBLOCK | refuse);
+    }
+    let file = options.open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(DiskFile::new(file))
+}
+
+fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+    match kind_of(metadata) {
+        FileKind::File => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+/// An open regular file.
+pub(crate) struct DiskFile {
+    file: File,
+    /// Platforms without positioned I/O have one cursor per file, which all calls share.
+    #[cfg(not(any(unix, windows)))]
+    cursor: std::sync::Mutex<()>,
+}
+
+impl DiskFile {
+    fn new(file: File) -> Self {
+        Self {
+            file,
+            #[cfg(not(any(unix, windows)))]
+            cursor: std::sync::Mutex::default(),
+        }
+    }
+}
+
+impl ReadAt for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.len())
+    }
+
+    #[cfg(unix)]
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_exact_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset) {
+                Ok(0) => return Err(crate::storage::traits::eof()),
+                Ok(n) => {
+                    offset += n as u64;
+                    buf = buf.get_mut(n..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        let _cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (&self.file).seek(SeekFrom::Start(offset))?;
+        (&self.file).read_exact(buf)
+    }
+
+    #[cfg(unix)]
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = self.file.metadata()?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
+    #[cfg(unix)]
+    fn hard_links(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map(|metadata| metadata.nlink())
+    }
+}
+
+impl WriteAt for DiskFile {
+    #[cfg(unix)]
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.file, data, offset)
+    }
+
+    #[cfg(windows)]
+    fn write_all_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            match std::os::windows::fs::FileExt::seek_write(&self.file, data, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    offset += n as u64;
+                    data = data.get(n..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        use std::io::{Seek, SeekFrom, Write};
+        let _cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (&self.file).seek(SeekFrom::Start(offset))?;
+        (&self.file).write_all(data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn lock(&self, mode: LockMode) -> io::Result<()> {
+        match mode {
+            LockMode::Shared => self.file.lock_shared(),
+            LockMode::Exclusive => self.file.lock(),
+        }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+}

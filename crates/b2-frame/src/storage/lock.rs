@@ -1,0 +1,124 @@
+//! The lock file beside a frame (docs/format/frame-contiguous.md, section 10), shared with
+//! C-Blosc2: `<file>.b2lock`, or `.b2lock` in the directory of a sparse frame. Writers hold `flock`
+//! on it. Byte 8 starts a change counter, a little-endian u64.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_core::ProcessId;
+
+use crate::FrameError;
+use crate::names::LOCK_NAME;
+use crate::storage::traits::{FileSystem, Links, LockMode, WriteAt};
+
+const LEN: u64 = 16;
+const COUNTER_AT: u64 = 8;
+
+/// Exclusive locks on one frame, released on drop. A frame that was opened through a symbolic link
+/// has two, since C-Blosc2 locks the name that it was given.
+pub(crate) struct FrameLock {
+    files: Vec<(PathBuf, Arc<dyn WriteAt>)>,
+    /// The process that holds the locks.
+    process: ProcessId,
+}
+
+impl Drop for FrameLock {
+    fn drop(&mut self) {
+        // A forked child shares the lock with its parent. It must not release the parent's lock,
+        // and closing its copy of the handle does not.
+        if self.process.is_current() {
+            for (_, file) in &self.files {
+                // Closing the file would not release the lock if a child still has a copy.
+                let _ = file.unlock();
+            }
+        }
+    }
+}
+
+impl FrameLock {
+    /// Waits for the locks of a contiguous frame that was opened as `path` and whose file is
+    /// `real`.
+    pub(crate) fn file(fs: &dyn FileSystem, path: &Path, real: &Path) -> Result<Self, FrameError> {
+        let mut files = vec![lock(fs, beside(path))?];
+        // Always lock links before the file itself, so that two writers cannot deadlock.
+        if path != real {
+            files.push(lock(fs, beside(real))?);
+        }
+        Ok(Self { files, process: ProcessId::current() })
+    }
+
+    /// Waits for the lock of a sparse frame.
+    pub(crate) fn directory(fs: &dyn FileSystem, dir: &Path) -> Result<Self, FrameError> {
+        Ok(Self { files: vec![lock(fs, dir.join(LOCK_NAME))?], process: ProcessId::current() })
+    }
+
+    /// Increments the change counter, so that others who have the frame open read it again. This
+    /// happens before the change: after a crash in between they read once too often, never too
+    /// rarely.
+    pub(crate) fn count_change(&self) -> Result<u64, FrameError> {
+        let mut written = 0;
+        for (path, file) in &self.files {
+            written += raise(&**file).map_err(FrameError::io(path.display().to_string()))?;
+        }
+        Ok(written)
+    }
+}
+
+fn raise(file: &dyn WriteAt) -> io::Result<u64> {
+    let mut record = [0; LEN as usize];
+    let complete = file.len()? >= LEN;
+    if complete {
+        file.read_exact_at(0, &mut record)?;
+    }
+    let [_, _, _, _, _, _, _, _, counter @ ..] = record;
+    let counter = u64::from_le_bytes(counter).wrapping_add(1).to_le_bytes();
+    if complete {
+        file.write_all_at(COUNTER_AT, &counter)?;
+        return Ok(counter.len() as u64);
+    }
+    file.write_all_at(0, &[[0; 8], counter].concat())?;
+    Ok(LEN)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(LOCK_NAME);
+    name.into()
+}
+
+fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>), FrameError> {
+    match wait(fs, &path) {
+        Ok(file) => Ok((path, file)),
+        // `open` returns this error for anything but a regular file.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(FrameError::NotRegular { path, or_directory: false })
+        }
+        Err(error) => Err(FrameError::io(path.display().to_string())(error)),
+    }
+}
+
+fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+    const TRIES: u32 = 100;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let file = match fs.open_write(path, Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match fs.create_new(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => continue,
+                created => created?,
+            },
+            opened => opened?,
+        };
+        file.lock(LockMode::Exclusive)?;
+        // The file may have been removed while we waited, and another process may hold a lock on a
+        // new one.
+        match fs.identity(path, Links::Refuse) {
+            Ok(identity) if identity == file.identity()? => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ if tries >= TRIES => return Err(io::Error::other("the lock file keeps being replaced")),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Memory-mapped files (feature `mmap`), which are read without copying. They are not covered by
+//! the promise that no input can do harm.
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::storage::disk::{Disk, DiskFile};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+
+/// The file system of the operating system, with files mapped into memory when they are opened for
+/// reading.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use b2_frame::{Mapped, SuperChunk};
+///
+/// // SAFETY: nobody changes or truncates `big.b2nd` while it is open.
+/// let mapped = unsafe { Mapped::new() };
+/// let schunk = SuperChunk::options().file_system(Arc::new(mapped)).open("big.b2nd")?;
+/// # Ok::<(), b2_frame::FrameError>(())
+/// ```
+#[derive(Debug)]
+pub struct Mapped {
+    disk: Disk,
+}
+
+impl Mapped {
+    /// Creates a file system that maps every file it opens for reading.
+    ///
+    /// # Safety
+    ///
+    /// While a file, or anything read from it, is in use, nobody may change or truncate it. A
+    /// truncated file ends the process with a signal; changed bytes are undefined behaviour. Our
+    /// commits append and then write the header, and C-Blosc2 writes in place, so map only files
+    /// that nobody changes.
+    #[allow(unsafe_code, reason = "the contract is the caller's, nothing here can check it")]
+    pub unsafe fn new() -> Self {
+        Self { disk: Disk }
+    }
+}
+
+struct MappedFile {
+    bytes: Bytes,
+    file: DiskFile,
+}
+
+impl ReadAt for MappedFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.bytes.read_exact_at(offset, buf)
+    }
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.bytes.read_at(range)
+    }
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.file.identity()
+    }
+    fn hard_links(&self) -> io::Result<u64> {
+        self.file.hard_links()
+    }
+}
+
+impl FileSystem for Mapped {
+    #[allow(unsafe_code, reason = "the one call that maps")]
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        let file = self.disk.open_file(path, links)?;
+        let bytes = if file.len()? == 0 {
+            Bytes::new()
+        } else {
+            // SAFETY: The caller of `Mapped::new` has promised that the file is not changed or
+            // truncated, and `open_file` has checked that it is a regular file.
+            Bytes::from_owner(unsafe { memmap2::Mmap::map(file.as_file()) }?)
+        };
+        Ok(Arc::new(MappedFile { bytes, file }))
+    }
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        self.disk.kind(path, links)
+    }
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        self.disk.identity(path, links)
+    }
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        self.disk.open_write(path, links)
+    }
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        self.disk.create_new(path)
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename_new(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.disk.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.resolve(path)
+    }
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.copy_attributes(from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use b2_chunk::{CParams, Chunk};
+
+    use super::*;
+    use crate::{FrameParams, FrameWriter, SuperChunk};
+
+    #[test]
+    #[allow(unsafe_code, reason = "the files are this test's own")]
+    fn mapped_frames_read_as_others_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let cparams = CParams::builder(4).build().unwrap();
+        let raw: Vec<u8> = (0..100_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
+        let (file, folder) = (dir.path().join("a"), dir.path().join("b"));
+        for mut writer in [
+            FrameWriter::create(&file, FrameParams::from_cparams(&cparams)).unwrap(),
+            FrameWriter::options()
+                .storage(crate::Storage::Sparse)
+                .create(&folder, FrameParams::from_cparams(&cparams))
+                .unwrap(),
+        ] {
+            for part in raw.chunks(60_000) {
+                writer.append(Chunk::compress_bytes(part, &cparams).unwrap()).unwrap();
+            }
+            writer.finish().unwrap();
+        }
+        // SAFETY: Only this test uses the files.
+        let options = SuperChunk::options().file_system(Arc::new(unsafe { Mapped::new() }));
+        for path in [file, folder] {
+            let schunk = options.open(&path).unwrap();
+            assert!(schunk.read_bytes(0..schunk.nbytes()).unwrap() == raw);
+            assert!(schunk.read_items(12_345..12_400).unwrap() == raw[49_380..49_600]);
+        }
+        // Anything else is refused: an empty file, a directory.
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, []).unwrap();
+        assert!(options.open(&empty).is_err());
+        assert!(options.open(dir.path()).is_err());
+    }
+}

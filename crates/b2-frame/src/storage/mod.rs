@@ -1,0 +1,15 @@
+//! File access: the traits that the crate needs, the file system, memory maps, the lock, and
+//! staging files beside their targets. Also knows the files of a frame and the redo record that
+//! repairs a torn header. Uses `format`.
+
+pub(crate) mod contiguous;
+pub(crate) mod disk;
+pub(crate) mod files;
+#[allow(clippy::cast_possible_truncation, reason = "a small constant")]
+pub(crate) mod lock;
+#[cfg(feature = "mmap")]
+pub(crate) mod mmap;
+pub(crate) mod redo;
+pub(crate) mod sparse;
+pub(crate) mod staging;
+pub(crate) mod traits;

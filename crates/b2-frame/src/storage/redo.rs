@@ -1,0 +1,218 @@
+//! The redo record of a commit. A commit overwrites only the header, and a crash can tear that
+//! write: at a sector boundary if the power fails, at any byte if the process is killed. Before the
+//! header is written, a record with the old and the new version of the changed bytes is written and
+//! synced at the end of the file. It is removed afterwards.
+//!
+//! ```text
+//! magic[16]  u64 start  u64 n  old[n]  new[n]  u64 hash of all before  u64 record length  end magic[8]
+//! ```
+//!
+//! All integers are little-endian. The record ends at the end of the file. Readers apply it only if
+//! the header is a mix of the two versions. With the old version the commit did not happen, with
+//! the new one it did, and with any other content another program has changed the frame since.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::format::header::FIXED_HEADER_LEN;
+use crate::storage::traits::ReadAt;
+
+/// The start of a record, and of everything else that is staged behind a committed frame. It marks
+/// the bytes as ours.
+pub(crate) const MAGIC: [u8; 16] = *b"b2kit staged v1\n";
+const END_MAGIC: [u8; 8] = *b"b2kit/hr";
+/// Length of a record without the two versions, in bytes.
+const FIXED: u64 = 16 + 8 + 8 + 8 + 8 + 8;
+/// The unit in which a power loss can tear a write, in bytes.
+const SECTOR: usize = 512;
+
+/// The change of a header.
+#[derive(Debug)]
+pub(crate) struct Redo {
+    /// Offset of the first byte of the header that changes.
+    pub(crate) start: usize,
+    pub(crate) old: Bytes,
+    pub(crate) new: Bytes,
+}
+
+impl Redo {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&(self.start as u64).to_le_bytes());
+        out.extend_from_slice(&(self.new.len() as u64).to_le_bytes());
+        out.extend_from_slice(&self.old);
+        out.extend_from_slice(&self.new);
+        out.extend_from_slice(&hash(&out).to_le_bytes());
+        out.extend_from_slice(&(out.len() as u64 + 16).to_le_bytes());
+        out.extend_from_slice(&END_MAGIC);
+        out
+    }
+
+    /// Finds the record at the end of a file, if there is one of at most `limit` bytes.
+    pub(crate) fn find(file: &dyn ReadAt, limit: u64) -> io::Result<Option<Self>> {
+        let len = file.len()?;
+        if len < FIXED + FIXED_HEADER_LEN as u64 {
+            return Ok(None);
+        }
+        let end = file.read_at(len - 16..len)?;
+        let (record_len, magic) = end.split_at(8);
+        let record_len = u64::from_le_bytes(record_len.try_into().unwrap_or_default());
+        if magic != END_MAGIC || record_len < FIXED || record_len > limit.min(len) {
+            return Ok(None);
+        }
+        Ok(Self::decode(&file.read_at(len - record_len..len)?))
+    }
+
+    fn decode(record: &Bytes) -> Option<Self> {
+        let number = |at: usize| record.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let n = usize::try_from(number(24)?).ok()?;
+        let start = usize::try_from(number(16)?).ok()?;
+        let both = u64::try_from(n).ok()?.checked_mul(2)?;
+        if !record.starts_with(&MAGIC) || (record.len() as u64).checked_sub(FIXED)? != both {
+            return None;
+        }
+        // Headers are shorter than 2 GiB.
+        if start.checked_add(n)? > i32::MAX as usize {
+            return None;
+        }
+        let body = 32 + 2 * n;
+        if number(body)? != hash(record.get(..body)?) {
+            return None;
+        }
+        Some(Self { start, old: record.slice(32..32 + n), new: record.slice(32 + n..body) })
+    }
+
+    /// Returns whether `header` was left half changed. It must reach at least to the end of the
+    /// change.
+    pub(crate) fn applies(&self, header: &[u8]) -> bool {
+        let Some(found) = header.get(self.start..self.start + self.new.len()) else { return false };
+        if found == self.old || found == self.new {
+            return false;
+        }
+        // Each sector must be a prefix of the new version followed by the old one.
+        let mut at = 0;
+        while at < found.len() {
+            let end = ((self.start + at) / SECTOR + 1) * SECTOR - self.start;
+            let range = at..end.min(found.len());
+            let parts = (found.get(range.clone()), self.old.get(range.clone()), self.new.get(range));
+            let (Some(part), Some(old), Some(new)) = parts else { return false };
+            let cut = part.iter().zip(new).take_while(|(a, b)| a == b).count();
+            if part.get(cut..) != old.get(cut..) {
+                return false;
+            }
+            at = end;
+        }
+        true
+    }
+
+    /// Returns the record of a file whose header was left half changed.
+    pub(crate) fn pending(file: &dyn ReadAt, limit: u64) -> io::Result<Option<Self>> {
+        let Some(redo) = Self::find(file, limit)? else { return Ok(None) };
+        let end = (redo.start + redo.new.len()) as u64;
+        if end > file.len()? {
+            return Ok(None);
+        }
+        let header = file.read_at(0..end)?;
+        Ok(redo.applies(&header).then_some(redo))
+    }
+}
+
+/// A file with its redo record applied on the fly, for readers that cannot write.
+pub(crate) struct Repaired {
+    pub(crate) file: Arc<dyn ReadAt>,
+    pub(crate) redo: Redo,
+}
+
+impl ReadAt for Repaired {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(offset, buf)?;
+        let start = self.redo.start as u64;
+        for (at, byte) in (start..).zip(&self.redo.new) {
+            let place = at.checked_sub(offset).and_then(|at| usize::try_from(at).ok());
+            if let Some(slot) = place.and_then(|at| buf.get_mut(at)) {
+                *slot = *byte;
+            }
+        }
+        Ok(())
+    }
+
+    fn identity(&self) -> io::Result<Option<crate::FileId>> {
+        self.file.identity()
+    }
+}
+
+/// FNV-1a, which detects a record that was not written completely.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redo() -> Redo {
+        Redo { start: 11, old: vec![1; 1400].into(), new: vec![2; 1400].into() }
+    }
+
+    #[test]
+    fn records_come_back_and_damaged_ones_do_not() {
+        let record = redo().encode();
+        let file = Bytes::from([vec![0; 200], record.clone()].concat());
+        let found = Redo::find(&file, 1 << 20).unwrap().unwrap();
+        assert_eq!((found.start, &found.old, &found.new), (11, &redo().old, &redo().new));
+        assert!(Redo::find(&file, 100).unwrap().is_none());
+        for at in 0..record.len() {
+            let mut damaged = file.to_vec();
+            damaged[200 + at] ^= 1;
+            assert!(Redo::find(&Bytes::from(damaged), 1 << 20).unwrap().is_none(), "byte {at}");
+        }
+        for len in 0..file.len() {
+            assert!(Redo::find(&file.slice(..len), 1 << 20).unwrap().is_none(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn hostile_numbers_are_refused() {
+        for (start, n) in
+            [(11, u64::MAX), (11, u64::MAX / 2 + 1), (u64::MAX, 0), (u64::MAX - 4, 4), (1 << 31, 4)]
+        {
+            let mut record = Redo { start: 11, old: vec![1; 4].into(), new: vec![2; 4].into() }.encode();
+            record[16..24].copy_from_slice(&start.to_le_bytes());
+            record[24..32].copy_from_slice(&n.to_le_bytes());
+            let hash = hash(&record[..40]);
+            record[40..48].copy_from_slice(&hash.to_le_bytes());
+            let file = Bytes::from([vec![0; 200], record].concat());
+            assert!(Redo::find(&file, 1 << 20).unwrap().is_none(), "{start}, {n}");
+            assert!(Redo::pending(&file, 1 << 20).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn only_mixes_are_repaired() {
+        let whole = |middle: Vec<u8>| [vec![9; 11], middle, vec![9; 50]].concat();
+        let check = |middle: Vec<u8>, expected| assert_eq!(redo().applies(&whole(middle)), expected);
+        check(vec![1; 1400], false);
+        check(vec![2; 1400], false);
+        check(vec![3; 1400], false);
+        for cut in 1..1400 {
+            check([vec![2; cut], vec![1; 1400 - cut]].concat(), true);
+        }
+        // Sectors are bytes 0 to 500, 501 to 1012, and 1013 on.
+        check([vec![1; 501], vec![2; 899]].concat(), true);
+        check([vec![1; 501], vec![2; 512], vec![1; 387]].concat(), true);
+        check([vec![2; 501], vec![1; 512], vec![2; 387]].concat(), true);
+        check([vec![1; 500], vec![2; 900]].concat(), false);
+        // A kill cut the second sector, and then a power loss the repair.
+        check([vec![2; 700], vec![1; 313], vec![2; 387]].concat(), true);
+        check([vec![1; 700], vec![2; 700]].concat(), false);
+        assert!(!redo().applies(&[1; 100]));
+    }
+}

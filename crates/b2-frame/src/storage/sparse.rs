@@ -1,0 +1,105 @@
+//! The files of sparse frames (docs/format/frame-sparse.md): a directory with an index file and one
+//! file per chunk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::FrameError;
+use crate::names::{FrameFile, INDEX_NAME, chunk_name};
+use crate::storage::files::{FrameFiles, OpenFile};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt};
+
+/// The files of a sparse frame. Chunk files are opened when they are read.
+pub(crate) struct Sparse {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    index: OpenFile,
+    watch: Arc<IndexWatch>,
+    /// For snapshots with uncommitted chunks: the number of rollbacks when the snapshot was taken.
+    rollbacks: Option<u64>,
+}
+
+/// Knows the newest index file. A chunk file belongs to the state that was read only while this
+/// index file is in place: afterwards another chunk may get its number.
+pub(crate) struct IndexWatch {
+    /// The file is kept open so that no other file gets its identity.
+    current: Mutex<(Option<FileId>, Arc<dyn ReadAt>)>,
+    pub(crate) rollbacks: AtomicU64,
+}
+
+impl IndexWatch {
+    pub(crate) fn new(index: Arc<dyn ReadAt>) -> io::Result<Self> {
+        Ok(Self { current: Mutex::new((index.identity()?, index)), rollbacks: AtomicU64::new(0) })
+    }
+
+    /// Records that another index file has replaced the last one.
+    pub(crate) fn advance(&self, index: Arc<dyn ReadAt>) -> io::Result<()> {
+        let identity = index.identity()?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (identity, index);
+        Ok(())
+    }
+
+    /// Returns whether the index file in `dir` is still the known one.
+    pub(crate) fn is_current(&self, fs: &dyn FileSystem, dir: &Path) -> io::Result<bool> {
+        let found = match fs.identity(&dir.join(INDEX_NAME), Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found?,
+        };
+        Ok(found == self.current.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+impl Sparse {
+    pub(crate) fn open(fs: Arc<dyn FileSystem>, dir: PathBuf) -> Result<Self, FrameError> {
+        let path = dir.join(INDEX_NAME);
+        let index = open_file(&*fs, &path, Links::Refuse, 0)?;
+        let watch = IndexWatch::new(index.storage().clone());
+        let watch = Arc::new(watch.map_err(FrameError::io(path.display().to_string()))?);
+        Ok(Self { fs, dir, index, watch, rollbacks: None })
+    }
+
+    /// Opens the files for a snapshot of a frame that is being changed.
+    pub(crate) fn snapshot(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        index: OpenFile,
+        watch: Arc<IndexWatch>,
+        uncommitted: bool,
+    ) -> Self {
+        let rollbacks = uncommitted.then(|| watch.rollbacks.load(Ordering::SeqCst));
+        Self { fs, dir, index, watch, rollbacks }
+    }
+}
+
+impl FrameFiles for Sparse {
+    fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
+        let FrameFile::Chunk(id) = file else { return Ok(self.index.clone()) };
+        let opened = open_file(&*self.fs, &self.dir.join(chunk_name(id)), Links::Refuse, 0);
+        // Check after opening, since the file can be removed and its name reused at any moment.
+        let current = self.watch.is_current(&*self.fs, &self.dir);
+        let rolled_back =
+            self.rollbacks.is_some_and(|rollbacks| rollbacks != self.watch.rollbacks.load(Ordering::SeqCst));
+        if rolled_back || !current.map_err(FrameError::io(self.index.name()))? {
+            return Err(FrameError::Changed { name: self.dir.display().to_string() });
+        }
+        opened
+    }
+}
+
+/// Opens a regular file. Anything else is refused without being opened.
+pub(crate) fn open_file(
+    fs: &dyn FileSystem,
+    path: &Path,
+    links: Links,
+    base: u64,
+) -> Result<OpenFile, FrameError> {
+    let name = path.display().to_string();
+    match fs.kind(path, links).map_err(FrameError::io(&*name))? {
+        FileKind::File => {}
+        _ => return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: false }),
+    }
+    let file = fs.open(path, links).map_err(FrameError::io(&*name))?;
+    OpenFile::new(file, name, base)
+}

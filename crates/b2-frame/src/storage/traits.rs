@@ -1,0 +1,286 @@
+//! The storage interface of this crate. All file access goes through these traits, so that tests
+//! can count, fail, truncate or replay each call.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_core::memory::{self, OutOfMemory};
+use bytes::Bytes;
+
+use b2_core::Buffer;
+
+/// Reads at given offsets from a file, a buffer or a test double. There is no cursor, so any number
+/// of threads may read at once.
+pub trait ReadAt: Send + Sync {
+    /// Returns the length in bytes.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Returns whether the storage is empty.
+    ///
+    /// # Errors
+    /// As for [`ReadAt::len`].
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes, or any error of the storage.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Returns the bytes of `range`. Callers first compare the range with [`ReadAt::len`], so that
+    /// no number in a file can cause a large allocation.
+    ///
+    /// # Errors
+    /// As for [`ReadAt::read_exact_at`].
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let mut buf = Buffer::new(range.end.saturating_sub(range.start))
+            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        self.read_exact_at(range.start, &mut buf)?;
+        Ok(buf.freeze())
+    }
+
+    /// Returns the identity of the file, if files have one. It distinguishes a file from another
+    /// that was renamed over it.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+
+    /// Returns the number of hard links of the file. Renaming another file over one of its names
+    /// leaves the others with the old content.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn hard_links(&self) -> io::Result<u64> {
+        Ok(1)
+    }
+}
+
+/// Writes at given offsets. Methods take `&self`, because readers may share the handle.
+pub trait WriteAt: ReadAt {
+    /// Writes all of `data` at `offset`. A gap before it reads as zeros.
+    ///
+    /// # Errors
+    /// Any error of the storage. Part of the data may have been written.
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Truncates the file, or extends it with zeros.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Syncs the file: when this returns, all written data survive a power loss.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Waits for an advisory lock on the file. It is released when the handle is dropped.
+    ///
+    /// # Errors
+    /// Any error of the storage, also if it does not support locks.
+    fn lock(&self, mode: LockMode) -> io::Result<()>;
+
+    /// Releases the lock at once, even if a child process holds a copy of the handle.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a lock can be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockMode {
+    /// Any number of holders at the same time.
+    Shared,
+    /// Only one holder.
+    Exclusive,
+}
+
+/// The identity of a file: device and inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The device.
+    pub device: u64,
+    /// The inode number on that device.
+    pub inode: u64,
+}
+
+/// What a path refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link. Reported only if links are not followed.
+    Link,
+    /// A FIFO, socket or device. Opening one may block or have side effects.
+    Other,
+}
+
+/// Whether a symbolic link in the last component of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Links {
+    /// Follow it: for paths that the user gave.
+    Follow,
+    /// Refuse it: for names inside a sparse frame, so that a frame cannot lead elsewhere.
+    Refuse,
+}
+
+/// Operations on file names. [`Disk`](crate::Disk) is the file system of the operating system.
+pub trait FileSystem: Debug + Send + Sync {
+    /// Returns what `path` refers to, without opening it.
+    ///
+    /// # Errors
+    /// Any error of the file system, most often [`io::ErrorKind::NotFound`].
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind>;
+
+    /// Returns the identity of the regular file at `path`, if files have one.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::open`].
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        self.open(path, links)?.identity()
+    }
+
+    /// Opens a regular file for reading. Anything else is refused, so this never blocks.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if it is not a regular file, or any error of the file
+    /// system.
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>>;
+
+    /// Opens a regular file for reading and writing.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::open`].
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>>;
+
+    /// Creates a file that must not exist yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`], or any error of the file system.
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>>;
+
+    /// Creates a directory that must not exist yet.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::create_new`].
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames a file or directory, replacing a file of the new name.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Renames a file to a name that must not exist yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`], or any error of the file system.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Lists the names in a directory, in any order.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+
+    /// Syncs a directory: when this returns, the names in it survive a power loss. Does nothing
+    /// where directories cannot be synced.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Returns the path with all symbolic links resolved.
+    ///
+    /// # Errors
+    /// Any error of the file system.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Gives `to` the permissions of `from` and, if allowed, its owner.
+    ///
+    /// # Errors
+    /// Any error from setting the permissions. A refused change of owner is ignored.
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()>;
+}
+
+impl ReadAt for Bytes {
+    fn len(&self) -> io::Result<u64> {
+        Ok(Bytes::len(self) as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(part(self, offset, buf.len())?);
+        Ok(())
+    }
+
+    /// Shares the buffer without copying it.
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| eof())?;
+        part(self, range.start, len).map(|part| self.slice_ref(part))
+    }
+}
+
+fn part(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
+    let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
+    rest.and_then(|rest| rest.get(..len)).ok_or_else(eof)
+}
+
+pub(crate) fn eof() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+/// Allocates a zeroed buffer. Running out of memory is an error.
+pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, OutOfMemory> {
+    // A length beyond the address space cannot be allocated either.
+    memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| OutOfMemory { bytes: len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_without_copying_and_not_beyond_its_end() {
+        let bytes = Bytes::from_static(b"0123456789");
+        let part = bytes.read_at(2..5).unwrap();
+        assert_eq!(part, "234");
+        assert_eq!(part.as_ptr(), bytes[2..].as_ptr());
+        for range in [8..11, 11..12, u64::MAX - 1..u64::MAX] {
+            assert_eq!(bytes.read_at(range).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+        let mut buf = [0; 3];
+        bytes.read_exact_at(7, &mut buf).unwrap();
+        assert_eq!(&buf, b"789");
+        assert!(bytes.read_exact_at(8, &mut buf).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Copies super-chunks, with or without recompressing them.
+
+use b2_chunk::{CParams, Chunk};
+use b2_core::Control;
+
+use crate::format::index::Entry;
+use crate::read::compare::Compare;
+use crate::{FrameError, FrameWriter, Structure, SuperChunk};
+
+/// Uncompressed bytes that are handled at once. A single chunk may be larger.
+const BATCH: u64 = 32 << 20;
+
+/// A chunk of the copy.
+struct CopyJob {
+    nchunk: usize,
+    nbytes: u64,
+    made: Option<Made>,
+}
+
+enum Made {
+    Chunk(Chunk),
+    Special(b2_chunk::SpecialKind, usize),
+}
+
+impl SuperChunk {
+    /// Appends all data and vlmetalayers to a new frame of any storage. Chunks are handled in
+    /// parallel on the current rayon pool, in bounded memory.
+    ///
+    /// Without `cparams` and `chunksize`, chunks are copied as they are stored. With `cparams` they
+    /// are recompressed. With `chunksize` (in bytes) the data are also divided into new chunks.
+    /// Metalayers are not copied; set them when you create the writer.
+    ///
+    /// ```
+    /// # use b2_chunk::{CParams, Chunk, CodecId};
+    /// # use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+    /// # let fast = CParams::builder(2).codec(CodecId::BLOSCLZ).build()?;
+    /// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&fast))?;
+    /// # writer.append(Chunk::compress_bytes(&[5; 3000], &fast)?)?;
+    /// # let schunk = SuperChunk::from_bytes(writer.finish()?.into_bytes())?;
+    /// let small = CParams::builder(2).codec(CodecId::BLOSCLZ).level(9).build()?;
+    /// let mut writer = FrameWriter::memory(FrameParams::from_cparams(&small))?;
+    /// schunk.copy_into(&mut writer, Some(&small), Some(1000))?;
+    /// let copy = SuperChunk::from_bytes(writer.finish()?.into_bytes())?;
+    /// assert_eq!((copy.nchunks(), copy.nbytes()), (3, schunk.nbytes()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Progress is reported to the control of the writer if it is watched, otherwise to that of
+    /// this super-chunk; either can cancel the copy. After an error in the middle the writer cannot
+    /// be finished.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read, decoded, compressed or written, when the chunk size is 0, or
+    /// when a chunk size is given for variable-length blocks.
+    pub fn copy_into(
+        &self,
+        writer: &mut FrameWriter,
+        cparams: Option<&CParams>,
+        chunksize: Option<usize>,
+    ) -> Result<(), FrameError> {
+        let control = if writer.control().is_watched() { writer.control() } else { &self.dparams.control };
+        let control = control.begin(self.nbytes(), self.typesize() as u64);
+        let mut source = self.clone();
+        source.dparams.control = control.quiet();
+        let quiet;
+        let cparams = match cparams {
+            Some(cparams) if control.is_watched() => {
+                quiet = cparams.clone().with_control(control.quiet());
+                Some(&quiet)
+            }
+            cparams => cparams,
+        };
+        let before = writer.nchunks();
+        let result = match chunksize {
+            Some(0) => Err(FrameError::argument("chunksize", "must not be 0")),
+            Some(chunksize) => {
+                source.with_compare(Compare::Always).copy_cut(writer, cparams, chunksize as u64, &control)
+            }
+            None => source.copy_chunks(writer, cparams, &control),
+        };
+        if result.is_err() && writer.nchunks() != before {
+            // A partial copy must not look like a finished one.
+            writer.abandon();
+        }
+        result?;
+        for (name, _) in self.vlmetalayers().iter() {
+            if let Some(value) = self.vlmetalayers().chunk(name)? {
+                writer.set_vlmetalayer_chunk(name, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_chunks(
+        &self,
+        writer: &mut FrameWriter,
+        cparams: Option<&CParams>,
+        control: &Control,
+    ) -> Result<(), FrameError> {
+        let mut next = 0;
+        let jobs = || {
+            let nchunk = next;
+            next += 1;
+            if nchunk >= self.nchunks() {
+                return Ok(None);
+            }
+            Ok(Some(CopyJob { nchunk, nbytes: self.chunk_nbytes(nchunk)?, made: None }))
+        };
+        batches(writer, control, self.threads(), jobs, |job| {
+            let error = || FrameError::chunk(Structure::Chunk(job.nchunk));
+            if let (Entry::Special(kind), true) = (self.entry(job.nchunk)?, self.chunksize() > 0) {
+                return Ok(Made::Special(kind, job.nbytes as usize));
+            }
+            let chunk = self.chunk(job.nchunk)?;
+            let Some(cparams) = cparams else { return Ok(Made::Chunk(chunk)) };
+            if chunk.header().is_vl() {
+                let blocks = chunk.blocks(&self.dparams).map_err(error())?;
+                let blocks: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
+                return Chunk::compress_vl(&blocks, cparams).map(Made::Chunk).map_err(error());
+            }
+            let plain = chunk.decompress_bytes_with(&self.dparams).map_err(error())?;
+            Chunk::compress_bytes(&plain, &cparams.for_chunk(job.nchunk)).map(Made::Chunk).map_err(error())
+        })
+    }
+
+    fn copy_cut(
+        &self,
+        writer: &mut FrameWriter,
+        cparams: Option<&CParams>,
+        chunksize: u64,
+        control: &Control,
+    ) -> Result<(), FrameError> {
+        if self.nchunks() > 0 && self.chunk(0)?.header().is_vl() {
+            return Err(FrameError::argument("chunksize", "cannot be set for variable-length blocks"));
+        }
+        let defaults;
+        let cparams = match cparams {
+            Some(cparams) => cparams,
+            None => {
+                defaults = self.header().to_cparams(&self.dparams)?;
+                &defaults
+            }
+        };
+        self.check_output()?;
+        let mut next = 0;
+        let jobs = || {
+            let start = next as u64 * chunksize;
+            next += 1;
+            let nbytes = chunksize.min(self.nbytes().saturating_sub(start));
+            Ok((nbytes > 0).then_some(CopyJob { nchunk: next - 1, nbytes, made: None }))
+        };
+        batches(writer, control, self.threads(), jobs, |job| {
+            let start = job.nchunk as u64 * chunksize;
+            let plain = self.read_bytes(start..start + job.nbytes)?;
+            let chunk = Chunk::compress_bytes(&plain, &cparams.for_chunk(job.nchunk));
+            chunk.map(Made::Chunk).map_err(FrameError::chunk(Structure::Chunk(job.nchunk)))
+        })
+    }
+}
+
+/// Makes the chunks of a batch in parallel and appends them in order.
+fn batches(
+    writer: &mut FrameWriter,
+    control: &Control,
+    threads: usize,
+    mut next: impl FnMut() -> Result<Option<CopyJob>, FrameError>,
+    make: impl Fn(&CopyJob) -> Result<Made, FrameError> + Sync,
+) -> Result<(), FrameError> {
+    let mut jobs = Vec::new();
+    loop {
+        let mut nbytes = 0;
+        let mut more = true;
+        while more && nbytes < BATCH {
+            match next()? {
+                Some(job) => {
+                    // Count a minimum per chunk, so that many special chunks do not make a long
+                    // list.
+                    nbytes += job.nbytes.max(1 << 12);
+                    jobs.push(job);
+                }
+                None => more = false,
+            }
+        }
+        let work = |(): &mut (), job: &mut CopyJob| {
+            job.made = Some(make(job)?);
+            Ok(())
+        };
+        b2_core::for_each(control, threads, jobs.iter_mut(), nbytes, || Ok::<_, FrameError>(()), work)?;
+        for job in jobs.drain(..) {
+            match job.made {
+                Some(Made::Chunk(chunk)) => writer.append(chunk)?,
+                Some(Made::Special(kind, nbytes)) => writer.append_special(kind, nbytes)?,
+                None => continue,
+            };
+            control.advance(job.nbytes)?;
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}

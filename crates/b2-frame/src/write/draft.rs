@@ -1,0 +1,205 @@
+//! The draft of a frame in a writer or editor: the stored chunks, and the future content of the
+//! frame.
+
+use std::sync::Arc;
+
+use b2_chunk::{CParams, Chunk, CodecId, Plugins, SpecialKind};
+use b2_core::Control;
+use bytes::Bytes;
+
+use crate::format::checksums::ChunkSums;
+use crate::format::index::Entry;
+use crate::format::metalayers::{check_name, show};
+use crate::write::fit::Fit;
+use crate::write::state::{FrameState, room_for};
+use crate::write::store::Store;
+use crate::{FrameError, Structure};
+
+/// A chunk goes to the store first and then into the state, so an error leaves the state unchanged.
+pub(crate) struct Draft {
+    pub(crate) store: Store,
+    pub(crate) state: FrameState,
+    pub(crate) fit: Fit,
+    /// Checksums of the chunks, if they are known.
+    pub(crate) sums: Option<ChunkSums>,
+    pub(crate) max_vlmetalayers: usize,
+}
+
+/// A chunk in a form that C-Blosc2 can read in this frame.
+pub(crate) struct Fitted {
+    content: Content,
+    pub(crate) nbytes: usize,
+    vl_blocks: bool,
+}
+
+enum Content {
+    Stored(Chunk),
+    /// A special chunk, which only takes an index entry if its size follows from the header.
+    Special(SpecialKind),
+}
+
+impl Fitted {
+    pub(crate) fn special(kind: SpecialKind, nbytes: usize) -> Self {
+        Self { content: Content::Special(kind), nbytes, vl_blocks: false }
+    }
+}
+
+impl Draft {
+    pub(crate) fn nchunks(&self) -> usize {
+        self.state.nchunks()
+    }
+
+    /// Returns the control of the calls.
+    pub(crate) fn control(&self) -> &Control {
+        &self.fit.dparams.control
+    }
+
+    /// Begins a call that handles `nbytes` uncompressed bytes, and returns its control.
+    pub(crate) fn begin(&self, nbytes: u64) -> Control {
+        self.control().begin(nbytes, self.fit.typesize as u64)
+    }
+
+    /// Converts a chunk to a form that C-Blosc2 can read in this frame.
+    pub(crate) fn fit(&self, nchunk: usize, chunk: Chunk) -> Result<Fitted, FrameError> {
+        let (nbytes, vl_blocks) = (chunk.nbytes(), chunk.header().is_vl());
+        let content = match self.fit.as_entry(&chunk) {
+            Some(kind) => Content::Special(kind),
+            None => {
+                let fitted = self.fit.fit(chunk);
+                Content::Stored(fitted.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
+            }
+        };
+        Ok(Fitted { content, nbytes, vl_blocks })
+    }
+
+    /// Inserts a chunk before chunk `nchunk`.
+    pub(crate) fn insert(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
+        let equal = self.state.equal_with(nchunk, chunk.nbytes);
+        let raw = self.put_sized(nchunk, chunk, equal)?;
+        self.state.reserve(1)?;
+        if self.nchunks() == 0 {
+            self.state.vl_blocks = chunk.vl_blocks;
+        }
+        self.state.insert(nchunk, raw, chunk.nbytes);
+        Ok(())
+    }
+
+    /// Replaces chunk `nchunk`.
+    pub(crate) fn replace(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
+        let equal = self.state.equal_after(nchunk, chunk.nbytes);
+        let raw = self.put_sized(nchunk, chunk, equal)?;
+        if self.nchunks() == 1 {
+            self.state.vl_blocks = chunk.vl_blocks;
+        }
+        self.state.replace(nchunk, raw, chunk.nbytes);
+        Ok(())
+    }
+
+    /// Stores a chunk and returns its entry. `equal` says whether the sizes of all chunks remain
+    /// equal.
+    fn put_sized(&mut self, nchunk: usize, chunk: &Fitted, equal: bool) -> Result<i64, FrameError> {
+        if equal || self.state.is_individual() && self.state.all_stored {
+            return self.put(nchunk, chunk, !equal);
+        }
+        let before = self.state.clone();
+        let result = self.make_individual().and_then(|()| self.put(nchunk, chunk, true));
+        if result.is_err() {
+            self.state = before;
+        }
+        result
+    }
+
+    /// Stores a chunk and returns its entry. `individual` says whether chunks will have individual
+    /// sizes.
+    pub(crate) fn put(&mut self, nchunk: usize, chunk: &Fitted, individual: bool) -> Result<i64, FrameError> {
+        match &chunk.content {
+            Content::Stored(stored) => self.put_stored(stored),
+            Content::Special(kind) if !individual && chunk.nbytes.is_multiple_of(self.fit.typesize) => {
+                self.store.check()?;
+                Ok(Entry::Special(*kind).to_raw())
+            }
+            Content::Special(kind) => {
+                let stored = self.fit.special(*kind, chunk.nbytes);
+                self.put_stored(&stored.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
+            }
+        }
+    }
+
+    fn put_stored(&mut self, chunk: &Chunk) -> Result<i64, FrameError> {
+        let raw = Entry::Stored(self.store.put(chunk.as_bytes())?).to_raw();
+        if let Some(sums) = &mut self.sums {
+            sums.put(raw, chunk.as_bytes())?;
+        }
+        Ok(raw)
+    }
+
+    /// Switches to individual chunk sizes. An index entry cannot express the size of a special
+    /// chunk then, so all special chunks are stored. The content does not change.
+    pub(crate) fn make_individual(&mut self) -> Result<(), FrameError> {
+        if self.state.is_individual() && self.state.all_stored {
+            return Ok(());
+        }
+        let mut stored = Vec::new();
+        for nchunk in 0..self.nchunks() {
+            let raw = self.state.entries.get(nchunk).copied().unwrap_or_default();
+            if let Some(Entry::Special(kind)) = Entry::from_raw(raw) {
+                let nbytes = self.state.chunk_nbytes(nchunk).unwrap_or_default();
+                if kind == SpecialKind::NaN && !self.fit.nan_fits(nbytes) {
+                    let expected = "NaN in whole items of 4 or 8 bytes";
+                    let at = nchunk as u64 * 8;
+                    return Err(FrameError::field(Structure::Index, "entry", at, raw, expected));
+                }
+                stored.push((nchunk, self.put(nchunk, &Fitted::special(kind, nbytes), true)?, nbytes));
+            }
+        }
+        for (nchunk, raw, nbytes) in stored {
+            self.state.replace(nchunk, raw, nbytes);
+        }
+        self.state.make_individual();
+        Ok(())
+    }
+
+    /// Fails if the frame would mix chunks with and without variable-length blocks, or have too
+    /// many chunks. `replaced` says whether the chunk replaces another.
+    pub(crate) fn check_chunk(&self, vl_blocks: bool, replaced: bool) -> Result<(), FrameError> {
+        let others = self.nchunks() - usize::from(replaced);
+        if others > 0 && self.state.vl_blocks != vl_blocks {
+            let what = "chunks with and without variable-length blocks cannot be mixed";
+            return Err(FrameError::argument("chunk", what));
+        }
+        room_for(others + 1)
+    }
+
+    /// Compresses and sets a vlmetalayer.
+    pub(crate) fn set_vlmetalayer(&mut self, name: &[u8], value: &[u8]) -> Result<(), FrameError> {
+        let chunk = compress_value(value, &self.fit.dparams.plugins);
+        self.set_vlmetalayer_chunk(
+            name,
+            chunk.map_err(FrameError::chunk(Structure::VlMetalayer(show(name))))?,
+        )
+    }
+
+    /// Sets a vlmetalayer to a compressed value.
+    pub(crate) fn set_vlmetalayer_chunk(&mut self, name: &[u8], value: Chunk) -> Result<(), FrameError> {
+        check_name(name)?;
+        let place = self.state.vlmetalayers.iter().position(|(n, _)| n == name);
+        if place.is_none() && self.state.vlmetalayers.len() >= self.max_vlmetalayers {
+            let what = format!("more than {} are not allowed", self.max_vlmetalayers);
+            return Err(FrameError::argument("vlmetalayers", what));
+        }
+        let vlmetalayers = Arc::make_mut(&mut self.state.vlmetalayers);
+        match place.and_then(|place| vlmetalayers.get_mut(place)) {
+            Some((_, old)) => *old = value.into_bytes(),
+            None => vlmetalayers.push((Bytes::copy_from_slice(name), value.into_bytes())),
+        }
+        Ok(())
+    }
+}
+
+/// Compresses the value of a vlmetalayer.
+fn compress_value(value: &[u8], plugins: &Plugins) -> Result<Chunk, b2_chunk::ChunkError> {
+    let cparams = CParams::builder(1).plugins(plugins.clone()).build();
+    // A build without any compressor can still store it uncompressed.
+    let cparams = cparams.or_else(|_| CParams::builder(1).codec(CodecId::BLOSCLZ).level(0).build());
+    Chunk::compress_bytes(value, &cparams?)
+}

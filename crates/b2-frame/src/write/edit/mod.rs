@@ -1,0 +1,445 @@
+//! Changes frames in place. All changes are staged: new chunks go behind the committed end of the
+//! frame (or to new chunk files), and a commit makes all changes visible at once.
+//!
+//! - `ops`, `bytes` and `meta` are the operations, which store chunks and change the staged state.
+//! - `savepoint` returns to an earlier staged state.
+//! - `prepared` stores chunks for many threads before they are put in place.
+//! - `open` opens and creates frames for changing.
+
+mod bytes;
+mod meta;
+mod open;
+mod ops;
+mod prepared;
+mod savepoint;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use b2_chunk::{CParams, Chunk, Container, DParams};
+use b2_core::Control;
+
+pub use self::prepared::Prepared;
+pub use self::savepoint::Savepoint;
+use crate::format::checksums::{ChunkSums, Sums};
+use crate::format::header::MIN_TRAILER_LEN;
+use crate::format::index::Entry;
+use crate::read::compare::Compare;
+use crate::read::options::FrameOrigin;
+use crate::read::sizes::ChunkSizes;
+use crate::write::draft::Draft;
+use crate::write::state::{FrameState, Sizes};
+use crate::write::store::{Change, ContiguousStore};
+use crate::write::whole::copy_chunks;
+use crate::{FrameError, Storage, SuperChunk};
+
+/// A frame that is open for changing: a contiguous file, a sparse directory, or a buffer.
+///
+/// Changes are staged until [`commit`](Self::commit) makes all of them visible in one step. After a
+/// crash or a power loss at any moment, the frame holds exactly the old or exactly the new state,
+/// for this crate and for C-Blosc2. Dropping the editor or [`rollback`](Self::rollback) discards
+/// uncommitted changes. An operation that fails changes nothing.
+///
+/// From opening to dropping, an editor of a frame on disk holds the lock that C-Blosc2 also uses
+/// (`<file>.b2lock`), so other writers wait. Readers need no lock and see only committed states.
+///
+/// The space of replaced and deleted chunks is not reused until [`compact`](Self::compact).
+///
+/// ```
+/// use b2_chunk::CParams;
+/// use b2_frame::{FrameParams, SuperChunk};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("log.b2frame");
+/// let params = FrameParams::from_cparams(&CParams::builder(2).build()?).chunksize(1000);
+/// SuperChunk::create(&path, params)?.finish()?;
+///
+/// let mut editor = SuperChunk::edit(&path)?;
+/// for i in 0..1000u16 {
+///     editor.append_bytes(&i.to_le_bytes())?; // kept until a chunk is full, or until the commit
+/// }
+/// editor.set_vlmetalayer("station", b"\xa7north-3")?;
+/// editor.commit()?;
+/// assert_eq!(SuperChunk::open(&path)?.read_items(500..502)?, [244, 1, 245, 1]);
+///
+/// // Several operations, one commit; nothing happens if one of them fails.
+/// editor.transaction(|editor| {
+///     editor.write_bytes(0, &[7; 10])?;
+///     editor.delete(1)
+/// })?;
+/// assert_eq!(editor.nbytes(), 1000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// After a fork the editor belongs to the parent process. In the child it writes, truncates and
+/// unlocks nothing, and its calls fail with [`FrameError::Foreign`]. A frame in memory belongs to
+/// the child as well.
+pub struct FrameEditor {
+    /// The staged state, with all chunks that were stored.
+    draft: Draft,
+    committed: FrameState,
+    /// The uncompressed bytes of a short last chunk that is being filled.
+    tail: Option<Tail>,
+    cparams: Option<CParams>,
+    /// Whether the frame has checksums: as committed, and after the next commit.
+    has_sums: (bool, bool),
+    /// Whether the committed checksums are outdated. The next commit rewrites or drops them.
+    stale_sums: bool,
+    source: Option<Arc<FrameOrigin>>,
+    /// Value of the store's byte counter at the last commit.
+    accounted: u64,
+    /// Replaced by each commit and rollback, so that older savepoints become invalid.
+    epoch: Arc<()>,
+}
+
+struct Tail {
+    plain: Vec<u8>,
+    /// Whether the index entry of the last chunk refers to these bytes.
+    stored: bool,
+}
+
+/// The result of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Committed {
+    /// Number of bytes written since the last commit: chunks, index, trailer, header and lock.
+    pub bytes_written: u64,
+    /// Number of chunks after the commit.
+    pub nchunks: usize,
+    /// Uncompressed size after the commit, in bytes.
+    pub nbytes: u64,
+}
+
+impl FrameEditor {
+    /// Returns the number of chunks.
+    pub fn nchunks(&self) -> usize {
+        self.draft.state.nchunks()
+    }
+    /// Returns the uncompressed size of all chunks, in bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.draft.state.nbytes
+    }
+    /// Returns the item size in bytes.
+    pub fn typesize(&self) -> usize {
+        self.draft.fit.typesize
+    }
+    /// Returns the uncompressed size of every chunk except possibly the last, in bytes; 0 if chunks
+    /// have individual sizes or the size is not defined yet.
+    pub fn chunksize(&self) -> usize {
+        match self.draft.state.sizes {
+            Sizes::Equal { chunksize, .. } => chunksize,
+            Sizes::Open | Sizes::Individual(_) => 0,
+        }
+    }
+    /// Returns the uncompressed size of chunk `nchunk`, in bytes.
+    ///
+    /// # Errors
+    /// When the chunk does not exist.
+    pub fn chunk_nbytes(&self, nchunk: usize) -> Result<usize, FrameError> {
+        self.draft.state.chunk_nbytes(nchunk).ok_or_else(|| self.no_chunk(nchunk))
+    }
+    /// Returns whether the frame is contiguous or sparse.
+    pub fn storage(&self) -> Storage {
+        self.draft.store.storage()
+    }
+    /// Returns the parameters for decoding stored chunks.
+    pub fn dparams(&self) -> &DParams {
+        &self.draft.fit.dparams
+    }
+
+    /// Returns the compression parameters of new chunks: those from
+    /// [`set_cparams`](Self::set_cparams), or those in the frame header.
+    ///
+    /// # Errors
+    /// When the header names an unknown codec or filter, or contradicts itself.
+    pub fn cparams(&self) -> Result<CParams, FrameError> {
+        if let Some(cparams) = &self.cparams {
+            return Ok(cparams.clone());
+        }
+        self.committed.head.header.to_cparams(&self.draft.fit.dparams)
+    }
+
+    /// Sets the compression parameters of new chunks. The frame header, which gives other writers
+    /// their defaults, is not changed.
+    ///
+    /// # Errors
+    /// When the item size differs from the frame's.
+    pub fn set_cparams(&mut self, cparams: CParams) -> Result<(), FrameError> {
+        if cparams.typesize() != self.typesize() {
+            let what =
+                format!("items of {} bytes, but the frame has {}", cparams.typesize(), self.typesize());
+            return Err(FrameError::argument("cparams", what));
+        }
+        self.cparams = Some(cparams);
+        Ok(())
+    }
+
+    /// Sets the threads, the progress callback and the cancellation of further calls. A cancelled
+    /// call changes nothing.
+    ///
+    /// Progress counts uncompressed bytes: those that a call compresses, or in
+    /// [`compact`](Self::compact) those that it copies.
+    pub fn set_control(&mut self, control: Control) {
+        self.draft.fit.dparams.control = control;
+    }
+
+    /// Returns the control of the calls.
+    pub fn control(&self) -> &Control {
+        self.draft.control()
+    }
+
+    /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
+    #[doc(hidden)]
+    pub fn set_container(&mut self, container: Container) {
+        self.draft.fit.dparams.container = container;
+    }
+
+    /// Returns the frame with all changes, committed or not, for reading. Later changes do not
+    /// affect it.
+    ///
+    /// This writes buffered data to storage. A snapshot with uncommitted changes is invalid after a
+    /// [`rollback`](Self::rollback), or after the editor is dropped without a commit: reading then
+    /// fails.
+    ///
+    /// # Errors
+    /// When buffered data cannot be written.
+    pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
+        self.settle()?;
+        let (files, layout) = self.draft.store.snapshot()?;
+        // No trailer is written yet; the length of the shortest one makes `frame_len` valid.
+        let frame_len = layout.trailer.end + MIN_TRAILER_LEN as u64;
+        let head = self.draft.state.head(layout.data.end - layout.data.start, frame_len);
+        let dparams = self.draft.fit.dparams.clone();
+        let sums = self.draft.sums.as_ref().map(|sums| Sums::Known(sums.old().clone()));
+        let opened = self.draft.state.opened(&head, layout, sums, &dparams);
+        let mut schunk = SuperChunk::new(opened, files, dparams.clone());
+        schunk.set_container(dparams.container);
+        schunk.source = self.source.clone();
+        if let Sizes::Individual(sizes) = &self.draft.state.sizes {
+            // The sizes are known, so the snapshot need not read them.
+            let _ = schunk.sizes.set(ChunkSizes::of(sizes));
+        }
+        Ok(schunk)
+    }
+
+    /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
+    /// damaged data must not get a valid one.
+    pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
+        Ok(self.snapshot()?.with_compare(Compare::Always))
+    }
+
+    /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
+    /// is switched off.
+    ///
+    /// # Errors
+    /// When something cannot be written. The frame is unchanged, the changes are still staged, and
+    /// the commit can be tried again.
+    ///
+    /// Three errors have a special meaning. After a failed sync only [`rollback`](Self::rollback)
+    /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
+    /// not write. [`FrameError::NotSynced`] means that the change is visible, but may not survive a
+    /// power loss. [`FrameError::Changed`] means that another writer ignored the lock.
+    pub fn commit(&mut self) -> Result<Committed, FrameError> {
+        self.draft.store.check()?;
+        self.epoch = Arc::default();
+        self.settle()?;
+        let old = &self.committed;
+        let same_tail = Arc::ptr_eq(&old.entries, &self.draft.state.entries)
+            && Arc::ptr_eq(&old.vlmetalayers, &self.draft.state.vlmetalayers)
+            && self.has_sums.0 == self.has_sums.1
+            && !self.stale_sums;
+        if !(same_tail && old.head.bytes == self.draft.state.head.bytes) {
+            self.draft.state.check()?;
+            // C-Blosc2 expects the trailer of an empty frame directly behind its header.
+            let whole = self.storage() == Storage::Contiguous && self.draft.state.nbytes == 0 && !same_tail;
+            let source = if whole { Some(self.snapshot()?) } else { None };
+            let late = match source {
+                Some(source) => {
+                    self.settle_sums();
+                    self.rewrite(&source, &Control::new())?;
+                    Ok(())
+                }
+                None => {
+                    self.settle_sums();
+                    let Draft { store, state, sums, .. } = &mut self.draft;
+                    let sums = sums.as_ref().filter(|_| self.has_sums.1);
+                    // The checksums cover the header, so they change with it.
+                    let metadata_only = same_tail && sums.is_none();
+                    let (head, late) =
+                        store.commit(&Change { old: &self.committed, new: state, sums, metadata_only })?;
+                    state.head = head;
+                    late
+                }
+            };
+            self.committed = self.draft.state.clone();
+            self.has_sums.0 = self.has_sums.1;
+            self.stale_sums = false;
+            late?;
+        }
+        let written = self.draft.store.written();
+        let bytes_written = written - std::mem::replace(&mut self.accounted, written);
+        Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+    }
+
+    /// Discards all changes since the last commit.
+    pub fn rollback(&mut self) {
+        self.epoch = Arc::default();
+        self.tail = None;
+        self.draft.state = self.committed.clone();
+        self.has_sums.1 = self.has_sums.0;
+        self.draft.store.rollback();
+    }
+
+    fn settle_sums(&mut self) {
+        if let Some(sums) = &mut self.draft.sums {
+            sums.settle(&self.draft.state.entries);
+        }
+    }
+
+    /// Returns whether the frame will have checksums after the next commit.
+    pub fn has_checksums(&self) -> bool {
+        self.has_sums.1
+    }
+
+    /// Sets whether the frame has checksums from the next commit on. Adding them reads all chunks,
+    /// but does not decode them.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read.
+    pub fn set_checksums(&mut self, checksums: bool) -> Result<(), FrameError> {
+        if checksums && self.draft.sums.is_none() {
+            self.draft.sums = Some(self.during(self.nbytes(), |editor, control| {
+                let snapshot = editor.snapshot()?;
+                let mut sums = ChunkSums::default();
+                for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
+                    if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
+                        sums.put(*raw, snapshot.chunk(nchunk)?.as_bytes())?;
+                    }
+                    control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
+                }
+                Ok(sums)
+            })?);
+        }
+        self.has_sums.1 = checksums;
+        Ok(())
+    }
+
+    /// Runs operations and commits them. If an operation or the commit fails, all changes since the
+    /// last commit are rolled back.
+    ///
+    /// # Errors
+    /// Any error of the operations or of the commit.
+    pub fn transaction<T, E: From<FrameError>>(
+        &mut self,
+        operations: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let result = operations(self).and_then(|output| match self.commit() {
+            Ok(_) => Ok(output),
+            Err(error) => Err(error.into()),
+        });
+        if result.is_err() {
+            self.rollback();
+        }
+        result
+    }
+
+    /// Returns the number of dead bytes of the committed frame: old chunks, indices and trailers
+    /// (contiguous), or files of no committed chunk (sparse).
+    ///
+    /// # Errors
+    /// When the sizes of the chunks cannot be read.
+    pub fn dead_bytes(&mut self) -> Result<u64, FrameError> {
+        if let Some(store) = self.draft.store.sparse() {
+            return store.dead_bytes();
+        }
+        // A snapshot of the staged state does not have the layout of the committed frame.
+        let (files, _) = self.draft.store.snapshot()?;
+        let frame_len = self.committed.head.header.frame_len();
+        let plan = crate::OpenPlan::new(frame_len, Storage::Contiguous, &self.draft.fit.dparams);
+        let opened = crate::drive(plan, &*files)?;
+        SuperChunk::new(opened, files, self.draft.fit.dparams.clone()).dead_bytes()
+    }
+
+    /// Commits, and reclaims dead space. A contiguous frame is rewritten beside the old one and
+    /// renamed; of a sparse frame, files that belong to no chunk are removed.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read, something cannot be written, or the file has several hard links
+    /// ([`FrameError::HardLinks`]). The frame is unchanged then.
+    pub fn compact(&mut self) -> Result<Committed, FrameError> {
+        self.draft.store.check()?;
+        self.epoch = Arc::default();
+        if self.storage() == Storage::Sparse {
+            let committed = self.commit()?;
+            if let Some(store) = self.draft.store.sparse() {
+                store.clean()?;
+            }
+            return Ok(committed);
+        }
+        self.draft.state.check()?;
+        self.during(self.nbytes(), |editor, control| {
+            let source = editor.snapshot()?;
+            editor.rewrite(&source, control)
+        })?;
+        self.has_sums.0 = self.has_sums.1;
+        self.stale_sums = false;
+        self.committed = self.draft.state.clone();
+        self.commit()
+    }
+
+    /// Writes the staged state as a new contiguous frame. `source` is a snapshot of it.
+    fn rewrite(&mut self, source: &SuperChunk, control: &Control) -> Result<(), FrameError> {
+        let Draft { store, state, sums, .. } = &mut self.draft;
+        let Some(store) = store.contiguous() else { return Ok(()) };
+        let copy = |whole: &mut ContiguousStore| {
+            copy_chunks(state, source, sums.as_ref(), control, |chunk| whole.put(chunk))
+        };
+        (*state, *sums) = store.rewrite(&self.committed, self.has_sums.1, copy)?;
+        Ok(())
+    }
+
+    /// Returns the frame as last committed if it is in memory, otherwise `None`. It is copied only
+    /// if there are snapshots.
+    pub fn into_bytes(mut self) -> Option<Bytes> {
+        self.rollback();
+        self.draft.store.take_memory()
+    }
+
+    /// Runs several operations. If one fails, none of them has changed anything.
+    fn atomically(
+        &mut self,
+        operations: impl FnOnce(&mut Self) -> Result<(), FrameError>,
+    ) -> Result<(), FrameError> {
+        self.settle()?;
+        let (staged, tail) = (self.draft.state.clone(), self.tail.take());
+        let result = operations(self);
+        if result.is_err() {
+            self.draft.state = staged;
+            self.tail = tail;
+        }
+        result
+    }
+
+    fn no_chunk(&self, nchunk: usize) -> FrameError {
+        let (start, len) = (nchunk as u64, self.nchunks() as u64);
+        FrameError::OutOfRange { what: "chunks", start, end: start + 1, len }
+    }
+
+    /// Stores a chunk in a form that C-Blosc2 can read at this position, and returns its entry.
+    /// `individual` says whether chunks will have individual sizes.
+    fn put(&mut self, nchunk: usize, chunk: Chunk, individual: bool) -> Result<i64, FrameError> {
+        let fitted = self.draft.fit(nchunk, chunk)?;
+        self.draft.put(nchunk, &fitted, individual)
+    }
+}
+
+impl fmt::Debug for FrameEditor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameEditor")
+            .field("storage", &self.storage())
+            .field("nchunks", &self.nchunks())
+            .field("nbytes", &self.nbytes())
+            .finish_non_exhaustive()
+    }
+}

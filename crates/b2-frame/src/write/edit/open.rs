@@ -1,0 +1,229 @@
+//! Opens frames for changing, and creates new frames to change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+
+use crate::format::checksums::Checksums;
+use crate::names::FrameFile;
+use crate::names::INDEX_NAME;
+use crate::read::options::FrameOrigin;
+use crate::storage::contiguous::Contiguous;
+use crate::storage::files::OpenFile;
+use crate::storage::lock::FrameLock;
+use crate::storage::redo::Redo;
+use crate::storage::sparse::open_file;
+use crate::storage::staging::{self, Durability};
+use crate::storage::traits::{FileKind, Links, ReadAt, WriteAt};
+use crate::write::draft::Draft;
+use crate::write::edit::FrameEditor;
+use crate::write::fit::Fit;
+use crate::write::options::{EditOptions, WriteOptions};
+use crate::write::state::FrameState;
+use crate::write::store::memory::MemoryFile;
+use crate::write::store::{ContiguousStore, Home, SparseStore, Store, leftover};
+use crate::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
+
+impl EditOptions {
+    /// Opens a contiguous frame (a file) or a sparse frame (a directory) for changing. Waits for
+    /// the lock unless locking is switched off.
+    ///
+    /// # Errors
+    /// As for [`SuperChunk::open`], when the lock file cannot be opened or created, and when there
+    /// are bytes behind the frame that are not part of it ([`FrameError::ForeignBytes`], see
+    /// [`EditOptions::force`]).
+    pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
+        let path = path.as_ref();
+        if self.read.offset > 0 {
+            return Err(FrameError::argument(
+                "offset",
+                "cannot change a frame that does not start at the beginning of its file",
+            ));
+        }
+        match staging::io(path, self.read.fs.kind(path, Links::Follow))? {
+            FileKind::File => self.edit_file(path),
+            FileKind::Directory => self.edit_directory(path),
+            FileKind::Link | FileKind::Other => {
+                Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
+            }
+        }
+    }
+
+    /// Opens a contiguous frame in memory for changing. The buffer must hold nothing but the frame,
+    /// and is copied only if others share it. [`FrameEditor::into_bytes`] returns the changed
+    /// frame.
+    ///
+    /// # Errors
+    /// As for [`SuperChunk::from_bytes`].
+    pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<FrameEditor, FrameError> {
+        let memory = Arc::new(MemoryFile::new(frame.into()));
+        let name: Arc<str> = "frame in memory".into();
+        let file = OpenFile::new(memory.clone(), name.clone(), 0)?;
+        let schunk = self.read.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)?;
+        let home = Home::Memory(memory.clone());
+        let store = ContiguousStore::of(home, memory, name, &schunk, Durability::None);
+        self.editor(&schunk, |_| Ok(store.into()), None)
+    }
+
+    fn edit_file(&self, path: &Path) -> Result<FrameEditor, FrameError> {
+        let fs = &self.read.fs;
+        let mut real = path.to_owned();
+        if staging::io(path, fs.kind(path, Links::Refuse))? == FileKind::Link {
+            real = staging::io(path, fs.resolve(path))?;
+        }
+        let lock = if self.lock { Some(FrameLock::file(&**fs, path, &real)?) } else { None };
+        // Open the file only under the lock: another writer may have replaced it.
+        let file = staging::io(&real, fs.open_write(&real, Links::Refuse))?;
+        let name: Arc<str> = real.display().to_string().into();
+        self.repair(&*file).map_err(FrameError::io(&*name))?;
+        let frame = OpenFile::new(file.clone(), name.clone(), 0)?;
+        let schunk = self.read.open_files(Arc::new(Contiguous(frame)), Storage::Contiguous, false)?;
+        self.clear_behind(&*file, &name, schunk.header().frame_len())?;
+        let home = Home::Disk { fs: fs.clone(), path: real, lock, force: self.force };
+        let store = ContiguousStore::of(home, file, name, &schunk, self.durability);
+        self.editor(&schunk, |_| Ok(store.into()), Some(path))
+    }
+
+    /// Finishes a commit that was interrupted while it wrote the header.
+    fn repair(&self, file: &dyn WriteAt) -> std::io::Result<()> {
+        let Some(redo) = Redo::pending(&AsRead(file), self.read.dparams.limits.max_metadata)? else {
+            return Ok(());
+        };
+        file.write_all_at(redo.start as u64, &redo.new)?;
+        match self.durability {
+            Durability::Sync => file.sync(),
+            Durability::None => Ok(()),
+        }
+    }
+
+    /// Truncates what an interrupted commit has left behind the frame.
+    fn clear_behind(&self, file: &dyn WriteAt, name: &str, frame_len: u64) -> Result<(), FrameError> {
+        let len = file.len().map_err(FrameError::io(name))?;
+        if len <= frame_len {
+            return Ok(());
+        }
+        if !self.force && !leftover::is_ours(&AsRead(file), frame_len).map_err(FrameError::io(name))? {
+            return Err(FrameError::ForeignBytes {
+                name: name.to_owned(),
+                offset: frame_len,
+                len: len - frame_len,
+            });
+        }
+        // The leftover may be the record for a header that a killed process wrote but did not sync,
+        // so sync the header first.
+        let safe = if self.durability == Durability::Sync { file.sync() } else { Ok(()) };
+        safe.and_then(|()| file.set_len(frame_len)).map_err(FrameError::io(name))
+    }
+
+    fn edit_directory(&self, dir: &Path) -> Result<FrameEditor, FrameError> {
+        let fs = &self.read.fs;
+        // Check before the lock file is created in this directory.
+        let path = dir.join(INDEX_NAME);
+        open_file(&**fs, &path, Links::Refuse, 0)?;
+        let lock = if self.lock { Some(FrameLock::directory(&**fs, dir)?) } else { None };
+        let schunk = self.read.open(dir)?;
+        if schunk.storage() != Storage::Sparse {
+            return Err(FrameError::Changed { name: dir.display().to_string() });
+        }
+        let index = schunk.files.open(FrameFile::Main)?.storage().clone();
+        let store = |state: &FrameState| {
+            let store = SparseStore::of(fs.clone(), dir.to_owned(), lock, self.durability, index, state)?;
+            Ok(store.into())
+        };
+        self.editor(&schunk, store, Some(dir))
+    }
+
+    fn editor(
+        &self,
+        schunk: &SuperChunk,
+        store: impl FnOnce(&FrameState) -> Result<Store, FrameError>,
+        path: Option<&Path>,
+    ) -> Result<FrameEditor, FrameError> {
+        let state = FrameState::of(schunk)?;
+        let (typesize, blocksize) = (schunk.typesize(), schunk.header().blocksize());
+        // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
+        let blocksize = if blocksize < typesize { 0 } else { blocksize };
+        let sums = schunk.chunk_sums()?;
+        Ok(FrameEditor {
+            tail: None,
+            cparams: None,
+            has_sums: (
+                match schunk.checksums() {
+                    Checksums::Ok | Checksums::Changed => sums.is_some(),
+                    // The checksums were not compared, but may exist; the next commit drops them.
+                    Checksums::None => schunk.trailer().has_fingerprint(),
+                },
+                sums.is_some(),
+            ),
+            stale_sums: schunk.checksums() == Checksums::Changed,
+            committed: state.clone(),
+            draft: Draft {
+                store: store(&state)?,
+                state,
+                fit: Fit { typesize, blocksize, dparams: schunk.dparams().clone() },
+                sums,
+                max_vlmetalayers: self.max_vlmetalayers,
+            },
+            source: path.map(|path| Arc::new(FrameOrigin::new(&self.read, path))),
+            accounted: 0,
+            epoch: Arc::default(),
+        })
+    }
+}
+
+impl SuperChunk {
+    /// Opens a frame for changing with default options. Use [`FrameEditor::options`] for others.
+    ///
+    /// # Errors
+    /// As for [`EditOptions::edit`].
+    pub fn edit(path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
+        FrameEditor::options().edit(path)
+    }
+}
+
+impl FrameEditor {
+    /// Returns default options for changing: durability, lock, plugins, limits, threads, file
+    /// system.
+    pub fn options() -> EditOptions {
+        EditOptions::default()
+    }
+
+    /// Creates an empty frame at `path` and opens it for changing. `options` sets its storage, and
+    /// whether an existing frame may be replaced.
+    ///
+    /// # Errors
+    /// As for [`WriteOptions::create`] and [`EditOptions::edit`].
+    pub fn create(
+        path: impl AsRef<Path>,
+        params: FrameParams,
+        options: &WriteOptions,
+    ) -> Result<Self, FrameError> {
+        let edit = options.to_edit(&params);
+        options.create(&path, params)?.finish()?;
+        edit.edit(path)
+    }
+
+    /// Creates an empty frame in memory and opens it for changing.
+    ///
+    /// # Errors
+    /// As for [`FrameWriter::memory`].
+    pub fn memory(params: FrameParams) -> Result<Self, FrameError> {
+        let options = FrameWriter::options();
+        let edit = options.to_edit(&params);
+        edit.edit_bytes(options.memory(params)?.finish()?.into_bytes())
+    }
+}
+
+/// Passes a writable file to functions that only read.
+struct AsRead<'a>(&'a dyn WriteAt);
+
+impl ReadAt for AsRead<'_> {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.0.read_exact_at(offset, buf)
+    }
+}

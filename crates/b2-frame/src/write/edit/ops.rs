@@ -1,0 +1,168 @@
+//! Operations on whole chunks.
+
+use b2_chunk::{CParams, Chunk};
+use b2_core::Control;
+
+use crate::write::edit::FrameEditor;
+use crate::write::state::{Sizes, check_nbytes};
+use crate::{FrameError, Structure};
+
+impl FrameEditor {
+    /// Appends a chunk and returns its position. A short last chunk is not filled up; the frame
+    /// then has individual chunk sizes permanently.
+    ///
+    /// The chunk is stored unchanged unless C-Blosc2 could not read it in this frame. In that case
+    /// it is recompressed with default parameters.
+    ///
+    /// # Errors
+    /// When only one of the frame and the chunk has variable-length blocks, or when the chunk
+    /// cannot be written, or decoded if it must be recompressed.
+    pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
+        self.settle()?;
+        let nchunk = self.nchunks();
+        self.insert(nchunk, chunk)?;
+        Ok(nchunk)
+    }
+
+    /// Inserts a chunk before chunk `nchunk`, or at the end if `nchunk` is the number of chunks. A
+    /// chunk of another size gives the frame individual chunk sizes permanently.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append), and when `nchunk` is greater than the number of chunks.
+    pub fn insert(&mut self, nchunk: usize, chunk: Chunk) -> Result<(), FrameError> {
+        if nchunk > self.nchunks() {
+            return Err(self.no_chunk(nchunk));
+        }
+        self.draft.check_chunk(chunk.header().is_vl(), false)?;
+        self.settle()?;
+        let chunk = self.draft.fit(nchunk, chunk)?;
+        self.draft.insert(nchunk, &chunk)?;
+        self.tail = None;
+        Ok(())
+    }
+
+    /// Replaces chunk `nchunk`. A chunk of another size gives the frame individual chunk sizes
+    /// permanently, unless it is the last one and not larger than the others.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append), and when chunk `nchunk` does not exist.
+    pub fn update(&mut self, nchunk: usize, chunk: Chunk) -> Result<(), FrameError> {
+        if nchunk >= self.nchunks() {
+            return Err(self.no_chunk(nchunk));
+        }
+        self.draft.check_chunk(chunk.header().is_vl(), true)?;
+        self.settle()?;
+        let chunk = self.draft.fit(nchunk, chunk)?;
+        self.draft.replace(nchunk, &chunk)?;
+        self.tail = None;
+        Ok(())
+    }
+
+    /// Removes chunk `nchunk`.
+    ///
+    /// # Errors
+    /// When the chunk does not exist, or a buffered last chunk cannot be written.
+    pub fn delete(&mut self, nchunk: usize) -> Result<(), FrameError> {
+        if nchunk >= self.nchunks() {
+            return Err(self.no_chunk(nchunk));
+        }
+        self.settle()?;
+        self.tail = None;
+        self.draft.state.remove(nchunk);
+        Ok(())
+    }
+
+    /// Reorders the chunks: chunk `n` becomes the old chunk `order[n]`. Moving a short last chunk
+    /// gives the frame individual chunk sizes permanently.
+    ///
+    /// # Errors
+    /// When `order` is not a permutation of all chunks, or something cannot be written.
+    pub fn reorder(&mut self, order: &[usize]) -> Result<(), FrameError> {
+        let n = self.nchunks();
+        let mut seen = vec![false; n];
+        let each_once = order
+            .iter()
+            .all(|nchunk| seen.get_mut(*nchunk).is_some_and(|seen| !std::mem::replace(seen, true)));
+        if order.len() != n || !each_once {
+            return Err(FrameError::argument("order", format!("is not a permutation of {n} chunks")));
+        }
+        self.settle()?;
+        self.tail = None;
+        let short_last =
+            matches!(self.draft.state.sizes, Sizes::Equal { chunksize, last } if chunksize != last);
+        if short_last && order.last() != n.checked_sub(1).as_ref() {
+            self.draft.make_individual()?;
+        }
+        self.draft.state.reorder(order);
+        Ok(())
+    }
+
+    /// Compresses `plain` with [`cparams`](Self::cparams) and inserts it before chunk `nchunk`.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert), and when the bytes cannot be compressed.
+    pub fn insert_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
+        let chunk = self.compress_one(nchunk, plain)?;
+        self.insert(nchunk, chunk)
+    }
+
+    /// Compresses `plain` with [`cparams`](Self::cparams) and replaces chunk `nchunk` by it.
+    ///
+    /// # Errors
+    /// As for [`update`](Self::update), and when the bytes cannot be compressed.
+    pub fn update_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
+        let chunk = self.compress_one(nchunk, plain)?;
+        self.update(nchunk, chunk)
+    }
+
+    /// Appends a chunk of variable-length blocks, compressed with [`cparams`](Self::cparams).
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append), and when the blocks cannot be compressed.
+    pub fn append_blocks(&mut self, blocks: &[&[u8]]) -> Result<usize, FrameError> {
+        let nchunk = self.nchunks();
+        let nbytes = blocks.iter().map(|block| block.len() as u64).sum();
+        self.during(nbytes, |editor, control| {
+            let chunk = Chunk::compress_vl(blocks, &editor.cparams_of_call()?);
+            let chunk = chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?;
+            control.advance(nbytes)?;
+            editor.append(chunk)
+        })
+    }
+
+    /// Runs a call that handles `nbytes` uncompressed bytes and reports progress to the control
+    /// that it receives. Operations that the call uses can be cancelled too, but do not count.
+    pub(super) fn during<T>(
+        &mut self,
+        nbytes: u64,
+        call: impl FnOnce(&mut Self, &Control) -> Result<T, FrameError>,
+    ) -> Result<T, FrameError> {
+        let control = self.draft.begin(nbytes);
+        let callers = std::mem::replace(&mut self.draft.fit.dparams.control, control.quiet());
+        let result = call(self, &control);
+        self.draft.fit.dparams.control = callers;
+        result
+    }
+
+    /// Returns the compression parameters for the chunks of a call.
+    pub(super) fn cparams_of_call(&self) -> Result<CParams, FrameError> {
+        Ok(self.cparams()?.with_control(self.control().clone()))
+    }
+
+    /// Compresses the only chunk of a call.
+    fn compress_one(&mut self, nchunk: usize, plain: &[u8]) -> Result<Chunk, FrameError> {
+        let nbytes = plain.len() as u64;
+        self.during(nbytes, |editor, control| {
+            let chunk = compress(nchunk, plain, &editor.cparams_of_call()?)?;
+            control.advance(nbytes)?;
+            Ok(chunk)
+        })
+    }
+}
+
+/// Compresses the plain bytes of a chunk.
+pub(super) fn compress(nchunk: usize, plain: &[u8], cparams: &CParams) -> Result<Chunk, FrameError> {
+    check_nbytes(plain.len())?;
+    Chunk::compress_bytes(plain, &cparams.for_chunk(nchunk))
+        .map_err(FrameError::chunk(Structure::Chunk(nchunk)))
+}

@@ -1,0 +1,53 @@
+//! Savepoints, which make several operations succeed or fail together before the commit.
+
+use std::sync::Arc;
+
+use crate::FrameError;
+use crate::write::edit::FrameEditor;
+use crate::write::state::FrameState;
+
+/// The staged changes at some moment. Returned by [`FrameEditor::savepoint`].
+#[derive(Clone, Debug)]
+pub struct Savepoint {
+    staged: FrameState,
+    epoch: Arc<()>,
+}
+
+impl FrameEditor {
+    /// Records what is staged, so that a failed operation can be undone.
+    ///
+    /// ```
+    /// use b2_frame::{FrameEditor, FrameError, FrameParams};
+    ///
+    /// let mut editor = FrameEditor::memory(FrameParams::new(1).chunksize(4))?;
+    /// editor.append_bytes(&[1, 2, 3, 4, 5])?;
+    /// let before = editor.savepoint()?;
+    /// editor.append_bytes(&[6, 7])?;
+    /// editor.delete(0)?;
+    /// assert!(editor.restore(&before));
+    /// assert_eq!(editor.snapshot()?.read_bytes(0..5)?, [1, 2, 3, 4, 5]);
+    ///
+    /// editor.commit()?;
+    /// assert!(!editor.restore(&before));
+    /// # Ok::<(), FrameError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When buffered data cannot be written.
+    pub fn savepoint(&mut self) -> Result<Savepoint, FrameError> {
+        self.settle()?;
+        Ok(Savepoint { staged: self.draft.state.clone(), epoch: self.epoch.clone() })
+    }
+
+    /// Undoes all changes since a savepoint. Returns `false` and does nothing if there was a commit
+    /// or a rollback since, or if the savepoint belongs to another editor. Chunks stored since then
+    /// take space until the frame is compacted.
+    pub fn restore(&mut self, savepoint: &Savepoint) -> bool {
+        let valid = Arc::ptr_eq(&savepoint.epoch, &self.epoch);
+        if valid {
+            self.tail = None;
+            self.draft.state = savepoint.staged.clone();
+        }
+        valid
+    }
+}

@@ -1,0 +1,206 @@
+//! Options for writing and changing frames.
+
+use std::sync::Arc;
+
+use b2_chunk::{DParams, Plugins};
+use b2_core::{Control, Limits};
+
+use crate::format::header::Storage;
+use crate::format::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS};
+use crate::read::options::ReadOptions;
+use crate::storage::staging::{Durability, Target};
+use crate::storage::traits::FileSystem;
+use crate::{Disk, FrameParams};
+
+/// Options for writing a new frame. Returned by
+/// [`FrameWriter::options`](crate::FrameWriter::options).
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    pub(crate) target: Target,
+    pub(crate) storage: Storage,
+    pub(crate) control: Control,
+    pub(crate) max_vlmetalayers: usize,
+    pub(crate) checksums: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        let target = Target { fs: Arc::new(Disk), overwrite: false, durability: Durability::Sync };
+        Self {
+            target,
+            storage: Storage::Contiguous,
+            control: Control::new(),
+            max_vlmetalayers: MAX_METALAYERS,
+            checksums: true,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// Sets whether [`create`](Self::create) makes one file (the default) or a directory with a
+    /// file for each chunk.
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// Sets whether an existing frame or other regular file is replaced. A directory is replaced
+    /// only if it holds nothing but a sparse frame.
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.target.overwrite = overwrite;
+        self
+    }
+
+    /// Sets whether a finished frame must survive a power loss (the default).
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.target.durability = durability;
+        self
+    }
+
+    /// Sets the file system.
+    pub fn file_system(mut self, fs: Arc<dyn FileSystem>) -> Self {
+        self.target.fs = fs;
+        self
+    }
+
+    /// Sets the threads and the progress callback of the writer's calls.
+    pub fn control(mut self, control: Control) -> Self {
+        self.control = control;
+        self
+    }
+
+    /// Sets whether more than 16 vlmetalayers may be written. C-Blosc2 opens such a frame, but
+    /// destroys it when it changes it.
+    pub fn many_vlmetalayers(mut self, many: bool) -> Self {
+        self.max_vlmetalayers = if many { MAX_VLMETALAYERS } else { MAX_METALAYERS };
+        self
+    }
+
+    /// Sets whether the frame gets checksums (the default). Reads then detect damage and name the
+    /// damaged chunk.
+    ///
+    /// C-Blosc2 reads such frames; if it changes them, the checksums are lost. They take 8 bytes
+    /// per chunk.
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Returns options for changing a frame that was written with these options.
+    pub(crate) fn to_edit(&self, params: &FrameParams) -> EditOptions {
+        let read = ReadOptions {
+            dparams: DParams::default()
+                .with_plugins(params.plugins.clone())
+                .with_control(self.control.clone()),
+            fs: self.target.fs.clone(),
+            checksums: self.checksums,
+            ..ReadOptions::default()
+        };
+        EditOptions {
+            read,
+            durability: self.target.durability,
+            max_vlmetalayers: self.max_vlmetalayers,
+            ..EditOptions::default()
+        }
+    }
+}
+
+/// Options for opening a frame for changing. Returned by
+/// [`FrameEditor::options`](crate::FrameEditor::options).
+///
+/// ```no_run
+/// use b2_frame::FrameEditor;
+///
+/// let mut editor = FrameEditor::options().many_vlmetalayers(true).edit("log.b2frame")?;
+/// editor.append_bytes(b"one more")?;
+/// editor.commit()?;
+/// # Ok::<(), b2_frame::FrameError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EditOptions {
+    pub(crate) read: ReadOptions,
+    pub(crate) durability: Durability,
+    pub(crate) lock: bool,
+    pub(crate) max_vlmetalayers: usize,
+    pub(crate) force: bool,
+}
+
+impl Default for EditOptions {
+    fn default() -> Self {
+        ReadOptions::default().into()
+    }
+}
+
+impl From<ReadOptions> for EditOptions {
+    /// Creates options for changing from options for reading. Their `compare` setting is ignored:
+    /// chunks that are changed are always compared.
+    fn from(read: ReadOptions) -> Self {
+        Self {
+            read,
+            durability: Durability::Sync,
+            lock: true,
+            max_vlmetalayers: MAX_METALAYERS,
+            force: false,
+        }
+    }
+}
+
+impl EditOptions {
+    /// Sets the available codecs and filters.
+    pub fn plugins(mut self, plugins: Plugins) -> Self {
+        self.read = self.read.plugins(plugins);
+        self
+    }
+
+    /// Sets limits on the memory and output that the frame may cost.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.read = self.read.limits(limits);
+        self
+    }
+
+    /// Sets the threads and the progress callback of the editor's calls.
+    pub fn control(mut self, control: Control) -> Self {
+        self.read = self.read.control(control);
+        self
+    }
+
+    /// Sets the file system.
+    pub fn file_system(mut self, fs: Arc<dyn FileSystem>) -> Self {
+        self.read = self.read.file_system(fs);
+        self
+    }
+
+    /// Sets whether existing checksums are checked and maintained (the default). Without this they
+    /// are not compared when the frame is opened, and the next commit drops them.
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.read = self.read.checksums(checksums);
+        self
+    }
+
+    /// Sets whether commits must survive a power loss (the default).
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets whether the editor holds the lock beside the frame (the default). The lock keeps other
+    /// writers away, including C-Blosc2 if its locking is switched on. Reading needs no lock.
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.lock = lock;
+        self
+    }
+
+    /// Sets whether there may be more than 16 vlmetalayers. C-Blosc2 opens such a frame, but
+    /// destroys it when it changes it.
+    pub fn many_vlmetalayers(mut self, many: bool) -> Self {
+        self.max_vlmetalayers = if many { MAX_VLMETALAYERS } else { MAX_METALAYERS };
+        self
+    }
+
+    /// Sets whether the editor may overwrite bytes behind the frame that are not part of it, and
+    /// replace a file that has several hard links.
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+}

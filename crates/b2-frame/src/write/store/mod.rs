@@ -1,0 +1,190 @@
+//! Stores the chunks of a frame that is written or changed, and commits states.
+//!
+//! A store takes chunks in any order. [`Store::put`] returns where a chunk is stored; the
+//! [`FrameState`] assigns it a position in the frame. So any number of threads can store chunks,
+//! and a commit knows what to write.
+//!
+//! - `contiguous` writes to one file or buffer.
+//! - `sparse` writes to a directory.
+//! - `leftover` identifies bytes behind the committed end.
+//! - `memory` is a buffer that is written like a file.
+
+#[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
+mod contiguous;
+pub(crate) mod leftover;
+pub(crate) mod memory;
+mod sparse;
+
+use std::sync::Arc;
+
+use b2_core::ProcessId;
+use bytes::Bytes;
+
+pub(crate) use self::contiguous::{ContiguousStore, Home};
+pub(crate) use self::sparse::SparseStore;
+use crate::FrameError;
+use crate::format::checksums::ChunkSums;
+use crate::format::header::Storage;
+use crate::read::open::Layout;
+use crate::storage::files::FrameFiles;
+use crate::write::state::{FrameState, Head};
+
+/// The file, directory or buffer of a frame that is written or changed.
+///
+/// After a fork it does nothing in the child: what is on disk belongs to the parent.
+pub(crate) struct Store {
+    place: Place,
+    process: ProcessId,
+}
+
+enum Place {
+    Contiguous(ContiguousStore),
+    Sparse(SparseStore),
+}
+
+/// The change that a commit makes.
+pub(crate) struct Change<'a> {
+    /// The committed state; for a new frame the same as `new`.
+    pub(crate) old: &'a FrameState,
+    pub(crate) new: &'a FrameState,
+    /// Sums of the chunks, if the frame is to have checksums.
+    pub(crate) sums: Option<&'a ChunkSums>,
+    /// Whether only values in the header differ, and no checksums cover the header.
+    pub(crate) metadata_only: bool,
+}
+
+impl From<ContiguousStore> for Store {
+    fn from(store: ContiguousStore) -> Self {
+        Self { place: Place::Contiguous(store), process: ProcessId::current() }
+    }
+}
+
+impl From<SparseStore> for Store {
+    fn from(store: SparseStore) -> Self {
+        Self { place: Place::Sparse(store), process: ProcessId::current() }
+    }
+}
+
+impl Store {
+    pub(crate) fn storage(&self) -> Storage {
+        match self.place {
+            Place::Contiguous(_) => Storage::Contiguous,
+            Place::Sparse(_) => Storage::Sparse,
+        }
+    }
+
+    /// Returns whether the storage belongs to another process (the parent, after a fork). A buffer
+    /// never does.
+    fn is_foreign(&self) -> bool {
+        let shared = match &self.place {
+            Place::Contiguous(store) => store.memory().is_none(),
+            Place::Sparse(_) => true,
+        };
+        shared && !self.process.is_current()
+    }
+
+    /// Fails if nothing can be stored or committed any more.
+    pub(crate) fn check(&self) -> Result<(), FrameError> {
+        if self.is_foreign() {
+            let name = match &self.place {
+                Place::Contiguous(store) => store.name().to_owned(),
+                Place::Sparse(store) => store.name(),
+            };
+            return Err(FrameError::Foreign { name });
+        }
+        match &self.place {
+            Place::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
+            Place::Sparse(store) if store.lost => Err(FrameError::Abandoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores a chunk and returns the offset for its index entry.
+    pub(crate) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
+        self.check()?;
+        match &mut self.place {
+            Place::Contiguous(store) => store.put(chunk),
+            Place::Sparse(store) => store.put(chunk),
+        }
+    }
+
+    /// Commits `change.new`. Returns the stored header, and any error that occurred after the
+    /// commit took effect.
+    pub(crate) fn commit(
+        &mut self,
+        change: &Change<'_>,
+    ) -> Result<(Arc<Head>, Result<(), FrameError>), FrameError> {
+        self.check()?;
+        match &mut self.place {
+            Place::Contiguous(store) => Ok((store.commit(change)?, Ok(()))),
+            Place::Sparse(store) => store.commit(change),
+        }
+    }
+
+    /// Discards what was stored since the last commit.
+    pub(crate) fn rollback(&mut self) {
+        if self.is_foreign() {
+            return;
+        }
+        match &mut self.place {
+            Place::Contiguous(store) => store.rollback(),
+            Place::Sparse(store) => store.rollback(),
+        }
+    }
+
+    /// Returns the files and the layout of a snapshot with everything stored so far.
+    pub(crate) fn snapshot(&mut self) -> Result<(Arc<dyn FrameFiles>, Layout), FrameError> {
+        if self.is_foreign() {
+            self.check()?;
+        }
+        match &mut self.place {
+            Place::Contiguous(store) => {
+                store.flush()?;
+                Ok((store.files()?, store.layout()))
+            }
+            Place::Sparse(store) => Ok((store.files()?, store.layout())),
+        }
+    }
+
+    /// Returns the store of a contiguous frame, which can be rewritten as a whole.
+    pub(crate) fn contiguous(&mut self) -> Option<&mut ContiguousStore> {
+        match &mut self.place {
+            Place::Contiguous(store) => Some(store),
+            Place::Sparse(_) => None,
+        }
+    }
+
+    /// Returns the store of a sparse frame, which can remove unused files.
+    pub(crate) fn sparse(&mut self) -> Option<&mut SparseStore> {
+        match &mut self.place {
+            Place::Contiguous(_) => None,
+            Place::Sparse(store) => Some(store),
+        }
+    }
+
+    /// Returns the number of bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        match &self.place {
+            Place::Contiguous(store) => store.written,
+            Place::Sparse(store) => store.written,
+        }
+    }
+
+    /// Takes the committed frame if it is in memory. It is copied only if there are snapshots.
+    pub(crate) fn take_memory(&mut self) -> Option<Bytes> {
+        let Place::Contiguous(store) = &mut self.place else { return None };
+        store.take_memory()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            return;
+        }
+        match &mut self.place {
+            Place::Contiguous(store) => store.rollback(),
+            Place::Sparse(store) => store.close(),
+        }
+    }
+}

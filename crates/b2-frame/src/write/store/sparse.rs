@@ -1,0 +1,402 @@
+//! Writes new and changed sparse frames. Chunks go to files that the committed index does not use.
+//!
+//! A change is committed by renaming a new index file over the old one, a new frame by renaming its
+//! whole directory.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use b2_chunk::EXTENDED_HEADER_LEN;
+use b2_core::memory;
+use bytes::Bytes;
+
+use crate::FrameError;
+use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
+use crate::read::open::Layout;
+use crate::storage::files::{FrameFiles, OpenFile};
+use crate::storage::lock::FrameLock;
+use crate::storage::sparse::{IndexWatch, Sparse};
+use crate::storage::staging::{self, Durability, Staged, Target};
+use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
+use crate::write::ends::{self, Content, Ends};
+use crate::write::state::{FrameState, Head};
+use crate::write::store::Change;
+
+/// The directory of a sparse frame.
+pub(crate) struct SparseStore {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    lock: Option<FrameLock>,
+    durability: Durability,
+    header_len: u64,
+    index: Arc<dyn ReadAt>,
+    /// Numbers of the files that the committed index uses.
+    used: HashSet<u32>,
+    /// Files created since the last commit, with their sizes.
+    staged: BTreeMap<u32, u64>,
+    /// Files that are no longer used, but that snapshots may read.
+    doomed: BTreeSet<u32>,
+    /// No lower file number is free.
+    lowest: u32,
+    watch: Arc<IndexWatch>,
+    pub(super) written: u64,
+    /// A sync of a chunk has failed. It may never reach the disk, even if later syncs succeed.
+    pub(super) lost: bool,
+    /// Whether a power loss could bring an older index back, so that the files it uses must stay.
+    unsafe_index: bool,
+    /// Whether a power loss could remove the directory itself, or bring back another one of this
+    /// name.
+    unsafe_name: bool,
+    /// The directory of a new frame, which is renamed when it is complete.
+    new: Option<Staged>,
+}
+
+impl SparseStore {
+    /// Creates the store of a new frame.
+    pub(crate) fn create(target: Target, path: &Path, header_len: u64) -> Result<Self, FrameError> {
+        let (fs, durability) = (target.fs.clone(), target.durability);
+        let new = Staged::directory(target, path)?;
+        let dir = new.temporary().to_owned();
+        let index: Arc<dyn ReadAt> = Arc::new(Bytes::new());
+        let watch = Arc::new(staging::io(&dir, IndexWatch::new(index.clone()))?);
+        Ok(Self {
+            fs,
+            dir,
+            lock: None,
+            durability,
+            header_len,
+            index,
+            used: HashSet::new(),
+            staged: BTreeMap::new(),
+            doomed: BTreeSet::new(),
+            lowest: 0,
+            watch,
+            written: 0,
+            lost: false,
+            unsafe_index: false,
+            unsafe_name: false,
+            new: Some(new),
+        })
+    }
+
+    /// Creates the store of an existing frame.
+    pub(crate) fn of(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        lock: Option<FrameLock>,
+        durability: Durability,
+        index: Arc<dyn ReadAt>,
+        state: &FrameState,
+    ) -> Result<Self, FrameError> {
+        let watch = IndexWatch::new(index.clone());
+        let watch = Arc::new(watch.map_err(FrameError::io(dir.display().to_string()))?);
+        Ok(Self {
+            fs,
+            dir,
+            lock,
+            durability,
+            header_len: state.head.len(),
+            index,
+            used: named(state),
+            staged: BTreeMap::new(),
+            doomed: BTreeSet::new(),
+            lowest: 0,
+            watch,
+            written: 0,
+            lost: false,
+            // The process that wrote the frame may have been killed before it synced the names.
+            unsafe_index: durability == Durability::Sync,
+            unsafe_name: durability == Durability::Sync,
+            new: None,
+        })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Stores a chunk and returns the number for its index entry.
+    pub(super) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
+        let mut id = self.lowest;
+        let (path, file) = loop {
+            while self.used.contains(&id) || self.staged.contains_key(&id) || self.doomed.contains(&id) {
+                id = next(id)?;
+            }
+            let path = self.dir.join(chunk_name(id));
+            match self.fs.create_new(&path) {
+                // Without a lock the file may belong to another writer.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.lock.is_none() => {
+                    id = next(id)?;
+                }
+                // The file is left from an interrupted commit, or was not removed after a commit.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.save_index().map_err(FrameError::io(self.name()))?;
+                    let again = self.fs.remove_file(&path).and_then(|()| self.fs.create_new(&path));
+                    break (path.clone(), staging::io(&path, again)?);
+                }
+                created => break (path.clone(), staging::io(&path, created)?),
+            }
+        };
+        if let Err(error) = file.write_all_at(0, chunk) {
+            let _ = self.fs.remove_file(&path);
+            return Err(FrameError::io(path.display().to_string())(error));
+        }
+        self.written += chunk.len() as u64;
+        self.staged.insert(id, chunk.len() as u64);
+        self.lowest = id;
+        Ok(id.into())
+    }
+
+    pub(super) fn files(&self) -> Result<Arc<dyn FrameFiles>, FrameError> {
+        let name = self.dir.join(INDEX_NAME).display().to_string();
+        let index = OpenFile::new(self.index.clone(), name, 0)?;
+        let (fs, dir, watch) = (self.fs.clone(), self.dir.clone(), self.watch.clone());
+        Ok(Arc::new(Sparse::snapshot(fs, dir, index, watch, self.has_staged())))
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let end = self.header_len;
+        Layout { header: 0..end, data: end..end, index: end..end, trailer: end..end }
+    }
+
+    /// Commits a state. Returns the stored header, and any error that occurred after the commit
+    /// took effect.
+    pub(super) fn commit(
+        &mut self,
+        change: &Change<'_>,
+    ) -> Result<(Arc<Head>, Result<(), FrameError>), FrameError> {
+        let &Change { old, new, sums, .. } = change;
+        if self.new.is_none() {
+            self.check_unchanged(&old.head.bytes)?;
+        }
+        let named = named(new);
+        let content = Content {
+            state: new,
+            sums,
+            // The whole index file is rewritten, so no page is reused.
+            kept: &[],
+            cbytes: self.cbytes(old, &named)?,
+            index_at: self.header_len,
+        };
+        let Ends { head, tail, .. } = ends::encode(&content)?;
+        let mut index = memory::list(head.bytes.len() + tail.len())?;
+        index.extend_from_slice(&head.bytes);
+        index.extend_from_slice(&tail);
+        if self.new.is_some() {
+            return self.complete(&index, &named).map(|()| (head, Ok(())));
+        }
+
+        let path = self.dir.join(INDEX_NAME);
+        let (temporary, file) = staging::temporary(&path, &mut |name| self.fs.create_new(name))?;
+        if let Err(error) = self.prepare(&temporary, &*file, &index, &named) {
+            let _ = self.fs.remove_file(&temporary);
+            return Err(error);
+        }
+        if let Err(error) = staging::io(&path, self.fs.rename(&temporary, &path)) {
+            let _ = self.fs.remove_file(&temporary);
+            return Err(error);
+        }
+
+        // The commit has taken effect. Errors from here on cannot undo it.
+        self.written += index.len() as u64;
+        self.index = file;
+        let advanced = self.watch.advance(self.index.clone());
+        let given_up = self.used.difference(&named).chain(self.staged.keys()).copied();
+        self.doomed.extend(given_up.filter(|id| !named.contains(id)));
+        self.used = named;
+        self.staged.clear();
+        self.unsafe_index = self.durability == Durability::Sync;
+        let synced = self.save_index().and(advanced);
+        self.remove_doomed(false);
+        Ok((head, synced.map_err(|source| FrameError::NotSynced { name: self.name(), source })))
+    }
+
+    /// Completes a new frame: writes the index file and renames the directory.
+    fn complete(&mut self, index: &[u8], named: &HashSet<u32>) -> Result<(), FrameError> {
+        let path = self.dir.join(INDEX_NAME);
+        let file = staging::io(&path, self.fs.create_new(&path))?;
+        staging::io(&path, file.write_all_at(0, index))?;
+        self.written += index.len() as u64;
+        // Syncing late is cheaper: the system has already written most of the data by now.
+        self.sync_all(named, &path, &*file)?;
+        self.staged.clear();
+        self.new.take().map_or(Ok(()), Staged::commit)
+    }
+
+    /// Does everything that precedes the rename of the index file.
+    fn prepare(
+        &mut self,
+        temporary: &Path,
+        file: &dyn WriteAt,
+        index: &[u8],
+        named: &HashSet<u32>,
+    ) -> Result<(), FrameError> {
+        let path = self.dir.join(INDEX_NAME);
+        staging::io(temporary, self.fs.copy_attributes(&path, temporary))?;
+        staging::io(temporary, file.write_all_at(0, index))?;
+        if self.durability == Durability::Sync {
+            self.sync_all(named, temporary, file)?;
+            self.unsafe_index = false;
+            if self.unsafe_name {
+                staging::io(&self.dir, self.fs.sync_dir(&staging::parent(&self.dir)))?;
+                self.unsafe_name = false;
+            }
+        }
+        if let Some(lock) = &self.lock {
+            self.written += lock.count_change()?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the new chunks that are used, the index file and the directory.
+    fn sync_all(
+        &mut self,
+        named: &HashSet<u32>,
+        index_path: &Path,
+        index: &dyn WriteAt,
+    ) -> Result<(), FrameError> {
+        if self.durability == Durability::None {
+            return Ok(());
+        }
+        for id in self.staged.keys().filter(|id| named.contains(id)) {
+            let path = self.dir.join(chunk_name(*id));
+            let file = staging::io(&path, self.fs.open_write(&path, Links::Refuse))?;
+            staging::io(&path, file.sync().inspect_err(|_| self.lost = true))?;
+        }
+        staging::io(index_path, index.sync())?;
+        staging::io(&self.dir, self.sync_dir())
+    }
+
+    /// Makes sure that no power loss brings an older index back.
+    fn save_index(&mut self) -> io::Result<()> {
+        if self.unsafe_index {
+            self.sync_dir()?;
+            self.unsafe_index = false;
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        match self.durability {
+            Durability::Sync => self.fs.sync_dir(&self.dir),
+            Durability::None => Ok(()),
+        }
+    }
+
+    /// Returns the sum of the sizes of all chunk files, or more: C-Blosc2 treats file numbers as
+    /// offsets and expects them to be smaller.
+    fn cbytes(&self, old: &FrameState, named: &HashSet<u32>) -> Result<u64, FrameError> {
+        let before = if self.new.is_none() && old.nbytes > 0 { old.head.header.cbytes } else { 0 };
+        let staged = self.staged.iter().filter(|(id, _)| named.contains(id)).map(|(_, size)| size);
+        let added = staged.sum::<u64>();
+        let mut removed = 0u64;
+        for id in self.used.difference(named) {
+            // A missing file was counted as well, but the number is only informative.
+            let path = self.dir.join(chunk_name(*id));
+            removed += self.fs.open(&path, Links::Refuse).and_then(|file| file.len()).unwrap_or(0);
+        }
+        let least = named.iter().max().map_or(0, |id| u64::from(*id) + EXTENDED_HEADER_LEN as u64);
+        Ok(before.saturating_add(added).saturating_sub(removed).max(least))
+    }
+
+    fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
+        let unchanged = self
+            .watch
+            .is_current(&*self.fs, &self.dir)
+            .and_then(|current| Ok(current && self.index.read_at(0..header.len() as u64)? == header));
+        match unchanged.map_err(FrameError::io(self.name()))? {
+            true => Ok(()),
+            false => Err(FrameError::Changed { name: self.name() }),
+        }
+    }
+
+    /// Returns whether snapshots exist. Each holds a reference to the watch.
+    fn has_snapshots(&self) -> bool {
+        Arc::strong_count(&self.watch) > 1
+    }
+
+    /// Removes unused files, unless snapshots may read them.
+    fn remove_doomed(&mut self, force: bool) {
+        // If the index is not safe, a later commit or `compact` removes them.
+        if self.unsafe_index || !force && self.has_snapshots() {
+            return;
+        }
+        for id in std::mem::take(&mut self.doomed) {
+            // Errors do not matter: a later commit overwrites or removes the file.
+            let _ = self.fs.remove_file(&self.dir.join(chunk_name(id)));
+            self.lowest = self.lowest.min(id);
+        }
+    }
+
+    /// Discards what was stored since the last commit.
+    pub(super) fn rollback(&mut self) {
+        if self.has_staged() {
+            self.watch.rollbacks.fetch_add(1, Ordering::SeqCst);
+        }
+        self.lost = false;
+        for id in std::mem::take(&mut self.staged).into_keys() {
+            let _ = self.fs.remove_file(&self.dir.join(chunk_name(id)));
+            self.lowest = self.lowest.min(id);
+        }
+    }
+
+    /// Lists files that belong to no committed or staged state, with their sizes.
+    fn strays(&self) -> Result<Vec<(PathBuf, u64)>, FrameError> {
+        let mut strays = Vec::new();
+        for name in staging::io(&self.dir, self.fs.list(&self.dir))? {
+            let Some(name) = name.to_str() else { continue };
+            let stray = match chunk_id(name) {
+                Some(id) => !self.used.contains(&id) && !self.staged.contains_key(&id),
+                None => is_temporary(name),
+            };
+            if stray {
+                let path = self.dir.join(name);
+                let len = self.fs.open(&path, Links::Refuse).and_then(|file| file.len());
+                strays.push((path, len.unwrap_or(0)));
+            }
+        }
+        Ok(strays)
+    }
+
+    /// Returns the size of unused files in bytes.
+    pub(crate) fn dead_bytes(&self) -> Result<u64, FrameError> {
+        Ok(self.strays()?.iter().map(|(_, len)| len).sum())
+    }
+
+    /// Removes unused files.
+    pub(crate) fn clean(&mut self) -> Result<(), FrameError> {
+        self.save_index().map_err(FrameError::io(self.name()))?;
+        for (path, _) in self.strays()? {
+            staging::io(&path, self.fs.remove_file(&path))?;
+        }
+        self.doomed.clear();
+        self.lowest = 0;
+        staging::io(&self.dir, self.sync_dir())
+    }
+
+    /// Removes what is not committed or not used. Called when no more changes follow.
+    pub(super) fn close(&mut self) {
+        // A new frame is removed with its directory.
+        if self.new.is_some() {
+            return;
+        }
+        self.rollback();
+        self.remove_doomed(true);
+    }
+}
+
+fn next(id: u32) -> Result<u32, FrameError> {
+    id.checked_add(1).ok_or_else(|| FrameError::argument("chunks", "no file number is free"))
+}
+
+/// Returns the numbers of the files that the entries use.
+fn named(state: &FrameState) -> HashSet<u32> {
+    state.entries.iter().filter_map(|raw| u32::try_from(*raw).ok()).collect()
+}

@@ -1,0 +1,108 @@
+//! Writes a state as a complete new frame: for frames that are or become empty, to reclaim dead
+//! space, and to append a frame to a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use b2_core::{Control, memory};
+
+use crate::format::checksums::ChunkSums;
+use crate::format::header::MAGIC;
+use crate::format::index::Entry;
+use crate::storage::lock::FrameLock;
+use crate::storage::staging::{self, Target};
+use crate::storage::traits::{FileKind, Links};
+use crate::write::state::FrameState;
+use crate::write::store::{Change, ContiguousStore, Store};
+use crate::{FrameError, SuperChunk, WriteOptions};
+
+/// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy
+/// each. Returns the state with the new entries, and their sums.
+///
+/// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied
+/// and not recomputed, so that damage on the way is detected.
+pub(crate) fn copy_chunks(
+    state: &FrameState,
+    source: &SuperChunk,
+    sums: Option<&ChunkSums>,
+    control: &Control,
+    mut put: impl FnMut(&[u8]) -> Result<u64, FrameError>,
+) -> Result<(FrameState, Option<ChunkSums>), FrameError> {
+    let mut entries = memory::list(state.nchunks())?;
+    let mut new_sums = sums.map(|_| ChunkSums::default());
+    for (nchunk, raw) in state.entries.iter().enumerate() {
+        entries.push(match Entry::from_raw(*raw) {
+            Some(Entry::Stored(_)) => {
+                let new = Entry::Stored(put(source.chunk(nchunk)?.as_bytes())?).to_raw();
+                if let (Some(new_sums), Some(sum)) = (&mut new_sums, sums.and_then(|sums| sums.get(*raw))) {
+                    new_sums.put_sum(new, sum)?;
+                }
+                new
+            }
+            _ => *raw,
+        });
+        control.advance(state.chunk_nbytes(nchunk).unwrap_or(0) as u64)?;
+    }
+    Ok((FrameState { entries: Arc::new(entries), ..state.clone() }, new_sums))
+}
+
+impl SuperChunk {
+    /// Returns the super-chunk as a contiguous frame in memory, without dead space.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read.
+    pub fn to_frame(&self) -> Result<Bytes, FrameError> {
+        let mut store = self.write_whole(ContiguousStore::memory_of)?;
+        // The store is in memory, so it has content.
+        Ok(store.take_memory().unwrap_or_default())
+    }
+
+    /// Appends the super-chunk as a contiguous frame to an existing file, and returns its offset
+    /// for [`ReadOptions::offset`](crate::ReadOptions::offset).
+    ///
+    /// The content of the file does not change. If it is a frame, it can no longer be changed
+    /// without [`force`](crate::EditOptions::force). The appended frame is read-only.
+    ///
+    /// The start of the header is written last, so that after a crash there is a complete frame or
+    /// none at that offset. Only the options for durability and file system are used.
+    ///
+    /// # Errors
+    /// When the file does not exist or cannot be written, or a chunk cannot be read. The file is
+    /// unchanged then.
+    pub fn append_to_file(&self, path: impl AsRef<Path>, options: &WriteOptions) -> Result<u64, FrameError> {
+        let path = path.as_ref();
+        let Target { fs, durability, .. } = &options.target;
+        let mut real = path.to_owned();
+        if staging::io(path, fs.kind(path, Links::Refuse))? == FileKind::Link {
+            real = staging::io(path, fs.resolve(path))?;
+        }
+        let file = staging::io(&real, fs.open_write(&real, Links::Refuse))?;
+        // An editor of an existing frame in the file must not write to the same place.
+        let is_frame = file.read_at(0..MAGIC.len() as u64).is_ok_and(|start| *start == MAGIC);
+        let _lock = if is_frame { Some(FrameLock::file(&**fs, path, &real)?) } else { None };
+        let base = staging::io(&real, file.len())?;
+        let name = real.display().to_string();
+        let result = self.write_whole(|header_len| {
+            ContiguousStore::behind(file.clone(), &name, *durability, base, header_len)
+        });
+        if result.is_err() {
+            let _ = file.set_len(base);
+        }
+        result.map(|_| base)
+    }
+
+    fn write_whole(
+        &self,
+        store: impl FnOnce(u64) -> Result<ContiguousStore, FrameError>,
+    ) -> Result<Store, FrameError> {
+        let mut state = FrameState::of(self)?;
+        state.head = Arc::new(state.head.contiguous());
+        let sums = self.chunk_sums()?;
+        let control = self.dparams().control.begin(self.nbytes(), self.typesize() as u64);
+        let mut store = Store::from(store(state.head.len())?);
+        let (state, sums) = copy_chunks(&state, self, sums.as_ref(), &control, |chunk| store.put(chunk))?;
+        store.commit(&Change { old: &state, new: &state, sums: sums.as_ref(), metadata_only: false })?.1?;
+        Ok(store)
+    }
+}

@@ -1,0 +1,324 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use b2_chunk::{Chunk, Container, DParams, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
+use b2_core::Control;
+use bytes::Bytes;
+
+use crate::format::checksums::ChunkSums;
+use crate::format::header::{FrameHeader, Storage};
+use crate::format::metalayers::Metalayers;
+use crate::write::draft::{Draft, Fitted};
+use crate::write::fit::Fit;
+use crate::write::options::WriteOptions;
+use crate::write::state::{FrameState, Head, Sizes};
+use crate::write::store::{Change, ContiguousStore, SparseStore, Store};
+use crate::{FrameError, FrameParams, SuperChunk};
+
+/// Writes a new frame chunk by chunk. Only the index is kept in memory.
+///
+/// On disk the frame is written to a temporary file or directory, which [`FrameWriter::finish`]
+/// renames. Until then, and after an error, the target is unchanged, and dropping the writer
+/// removes what was written. C-Blosc2 can open, read, append to and resize the result.
+///
+/// Chunks of zeros, NaNs and uninitialised items take only an index entry if C-Blosc2 can read
+/// that; otherwise they are stored in a form that it can read.
+///
+/// ```
+/// use b2_chunk::{CParams, Chunk};
+/// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("log.b2frame");
+/// let cparams = CParams::builder(2).build()?;
+/// let mut writer = FrameWriter::create(&path, FrameParams::from_cparams(&cparams))?;
+/// writer.append(Chunk::compress_bytes(&[1, 0, 2, 0, 3, 0], &cparams)?)?;
+/// writer.append(Chunk::compress_bytes(&[4, 0], &cparams)?)?; // the last one may be shorter
+/// writer.set_vlmetalayer("station", b"\xa7north-3")?;
+/// let written = writer.finish()?;
+/// assert_eq!((written.nchunks, written.nbytes), (2, 8));
+///
+/// let schunk = SuperChunk::open(&path)?;
+/// assert_eq!(schunk.read_items(2..4)?, [3, 0, 4, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// After a fork the writer belongs to the parent process. In the child it writes and removes
+/// nothing, and its calls fail with [`FrameError::Foreign`].
+pub struct FrameWriter {
+    draft: Draft,
+    abandoned: bool,
+}
+
+/// The result of [`FrameWriter::finish`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Written {
+    /// Number of chunks.
+    pub nchunks: usize,
+    /// Uncompressed size in bytes.
+    pub nbytes: u64,
+    /// Compressed size in bytes, as stored in the header.
+    pub cbytes: u64,
+    /// Size of the frame, or of the index file of a sparse frame, in bytes.
+    pub frame_len: u64,
+    bytes: Bytes,
+}
+
+impl Written {
+    /// Returns the frame if it was written to memory, otherwise an empty buffer.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+}
+
+impl WriteOptions {
+    /// Creates a frame at `path`: a file, or with [`Storage::Sparse`] a directory.
+    ///
+    /// # Errors
+    /// When the parameters contradict each other, or when the target cannot be created or replaced.
+    pub fn create(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
+        let (path, target) = (path.as_ref(), self.target.clone());
+        FrameWriter::new(params, self.storage, self, |header_len| match self.storage {
+            Storage::Contiguous => Ok(ContiguousStore::create(target, path, header_len)?.into()),
+            Storage::Sparse => Ok(SparseStore::create(target, path, header_len)?.into()),
+        })
+    }
+
+    /// Creates a contiguous frame in memory, whatever [`storage`](Self::storage) is set.
+    ///
+    /// # Errors
+    /// When the parameters contradict each other.
+    pub fn memory(&self, params: FrameParams) -> Result<FrameWriter, FrameError> {
+        FrameWriter::new(params, Storage::Contiguous, self, |header_len| {
+            Ok(ContiguousStore::memory_of(header_len)?.into())
+        })
+    }
+}
+
+impl SuperChunk {
+    /// Creates a contiguous frame in a file that must not exist yet, to be written chunk by chunk.
+    ///
+    /// # Errors
+    /// As for [`FrameWriter::create`].
+    pub fn create(path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
+        FrameWriter::create(path, params)
+    }
+}
+
+impl FrameWriter {
+    /// Creates a contiguous frame in a file that must not exist yet. Use [`options`](Self::options)
+    /// for other cases.
+    ///
+    /// # Errors
+    /// [`FrameError::Exists`] if the file exists, otherwise as for [`WriteOptions::create`].
+    pub fn create(path: impl AsRef<Path>, params: FrameParams) -> Result<Self, FrameError> {
+        Self::options().create(path, params)
+    }
+
+    /// Creates a contiguous frame in memory. [`Written::into_bytes`] returns it.
+    ///
+    /// # Errors
+    /// As for [`WriteOptions::memory`].
+    pub fn memory(params: FrameParams) -> Result<Self, FrameError> {
+        Self::options().memory(params)
+    }
+
+    /// Returns default options for new frames: storage, replacing, durability, file system.
+    pub fn options() -> WriteOptions {
+        WriteOptions::default()
+    }
+
+    fn new(
+        params: FrameParams,
+        storage: Storage,
+        options: &WriteOptions,
+        store: impl FnOnce(u64) -> Result<Store, FrameError>,
+    ) -> Result<Self, FrameError> {
+        let FrameParams { typesize, chunksize, blocksize, .. } = params;
+        if typesize == 0 || typesize > MAX_BLOCKSIZE {
+            return Err(FrameError::argument(
+                "typesize",
+                format!("{typesize}, expected 1 to {MAX_BLOCKSIZE}"),
+            ));
+        }
+        if blocksize > MAX_BLOCKSIZE {
+            return Err(FrameError::argument("blocksize", format!("{blocksize}, at most {MAX_BLOCKSIZE}")));
+        }
+        if chunksize.is_some_and(|size| size > MAX_CHUNK_NBYTES) {
+            return Err(FrameError::argument("chunksize", format!("at most {MAX_CHUNK_NBYTES} bytes")));
+        }
+        if params.clevel > 15 {
+            return Err(FrameError::argument("clevel", format!("{}, at most 15", params.clevel)));
+        }
+        // With a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
+        let blocksize = if blocksize < typesize { 0 } else { blocksize };
+        let sizes = match chunksize {
+            None => Sizes::Open,
+            Some(0) => Sizes::Individual(Arc::default()),
+            Some(chunksize) => Sizes::Equal { chunksize, last: chunksize },
+        };
+        let metalayers = Metalayers::new(params.metalayers)?;
+        let individual = matches!(sizes, Sizes::Individual(_));
+        let version = if individual { 3 } else { 2 };
+        let header = FrameHeader {
+            header_len: 0,
+            frame_len: 0,
+            general_flags: 0x10 | version | u8::from(individual) << 6,
+            storage,
+            clevel: params.clevel,
+            splitmode: params.splitmode,
+            nbytes: 0,
+            cbytes: 0,
+            typesize: typesize as u32,
+            blocksize: blocksize as i32,
+            chunksize: -1,
+            // Not the numbers really used, so that the same data give the same frame on every
+            // machine.
+            nthreads: (1, 1),
+            has_vlmetalayers: false,
+            filters: params.filters,
+            codec: params.codec,
+            codec_meta: params.codec_meta,
+            use_dict: params.use_dict,
+        };
+        let state = FrameState {
+            head: Arc::new(Head::new(header, metalayers)),
+            vlmetalayers: Arc::default(),
+            entries: Arc::default(),
+            sizes,
+            nbytes: 0,
+            vl_blocks: false,
+            all_stored: individual,
+        };
+        let container =
+            Container { itemsize: Some(typesize), frame_blocksize: blocksize, ..Container::default() };
+        let dparams = DParams::default().with_plugins(params.plugins).with_control(options.control.clone());
+        let draft = Draft {
+            store: store(state.head.len())?,
+            state,
+            fit: Fit { typesize, blocksize, dparams: dparams.with_container(container) },
+            sums: options.checksums.then(ChunkSums::default),
+            max_vlmetalayers: options.max_vlmetalayers,
+        };
+        Ok(Self { draft, abandoned: false })
+    }
+
+    /// Returns the number of chunks so far.
+    pub fn nchunks(&self) -> usize {
+        self.draft.nchunks()
+    }
+
+    /// Returns the uncompressed size so far, in bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.draft.state.nbytes
+    }
+
+    /// Sets the threads, the progress callback and the cancellation of further calls. After a call
+    /// is cancelled while it writes, the writer cannot be finished; the target is unchanged.
+    pub fn set_control(&mut self, control: Control) {
+        self.draft.fit.dparams.control = control;
+    }
+
+    /// Returns the control of the calls.
+    pub fn control(&self) -> &Control {
+        self.draft.control()
+    }
+
+    /// Appends a chunk and returns its number.
+    ///
+    /// The chunk is stored unchanged unless C-Blosc2 could not read it in a frame (another item
+    /// size than the frame's, or the 16-byte header of Blosc1). In that case it is recompressed
+    /// with default parameters. A chunk that is larger than the others, or that follows a smaller
+    /// one, gives the frame individual chunk sizes.
+    ///
+    /// # Errors
+    /// When only one of the frame and the chunk has variable-length blocks, or when the chunk
+    /// cannot be written, or decoded if it must be recompressed.
+    pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
+        let nchunk = self.nchunks();
+        self.draft.check_chunk(chunk.header().is_vl(), false)?;
+        let chunk = self.draft.fit(nchunk, chunk)?;
+        self.append_fitted(&chunk)
+    }
+
+    /// Appends a chunk of `nbytes` zeros, NaNs or uninitialised items, and returns its number.
+    ///
+    /// # Errors
+    /// For repeated values (use [`append`](Self::append) with a chunk), when NaNs do not match the
+    /// item size, and as for [`append`](Self::append).
+    pub fn append_special(&mut self, kind: SpecialKind, nbytes: usize) -> Result<usize, FrameError> {
+        if kind == SpecialKind::Value {
+            return Err(FrameError::argument("kind", "repeated values need a stored chunk: use `append`"));
+        }
+        if nbytes == 0 || nbytes > MAX_CHUNK_NBYTES {
+            return Err(FrameError::argument(
+                "nbytes",
+                format!("{nbytes}, expected 1 to {MAX_CHUNK_NBYTES}"),
+            ));
+        }
+        if kind == SpecialKind::NaN && !self.draft.fit.nan_fits(nbytes) {
+            return Err(FrameError::argument("nbytes", "NaN needs whole items of 4 or 8 bytes"));
+        }
+        self.draft.check_chunk(false, false)?;
+        self.append_fitted(&Fitted::special(kind, nbytes))
+    }
+
+    /// Appends a chunk. If that fails half-way, the frame cannot be finished.
+    fn append_fitted(&mut self, chunk: &Fitted) -> Result<usize, FrameError> {
+        if self.abandoned {
+            return Err(FrameError::Abandoned);
+        }
+        let nchunk = self.nchunks();
+        let result = self.draft.insert(nchunk, chunk);
+        self.abandoned = result.is_err();
+        result.map(|()| nchunk)
+    }
+
+    /// Marks the frame as impossible to finish.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
+    /// Compresses and sets a vlmetalayer. By convention the value is msgpack. The last value set
+    /// for a name wins.
+    ///
+    /// # Errors
+    /// When the name does not have 1 to 31 bytes, or there are more than 16 (see
+    /// [`WriteOptions::many_vlmetalayers`]).
+    pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
+        self.draft.set_vlmetalayer(name.as_ref(), value)
+    }
+
+    /// Sets a vlmetalayer to a compressed value.
+    ///
+    /// # Errors
+    /// As for [`set_vlmetalayer`](Self::set_vlmetalayer).
+    pub fn set_vlmetalayer_chunk(&mut self, name: impl AsRef<[u8]>, value: Chunk) -> Result<(), FrameError> {
+        self.draft.set_vlmetalayer_chunk(name.as_ref(), value)
+    }
+
+    /// Writes index, trailer and header, and on disk renames the frame to its target.
+    ///
+    /// # Errors
+    /// When something cannot be written, the target must not be replaced, an earlier call failed,
+    /// or all chunks are empty (which a frame cannot distinguish from no chunks). Only after
+    /// [`FrameError::NotSynced`] does the frame exist.
+    pub fn finish(mut self) -> Result<Written, FrameError> {
+        if self.abandoned {
+            return Err(FrameError::Abandoned);
+        }
+        let Draft { store, state, sums, .. } = &mut self.draft;
+        state.check()?;
+        let (head, late) =
+            store.commit(&Change { old: state, new: state, sums: sums.as_ref(), metadata_only: false })?;
+        late?;
+        Ok(Written {
+            nchunks: state.nchunks(),
+            nbytes: state.nbytes,
+            cbytes: head.header.cbytes(),
+            frame_len: head.header.frame_len(),
+            bytes: store.take_memory().unwrap_or_default(),
+        })
+    }
+}

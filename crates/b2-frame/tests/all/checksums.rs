@@ -1,0 +1,408 @@
+//! Checksums: damage is seen and placed, changes by others are told from it, and ours keep them right.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{compress, cparams, data};
+use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_frame::{
+    Checksums, Compare, Durability, EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, Storage,
+    Structure, SuperChunk, drive,
+};
+
+const CHUNK: usize = 3000;
+
+/// Five chunks (one of them only in the index), a metalayer and a vlmetalayer.
+fn fill(writer: &mut FrameWriter) {
+    for nchunk in 0..5 {
+        match nchunk {
+            2 => writer.append_special(SpecialKind::Zeros, CHUNK).unwrap(),
+            n => writer.append(compress(&data(CHUNK, n), &cparams(4))).unwrap(),
+        };
+    }
+    writer.set_vlmetalayer("note", b"\xa5hello").unwrap();
+}
+
+fn params() -> FrameParams {
+    FrameParams::from_cparams(&cparams(4)).chunksize(CHUNK).metalayer("m", b"\x01\x02\x03")
+}
+
+fn frame() -> Vec<u8> {
+    let mut writer = FrameWriter::memory(params()).unwrap();
+    fill(&mut writer);
+    writer.finish().unwrap().into_bytes().to_vec()
+}
+
+fn verdict(frame: Vec<u8>) -> Result<Checksums, FrameError> {
+    SuperChunk::from_bytes(frame)?.verify_checksums()
+}
+
+fn fast() -> EditOptions {
+    FrameEditor::options().durability(Durability::None)
+}
+
+#[test]
+fn new_frames_have_them_and_they_cost_little() {
+    let with = frame();
+    assert_eq!(verdict(with.clone()).unwrap(), Checksums::Ok);
+    let mut writer = FrameWriter::options().checksums(false).memory(params()).unwrap();
+    fill(&mut writer);
+    let without = writer.finish().unwrap().into_bytes();
+    assert_eq!(verdict(without.to_vec()).unwrap(), Checksums::None);
+    assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4);
+}
+
+/// Every bit of a contiguous frame without holes.
+#[test]
+fn every_flipped_bit_is_seen() {
+    let good = frame();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let mut placed = 0;
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << bit;
+            match verdict(bad) {
+                Ok(Checksums::Ok | Checksums::None) => panic!("byte {at} bit {bit} is not seen"),
+                Ok(Checksums::Changed) => assert!((at as u64) < schunk.layout().header.end, "byte {at}"),
+                Err(FrameError::Checksum { structure: Structure::Chunk(nchunk), .. }) => {
+                    let infos: Vec<_> = schunk.chunk_infos().map(Result::unwrap).collect();
+                    let start = schunk.layout().data.start + infos[nchunk].offset().unwrap();
+                    assert!(
+                        (start..start + infos[nchunk].cbytes).contains(&(at as u64)),
+                        "byte {at}: {nchunk}"
+                    );
+                    placed += 1;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    assert!(placed > 1000, "damage in chunks is placed: {placed}");
+}
+
+#[test]
+fn overwritten_sectors_and_lost_ends_are_seen() {
+    let good = frame();
+    for len in [1, 64, 512, 4096] {
+        for start in (0..good.len()).step_by(173) {
+            for value in [0, 0xFF, 0x5A] {
+                let mut bad = good.clone();
+                let end = (start + len).min(bad.len());
+                bad[start..end].fill(value);
+                if bad != good {
+                    assert!(
+                        !matches!(verdict(bad), Ok(Checksums::Ok | Checksums::None)),
+                        "{start}..{end} {value}"
+                    );
+                }
+            }
+        }
+    }
+    for len in 0..good.len() {
+        assert!(verdict(good[..len].to_vec()).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn damage_in_the_files_of_a_sparse_frame_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    let mut writer = FrameWriter::options()
+        .durability(Durability::None)
+        .storage(Storage::Sparse)
+        .create(&path, params())
+        .unwrap();
+    fill(&mut writer);
+    writer.finish().unwrap();
+    let verdict = |path: &Path| SuperChunk::open(path)?.verify_checksums();
+    assert_eq!(verdict(&path).unwrap(), Checksums::Ok);
+    for entry in fs::read_dir(&path).unwrap() {
+        let file = entry.unwrap().path();
+        let good = fs::read(&file).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            fs::write(&file, bad).unwrap();
+            assert!(
+                !matches!(verdict(&path), Ok(Checksums::Ok | Checksums::None)),
+                "{} byte {at}",
+                file.display()
+            );
+        }
+        fs::write(&file, good).unwrap();
+    }
+    assert_eq!(verdict(&path).unwrap(), Checksums::Ok);
+}
+
+/// What C-Blosc2 changes in place, without knowing of checksums.
+#[test]
+fn changed_values_and_thread_counts_are_told_from_damage() {
+    let good = frame();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let header = &schunk.opened().header_bytes;
+    let value = schunk.metalayers().get("m").unwrap();
+    let value = value.as_ptr() as usize - header.as_ptr() as usize;
+    for at in [value, value + 2, 63, 64, 66, 67] {
+        let mut changed = good.clone();
+        changed[at] ^= 1;
+        let schunk = SuperChunk::from_bytes(changed.clone()).unwrap();
+        assert_eq!(schunk.checksums(), Checksums::Changed, "byte {at}");
+        // Chunks are still compared.
+        assert_eq!(schunk.verify_checksums().unwrap(), Checksums::Changed);
+        changed[header.len() + 40] ^= 1;
+        assert!(verdict(changed).is_err());
+    }
+    // A new trailer without fingerprint in the place of the old one.
+    let mut changed = good.clone();
+    let end = changed.len();
+    changed[end - 17..].fill(0);
+    assert_eq!(verdict(changed).unwrap(), Checksums::Changed);
+    // Part of a fingerprint is damage.
+    for range in [end - 17..end - 16, end - 16..end, end - 1..end] {
+        let mut bad = good.clone();
+        bad[range].fill(0);
+        assert!(matches!(
+            verdict(bad),
+            Err(FrameError::Checksum { structure: Structure::Trailer | Structure::Checksums, .. })
+        ));
+    }
+}
+
+#[test]
+fn whole_chunks_are_compared_when_read_unless_switched_off() {
+    let mut bad = frame();
+    let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+    let info = schunk.chunk_infos().nth(3).unwrap().unwrap();
+    let at = schunk.layout().data.start + info.offset().unwrap() + info.cbytes - 1;
+    bad[at as usize] ^= 0x10;
+    let schunk = SuperChunk::options().compare(Compare::WholeChunks).from_bytes(bad.clone()).unwrap();
+    assert!(schunk.chunk(1).is_ok());
+    let error = schunk.decompress_chunk(3).unwrap_err();
+    assert!(matches!(error, FrameError::Checksum { structure: Structure::Chunk(3), .. }), "{error}");
+    assert_eq!(error.to_string(), "chunk 3 damaged: the bytes do not match the checksum");
+    assert!(schunk.read_bytes(0..schunk.nbytes()).is_err());
+    let unchecked = SuperChunk::options().checksums(false).from_bytes(bad).unwrap();
+    assert_eq!(unchecked.checksums(), Checksums::None);
+    assert!(unchecked.chunk(3).is_ok());
+}
+
+#[test]
+fn every_change_of_ours_keeps_them_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = FrameWriter::options().durability(Durability::None);
+    for (n, sparse) in [false, true].into_iter().enumerate() {
+        let path = dir.path().join(n.to_string());
+        let storage = if sparse { Storage::Sparse } else { Storage::Contiguous };
+        drop(FrameEditor::create(&path, params(), &options.clone().storage(storage)).unwrap());
+        type Change = fn(&mut FrameEditor);
+        let changes: Vec<(&str, Change)> = vec![
+            ("append", |e| e.append_bytes(&data(4 * CHUNK + 100, 1)).unwrap()),
+            ("update", |e| e.update_bytes(1, &data(CHUNK, 2)).unwrap()),
+            ("insert", |e| e.insert_bytes(0, &data(CHUNK, 3)).unwrap()),
+            ("delete", |e| e.delete(2).unwrap()),
+            ("reorder", |e| e.reorder(&[1, 0, 2, 3, 4]).unwrap()),
+            ("write", |e| e.write_bytes(100, &[7; 5000]).unwrap()),
+            ("metalayer", |e| e.set_metalayer("m", b"\x09\x09\x09").unwrap()),
+            ("vlmetalayer", |e| e.set_vlmetalayer("v", b"\x01").unwrap()),
+            ("rolled back", |e| {
+                e.append_bytes(&data(CHUNK, 4)).unwrap();
+                e.rollback();
+            }),
+            ("compact", |e| {
+                e.compact().unwrap();
+            }),
+            ("emptied", |e| (0..e.nchunks()).for_each(|_| e.delete(0).unwrap())),
+            ("filled", |e| e.append_bytes(&data(CHUNK, 5)).unwrap()),
+        ];
+        for (name, change) in changes {
+            let mut editor = fast().edit(&path).unwrap();
+            change(&mut editor);
+            editor.commit().unwrap();
+            drop(editor);
+            let schunk = SuperChunk::open(&path).unwrap();
+            assert_eq!(schunk.verify_checksums().unwrap(), Checksums::Ok, "{name} sparse {sparse}");
+        }
+        // Whole copies have them, too.
+        let copy = SuperChunk::open(&path).unwrap().to_frame().unwrap();
+        assert_eq!(verdict(copy.to_vec()).unwrap(), Checksums::Ok);
+    }
+}
+
+#[test]
+fn they_are_added_and_removed() {
+    let mut writer = FrameWriter::options().checksums(false).memory(params()).unwrap();
+    fill(&mut writer);
+    let without = writer.finish().unwrap().into_bytes();
+    let mut editor = fast().edit_bytes(without).unwrap();
+    assert!(!editor.has_checksums());
+    editor.append_bytes(&data(CHUNK, 8)).unwrap();
+    editor.commit().unwrap();
+    assert_eq!(editor.snapshot().unwrap().checksums(), Checksums::None);
+    editor.set_checksums(true).unwrap();
+    editor.rollback();
+    assert!(!editor.has_checksums());
+    editor.set_checksums(true).unwrap();
+    editor.update_bytes(0, &data(CHUNK, 9)).unwrap();
+    editor.commit().unwrap();
+    let with = editor.into_bytes().unwrap();
+    assert_eq!(verdict(with.to_vec()).unwrap(), Checksums::Ok);
+
+    let mut editor = fast().edit_bytes(with).unwrap();
+    assert!(editor.has_checksums());
+    editor.set_checksums(false).unwrap();
+    editor.commit().unwrap();
+    editor.append_bytes(&data(CHUNK, 10)).unwrap();
+    editor.compact().unwrap();
+    let without = editor.into_bytes().unwrap();
+    assert_eq!(verdict(without.to_vec()).unwrap(), Checksums::None);
+}
+
+#[test]
+fn chunks_are_compared_where_it_costs_little_or_where_it_is_asked_for() {
+    // Stored as it is, and runs: the first costs more to compare than to read.
+    let plain = data(CHUNK, 3);
+    let runs = [[0; CHUNK / 2], [9; CHUNK / 2]].concat();
+    let mut writer = FrameWriter::memory(params()).unwrap();
+    for (clevel, bytes) in [(0, &plain), (5, &runs)] {
+        let cparams = CParams::builder(4).level(clevel).build().unwrap();
+        writer.append(Chunk::compress_bytes(bytes, &cparams).unwrap()).unwrap();
+    }
+    let good = writer.finish().unwrap().into_bytes();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let infos: Vec<_> = schunk.chunk_infos().map(|info| info.unwrap()).collect();
+    for (nchunk, info) in infos.iter().enumerate() {
+        // Somewhere that it decodes to something else: a stored byte, the value of a run.
+        let end = (schunk.layout().data.start + info.offset().unwrap() + info.cbytes) as usize;
+        let decodes = |bad: &[u8]| {
+            let unchecked = SuperChunk::options().checksums(false).from_bytes(bad.to_vec()).unwrap();
+            unchecked.decompress_chunk(nchunk).is_ok()
+        };
+        let damaged = (end - info.cbytes as usize + 32..end).rev().map(|at| {
+            let mut bad = good.to_vec();
+            bad[at] ^= 0x04;
+            bad
+        });
+        let bad = damaged.into_iter().find(|bad| decodes(bad)).unwrap();
+        let start = (nchunk * CHUNK) as u64;
+        for (compare, whole, part) in [
+            (Compare::WhereCheap, nchunk == 1, false),
+            (Compare::WholeChunks, true, false),
+            (Compare::Always, true, true),
+        ] {
+            let schunk = SuperChunk::options().compare(compare).from_bytes(bad.clone()).unwrap();
+            assert_eq!(schunk.decompress_chunk(nchunk).is_err(), whole, "{nchunk} {compare:?}");
+            assert_eq!(schunk.read_bytes(start..start + CHUNK as u64).is_err(), whole);
+            assert_eq!(schunk.read_bytes(start..start + 100).is_err(), part);
+            assert_eq!(schunk.gather(&[start / 4]).is_err(), part);
+            assert_eq!(schunk.blocks(nchunk, &[0], |_, _| ()).is_err(), part);
+            let head = schunk.chunk_head(nchunk).unwrap();
+            assert_eq!(drive(head.clone().compare(&schunk, true), schunk.files()).is_err(), whole);
+            assert_eq!(drive(head.compare(&schunk, false), schunk.files()).is_err(), part);
+            // As it is stored in any case: it may be stored again.
+            assert!(schunk.chunk(nchunk).is_err());
+            assert!(schunk.decompress_chunk(1 - nchunk).is_ok());
+        }
+    }
+}
+
+#[test]
+fn large_chunks_are_summed_up_in_pieces() {
+    let cparams = CParams::builder(4).level(0).blocksize(64 << 10).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+    writer.append(Chunk::compress_bytes(&data(10 << 20, 3), &cparams).unwrap()).unwrap();
+    let mut frame = writer.finish().unwrap().into_bytes().to_vec();
+    for damage in [0, 1] {
+        frame[9 << 20] ^= damage;
+        let schunk = SuperChunk::options().compare(Compare::WholeChunks).from_bytes(frame.clone()).unwrap();
+        let head = schunk.chunk_head(0).unwrap();
+        let compared = drive(head.compare(&schunk, true), schunk.files());
+        assert_eq!(compared.is_err(), damage == 1);
+    }
+}
+
+/// What is left of a damaged chunk would get a checksum of its own: the change is refused, the frame stays as it was.
+#[test]
+fn damage_is_not_read_into_new_chunks() {
+    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+    for len in [CHUNK, CHUNK, 1000] {
+        writer.append(Chunk::compress_bytes(&data(len, 3), &cparams).unwrap()).unwrap();
+    }
+    let good = writer.finish().unwrap().into_bytes();
+    let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+    let infos: Vec<_> = schunk.chunk_infos().map(|info| info.unwrap()).collect();
+    type Change = fn(&mut FrameEditor) -> Result<(), FrameError>;
+    let cases: [(usize, Change); 3] = [
+        (0, |e| e.write_bytes(100, &[7; 50])),
+        (1, |e| e.write_bytes(CHUNK as u64 - 10, &[7; 50])),
+        (2, |e| e.append_bytes(&[7; 50])),
+    ];
+    for (nchunk, change) in cases {
+        let mut bad = good.to_vec();
+        let info = &infos[nchunk];
+        let at = schunk.layout().data.start + info.offset().unwrap() + info.cbytes - 1;
+        bad[at as usize] ^= 1;
+        let mut editor = fast().edit_bytes(bad.clone()).unwrap();
+        let error = change(&mut editor).unwrap_err();
+        assert!(
+            matches!(error, FrameError::Checksum { structure: Structure::Chunk(n), .. } if n == nchunk),
+            "{error}"
+        );
+        editor.commit().unwrap();
+        assert_eq!(editor.into_bytes().unwrap(), bad, "nothing was changed");
+        // Another cut, and other parameters.
+        let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+        for (cparams, chunksize) in [(None, None), (Some(&cparams), None), (None, Some(CHUNK / 2))] {
+            let mut writer = FrameWriter::memory(params()).unwrap();
+            assert!(schunk.copy_into(&mut writer, cparams, chunksize).is_err());
+        }
+        // All of the chunk replaced: it is well again. The same without checksums.
+        let mut editor = fast().edit_bytes(bad.clone()).unwrap();
+        editor.update_bytes(nchunk, &data(info.nbytes as usize, 4)).unwrap();
+        editor.commit().unwrap();
+        assert_eq!(verdict(editor.into_bytes().unwrap().to_vec()).unwrap(), Checksums::Ok);
+        let mut editor = fast().checksums(false).edit_bytes(bad).unwrap();
+        change(&mut editor).unwrap();
+    }
+}
+
+/// The same where the editor wrote the chunk itself, in an earlier commit.
+#[cfg(unix)]
+#[test]
+fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let options = FrameWriter::options().durability(Durability::None);
+    let mut editor = FrameEditor::create(&path, FrameParams::from_cparams(&cparams), &options).unwrap();
+    for seed in 0..2 {
+        editor.append(Chunk::compress_bytes(&data(CHUNK, seed), &cparams).unwrap()).unwrap();
+    }
+    editor.commit().unwrap();
+    let info = SuperChunk::open(&path).unwrap().chunk_infos().next().unwrap().unwrap();
+    let at = SuperChunk::open(&path).unwrap().layout().data.start + info.offset().unwrap() + 200;
+    let old = fs::read(&path).unwrap()[at as usize];
+    // In place, as a disk would.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[old ^ 1], at).unwrap();
+    assert!(editor.write_bytes(100, &[7; 50]).is_err());
+    editor.write_bytes(info.nbytes + 100, &[7; 50]).unwrap();
+    editor.commit().unwrap();
+    assert!(SuperChunk::open(&path).unwrap().verify_checksums().is_err());
+}
+
+/// Changes do not bless damage: old sums are carried along.
+#[test]
+fn damage_stays_visible_through_changes() {
+    let mut bad = frame();
+    let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+    let at =
+        schunk.layout().data.start + schunk.chunk_infos().next().unwrap().unwrap().offset().unwrap() + 50;
+    bad[at as usize] ^= 4;
+    let mut editor = fast().edit_bytes(bad).unwrap();
+    editor.delete(4).unwrap();
+    editor.commit().unwrap();
+    let frame = editor.into_bytes().unwrap().to_vec();
+    assert!(matches!(verdict(frame), Err(FrameError::Checksum { structure: Structure::Chunk(0), .. })));
+}

@@ -1,0 +1,155 @@
+//! What several tests need: data, small frames of every kind, patches.
+
+use std::fs;
+use std::path::Path;
+
+use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
+use b2_frame::{Durability, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
+use bytes::Bytes;
+
+/// Bytes that compress somewhat, different for each seed.
+pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut value = 0u32;
+    let mut out = Vec::with_capacity(len + 4);
+    while out.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        value = value.wrapping_add((state >> 60) as u32);
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// Parameters that every build can compress with.
+pub(crate) fn cparams(typesize: usize) -> CParams {
+    CParams::builder(typesize).codec(CodecId::BLOSCLZ).build().unwrap()
+}
+
+pub(crate) fn compress(raw: &[u8], cparams: &CParams) -> Chunk {
+    Chunk::compress_bytes(raw, cparams).unwrap()
+}
+
+/// A frame in memory and its plain bytes.
+pub(crate) struct Sample {
+    pub(crate) name: &'static str,
+    pub(crate) frame: Bytes,
+    pub(crate) raw: Vec<u8>,
+}
+
+/// Small frames of every kind, for tests that go through all their bytes. Without checksums, which would hide what
+/// the other checks find.
+pub(crate) fn samples() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |name, params: FrameParams, fill: &dyn Fn(&mut FrameWriter)| {
+        let mut writer = bare(params);
+        fill(&mut writer);
+        let frame = writer.finish().unwrap().into_bytes();
+        let raw = whole(&SuperChunk::from_bytes(frame.clone()).unwrap());
+        samples.push(Sample { name, frame, raw });
+    };
+    let cparams = cparams(4);
+    let params = || FrameParams::from_cparams(&cparams);
+    add("empty", params(), &|_| {});
+    add("plain", params(), &|w| {
+        for part in data(700, 1).chunks(300) {
+            w.append(compress(part, &cparams)).unwrap();
+        }
+    });
+    add("metadata", params().metalayer("m1", [1, 2, 3]).metalayer("other", []), &|w| {
+        w.append(compress(&data(200, 2), &cparams)).unwrap();
+        w.set_vlmetalayer("v1", &data(90, 3)).unwrap();
+        w.set_vlmetalayer("v2", b"").unwrap();
+    });
+    add("special", params(), &|w| {
+        w.append_special(SpecialKind::Zeros, 64).unwrap();
+        w.append_special(SpecialKind::NaN, 64).unwrap();
+        w.append_special(SpecialKind::Uninit, 64).unwrap();
+        w.append(Chunk::special(SpecialKind::Value, &[1, 2, 3, 4], 64, 4, 0).unwrap()).unwrap();
+    });
+    add("individual sizes", params(), &|w| {
+        for (i, len) in [40, 100, 52].into_iter().enumerate() {
+            w.append(compress(&data(len, i as u64), &cparams)).unwrap();
+        }
+    });
+    let delta = cparams
+        .to_builder()
+        .filters([FilterSlot::DELTA, FilterSlot::SHUFFLE])
+        .blocksize(128)
+        .build()
+        .unwrap();
+    add("delta", FrameParams::from_cparams(&delta), &|w| {
+        w.append(compress(&data(512, 4), &delta)).unwrap();
+    });
+    add("variable-length blocks", params(), &|w| {
+        let blocks = [&data(50, 5)[..], b"x", &[7; 30]];
+        w.append(Chunk::compress_vl(&blocks, &cparams).unwrap()).unwrap();
+        w.append(Chunk::compress_vl(&blocks[..2], &cparams).unwrap()).unwrap();
+    });
+    samples
+}
+
+/// All plain bytes, by whole chunks.
+pub(crate) fn whole(schunk: &SuperChunk) -> Vec<u8> {
+    (0..schunk.nchunks()).flat_map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect()
+}
+
+/// A frame with chunks of `raw`, `chunksize` bytes each, in memory.
+/// Writes a frame without checksums, whose bytes tests may change.
+pub(crate) fn bare(params: FrameParams) -> FrameWriter {
+    FrameWriter::options().checksums(false).memory(params).unwrap()
+}
+
+pub(crate) fn frame(raw: &[u8], chunksize: usize, cparams: &CParams) -> Bytes {
+    let mut writer = bare(FrameParams::from_cparams(cparams));
+    append_all(&mut writer, raw, chunksize, cparams);
+    writer.finish().unwrap().into_bytes()
+}
+
+pub(crate) fn append_all(writer: &mut FrameWriter, raw: &[u8], chunksize: usize, cparams: &CParams) {
+    for part in raw.chunks(chunksize) {
+        writer.append(compress(part, cparams)).unwrap();
+    }
+}
+
+/// A copy with other bytes at `offset`.
+pub(crate) fn patched(frame: &[u8], offset: usize, bytes: &[u8]) -> Bytes {
+    let mut copy = frame.to_vec();
+    copy[offset..offset + bytes.len()].copy_from_slice(bytes);
+    copy.into()
+}
+
+/// A copy with `extra` put in at `offset`, and `frame_len` grown to match.
+pub(crate) fn inserted(frame: &[u8], offset: usize, extra: &[u8]) -> Bytes {
+    let mut copy = frame.to_vec();
+    copy.splice(offset..offset, extra.iter().copied());
+    let len = copy.len() as u64;
+    copy[16..24].copy_from_slice(&len.to_be_bytes());
+    copy.into()
+}
+
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes three chunks and a vlmetalayer.
+pub(crate) fn fill(mut writer: FrameWriter, seed: u64) -> Result<(), FrameError> {
+    for i in 0..3 {
+        writer.append(compress(&data(500, seed + i), &cparams(4)))?;
+    }
+    writer.append_special(SpecialKind::Zeros, 500)?;
+    writer.set_vlmetalayer("v", b"value")?;
+    writer.finish().map(drop)
+}
+
+pub(crate) fn plain(seed: u64) -> Vec<u8> {
+    [data(500, seed), data(500, seed + 1), data(500, seed + 2), vec![0; 500]].concat()
+}
+
+pub(crate) fn create(path: &Path, storage: Storage, overwrite: bool) -> Result<FrameWriter, FrameError> {
+    let options = FrameWriter::options().overwrite(overwrite).durability(Durability::None);
+    options.storage(storage).create(path, FrameParams::new(4))
+}

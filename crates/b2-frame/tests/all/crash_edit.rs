@@ -1,0 +1,250 @@
+//! Crashes and errors during every operation of the editor, contiguous and sparse.
+
+use crate::crash;
+
+use std::sync::Arc;
+
+use crate::common::{compress, cparams, data};
+use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_frame::{FrameParams, FrameWriter, Storage};
+use b2_storage_sim::SimFs;
+use crash::errors::{Change, survives_retries};
+use crash::reopen::edit;
+use crash::{PATH, Progress, Scenario};
+
+const CHUNKSIZE: usize = 2400;
+
+/// Bytes that do not compress.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    b2_testkit::Rng::case(seed, 0).bytes(len)
+}
+
+fn chunk(seed: u64) -> Chunk {
+    compress(&data(CHUNKSIZE, seed), &cparams(4))
+}
+
+fn create(fs: &SimFs, storage: Storage, params: FrameParams, fill: &dyn Fn(&mut FrameWriter)) {
+    let options = FrameWriter::options().file_system(Arc::new(fs.clone()));
+    let writer = options.storage(storage).create(PATH, params);
+    let mut writer = writer.unwrap();
+    fill(&mut writer);
+    writer.finish().unwrap();
+}
+
+fn params() -> FrameParams {
+    FrameParams::from_cparams(&cparams(4)).metalayer("m", b"value").chunksize(CHUNKSIZE)
+}
+
+/// Five chunks of one size, one of them zeros, one not compressible; a vlmetalayer.
+fn five(writer: &mut FrameWriter) {
+    let cparams: CParams = cparams(4);
+    writer.append(compress(&data(CHUNKSIZE, 1), &cparams)).unwrap();
+    writer.append(compress(&noise(CHUNKSIZE, 2), &cparams)).unwrap();
+    writer.append_special(SpecialKind::Zeros, CHUNKSIZE).unwrap();
+    writer.append(compress(&data(CHUNKSIZE, 3), &cparams)).unwrap();
+    writer.append(compress(&data(CHUNKSIZE, 4), &cparams)).unwrap();
+    writer.set_vlmetalayer("v", &noise(9000, 5)).unwrap();
+}
+
+/// As five, and a short chunk behind.
+fn five_and_a_half(writer: &mut FrameWriter) {
+    five(writer);
+    writer.append(compress(&data(CHUNKSIZE / 2, 6), &cparams(4))).unwrap();
+}
+
+/// Each change is a commit of one editor.
+fn check_on(
+    name: &str,
+    params: &dyn Fn() -> FrameParams,
+    fill: &dyn Fn(&mut FrameWriter),
+    changes: &[Change<'_>],
+) {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let start = |fs: &SimFs| create(fs, storage, params(), fill);
+        let steps = |fs: &SimFs, progress: &mut Progress<'_>| {
+            let mut editor = edit(fs)?;
+            for change in changes {
+                change(&mut editor)?;
+                editor.commit()?;
+                progress.committed();
+            }
+            Ok(())
+        };
+        let name = format!("{name}, {}", if storage == Storage::Sparse { "sparse" } else { "contiguous" });
+        let scenario = Scenario { name: &name, start: &start, steps: &steps };
+        scenario.survives_crashes();
+        scenario.survives_errors();
+        if let [change] = changes {
+            survives_retries(&name, &start, change);
+        }
+    }
+}
+
+fn check(name: &str, change: Change<'_>) {
+    check_on(name, &params, &five, &[change]);
+}
+
+#[test]
+fn append() {
+    check("append", &|e| e.append(chunk(10)).map(drop));
+}
+
+#[test]
+fn append_bytes() {
+    check_on(
+        "append bytes behind a short chunk",
+        &params,
+        &five_and_a_half,
+        &[&|e| e.append_bytes(&data(CHUNKSIZE * 2 + 100, 11))],
+    );
+}
+
+#[test]
+fn insert() {
+    check("insert", &|e| e.insert(2, chunk(12)));
+}
+
+#[test]
+fn insert_of_another_size() {
+    check("insert, other size", &|e| e.insert(1, compress(&data(400, 13), &cparams(4))));
+}
+
+#[test]
+fn update() {
+    check("update, larger", &|e| e.update(0, compress(&noise(CHUNKSIZE, 14), &cparams(4))));
+    check("update, smaller", &|e| e.update(1, chunk(15)));
+}
+
+#[test]
+fn delete() {
+    check("delete", &|e| e.delete(0));
+    check("delete, last", &|e| e.delete(4));
+}
+
+#[test]
+fn reorder() {
+    check("reorder", &|e| e.reorder(&[4, 2, 0, 1, 3]));
+}
+
+#[test]
+fn append_special() {
+    check("fill special", &|e| e.append_special(SpecialKind::Zeros, CHUNKSIZE as u64 * 3));
+}
+
+#[test]
+fn write_bytes() {
+    check("write bytes over three chunks", &|e| e.write_bytes(1000, &noise(CHUNKSIZE + 700, 16)));
+}
+
+#[test]
+fn metalayer() {
+    check("metalayer", &|e| e.set_metalayer("m", b"VALUE"));
+}
+
+#[test]
+fn vlmetalayer() {
+    check("vlmetalayer, new", &|e| e.set_vlmetalayer("w", &data(900, 17)));
+    check("vlmetalayer, replaced", &|e| e.set_vlmetalayer("v", b"other"));
+    check("vlmetalayer, removed", &|e| {
+        assert!(e.remove_vlmetalayer("v"));
+        Ok(())
+    });
+}
+
+#[test]
+fn emptying() {
+    check("emptying", &|e| (0..5).try_for_each(|_| e.delete(0)));
+}
+
+#[test]
+fn first_append() {
+    check_on("first append", &params, &|_| {}, &[&|e| e.append(chunk(18)).map(drop)]);
+    let with_vlmetalayer = |w: &mut FrameWriter| w.set_vlmetalayer("v", &noise(9000, 5)).unwrap();
+    check_on("first append, vlmetalayer", &params, &with_vlmetalayer, &[&|e| e.append(chunk(18)).map(drop)]);
+}
+
+#[test]
+fn vlmetalayer_of_an_empty_frame() {
+    check_on("vlmetalayer, empty frame", &params, &|_| {}, &[&|e| e.set_vlmetalayer("v", b"first")]);
+}
+
+#[test]
+fn transaction() {
+    check("transaction", &|e| {
+        e.append(chunk(19))?;
+        e.delete(1)?;
+        e.update(0, chunk(20))?;
+        e.set_vlmetalayer("v", b"changed too")?;
+        e.set_metalayer("m", b"other")?;
+        e.write_bytes(100, &noise(3000, 21))?;
+        e.append_bytes(&data(500, 22))
+    });
+}
+
+#[test]
+fn several_commits() {
+    check_on(
+        "six commits",
+        &params,
+        &five,
+        &[
+            &|e| e.append(chunk(23)).map(drop),
+            &|e| e.update(1, chunk(24)),
+            &|e| e.delete(0),
+            &|e| e.set_vlmetalayer("w", &data(300, 25)),
+            &|e| (0..e.nchunks()).try_for_each(|_| e.delete(0)),
+            &|e| e.append(chunk(26)).map(drop),
+        ],
+    );
+}
+
+#[test]
+fn compact() {
+    check_on(
+        "update, then compact",
+        &params,
+        &five,
+        &[
+            &|e| {
+                e.update(0, chunk(27))?;
+                e.delete(1)
+            },
+            &|e| e.compact().map(drop),
+        ],
+    );
+}
+
+/// Headers of more than a sector, and of more than a page: the part that a commit changes can be torn.
+#[test]
+fn long_headers() {
+    // As the b2nd metalayer of an array with 16 dimensions, first among many.
+    let many = || {
+        let start =
+            FrameParams::from_cparams(&cparams(4)).chunksize(CHUNKSIZE).metalayer("shape", noise(420, 1));
+        (0..15).fold(start, |params, i| params.metalayer(format!("layer{i}"), noise(280, i)))
+    };
+    check_on(
+        "long header: shape and append",
+        &many,
+        &five,
+        &[
+            &|e| {
+                e.set_metalayer("shape", &noise(420, 28))?;
+                e.append(chunk(29)).map(drop)
+            },
+            &|e| {
+                e.set_metalayer("shape", &noise(420, 30))?;
+                e.delete(0)
+            },
+        ],
+    );
+    check_on(
+        "long header: last metalayer",
+        &many,
+        &five,
+        &[&|e| {
+            e.set_metalayer("layer14", &noise(280, 31))?;
+            e.append(chunk(29)).map(drop)
+        }],
+    );
+}

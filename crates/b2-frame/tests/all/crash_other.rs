@@ -1,0 +1,112 @@
+//! Crashes where less is promised, or more than one frame is concerned.
+
+use crate::crash;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{compress, cparams, data};
+use b2_frame::{Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
+use b2_storage_sim::{Plan, SimFs, every_crash};
+use crash::contents::Contents;
+use crash::{PATH, begin, read};
+
+fn create(fs: &SimFs, path: &str, storage: Storage, seed: u64) {
+    let options = FrameWriter::options().file_system(Arc::new(fs.clone()));
+    let params = FrameParams::from_cparams(&cparams(4)).metalayer("m", b"value");
+    let writer = options.storage(storage).create(path, params);
+    let mut writer = writer.unwrap();
+    for i in 0..4 {
+        writer.append(compress(&data(2000, seed + i), &cparams(4))).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// Without syncing, a power loss may do anything, but a kill still leaves the old or the new frame.
+#[test]
+fn kills_do_no_harm_without_syncs() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let fs = begin(&|fs| create(fs, PATH, storage, 1));
+        let mut frames = vec![read(&fs).unwrap()];
+        let options = FrameEditor::options().file_system(Arc::new(fs.clone())).durability(Durability::None);
+        let mut change = || -> Result<(), FrameError> {
+            let mut editor = options.edit(PATH)?;
+            for mark in 1..=6 {
+                match mark {
+                    1 => drop(editor.append(compress(&data(2000, 9), &cparams(4)))?),
+                    2 => editor.delete(0)?,
+                    3 => editor.set_metalayer("m", b"VALUE")?,
+                    4 => drop(editor.compact()?),
+                    5 => (0..editor.nchunks()).try_for_each(|_| editor.delete(0))?,
+                    _ => editor.append_bytes(&data(700, 10))?,
+                }
+                editor.commit()?;
+                fs.mark(mark);
+                frames.push(read(&fs).unwrap());
+            }
+            Ok(())
+        };
+        change().unwrap();
+        let log = fs.log();
+        assert_eq!(log.syncs(), 0);
+        let mut states = 0;
+        let kills = log.kills(1, |state| {
+            states += 1;
+            let fs = SimFs::from_image(&state.image);
+            let first = state.mark as usize;
+            let found = read(&fs)?;
+            if !frames[first..frames.len().min(first + 2)].contains(&found) {
+                return Err(format!("{found:?}: {}\n{}", state.how, log.describe()));
+            }
+            let mut editor = crash::reopen::edit(&fs).map_err(|error| error.to_string())?;
+            editor
+                .append_bytes(&[7; 40])
+                .and_then(|()| editor.commit())
+                .map_err(|error| error.to_string())?;
+            drop(editor);
+            let plain = [&found.unwrap().plain()[..], &[7; 40]].concat();
+            match read(&fs)?.unwrap().plain() == plain {
+                true => Ok(()),
+                false => Err(format!("not what was appended: {}", state.how)),
+            }
+        });
+        kills.unwrap();
+        println!("crash: six commits without syncs, {storage:?}: {states} killed");
+        assert!(states > 500);
+    }
+}
+
+/// A frame that is put behind another: the first one is as it was, the second is there whole or not at all.
+#[test]
+fn a_frame_behind_another_is_whole_or_not_there() {
+    let fs = begin(&|fs| {
+        create(fs, PATH, Storage::Contiguous, 1);
+        create(fs, "/data/second", Storage::Sparse, 30);
+    });
+    let open = |fs: &SimFs, path: &str, offset: u64| -> Result<Contents, String> {
+        let options = SuperChunk::options().file_system(Arc::new(fs.clone()));
+        let opened = if offset == 0 { options.open(path) } else { options.offset(offset).open(path) };
+        Contents::of(&opened.map_err(|error| error.to_string())?)
+    };
+    let (first, second) = (open(&fs, PATH, 0).unwrap(), open(&fs, "/data/second", 0).unwrap());
+    let len = fs.image().read(Path::new(PATH)).unwrap().len() as u64;
+    let source = SuperChunk::options().file_system(Arc::new(fs.clone())).open("/data/second").unwrap();
+    let options = FrameWriter::options().file_system(Arc::new(fs.clone()));
+    assert_eq!(source.append_to_file(PATH, &options).unwrap(), len);
+    fs.mark(1);
+    assert_eq!(open(&fs, PATH, len).as_ref(), Ok(&second));
+    let counts = every_crash(&fs.log(), &Plan { power: 1000, ..crash::plan() }, &mut |state| {
+        let fs = SimFs::from_image(&state.image);
+        if open(&fs, PATH, 0).as_ref() != Ok(&first) {
+            return Err("the first frame is not as it was".into());
+        }
+        match open(&fs, PATH, len) {
+            Ok(found) if found == second => Ok(()),
+            Ok(found) => Err(format!("neither whole nor not there: {found:?}")),
+            Err(_) if state.mark == 0 => Ok(()),
+            Err(error) => Err(error),
+        }
+    })
+    .unwrap();
+    println!("crash: frame behind another: {counts:?}");
+}

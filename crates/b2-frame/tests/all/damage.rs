@@ -1,0 +1,319 @@
+//! Damage to frames with checksums is seen, whatever it is and wherever, and the chunk it hit is named.
+//!
+//! Every bit and every length of small frames, and random bytes, sectors and files. `B2KIT_DAMAGE` sets the number of
+//! random cases for each frame in a file (2,000, and a fifth of that for each one in a directory); `B2KIT_DAMAGE=100000` is the long run of docs/reliability.md.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::common::{cparams, data};
+use b2_chunk::{CParams, Chunk, CodecId, SpecialKind};
+use b2_frame::{
+    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadOptions, Storage,
+    Structure, SuperChunk, WriteOptions,
+};
+
+const CHUNK: usize = 600;
+
+fn options() -> WriteOptions {
+    FrameWriter::options().durability(Durability::None).overwrite(true)
+}
+
+fn params(cparams: &CParams) -> FrameParams {
+    FrameParams::from_cparams(cparams)
+        .chunksize(CHUNK)
+        .metalayer("m", b"\x01\x02\x03")
+        .metalayer("empty", b"")
+}
+
+/// Chunks of all kinds, stored and not.
+fn fill(editor: &mut FrameEditor, cparams: &CParams) {
+    let special = |kind, value: &[u8]| Chunk::special(kind, value, CHUNK, 4, 0).unwrap();
+    for n in 0..3 {
+        editor.append(Chunk::compress_bytes(&data(CHUNK, n), cparams).unwrap()).unwrap();
+    }
+    editor.append(special(SpecialKind::Zeros, &[])).unwrap();
+    editor.append(special(SpecialKind::NaN, &[])).unwrap();
+    editor.append(special(SpecialKind::Value, &[1, 2, 3, 4])).unwrap();
+    editor.append(special(SpecialKind::Uninit, &[])).unwrap();
+    let stored = CParams::builder(4).level(0).build().unwrap();
+    editor.append(Chunk::compress_bytes(&data(CHUNK, 9), &stored).unwrap()).unwrap();
+    editor.append(Chunk::compress_bytes(&data(CHUNK / 2, 10), cparams).unwrap()).unwrap();
+    editor.set_vlmetalayer("note", b"\xa5hello").unwrap();
+    editor.set_vlmetalayer("longer", &data(300, 11)).unwrap();
+}
+
+/// Changes after which there is dead space with older chunks, indices and checksums.
+fn edit(editor: &mut FrameEditor) {
+    editor.commit().unwrap();
+    editor.update_bytes(1, &data(CHUNK, 20)).unwrap();
+    editor.commit().unwrap();
+    editor.insert_bytes(2, &data(CHUNK, 21)).unwrap();
+    editor.delete(0).unwrap();
+    editor.set_vlmetalayer("note", b"\xa3bye").unwrap();
+    editor.commit().unwrap();
+    editor.set_metalayer("m", b"\x04\x05\x06").unwrap();
+}
+
+/// A frame on disk, and what it is damaged in.
+struct Subject {
+    name: &'static str,
+    path: PathBuf,
+    content: Vec<u8>,
+    /// The index file and its parts, each chunk file, and the bytes of chunks in them.
+    files: Vec<(PathBuf, Vec<u8>)>,
+    parts: Vec<(Range<u64>, Structure)>,
+}
+
+fn content(frame: &SuperChunk) -> Result<Vec<u8>, FrameError> {
+    let mut all = frame.read_bytes(0..frame.nbytes())?;
+    for name in frame.vlmetalayers().names() {
+        all.extend(frame.vlmetalayers().get(&*name)?.unwrap());
+    }
+    frame.metalayers().iter().for_each(|(_, value)| all.extend_from_slice(value));
+    Ok(all)
+}
+
+impl Subject {
+    fn new(name: &'static str, path: PathBuf) -> Self {
+        let frame = SuperChunk::open(&path).unwrap();
+        let layout = frame.layout().clone();
+        let mut files = Vec::new();
+        let mut parts = vec![
+            (layout.header.clone(), Structure::Header),
+            (layout.index.clone(), Structure::Index),
+            (layout.index.end..layout.trailer.start, Structure::Checksums),
+            (layout.trailer.clone(), Structure::Trailer),
+        ];
+        if path.is_dir() {
+            let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+            names.retain(|name| !name.ends_with(".b2lock"));
+            // The index file first.
+            names.sort_by_key(|name| (name.extension() != Some("b2frame".as_ref()), name.clone()));
+            files.extend(names.into_iter().map(|name| (name.clone(), fs::read(&name).unwrap())));
+        } else {
+            files.push((path.clone(), fs::read(&path).unwrap()));
+            for info in frame.chunk_infos().map(Result::unwrap) {
+                let Some(offset) = info.offset() else { continue };
+                let start = layout.data.start + offset;
+                parts.push((start..start + info.cbytes, Structure::Chunk(info.nchunk)));
+            }
+        }
+        assert_eq!(frame.verify_checksums().unwrap(), Checksums::Ok);
+        Self { name, content: content(&frame).unwrap(), path, files, parts }
+    }
+
+    /// Damages a file, and checks that it is seen. `hit`: the bytes that may differ, for messages.
+    fn damage(&self, nfile: usize, bad: &[u8], hit: &Range<usize>) -> Seen {
+        let (file, good) = &self.files[nfile];
+        if bad == good {
+            return Seen::Nothing;
+        }
+        if self.path.is_file() {
+            // Much faster than on disk, and the same but for bytes behind the frame.
+            return self.judge(nfile, bad, hit, |options| options.from_bytes(bad.to_vec()));
+        }
+        fs::write(file, bad).unwrap();
+        let seen = self.judge(nfile, bad, hit, |options| options.open(&self.path));
+        fs::write(file, good).unwrap();
+        seen
+    }
+
+    /// Whether the fingerprint is zeroed, and nothing else is changed: without chunks there is no other trace of it.
+    fn is_stripped(&self, bad: &[u8]) -> bool {
+        let mut stripped = self.files[0].1.clone();
+        let at = stripped.len() - 17;
+        stripped[at..].fill(0);
+        bad == stripped
+    }
+
+    fn judge(
+        &self,
+        nfile: usize,
+        bad: &[u8],
+        hit: &Range<usize>,
+        open: impl Fn(&ReadOptions) -> Result<SuperChunk, FrameError>,
+    ) -> Seen {
+        let good = &self.files[nfile].1;
+        let differs = |part: &Range<u64>| {
+            let part = part.start as usize..part.end as usize;
+            bad.get(part.clone()) != good.get(part)
+        };
+        let hits: Vec<&Structure> = match nfile {
+            0 => {
+                self.parts.iter().filter(|(part, _)| differs(part)).map(|(_, structure)| structure).collect()
+            }
+            _ => Vec::new(),
+        };
+        let verdict = open(&SuperChunk::options()).and_then(|frame| frame.verify_checksums());
+        match verdict {
+            Ok(Checksums::None) if self.name.ends_with("empty") && nfile == 0 && self.is_stripped(bad) => {
+                Seen::Stripped
+            }
+            Ok(Checksums::Ok | Checksums::None) => {
+                // Dead space, and bytes behind the frame.
+                assert!(hits.is_empty() && nfile == 0, "{}: {hit:?} of {hits:?} is not seen", self.name);
+                let frame = open(&SuperChunk::options().checksums(false)).unwrap();
+                assert_eq!(content(&frame).unwrap(), self.content, "{}: {hit:?}", self.name);
+                Seen::Dead
+            }
+            Ok(Checksums::Changed) => {
+                let header = hits.contains(&&Structure::Header) || hits.contains(&&Structure::Trailer);
+                assert!(header, "{}: {hit:?} of {hits:?} passes as a change", self.name);
+                Seen::Changed
+            }
+            Err(error) => {
+                if let [Structure::Chunk(nchunk)] = hits[..] {
+                    let text = error.to_string();
+                    assert!(text.contains(&format!("chunk {nchunk}")), "{}: {hit:?}: {text}", self.name);
+                    return Seen::Chunk;
+                }
+                assert!(nfile == 0 || error.to_string().contains("chunk "), "{}: {error}", self.name);
+                Seen::Elsewhere
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    /// The bytes were the same.
+    Nothing,
+    /// It is now a frame without checksums.
+    Stripped,
+    Dead,
+    Changed,
+    Chunk,
+    Elsewhere,
+}
+
+#[derive(Default)]
+struct Count(std::collections::BTreeMap<Seen, u64>);
+
+impl Count {
+    fn add(&mut self, seen: Seen) {
+        *self.0.entry(seen).or_default() += 1;
+    }
+
+    fn of(&self, seen: Seen) -> u64 {
+        self.0.get(&seen).copied().unwrap_or(0)
+    }
+}
+
+fn subjects(dir: &Path) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    let lz4 = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let zstd = cparams(4);
+    let mut make =
+        |name: &'static str, cparams: &CParams, sparse: bool, change: &dyn Fn(&mut FrameEditor)| {
+            let path = dir.join(name);
+            let storage = if sparse { Storage::Sparse } else { Storage::Contiguous };
+            let mut editor =
+                FrameEditor::create(&path, params(cparams), &options().storage(storage)).unwrap();
+            change(&mut editor);
+            editor.commit().unwrap();
+            drop(editor);
+            subjects.push(Subject::new(name, path));
+        };
+    for (names, sparse) in [
+        (["empty", "new", "edited", "compact"], false),
+        (["sparse empty", "sparse new", "sparse edited", "sparse compact"], true),
+    ] {
+        make(names[0], &zstd, sparse, &|_| ());
+        make(names[1], &lz4, sparse, &|editor| {
+            fill(editor, &lz4);
+            editor.compact().unwrap();
+        });
+        make(names[2], &zstd, sparse, &|editor| {
+            fill(editor, &zstd);
+            edit(editor);
+        });
+        make(names[3], &lz4, sparse, &|editor| {
+            fill(editor, &lz4);
+            edit(editor);
+            editor.compact().unwrap();
+        });
+    }
+    subjects
+}
+
+#[test]
+fn every_bit_and_every_length() {
+    let dir = tempfile::tempdir().unwrap();
+    for subject in subjects(dir.path()) {
+        let mut count = Count::default();
+        for (nfile, (_, good)) in subject.files.iter().enumerate() {
+            let step = if subject.path.is_dir() { 3 } else { 1 };
+            for at in (0..good.len()).step_by(step) {
+                // Of sparse frames, whose files are many, one bit of each byte.
+                let bits = if subject.path.is_dir() { at % 8..at % 8 + 1 } else { 0..8 };
+                for bit in bits {
+                    let mut bad = good.clone();
+                    bad[at] ^= 1 << bit;
+                    count.add(subject.damage(nfile, &bad, &(at..at + 1)));
+                }
+            }
+            for len in (0..good.len()).step_by(step) {
+                let seen = subject.damage(nfile, &good[..len], &(len..good.len()));
+                assert!(seen == Seen::Elsewhere || seen == Seen::Chunk, "{} cut to {len}", subject.name);
+            }
+        }
+        let has_dead = subject.name.ends_with("edited") && !subject.name.starts_with("sparse");
+        assert_eq!(count.of(Seen::Dead) > 0, has_dead, "{}: {:?}", subject.name, count.0);
+        assert!(count.of(Seen::Changed) > 0 && count.of(Seen::Stripped) == 0);
+        println!("{}: flips {:?}", subject.name, count.0);
+    }
+}
+
+#[test]
+fn bytes_sectors_and_files() {
+    let cases: usize = std::env::var("B2KIT_DAMAGE").map_or(2000, |n| n.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = b2_testkit::Rng::new(1);
+    for subject in subjects(dir.path()) {
+        let mut count = Count::default();
+        let cases = if subject.path.is_dir() { cases / 5 } else { cases };
+        for _ in 0..cases {
+            let nfile = random.below(subject.files.len());
+            let good = &subject.files[nfile].1;
+            let mut bad = good.clone();
+            let at = random.below(good.len());
+            // Sectors need not be aligned in the frame: it may be one in a file of others.
+            let len = [1, 1, 2, 16, 64, 512, 512, 4096][random.below(8)].min(good.len() - at);
+            match random.below(5) {
+                0 => bad[at..at + len].fill(0),
+                1 => bad[at..at + len].fill(0xFF),
+                2 => bad[at..at + len].iter_mut().for_each(|byte| *byte = random.below(256) as u8),
+                3 => bad[at..at + len].iter_mut().for_each(|byte| *byte ^= 1 << random.below(8)),
+                _ => {
+                    let from = random.below(good.len() - len + 1);
+                    bad.copy_within(from..from + len, at);
+                }
+            }
+            count.add(subject.damage(nfile, &bad, &(at..at + len)));
+        }
+        // Files that are exchanged, or gone.
+        for a in 1..subject.files.len() {
+            for b in 1..a {
+                let (first, second) = (&subject.files[a], &subject.files[b]);
+                fs::write(&first.0, &second.1).unwrap();
+                fs::write(&second.0, &first.1).unwrap();
+                let verdict = SuperChunk::open(&subject.path).and_then(|frame| frame.verify_checksums());
+                assert!(
+                    verdict.is_err(),
+                    "{}: {} and {}",
+                    subject.name,
+                    first.0.display(),
+                    second.0.display()
+                );
+                fs::write(&first.0, &first.1).unwrap();
+                fs::write(&second.0, &second.1).unwrap();
+            }
+            fs::remove_file(&subject.files[a].0).unwrap();
+            assert!(SuperChunk::open(&subject.path).and_then(|frame| frame.verify_checksums()).is_err());
+            fs::write(&subject.files[a].0, &subject.files[a].1).unwrap();
+        }
+        println!("{}: random damage {:?}", subject.name, count.0);
+    }
+}

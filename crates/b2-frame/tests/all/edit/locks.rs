@@ -1,0 +1,135 @@
+//! The lock file beside a frame.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use b2_frame::{FrameError, Storage};
+
+use super::{Home, options, params};
+use crate::common::{cparams, data, names};
+
+fn counter(path: &Path) -> u64 {
+    let lock = fs::read(path).unwrap();
+    assert_eq!(lock.len(), 16);
+    assert_eq!(lock[..8], [0; 8]);
+    u64::from_le_bytes(lock[8..].try_into().unwrap())
+}
+
+fn lock_path(home: &Home, storage: Storage) -> std::path::PathBuf {
+    match storage {
+        Storage::Contiguous => home.path().with_file_name("frame.b2lock"),
+        Storage::Sparse => home.path().join(".b2lock"),
+    }
+}
+
+#[test]
+fn each_commit_is_counted() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let mut home = Home::new(Some(storage), params(&cparams(4)));
+        let lock = lock_path(&home, storage);
+        for commits in 1..4 {
+            home.change(|editor| editor.append_bytes(&data(100, commits)).unwrap());
+            assert_eq!(counter(&lock), commits);
+        }
+        // Nothing changed, nothing counted.
+        home.change(|_| {});
+        assert_eq!(counter(&lock), 3);
+        // What C-Blosc2 has counted goes on.
+        fs::write(&lock, [&[0; 8], &u64::MAX.to_le_bytes()[..]].concat()).unwrap();
+        home.change(|editor| editor.append_bytes(b"x").unwrap());
+        assert_eq!(counter(&lock), 0);
+        // By renaming, too.
+        home.change(|editor| {
+            while editor.nchunks() > 0 {
+                editor.delete(0).unwrap()
+            }
+        });
+        assert_eq!(counter(&lock), 1);
+    }
+}
+
+#[test]
+fn writers_wait_for_each_other() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let mut home = Home::new(Some(storage), params(&cparams(4)).chunksize(100));
+        let mut first = home.edit();
+        let done = Arc::new(AtomicBool::new(false));
+        let (path, flag) = (home.path(), done.clone());
+        let second = std::thread::spawn(move || {
+            let mut editor = options().edit(path).unwrap();
+            assert!(flag.load(Ordering::SeqCst), "the first one is not done yet");
+            // All that was committed meanwhile is there.
+            assert_eq!(editor.nbytes(), 100);
+            editor.append_bytes(&data(100, 2)).unwrap();
+            editor.commit().unwrap();
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        first.append_bytes(&data(100, 1)).unwrap();
+        first.commit().unwrap();
+        done.store(true, Ordering::SeqCst);
+        drop(first);
+        second.join().unwrap();
+        assert_eq!(home.read().read_bytes(0..200).unwrap(), [data(100, 1), data(100, 2)].concat());
+    }
+}
+
+#[test]
+fn locking_can_be_switched_off() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let home = Home::new(Some(storage), params(&cparams(4)));
+        let mut first = options().lock(false).edit(home.path()).unwrap();
+        let mut second = options().lock(false).edit(home.path()).unwrap();
+        assert!(!lock_path(&home, storage).exists());
+        first.append_bytes(b"first").unwrap();
+        second.append_bytes(b"second").unwrap();
+        first.commit().unwrap();
+        // It is told at the latest when it would do harm.
+        assert!(matches!(second.commit(), Err(FrameError::Changed { .. })));
+        second.rollback();
+        drop(second);
+        assert_eq!(home.read().read_bytes(0..5).unwrap(), b"first");
+        first.append_bytes(b"!").unwrap();
+        first.commit().unwrap();
+        drop(first);
+        assert_eq!(home.read().read_bytes(0..6).unwrap(), b"first!");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_and_devices_are_no_lock_files() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let home = Home::new(Some(storage), params(&cparams(4)));
+        let victim = home.path().with_file_name("victim");
+        fs::write(&victim, [7; 16]).unwrap();
+        std::os::unix::fs::symlink(&victim, lock_path(&home, storage)).unwrap();
+        assert!(matches!(options().edit(home.path()), Err(FrameError::NotRegular { .. })));
+        fs::remove_file(lock_path(&home, storage)).unwrap();
+        fs::create_dir(lock_path(&home, storage)).unwrap();
+        assert!(matches!(options().edit(home.path()), Err(FrameError::NotRegular { .. })));
+        assert_eq!(fs::read(victim).unwrap(), [7; 16]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_frame_behind_a_link_is_locked_under_both_names() {
+    let mut home = Home::new(Some(Storage::Contiguous), params(&cparams(4)));
+    let link = home.path().with_file_name("link");
+    std::os::unix::fs::symlink(home.path(), &link).unwrap();
+    let mut editor = options().edit(&link).unwrap();
+    editor.append_bytes(b"data").unwrap();
+    editor.commit().unwrap();
+    // Replaced by renaming: the link stays a link.
+    editor.delete(0).unwrap();
+    editor.commit().unwrap();
+    drop(editor);
+    home.change(|editor| editor.append_bytes(b"data").unwrap());
+    let dir = home.path().parent().unwrap().to_owned();
+    assert_eq!(names(&dir), ["frame", "frame.b2lock", "link", "link.b2lock"]);
+    assert!(link.is_symlink());
+    assert_eq!((counter(&dir.join("frame.b2lock")), counter(&dir.join("link.b2lock"))), (3, 2));
+}

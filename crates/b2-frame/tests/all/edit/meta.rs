@@ -1,0 +1,75 @@
+//! Metalayers and vlmetalayers.
+
+use b2_frame::{FrameEditor, FrameParams, SuperChunk};
+
+use super::{HOMES, Home, is_argument, options, params};
+use crate::common::{compress, cparams, data};
+
+#[test]
+fn metalayers_change_in_place() {
+    for home in HOMES {
+        // The second one lies over several sectors.
+        let params = params(&cparams(4)).metalayer("small", b"before").metalayer("large", data(3000, 1));
+        let mut home = Home::new(home, params);
+        home.change(|editor| editor.append_bytes(&data(5000, 1)).unwrap());
+        let committed = home.change(|editor| {
+            editor.set_metalayer("small", b"after!").unwrap();
+            editor.set_metalayer("large", &data(3000, 2)).unwrap();
+            assert_eq!(editor.metalayers().get("small"), Some(&b"after!"[..]));
+            is_argument(editor.set_metalayer("small", b"longer one"));
+            is_argument(editor.set_metalayer("other", b""));
+        });
+        // The header, and what repairs it; no chunk, and index and trailer only in a sparse frame.
+        assert!(committed.bytes_written < 10_000, "{committed:?}");
+        let schunk = home.read();
+        assert_eq!(schunk.metalayers().get("small"), Some(&b"after!"[..]));
+        assert_eq!(schunk.metalayers().get("large"), Some(&data(3000, 2)[..]));
+        assert_eq!(schunk.read_bytes(0..5000).unwrap(), data(5000, 1));
+    }
+}
+
+#[test]
+fn more_than_16_vlmetalayers_only_on_demand() {
+    let mut editor = FrameEditor::memory(FrameParams::new(1)).unwrap();
+    for i in 0..16 {
+        editor.set_vlmetalayer(format!("v{i}"), b"value").unwrap();
+    }
+    is_argument(editor.set_vlmetalayer("one more", b""));
+    editor.set_vlmetalayer("v3", b"changed").unwrap();
+    is_argument(editor.set_vlmetalayer("", b""));
+    is_argument(editor.set_vlmetalayer("n".repeat(32), b""));
+    editor.commit().unwrap();
+    let frame = editor.into_bytes().unwrap();
+    let mut editor = options().many_vlmetalayers(true).edit_bytes(frame).unwrap();
+    editor.set_vlmetalayer("one more", b"17").unwrap();
+    assert_eq!(editor.vlmetalayers().len(), 17);
+    assert!(editor.remove_vlmetalayer("v0"));
+    assert!(!editor.remove_vlmetalayer("v0"));
+    editor.commit().unwrap();
+    let schunk = SuperChunk::from_bytes(editor.into_bytes().unwrap()).unwrap();
+    assert_eq!(schunk.vlmetalayers().get("v3").unwrap().unwrap(), b"changed");
+    assert_eq!(schunk.vlmetalayers().get("one more").unwrap().unwrap(), b"17");
+    assert_eq!(schunk.vlmetalayers().len(), 16);
+    assert!(!schunk.header().has_vlmetalayers() || schunk.vlmetalayers().len() == 16);
+}
+
+/// In an empty frame the trailer follows the header, always.
+#[test]
+fn empty_frames_have_no_dead_space() {
+    for home in HOMES {
+        let mut home = Home::new(home, params(&cparams(4)));
+        let check = |home: &Home, vlmetalayers| {
+            let schunk = home.read();
+            assert_eq!(schunk.layout().trailer.start, schunk.layout().header.end);
+            assert_eq!((schunk.cbytes(), schunk.vlmetalayers().len()), (0, vlmetalayers));
+        };
+        home.change(|editor| editor.set_vlmetalayer("v", &data(500, 1)).unwrap());
+        check(&home, 1);
+        home.change(|editor| editor.append(compress(&data(400, 1), &cparams(4))).map(drop).unwrap());
+        assert_eq!((home.read().nchunks(), home.read().vlmetalayers().len()), (1, 1));
+        home.change(|editor| editor.delete(0).unwrap());
+        check(&home, 1);
+        home.change(|editor| assert!(editor.remove_vlmetalayer("v")));
+        check(&home, 0);
+    }
+}

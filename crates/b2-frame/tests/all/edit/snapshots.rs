@@ -1,0 +1,153 @@
+//! What snapshots and open readers see while a frame changes.
+
+use b2_frame::{FrameError, Storage};
+
+use super::{HOMES, Home, chunks, params};
+use crate::common::{cparams, data};
+
+const SIZE: usize = 400;
+
+fn chunk(seed: u64) -> Vec<u8> {
+    data(SIZE, seed)
+}
+
+fn home(storage: Option<Storage>) -> Home {
+    let mut home = Home::new(storage, params(&cparams(4)).chunksize(SIZE));
+    home.change(|editor| {
+        for seed in 0..3 {
+            editor.append_bytes(&chunk(seed)).unwrap();
+        }
+    });
+    home
+}
+
+#[test]
+fn snapshots_stay_as_they_were() {
+    for storage in HOMES {
+        let mut home = home(storage);
+        let mut editor = home.edit();
+        let before = editor.snapshot().unwrap();
+        editor.update_bytes(0, &chunk(10)).unwrap();
+        editor.delete(1).unwrap();
+        let staged = editor.snapshot().unwrap();
+        editor.append_bytes(&chunk(11)).unwrap();
+        editor.commit().unwrap();
+        let after = editor.snapshot().unwrap();
+        for round in 0..2 {
+            assert_eq!(chunks(&before), [chunk(0), chunk(1), chunk(2)], "{storage:?} {round}");
+            assert_eq!(chunks(&staged), [chunk(10), chunk(2)]);
+            assert_eq!(chunks(&after), [chunk(10), chunk(2), chunk(11)]);
+            assert_eq!(before.to_frame().unwrap().len() as u64, {
+                let again = b2_frame::SuperChunk::from_bytes(before.to_frame().unwrap()).unwrap();
+                assert_eq!(chunks(&again), chunks(&before));
+                again.header().frame_len()
+            });
+            // More commits, and in a sparse frame none of them uses a file that a snapshot may read.
+            for seed in 20..25 {
+                editor.update_bytes(0, &chunk(seed)).unwrap();
+                editor.commit().unwrap();
+            }
+            editor.update_bytes(0, &chunk(10)).unwrap();
+            editor.commit().unwrap();
+        }
+        drop((before, staged, after));
+        editor.delete(0).unwrap();
+        editor.commit().unwrap();
+        editor.compact().unwrap();
+        assert_eq!(editor.dead_bytes().unwrap(), 0);
+        home.close(editor);
+        assert_eq!(chunks(&home.read()), [chunk(2), chunk(11)]);
+    }
+}
+
+#[test]
+fn compacting_leaves_snapshots_alone() {
+    for storage in [None, Some(Storage::Contiguous)] {
+        let mut home = home(storage);
+        let mut editor = home.edit();
+        editor.delete(0).unwrap();
+        editor.commit().unwrap();
+        let snapshot = editor.snapshot().unwrap();
+        assert!(editor.dead_bytes().unwrap() > 100);
+        editor.compact().unwrap();
+        editor.update_bytes(0, &chunk(9)).unwrap();
+        editor.commit().unwrap();
+        assert_eq!(chunks(&snapshot), [chunk(1), chunk(2)]);
+        home.close(editor);
+        assert_eq!(chunks(&home.read()), [chunk(9), chunk(2)]);
+    }
+}
+
+/// What was rolled back may be overwritten. Reading it is an error, never other data.
+#[test]
+fn rolled_back_snapshots_are_of_no_use() {
+    for storage in HOMES {
+        let mut home = home(storage);
+        let mut editor = home.edit();
+        editor.update_bytes(1, &chunk(10)).unwrap();
+        let staged = editor.snapshot().unwrap();
+        assert_eq!(chunks(&staged)[1], chunk(10));
+        editor.rollback();
+        editor.update_bytes(1, &chunk(11)).unwrap();
+        let second = editor.snapshot().unwrap();
+        assert!(staged.decompress_chunk(1).is_err());
+        assert_eq!(chunks(&second), [chunk(0), chunk(11), chunk(2)]);
+        home.close(editor);
+        if storage.is_some() {
+            assert!(second.decompress_chunk(1).is_err());
+        }
+        assert_eq!(chunks(&home.read()), [chunk(0), chunk(1), chunk(2)]);
+    }
+}
+
+#[test]
+fn readers_see_the_newest_state_after_a_refresh() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let mut home = home(Some(storage));
+        let mut reader = home.read();
+        assert!(!reader.refresh().unwrap());
+        let mut editor = home.edit();
+        editor.update_bytes(0, &chunk(10)).unwrap();
+        editor.snapshot().unwrap();
+        assert!(!reader.refresh().unwrap(), "not committed yet");
+        assert_eq!(chunks(&reader), [chunk(0), chunk(1), chunk(2)]);
+        editor.commit().unwrap();
+        match storage {
+            Storage::Contiguous => assert_eq!(chunks(&reader), [chunk(0), chunk(1), chunk(2)]),
+            Storage::Sparse => {
+                assert!(matches!(reader.decompress_chunk(0), Err(FrameError::Changed { .. })));
+            }
+        }
+        assert!(reader.refresh().unwrap());
+        assert!(!reader.refresh().unwrap());
+        assert_eq!(chunks(&reader), [chunk(10), chunk(1), chunk(2)]);
+        // Also when the file was replaced, and when it is a snapshot that goes on.
+        let mut snapshot = editor.snapshot().unwrap();
+        editor.delete(1).unwrap();
+        editor.compact().unwrap();
+        drop(editor);
+        assert!(reader.refresh().unwrap() && snapshot.refresh().unwrap());
+        assert_eq!(chunks(&reader), [chunk(10), chunk(2)]);
+        assert_eq!(chunks(&snapshot), [chunk(10), chunk(2)]);
+    }
+}
+
+/// The number of a file that was given up is used again; a reader of an earlier state must not fall for it.
+#[test]
+fn readers_never_take_a_file_for_another() {
+    let mut home = home(Some(Storage::Sparse));
+    let mut reader = home.read();
+    let mut editor = home.edit();
+    for round in 0..6 {
+        editor.update_bytes(round % 3, &chunk(100 + round as u64)).unwrap();
+        editor.commit().unwrap();
+        for nchunk in 0..3 {
+            assert!(matches!(reader.decompress_chunk(nchunk), Err(FrameError::Changed { .. })));
+        }
+        assert!(reader.refresh().unwrap());
+        assert_eq!(chunks(&reader)[round % 3], chunk(100 + round as u64));
+    }
+    // Six updates, and hardly more numbers than chunks.
+    let largest = (0..3).filter_map(|n| reader.chunk_infos().nth(n).unwrap().unwrap().offset()).max();
+    assert!(largest.unwrap() <= 4, "{largest:?}");
+}

@@ -1,0 +1,25 @@
+//! The tests of `b2-frame` from outside, in one program: a new file needs a line here.
+
+mod checksums;
+mod common;
+mod crash;
+mod crash_concurrency;
+mod crash_edit;
+mod crash_kill9;
+mod crash_other;
+mod crash_writer;
+mod damage;
+mod edit;
+mod failing;
+mod files;
+mod findings;
+mod fixtures;
+mod format;
+mod hostile;
+mod limits;
+mod postfilter;
+mod reads;
+mod roundtrip;
+mod salvage;
+mod salvage_sums;
+mod stopped;

@@ -1,0 +1,478 @@
+//! Opens arrays and reads from them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use b2_chunk::{CParams, Container, Plugins};
+use b2_core::{Control, LimitExceeded, Limits};
+use b2_frame::{Metalayers, ReadAt, ReadOptions, SuperChunk, VlMetalayers};
+use bytes::Bytes;
+
+use crate::model::geometry::GeometryPart;
+use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::read::uniform::Uniform;
+use crate::select::slice::{IntoSelections, Mark};
+use crate::{Dtype, Geometry, NdError, Slice};
+
+/// An N-dimensional array in a frame, open for reading. Any number of threads may read it at once,
+/// and cloning is cheap.
+///
+/// Opening reads the header, index and trailer, but no data. Reading a part decodes only the blocks
+/// that hold it.
+///
+/// ```
+/// use b2nd::{ArrayBuilder, Dtype, NdArray};
+///
+/// let items: Vec<u8> = (0..60u32).flat_map(|i| i.to_le_bytes()).collect();
+/// let frame = ArrayBuilder::with_dtype([3, 4, 5], Dtype::parse("<u4")?).to_bytes(&items[..])?;
+///
+/// let array = NdArray::from_bytes(frame)?;
+/// assert_eq!(array.shape(), [3, 4, 5]);
+/// let part = array.slice((-1, 1..3))?;
+/// assert_eq!(part.shape(), [2, 5]);
+/// assert_eq!(part.read::<Vec<u32>>()?, [45, 46, 47, 48, 49, 50, 51, 52, 53, 54]);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct NdArray(Arc<Opened>);
+
+#[derive(Clone, Debug)]
+struct Opened {
+    frame: SuperChunk,
+    /// Shared by handles that read the same array with different options.
+    about: Arc<About>,
+}
+
+#[derive(Debug)]
+struct About {
+    meta: ArrayMeta,
+    geometry: Geometry,
+    dtype: Dtype,
+}
+
+impl NdArray {
+    /// Opens an array: a contiguous frame in a file, or the directory of a sparse frame.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not a frame or not an array, or when its fields contradict
+    /// each other.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, NdError> {
+        Self::options().open(path)
+    }
+
+    /// Opens an array in a contiguous frame in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, NdError> {
+        Self::options().from_bytes(frame)
+    }
+
+    /// Returns default options for opening.
+    pub fn options() -> ArrayOptions {
+        ArrayOptions::default()
+    }
+
+    /// Opens an array in an open frame.
+    ///
+    /// # Errors
+    /// When the frame is not an array, or its fields contradict each other.
+    pub fn from_super_chunk(mut frame: SuperChunk) -> Result<Self, NdError> {
+        let metalayers = frame.metalayers();
+        let stored =
+            [METALAYER, OLD_METALAYER].into_iter().find_map(|name| Some((name, metalayers.get(name)?)));
+        let (name, stored) = stored.ok_or(NdError::NotAnArray)?;
+        let meta = ArrayMeta::parse(name, stored)?;
+        let contradiction = |part: GeometryPart, dim, what| NdError::Contradiction {
+            name,
+            field: part.name(),
+            offset: meta.offset_of(part, dim),
+            what,
+        };
+        frame.dparams().limits.check_dimensions(meta.shape.len())?;
+        let chunksize = frame.header().chunksize();
+        let itemsize = lost_itemsize(&meta, frame.header().typesize(), chunksize);
+        let (shape, chunkshape, blockshape) = (&meta.shape, &meta.chunkshape, &meta.blockshape);
+        let geometry = Geometry::checked(shape.clone(), chunkshape.clone(), blockshape.clone(), itemsize)
+            .map_err(|fault| contradiction(fault.part, fault.dim, fault.what))?;
+        let (needed, nchunks) = (geometry.nchunks(), frame.nchunks() as u64);
+        if needed != nchunks {
+            let what = format!(
+                "{shape:?} in chunks of {chunkshape:?} needs {needed} chunks, the frame has {nchunks}"
+            );
+            return Err(contradiction(GeometryPart::Shape, 0, what));
+        }
+        if nchunks > 0 {
+            check_chunksize(name, &meta, &geometry, chunksize)?;
+        }
+        let dtype = dtype(&meta, itemsize);
+        frame.set_container(Container {
+            itemsize: Some(itemsize),
+            frame_blocksize: frame.header().blocksize(),
+            blockshape: meta.blockshape.as_slice().into(),
+        });
+        Ok(Self(Arc::new(Opened { frame, about: Arc::new(About { meta, geometry, dtype }) })))
+    }
+
+    /// Returns the array with a frame that holds staged changes and this geometry. The caller has
+    /// checked both.
+    pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> Self {
+        let About { meta, dtype, .. } = &*self.0.about;
+        let meta = ArrayMeta { shape: geometry.shape().to_vec(), ..meta.clone() };
+        let about = About { meta, geometry, dtype: dtype.clone() };
+        Self(Arc::new(Opened { frame, about: Arc::new(about) }))
+    }
+
+    /// Returns the length of each dimension, in items.
+    pub fn shape(&self) -> &[u64] {
+        self.geometry().shape()
+    }
+    /// Returns the length of a chunk along each dimension, in items.
+    pub fn chunkshape(&self) -> &[u32] {
+        self.geometry().chunkshape()
+    }
+    /// Returns the length of a block along each dimension, in items.
+    pub fn blockshape(&self) -> &[u32] {
+        self.geometry().blockshape()
+    }
+    /// Returns the shapes of the array, its chunks and its blocks, with the numbers derived from
+    /// them.
+    pub fn geometry(&self) -> &Geometry {
+        &self.0.about.geometry
+    }
+    /// Returns the type of the items: opaque bytes if the file has no dtype that can be parsed.
+    pub fn dtype(&self) -> &Dtype {
+        &self.0.about.dtype
+    }
+    /// Returns the array metalayer as stored.
+    pub fn meta(&self) -> &ArrayMeta {
+        &self.0.about.meta
+    }
+    /// Returns the size of an item in bytes.
+    pub fn itemsize(&self) -> usize {
+        self.geometry().itemsize()
+    }
+    /// Returns the size of all items in bytes, without padding.
+    pub fn nbytes(&self) -> u64 {
+        self.geometry().nbytes()
+    }
+    /// Returns the number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.geometry().ndim()
+    }
+    /// Returns the number of items.
+    pub fn len(&self) -> u64 {
+        self.geometry().nitems()
+    }
+    /// Returns whether the array has no items.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Returns the number of chunks.
+    pub fn nchunks(&self) -> u64 {
+        self.geometry().nchunks()
+    }
+    /// Returns the metalayers of the frame, including the array's own.
+    pub fn metalayers(&self) -> &Metalayers {
+        self.0.frame.metalayers()
+    }
+    /// Returns the vlmetalayers of the frame as bytes; [`attrs`](Self::attrs) returns them as
+    /// values.
+    pub fn vlmetalayers(&self) -> &VlMetalayers {
+        self.0.frame.vlmetalayers()
+    }
+    /// Returns the compression parameters that the frame header gives for chunks of this array.
+    ///
+    /// # Errors
+    /// When the header names an unknown codec or filter, or contradicts itself.
+    pub fn cparams(&self) -> Result<CParams, NdError> {
+        let header = self.0.frame.header();
+        let builder = CParams::builder(self.itemsize())
+            .codec(header.codec())
+            .codec_meta(header.codec_meta())
+            .level(header.level().min(9))
+            .filters(header.filters())
+            .splitmode(header.splitmode())
+            .use_dict(header.use_dict())
+            .blocksize(self.geometry().block_nbytes())
+            .blockshape(self.blockshape())
+            .plugins(self.0.frame.dparams().plugins.clone());
+        Ok(builder.build()?)
+    }
+    /// Fails if the data expand to more than [`max_output`](Limits::max_output) bytes that the file
+    /// does not store.
+    ///
+    /// Special chunks (such as runs of zeros) and chunks that share stored bytes let a tiny file
+    /// expand to any size. Call this before expanding all of an untrusted array. It decodes no
+    /// data, and if all data together are below the limit it reads only the header.
+    ///
+    /// # Errors
+    /// When the data exceed the limit ([`NdError::Limit`]), or when the index cannot be read.
+    pub fn check_output(&self) -> Result<(), NdError> {
+        // Padding counts, since it is decoded too.
+        let nbytes = self.0.frame.nbytes().max(self.nbytes());
+        let many = self.0.frame.nchunks() > FEW_CHUNKS && Uniform::of_all(self)?.is_none();
+        self.check(nbytes, many)
+    }
+
+    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
+    /// is allocated.
+    pub(crate) fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+        self.check(nbytes, false)
+    }
+
+    /// With `many`, each chunk without stored data counts as a minimum of bytes, because each costs
+    /// some work.
+    fn check(&self, nbytes: u64, many: bool) -> Result<(), NdError> {
+        let limit = self.0.frame.dparams().limits.max_output;
+        if nbytes <= limit && !many {
+            return Ok(());
+        }
+        let unstored = self.0.frame.unstored(0..self.0.frame.nchunks(), limit)?;
+        // The padding of special chunks is never produced.
+        let special = unstored.special.min(self.nbytes());
+        let mut asked = special.saturating_add(unstored.stored).min(nbytes);
+        if many {
+            let work = unstored.special_chunks.saturating_mul(SPECIAL_WORK);
+            asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
+        }
+        if asked > limit {
+            let what = "bytes of output that no stored data stands for";
+            return Err(LimitExceeded { what, asked, name: "max_output", limit }.into());
+        }
+        Ok(())
+    }
+
+    /// Returns the frame that holds the array.
+    pub fn super_chunk(&self) -> &SuperChunk {
+        &self.0.frame
+    }
+    /// Converts the array to the frame that holds it.
+    pub fn into_super_chunk(self) -> SuperChunk {
+        match Arc::try_unwrap(self.0) {
+            Ok(opened) => opened.frame,
+            Err(shared) => shared.frame.clone(),
+        }
+    }
+
+    /// Returns the same array with other threads, progress callback or cancellation.
+    #[must_use]
+    pub fn with_control(&self, control: Control) -> Self {
+        let frame = self.0.frame.clone().with_control(control);
+        Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
+    }
+
+    /// Selects a part of the array as a lazy view. Missing trailing dimensions are taken whole.
+    ///
+    /// The selection consists of integers, ranges, lists and masks (see
+    /// [`Selection`](crate::Selection)), or of what the macro `s![]` of the crate `ndarray` makes
+    /// (feature `ndarray`). Each applies to its own dimension: lists select every combination of
+    /// their positions, like `oindex` in Zarr or `numpy.ix_` in NumPy. To select single items by
+    /// their coordinates, use [`points`](Self::points).
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([8, 9]).to_bytes(Fill::zeros())?)?;
+    /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
+    /// assert_eq!(array.slice((3, range(1..).step(2)))?.shape(), [4]);
+    /// assert_eq!(array.slice(([5, 0, 5], [-1]))?.shape(), [3, 1]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there are too many selections, an index is out of range, a step is 0, a mask does not
+    /// have the shape of its dimensions, or the result would have more than 2^63 bytes.
+    pub fn slice(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
+        self.all().slice(selection)
+    }
+
+    /// Selects single positions by their coordinates, one list per dimension, like `a[rows,
+    /// columns]` in NumPy or `vindex` in Zarr. All lists have the same length, or one position.
+    /// They form one dimension of the result.
+    ///
+    /// Other selections apply to their own dimensions, as in [`slice`](Self::slice). The dimension
+    /// of the points is where NumPy puts it: in place of the lists if these are adjacent, otherwise
+    /// first. Indices count as lists if there are lists, and a mask counts as the lists of its set
+    /// positions.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// // The items at [2, 0, 4] and [0, -1, 1].
+    /// assert_eq!(array.points(([2, 0], [0, -1], [4, 1]))?.read_bytes()?, [44, 16]);
+    /// // As a[:, [0, 3], 1] and a[[0, 1], :, [1, 2]] in NumPy.
+    /// assert_eq!(array.points((.., [0, 3], 1))?.shape(), [3, 2]);
+    /// assert_eq!(array.points(([0, 1, 2], .., [1, 2, 3]))?.shape(), [3, 4]);
+    /// // A mask of the last two dimensions.
+    /// let marks: Vec<bool> = (0..20).map(|n| n % 7 == 3).collect();
+    /// let marked = array.points((-1, Selection::mask_of([4, 5], marks)))?;
+    /// assert_eq!(marked.read_bytes()?, [43, 50, 57]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`slice`](Self::slice), and when lists differ in length.
+    pub fn points(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
+        self.all().points(selection)
+    }
+
+    /// Selects the items whose mark is set: `true`, or a byte other than 0. There must be one mark
+    /// per item, in C order. The result has one dimension. To mask single dimensions, use
+    /// [`Selection`](crate::Selection).
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// let thirteens: Vec<bool> = array.all().read::<Vec<u8>>()?.iter().map(|n| n % 13 == 0).collect();
+    /// assert_eq!(array.mask(&thirteens)?.read::<Vec<u8>>()?, [0, 13, 26, 39, 52]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the number of marks differs from the number of items.
+    pub fn mask<M: Mark>(&self, marks: impl AsRef<[M]>) -> Result<Slice, NdError> {
+        self.all().mask(marks)
+    }
+
+    /// Selects the whole array.
+    pub fn all(&self) -> Slice {
+        Slice::whole(self)
+    }
+
+    pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
+        if nbytes != self.geometry().chunk_nbytes() {
+            let need = self.geometry().chunk_nbytes();
+            return Err(NdError::geometry(format!(
+                "chunk {nchunk} has {nbytes} bytes, the array needs {need}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the chunk size of the frame header matches the metalayer.
+pub(crate) fn check_chunksize(
+    name: &'static str,
+    meta: &ArrayMeta,
+    geometry: &Geometry,
+    chunksize: usize,
+) -> Result<(), NdError> {
+    let (need, itemsize) = (geometry.chunk_nbytes(), geometry.itemsize());
+    if need == chunksize {
+        return Ok(());
+    }
+    let (chunkshape, blockshape) = (&meta.chunkshape, &meta.blockshape);
+    let what = format!(
+        "chunks of {chunkshape:?} padded to blocks of {blockshape:?} with items of {itemsize} bytes have {need} bytes, the frame says {chunksize}"
+    );
+    let part = GeometryPart::Chunkshape;
+    Err(NdError::Contradiction { name, field: part.name(), offset: meta.offset_of(part, 0), what })
+}
+
+/// Up to this many chunks, the work per chunk is negligible and not counted.
+const FEW_CHUNKS: usize = 1 << 16;
+/// A special chunk costs as much work as filling this many bytes, however small it is.
+const SPECIAL_WORK: u64 = 512;
+/// A chunk that shares the stored bytes of another is decoded again, which costs as much work as
+/// filling this many bytes.
+const SHARED_WORK: u64 = 16 << 10;
+
+/// Options for opening an array.
+#[derive(Clone, Debug, Default)]
+pub struct ArrayOptions {
+    pub(crate) options: ReadOptions,
+    pub(crate) offset: u64,
+}
+
+impl ArrayOptions {
+    /// Adds codecs and filters to the built-in ones.
+    pub fn plugins(mut self, plugins: Plugins) -> Self {
+        self.options = self.options.plugins(plugins);
+        self
+    }
+    /// Sets limits on the memory and output that the file may cost.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options = self.options.limits(limits);
+        self
+    }
+    /// Sets all options of the frame, including its file system and how it is changed.
+    pub fn frame_options(mut self, options: ReadOptions) -> Self {
+        self.options = options;
+        self
+    }
+    /// Sets the offset of the frame in the file, in bytes.
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+    /// Opens an array in a file or directory.
+    ///
+    /// # Errors
+    /// As [`NdArray::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<NdArray, NdError> {
+        NdArray::from_super_chunk(self.options.clone().offset(self.offset).open(path)?)
+    }
+    /// Opens an array in a contiguous frame that `reader` provides. `name` appears in errors.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use b2nd::{ArrayBuilder, Fill, NdArray};
+    ///
+    /// let frame = ArrayBuilder::new::<u8>([2, 3]).to_bytes(Fill::zeros())?;
+    /// let array = NdArray::options().from_reader(Arc::new(frame), "download")?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`NdArray::open`].
+    pub fn from_reader(
+        &self,
+        reader: Arc<dyn ReadAt>,
+        name: impl Into<Arc<str>>,
+    ) -> Result<NdArray, NdError> {
+        NdArray::from_super_chunk(self.options.clone().offset(self.offset).from_reader(reader, name)?)
+    }
+    /// Opens an array in a contiguous frame in memory.
+    ///
+    /// # Errors
+    /// As [`NdArray::open`].
+    pub fn from_bytes(&self, frame: impl Into<Bytes>) -> Result<NdArray, NdError> {
+        NdArray::from_super_chunk(self.options.from_bytes(frame)?)
+    }
+}
+
+/// Returns the item size. C-Blosc2 may write 1 for sizes above 255; the real size then follows from
+/// the chunk size (docs/format/b2nd.md, section 1.1).
+pub(crate) fn lost_itemsize(meta: &ArrayMeta, typesize: usize, chunksize: usize) -> usize {
+    if typesize != 1 {
+        return typesize;
+    }
+    let nitems = meta
+        .chunkshape
+        .iter()
+        .zip(&meta.blockshape)
+        .try_fold(1u64, |n, (&c, &b)| n.checked_mul(u64::from(c).checked_next_multiple_of(b.into())?));
+    match nitems {
+        Some(n @ 1..) if (chunksize as u64).is_multiple_of(n) => (chunksize as u64)
+            .checked_div(n)
+            .and_then(|quotient| usize::try_from(quotient).ok())
+            .filter(|quotient| *quotient > 255)
+            .unwrap_or(typesize),
+        _ => typesize,
+    }
+}
+
+/// Returns the stored dtype, or opaque bytes if it cannot be parsed or has another item size.
+fn dtype(meta: &ArrayMeta, itemsize: usize) -> Dtype {
+    let Some(stored) = &meta.dtype else { return Dtype::opaque(format!("|V{itemsize}"), itemsize) };
+    let text = String::from_utf8_lossy(stored);
+    if meta.dtype_format == 0
+        && let Ok(dtype) = Dtype::parse(&text)
+        && dtype.itemsize() == itemsize
+        && dtype.as_str() == text
+    {
+        return dtype;
+    }
+    Dtype::opaque(text, itemsize)
+}

@@ -1,0 +1,393 @@
+//! A buffer, possibly uninitialised, that several threads fill at once, each at its own places.
+//! This module holds the crate's `unsafe` code: splitting the buffer into safe slices would need
+//! one slice per row of each block.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::select::copy::Target;
+
+/// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
+/// in it are those that the [`Moves`](crate::select::moves::Moves) were made with.
+pub(crate) struct Destination<'a> {
+    start: *mut u8,
+    len: usize,
+    initialised: bool,
+    buffer: PhantomData<&'a mut [MaybeUninit<u8>]>,
+}
+
+impl<'a> From<&'a mut [u8]> for Destination<'a> {
+    fn from(buffer: &'a mut [u8]) -> Self {
+        let (start, len) = (buffer.as_mut_ptr(), buffer.len());
+        Self { start, len, initialised: true, buffer: PhantomData }
+    }
+}
+
+impl<'a> From<&'a mut [MaybeUninit<u8>]> for Destination<'a> {
+    fn from(buffer: &'a mut [MaybeUninit<u8>]) -> Self {
+        let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+        Self { start, len, initialised: false, buffer: PhantomData }
+    }
+}
+
+impl<'a> Destination<'a> {
+    /// Returns the size in bytes, including gaps.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the memory is initialised.
+    pub(crate) fn is_initialised(&self) -> bool {
+        self.initialised
+    }
+
+    /// Returns the buffer as a slice, zeroing it first if it was not initialised.
+    pub(crate) fn into_slice(self) -> &'a mut [u8] {
+        if !self.initialised {
+            // SAFETY: The range is that of the slice it was made of, which is borrowed exclusively, and any byte may
+            // be written to a `MaybeUninit`.
+            unsafe { self.start.write_bytes(0, self.len) };
+        }
+        // SAFETY: As above; all bytes are initialised now. Nothing writes uninitialised bytes to it later: the only
+        // other way to write is through `Disjoint`, which takes `self` too.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// A buffer that several threads fill at once.
+pub(crate) trait Shared: Sync {
+    /// Writes to places that no other writer writes to.
+    type Writer<'w>: Target
+    where
+        Self: 'w;
+
+    /// Returns a writer for one thread.
+    fn writer(&self) -> Self::Writer<'_>;
+}
+
+/// An initialised buffer that is filled through any number of [`Writer`]s.
+pub(crate) struct Disjoint<'a> {
+    start: *mut u8,
+    len: usize,
+    buffer: PhantomData<&'a mut [u8]>,
+    #[cfg(debug_assertions)]
+    owners: Owners,
+}
+
+// SAFETY: It represents a `&mut [u8]`, which is `Send`, and `&Disjoint` only hands out places
+// through writers, which do not overlap by the contract of `new`.
+unsafe impl Send for Disjoint<'_> {}
+// SAFETY: As above.
+unsafe impl Sync for Disjoint<'_> {}
+
+impl<'a> Disjoint<'a> {
+    /// Creates the shared buffer, zeroing uninitialised memory. With `overlap`, a later writer may
+    /// use places of an earlier one that no longer exists.
+    ///
+    /// # Safety
+    /// While two writers exist, no byte may lie in places that both of them hand out.
+    pub(crate) unsafe fn new(buffer: Destination<'a>, overlap: bool) -> Self {
+        let buffer = buffer.into_slice();
+        #[cfg(not(debug_assertions))]
+        let _ = overlap;
+        Self {
+            start: buffer.as_mut_ptr(),
+            len: buffer.len(),
+            buffer: PhantomData,
+            #[cfg(debug_assertions)]
+            owners: Owners::new(if overlap { 0 } else { buffer.len() }),
+        }
+    }
+
+    fn check(&self, at: usize, len: usize) {
+        assert!(at <= self.len && len <= self.len - at, "{len} bytes at {at} of {}", self.len);
+    }
+}
+
+impl Shared for Disjoint<'_> {
+    type Writer<'w>
+        = Writer<'w>
+    where
+        Self: 'w;
+
+    fn writer(&self) -> Writer<'_> {
+        Writer {
+            buffer: self,
+            #[cfg(debug_assertions)]
+            owner: self.owners.next(),
+        }
+    }
+}
+
+/// Writes to places of a [`Disjoint`] buffer that no other writer writes to.
+pub(crate) struct Writer<'a> {
+    buffer: &'a Disjoint<'a>,
+    #[cfg(debug_assertions)]
+    owner: u32,
+}
+
+impl Target for Writer<'_> {
+    #[inline]
+    fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
+        let buffer = self.buffer;
+        buffer.check(at, len);
+        #[cfg(debug_assertions)]
+        buffer.owners.claim(self.owner, at, len);
+        // SAFETY: The range is inside the buffer, which is initialised and borrowed exclusively for
+        // the lifetime of `Disjoint`. No other writer hands out any of its bytes (the contract of
+        // `Disjoint::new`), and this writer is borrowed as long as the slice is in use.
+        unsafe { std::slice::from_raw_parts_mut(buffer.start.add(at), len) }
+    }
+}
+
+/// An uninitialised buffer that is to be filled completely through any number of [`Filler`]s.
+pub(crate) struct Unfilled<'a> {
+    /// The buffer, whose bytes are only reached through fillers.
+    buffer: Disjoint<'a>,
+    filled: AtomicUsize,
+}
+
+impl<'a> Unfilled<'a> {
+    /// # Safety
+    /// No byte may lie in places of two fillers or in two places of one filler, except for places
+    /// that the filler was told to [forget](Target::forget).
+    pub(crate) unsafe fn new(buffer: Destination<'a>) -> Self {
+        let buffer = Disjoint {
+            start: buffer.start,
+            len: buffer.len,
+            buffer: PhantomData,
+            #[cfg(debug_assertions)]
+            owners: Owners::new(buffer.len),
+        };
+        Self { buffer, filled: AtomicUsize::new(0) }
+    }
+
+    /// Returns whether every byte was filled. Places are in bounds and do not overlap, so counting
+    /// bytes is enough.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Relaxed) == self.buffer.len
+    }
+}
+
+impl Shared for Unfilled<'_> {
+    type Writer<'w>
+        = Filler<'w>
+    where
+        Self: 'w;
+
+    fn writer(&self) -> Filler<'_> {
+        Filler {
+            unfilled: self,
+            filled: 0,
+            #[cfg(debug_assertions)]
+            owner: self.buffer.owners.next(),
+        }
+    }
+}
+
+/// Fills places of an [`Unfilled`] buffer that no other filler fills.
+pub(crate) struct Filler<'a> {
+    unfilled: &'a Unfilled<'a>,
+    /// Total size in bytes of all places so far.
+    filled: usize,
+    #[cfg(debug_assertions)]
+    owner: u32,
+}
+
+impl Filler<'_> {
+    /// Registers a place and returns a pointer to its start.
+    #[inline]
+    fn claim(&mut self, at: usize, len: usize) -> *mut u8 {
+        let buffer = &self.unfilled.buffer;
+        buffer.check(at, len);
+        #[cfg(debug_assertions)]
+        buffer.owners.claim(self.owner, at, len);
+        self.filled += len;
+        // SAFETY: `check` has made sure that the place is in bounds, so this is at most one past
+        // the end.
+        unsafe { buffer.start.add(at) }
+    }
+}
+
+impl Target for Filler<'_> {
+    #[inline]
+    fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
+        let start = self.claim(at, len);
+        // SAFETY: The range is inside the buffer, which is borrowed exclusively for the lifetime of
+        // `Unfilled`. No other filler hands out any of its bytes (the contract of `Unfilled::new`),
+        // and this filler is borrowed as long as the slice is in use. The bytes are zeroed before a
+        // slice is made of them, because its receiver, possibly a plugin, may read it. Writing them
+        // twice is cheap, since they are in the cache by then.
+        unsafe {
+            start.write_bytes(0, len);
+            std::slice::from_raw_parts_mut(start, len)
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let start = self.claim(at, bytes.len());
+        // SAFETY: As in `place`. `bytes` cannot overlap the buffer, since no slice of the buffer
+        // exists.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+
+    #[inline]
+    fn fill(&mut self, at: usize, len: usize, byte: u8) {
+        let start = self.claim(at, len);
+        // SAFETY: As in `place`.
+        unsafe { start.write_bytes(byte, len) }
+    }
+
+    fn forget(&mut self, len: usize) {
+        self.filled -= len;
+    }
+}
+
+impl Drop for Filler<'_> {
+    fn drop(&mut self) {
+        self.unfilled.filled.fetch_add(self.filled, Relaxed);
+    }
+}
+
+/// Debug check that each byte belongs to one writer only.
+#[cfg(debug_assertions)]
+struct Owners {
+    writers: std::sync::atomic::AtomicU32,
+    bytes: Vec<std::sync::atomic::AtomicU32>,
+}
+
+#[cfg(debug_assertions)]
+impl Owners {
+    /// Larger buffers are not checked, in bytes.
+    const MOST: usize = 1 << 20;
+
+    fn new(len: usize) -> Self {
+        let watched = if len <= Self::MOST { len } else { 0 };
+        let mut bytes = Vec::new();
+        // Skip the check if there is not enough memory for it.
+        if bytes.try_reserve_exact(watched).is_ok() {
+            bytes.extend((0..watched).map(|_| std::sync::atomic::AtomicU32::new(0)));
+        }
+        Self { writers: 0.into(), bytes }
+    }
+
+    fn next(&self) -> u32 {
+        self.writers.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+    }
+
+    fn claim(&self, owner: u32, at: usize, len: usize) {
+        for byte in self.bytes.iter().skip(at).take(len) {
+            let before = byte.swap(owner, std::sync::atomic::Ordering::Relaxed);
+            assert!(before == 0 || before == owner, "two writers were asked for one byte");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills a buffer of 1000 bytes with ten threads.
+    fn fill(shared: &impl Shared) {
+        std::thread::scope(|scope| {
+            for k in 0..10 {
+                scope.spawn(move || twin(&mut shared.writer(), k));
+            }
+        });
+    }
+
+    /// Fills thread `k`'s share in every possible way. With a slice as target this is all safe
+    /// code.
+    fn twin(target: &mut (impl Target + ?Sized), k: usize) {
+        for i in 0..50 {
+            target.place(k * 100 + i, 1)[0] = (k * 100 + i) as u8;
+        }
+        target.place(k * 100 + 50, 0);
+        target.place(k * 100 + 50, 20).fill(7);
+        target.forget(20);
+        target.put(k * 100 + 50, &[k as u8; 20]);
+        target.fill(k * 100 + 70, 30, 9);
+    }
+
+    fn expected() -> Vec<u8> {
+        let mut safe = vec![0; 1000];
+        (0..10).for_each(|k| twin(&mut safe[..], k));
+        safe
+    }
+
+    #[test]
+    fn writers_fill_their_places() {
+        let mut shared = vec![0; 1000];
+        // SAFETY: The range of each writer is its own.
+        fill(&unsafe { Disjoint::new(Destination::from(&mut shared[..]), false) });
+        assert_eq!(shared, expected());
+        // Writers that exist one after the other may use the same places.
+        let mut shared = [0; 1000];
+        // SAFETY: Only one writer exists at a time.
+        let buffer = unsafe { Disjoint::new(Destination::from(&mut shared[..]), true) };
+        (0..2).for_each(|_| twin(&mut buffer.writer(), 0));
+        drop(buffer);
+        assert_eq!(shared[..100], expected()[..100]);
+    }
+
+    #[test]
+    fn uninitialised_memory_is_filled() {
+        let mut memory = vec![MaybeUninit::<u8>::uninit(); 1000];
+        // SAFETY: Each filler has its own hundred bytes, and forgets the places that it fills
+        // twice.
+        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        assert!(!buffer.is_filled());
+        fill(&buffer);
+        assert!(buffer.is_filled());
+        drop(buffer);
+        // SAFETY: Every byte was filled.
+        let filled: Vec<u8> = memory.iter().map(|byte| unsafe { byte.assume_init() }).collect();
+        assert_eq!(filled, expected());
+        // A buffer that is one byte too long is not filled completely.
+        let mut memory = vec![MaybeUninit::<u8>::uninit(); 1001];
+        // SAFETY: As above.
+        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        fill(&buffer);
+        assert!(!buffer.is_filled());
+    }
+
+    #[test]
+    fn a_destination_becomes_a_slice() {
+        let mut memory = [MaybeUninit::<u8>::uninit(); 9];
+        assert_eq!(Destination::from(&mut memory[..]).into_slice(), [0; 9]);
+        let mut memory = [1, 2];
+        assert_eq!(Destination::from(&mut memory[..]).into_slice(), [1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes at 3 of 4")]
+    fn places_are_inside() {
+        let mut bytes = [0; 4];
+        // SAFETY: There is only one writer.
+        let buffer = unsafe { Disjoint::new(Destination::from(&mut bytes[..]), false) };
+        buffer.writer().place(3, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes at 3 of 4")]
+    fn places_to_fill_are_inside() {
+        let mut bytes = [MaybeUninit::uninit(); 4];
+        // SAFETY: There is only one filler.
+        let buffer = unsafe { Unfilled::new(Destination::from(&mut bytes[..])) };
+        buffer.writer().put(3, &[1, 2]);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "two writers")]
+    fn overlaps_are_noticed() {
+        let mut bytes = [0; 4];
+        // SAFETY: One thread uses the writers one after the other, and keeps no slice.
+        let buffer = unsafe { Disjoint::new(Destination::from(&mut bytes[..]), false) };
+        buffer.writer().place(0, 3);
+        buffer.writer().place(2, 1);
+    }
+}

@@ -1,0 +1,41 @@
+//! Reading: the open array, views of it, and the code that decodes blocks into their places in the
+//! result. Uses `model` and `select`.
+
+pub(crate) mod array;
+pub(crate) mod attrs;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "positions are inside the geometry of an array, which was checked"
+)]
+pub(crate) mod block;
+#[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
+pub(crate) mod disjoint;
+#[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
+pub(crate) mod items;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "positions are inside the geometry of an array, which was checked"
+)]
+pub(crate) mod jobs;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "positions are inside the geometry of an array, which was checked"
+)]
+pub(crate) mod part;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "positions are inside the geometry of an array, which was checked"
+)]
+pub(crate) mod requests;
+#[allow(clippy::arithmetic_side_effects, reason = "counts bytes of items that exist")]
+pub(crate) mod uniform;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::indexing_slicing,
+    reason = "positions are inside a selection, which was checked"
+)]
+pub(crate) mod view;

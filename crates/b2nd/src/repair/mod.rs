@@ -1,0 +1,3 @@
+//! What can be saved of a damaged array. Uses all other rooms; none of them uses this one.
+
+pub(crate) mod salvage;

@@ -1,0 +1,61 @@
+//! Making a readable array from a damaged one.
+
+use std::path::Path;
+
+use b2_chunk::Container;
+use b2_frame::{FrameError, FrameHeader, Metalayers, ReadOptions, Salvaged, WriteOptions, salvage_with};
+
+use crate::Dtype;
+use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::read::array::lost_itemsize;
+
+/// As [`b2_frame::salvage`], of arrays and of super-chunks: some codecs and filters need the shape of an array's blocks, which
+/// its metalayer tells. Chunks of such an array whose metalayer is lost are saved if their checksums are right.
+///
+/// # Errors
+/// As [`b2_frame::salvage`].
+pub fn salvage(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &ReadOptions,
+    write: &WriteOptions,
+) -> Result<Salvaged, FrameError> {
+    salvage_with(input, output, options, write, container)
+}
+
+/// As [`salvage`]; `fill` tells the item that takes the places of lost ones. It gets the dtype, where there is one, and the
+/// size of an item in bytes; no bytes stand for zeros. Chunks that decode although their checksums are wrong are taken as
+/// well, and counted as lost: some of their values are wrong, and nothing tells which.
+///
+/// # Errors
+/// As [`salvage`], and [`FrameError::Argument`] with what `fill` says is wrong.
+pub fn salvage_filled(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    options: &ReadOptions,
+    write: &WriteOptions,
+    fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
+) -> Result<Salvaged, FrameError> {
+    b2_frame::salvage_filled(input, output, options, write, container, true, |metalayers, itemsize| {
+        let meta = metalayers.and_then(array_meta);
+        let text = meta.and_then(|meta| String::from_utf8(meta.dtype?).ok());
+        let dtype = text.and_then(|text| Dtype::parse(&text).ok());
+        fill(dtype.as_ref(), itemsize).map_err(|what| FrameError::Argument { name: "fill", what })
+    })
+}
+
+fn array_meta(metalayers: &Metalayers) -> Option<ArrayMeta> {
+    [METALAYER, OLD_METALAYER].into_iter().find_map(|name| {
+        let stored = metalayers.get(name)?;
+        ArrayMeta::parse(name, stored).ok()
+    })
+}
+
+fn container(header: &FrameHeader, metalayers: &Metalayers) -> Option<Container> {
+    let meta = array_meta(metalayers)?;
+    Some(Container {
+        itemsize: Some(lost_itemsize(&meta, header.typesize(), header.chunksize())),
+        frame_blocksize: header.blocksize(),
+        blockshape: meta.blockshape.as_slice().into(),
+    })
+}

@@ -1,0 +1,304 @@
+//! Finds the chunks and blocks that hold selected items, and how the items move between a block and
+//! a buffer. Reading and writing share this.
+
+use std::convert::Infallible;
+use std::ops::Range;
+
+use b2_core::memory::{self, OutOfMemory};
+
+use crate::Geometry;
+use crate::model::geometry::{coords, for_each_position, product, strides};
+use crate::select::along::{Along, Run};
+use crate::select::copy::Loops;
+
+/// A box of items in a block and the matching box in the buffer. Offsets and strides are in bytes.
+pub(crate) struct Move<'a> {
+    counts: &'a [usize],
+    size: usize,
+    block: (usize, &'a [isize]),
+    buffer: (usize, &'a [isize]),
+}
+
+impl<'a> Move<'a> {
+    /// Creates a move of items of `size` bytes.
+    pub(crate) fn new(
+        counts: &'a [usize],
+        size: usize,
+        block: (usize, &'a [isize]),
+        buffer: (usize, &'a [isize]),
+    ) -> Self {
+        Self { counts, size, block, buffer }
+    }
+
+    /// Returns the loops that copy from the block to the buffer, or `None` if there are no items.
+    pub(crate) fn to_buffer(&self) -> Option<Loops> {
+        Loops::new(self.counts, self.size, self.block, self.buffer)
+    }
+
+    /// Returns the loops that copy from the buffer to the block, or `None` if there are no items.
+    pub(crate) fn to_block(&self) -> Option<Loops> {
+        Loops::new(self.counts, self.size, self.buffer, self.block)
+    }
+}
+
+/// A selection, split by chunk.
+pub(crate) trait Moves: Sync {
+    /// Returns the number of bytes to move.
+    fn nbytes(&self) -> u64;
+    /// Returns the number of chunks that hold selected items.
+    fn nparts(&self) -> u64;
+    /// Returns the chunk number of part `npart`. Parts are in ascending order of chunks, one part
+    /// per chunk.
+    fn nchunk(&self, npart: u64) -> usize;
+    /// Returns the selected items of one chunk.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn part(&self, npart: u64) -> Result<ChunkPart<'_>, OutOfMemory>;
+    /// Like [`part`](Self::part), but treats the chunk as a single block. This is for chunks of
+    /// equal items, which may claim any number of blocks without storing them. Returns `None` if
+    /// that is not supported.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart<'_>>, OutOfMemory>;
+    /// Returns the range of bytes that is moved of each item.
+    fn item(&self) -> Range<usize>;
+    /// Returns whether no two items share a place in the buffer.
+    fn disjoint(&self) -> bool;
+}
+
+/// The selected items of one chunk.
+pub(crate) struct ChunkPart<'a> {
+    pub(crate) nchunk: usize,
+    /// The blocks that hold selected items, in ascending order.
+    pub(crate) nblocks: Vec<usize>,
+    /// Whether every byte of every item of the chunk is selected.
+    pub(crate) whole: bool,
+    pub(crate) moves: Box<BlockMoves<'a>>,
+}
+
+/// Calls back with each box of items to move in a block. If several items have the same place, the
+/// last one wins.
+pub(crate) type BlockMoves<'a> = dyn Fn(usize, &mut dyn FnMut(Move<'_>)) + Send + Sync + 'a;
+
+/// A selection of every combination of the positions chosen along the dimensions.
+pub(crate) struct BoxMoves<'a> {
+    geometry: &'a Geometry,
+    along: &'a [Along],
+    /// The range of bytes that is moved of each item.
+    item: Range<usize>,
+    buffer_offset: usize,
+    buffer_strides: Vec<isize>,
+    nbytes: u64,
+    /// For each dimension, the chunks that hold positions and the ranks of these positions.
+    chunks: Vec<Vec<(u64, Range<u64>)>>,
+}
+
+impl<'a> BoxMoves<'a> {
+    /// `item` is the range of bytes that is moved of each item. The last argument is the buffer's
+    /// offset of the first item and its stride along each dimension of the array, in bytes.
+    pub(crate) fn new(
+        geometry: &'a Geometry,
+        along: &'a [Along],
+        item: Range<usize>,
+        (buffer_offset, buffer_strides): (usize, Vec<isize>),
+    ) -> Result<Self, OutOfMemory> {
+        let nbytes = product(along.iter().map(Along::len)).saturating_mul(item.len() as u64);
+        let chunks = along
+            .iter()
+            .zip(geometry.chunkshape())
+            .map(|(along, &c)| if nbytes == 0 { Ok(Vec::new()) } else { cut(along, 0, c.into(), u64::MAX) })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { geometry, along, item, buffer_offset, buffer_strides, nbytes, chunks })
+    }
+
+    /// Returns the grid position of the chunk of a part.
+    fn grid(&self, npart: u64) -> Vec<u64> {
+        let lens: Vec<u64> = self.chunks.iter().map(|chunks| chunks.len() as u64).collect();
+        coords(npart, &lens).iter().zip(&self.chunks).map(|(&i, c)| c[i as usize].0).collect()
+    }
+
+    /// Returns a part for blocks of the given shape. `in_chunk` is the number of blocks along each
+    /// dimension.
+    fn part_of(
+        &self,
+        npart: u64,
+        blockshape: &'a [u32],
+        in_chunk: Vec<u64>,
+    ) -> Result<ChunkPart<'_>, OutOfMemory> {
+        let geometry = self.geometry;
+        let grid = self.grid(npart);
+        let nchunk = linear(&grid, geometry.grid());
+        let (starts, real) = geometry.chunk_box(&grid);
+
+        // For each dimension, the blocks of the chunk that hold positions and the ranks of these
+        // positions.
+        let ends = starts.iter().zip(geometry.chunkshape()).map(|(&start, &c)| start + u64::from(c));
+        let blocks: Vec<Vec<(u64, Range<u64>)>> = self
+            .along
+            .iter()
+            .zip(starts.iter().zip(ends))
+            .zip(blockshape)
+            .map(|((along, (&start, end)), &b)| cut(along, start, b.into(), end))
+            .collect::<Result<_, _>>()?;
+        let whole = self.item == (0..geometry.itemsize())
+            && self.along.iter().zip(starts.iter().zip(&real)).all(|(a, (&s, &n))| a.covers(s, s + n));
+
+        let ranges: Vec<Range<u64>> = blocks.iter().map(|blocks| 0..blocks.len() as u64).collect();
+        let mut nblocks = Vec::new();
+        let mut at_block = vec![0; blocks.len()];
+        for_each_position(&ranges, |at| {
+            for ((at_block, &i), blocks) in at_block.iter_mut().zip(at).zip(&blocks) {
+                *at_block = blocks[i as usize].0;
+            }
+            memory::push(&mut nblocks, linear(&at_block, &in_chunk) as usize)
+        })?;
+
+        let block_strides = strides(blockshape.iter().map(|&b| b as usize), geometry.itemsize());
+        let moves = move |nblock: usize, each: &mut dyn FnMut(Move<'_>)| {
+            let at = coords(nblock as u64, &in_chunk);
+            let mut runs: Vec<Vec<Run>> = Vec::with_capacity(at.len());
+            let mut origin = Vec::with_capacity(at.len());
+            for (dim, &j) in at.iter().enumerate() {
+                // Callers pass only members of `nblocks`, so the block is always found.
+                let Ok(found) = blocks[dim].binary_search_by_key(&j, |(piece, _)| *piece) else { return };
+                runs.push(self.along[dim].runs(blocks[dim][found].1.clone()));
+                origin.push(starts[dim] + j * u64::from(blockshape[dim]));
+            }
+            self.visit_runs(&runs, &origin, &block_strides, each);
+        };
+        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole, moves: Box::new(moves) })
+    }
+}
+
+/// Splits the positions in `start..end` into pieces of length `unit`. Returns the non-empty pieces
+/// with their ranks.
+pub(crate) fn cut(
+    along: &Along,
+    start: u64,
+    unit: u64,
+    end: u64,
+) -> Result<Vec<(u64, Range<u64>)>, OutOfMemory> {
+    let ranks = along.within(start, end);
+    let mut pieces = Vec::new();
+    let mut rank = ranks.start;
+    while rank < ranks.end {
+        let piece = (along.ranked(rank) - start) / unit;
+        let low = start + piece * unit;
+        let within = along.within(low, low.saturating_add(unit).min(end));
+        rank = within.end;
+        memory::push(&mut pieces, (piece, within))?;
+    }
+    // With a negative step the pieces come in descending order.
+    if pieces.first().zip(pieces.last()).is_some_and(|(first, last)| first.0 > last.0) {
+        pieces.reverse();
+    }
+    Ok(pieces)
+}
+
+impl Moves for BoxMoves<'_> {
+    fn nbytes(&self) -> u64 {
+        self.nbytes
+    }
+
+    fn nparts(&self) -> u64 {
+        match self.nbytes {
+            0 => 0,
+            _ => self.chunks.iter().map(|chunks| chunks.len() as u64).product(),
+        }
+    }
+
+    fn disjoint(&self) -> bool {
+        separate(
+            self.item.len(),
+            self.buffer_strides.iter().zip(self.along).map(|(&s, along)| (s, along.len())),
+        )
+    }
+
+    fn item(&self) -> Range<usize> {
+        self.item.clone()
+    }
+
+    fn nchunk(&self, npart: u64) -> usize {
+        linear(&self.grid(npart), self.geometry.grid()) as usize
+    }
+
+    fn part(&self, npart: u64) -> Result<ChunkPart<'_>, OutOfMemory> {
+        let in_chunk = self.geometry.blocks().iter().map(|&n| n.into()).collect();
+        self.part_of(npart, self.geometry.blockshape(), in_chunk)
+    }
+
+    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart<'_>>, OutOfMemory> {
+        self.part_of(npart, self.geometry.chunkshape(), vec![1; self.along.len()]).map(Some)
+    }
+}
+
+impl BoxMoves<'_> {
+    fn visit_runs(
+        &self,
+        runs: &[Vec<Run>],
+        origin: &[u64],
+        block_strides: &[isize],
+        each: &mut dyn FnMut(Move<'_>),
+    ) {
+        let nd = runs.len();
+        let ranges: Vec<Range<u64>> = runs.iter().map(|runs| 0..runs.len() as u64).collect();
+        let mut counts = vec![0; nd];
+        let (mut from_strides, mut to_strides) = (vec![0; nd], vec![0; nd]);
+        let done: Result<(), Infallible> = for_each_position(&ranges, |at| {
+            let (mut from, mut to) = (self.item.start as isize, self.buffer_offset as isize);
+            for (dim, &i) in at.iter().enumerate() {
+                let run = runs[dim][i as usize];
+                counts[dim] = run.count as usize;
+                from += (run.position - origin[dim]) as isize * block_strides[dim];
+                to += run.place as isize * self.buffer_strides[dim];
+                // The step of a single item is meaningless and may be huge.
+                let (step, place_step) = if run.count > 1 { (run.step, run.place_step) } else { (1, 1) };
+                from_strides[dim] = block_strides[dim] * step as isize;
+                to_strides[dim] = self.buffer_strides[dim] * place_step as isize;
+            }
+            let (block, buffer) = ((from as usize, &from_strides[..]), (to as usize, &to_strides[..]));
+            each(Move::new(&counts, self.item.len(), block, buffer));
+            Ok(())
+        });
+        let Ok(()) = done;
+    }
+}
+
+/// Returns whether items of `size` bytes do not overlap in a buffer with this stride and length
+/// along each dimension. May return false for unusual layouts that do not overlap.
+pub(crate) fn separate(size: usize, dims: impl Iterator<Item = (isize, u64)>) -> bool {
+    // From the smallest stride up, each stride must be at least as large as everything inside it.
+    let dims = dims.map(|(stride, len)| (stride.unsigned_abs() as u128, u128::from(len)));
+    let mut dims: Vec<(u128, u128)> = dims.filter(|&(_, len)| len > 1).collect();
+    dims.sort_unstable();
+    let mut reach = size as u128;
+    dims.into_iter().all(|(stride, len)| {
+        let behind = stride >= reach;
+        reach = reach.saturating_add((len - 1).saturating_mul(stride));
+        behind
+    })
+}
+
+/// Returns the C-order number of a position.
+pub(crate) fn linear(at: &[u64], shape: &[u64]) -> u64 {
+    at.iter().zip(shape).fold(0, |n, (&at, &len)| n * len + at)
+}
+
+/// Returns the offset of the first item in a buffer of this layout and the length of the buffer,
+/// which spans exactly the items. Strides are in bytes and may be negative. Returns `None` if the
+/// layout exceeds the address space.
+pub(crate) fn extent(shape: &[u64], strides: &[isize], itemsize: usize) -> Option<(usize, usize)> {
+    if shape.contains(&0) {
+        return Some((0, 0));
+    }
+    let (mut before, mut behind) = (0usize, itemsize);
+    for (&n, &stride) in shape.iter().zip(strides) {
+        let way = usize::try_from(n - 1).ok()?.checked_mul(stride.unsigned_abs())?;
+        let end = if stride < 0 { &mut before } else { &mut behind };
+        *end = end.checked_add(way)?;
+    }
+    let len = before.checked_add(behind)?;
+    isize::try_from(len).is_ok().then_some((before, len))
+}

@@ -1,0 +1,335 @@
+//! Writes whole arrays.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use b2_chunk::{CParams, Compression};
+use b2_core::{Control, Progress};
+use b2_frame::{Durability, FrameParams, FrameWriter, Storage, WriteOptions};
+use bytes::Bytes;
+
+use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::write::produce::{ChunkProducer, Produced};
+use crate::write::source::{Amount, RegionSource};
+use crate::{Dtype, Element, Geometry, NdArray, NdError, default_blockshape, default_chunkshape};
+
+/// Describes a new array and writes it.
+///
+/// ```
+/// use b2nd::{ArrayBuilder, NdArray};
+/// use b2_chunk::Compression;
+///
+/// let dir = tempfile::tempdir().unwrap();
+/// let path = dir.path().join("ramp.b2nd");
+/// let items: Vec<u16> = (0..10_000).collect();
+/// ArrayBuilder::new::<u16>([100, 100])
+///     .chunks([50, 100])
+///     .compression(Compression::lz4())
+///     .write(&path, &items)?;
+/// assert_eq!(NdArray::open(&path)?.all().read::<Vec<u16>>()?, items);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ArrayBuilder {
+    shape: Vec<u64>,
+    dtype: Dtype,
+    chunks: Option<Vec<u32>>,
+    blocks: Option<Vec<u32>>,
+    /// Whether the block shape was taken from another array and becomes invalid with a new chunk
+    /// shape.
+    inherited: bool,
+    compression: Compression,
+    metalayers: Vec<(Vec<u8>, Vec<u8>)>,
+    vlmetalayers: Vec<(Vec<u8>, Vec<u8>)>,
+    options: WriteOptions,
+    control: Option<Control>,
+}
+
+impl ArrayBuilder {
+    /// Describes an array of `shape` with items of type `T` and default chunks, blocks and
+    /// compression.
+    pub fn new<T: Element>(shape: impl Into<Vec<u64>>) -> Self {
+        Self::with_dtype(shape, Dtype::of::<T>())
+    }
+
+    /// Describes an array of `shape` with items of any dtype and default chunks, blocks and
+    /// compression.
+    pub fn with_dtype(shape: impl Into<Vec<u64>>, dtype: Dtype) -> Self {
+        Self {
+            shape: shape.into(),
+            dtype,
+            chunks: None,
+            blocks: None,
+            inherited: false,
+            compression: Compression::new(),
+            metalayers: Vec::new(),
+            vlmetalayers: Vec::new(),
+            options: FrameWriter::options(),
+            control: None,
+        }
+    }
+
+    /// Describes an array with the shape, dtype, chunks, blocks and compression of another. Its
+    /// metalayers are not copied (see [`layers_of`](Self::layers_of)).
+    ///
+    /// Pass the other array as source to copy it in bounded memory, here with other chunks:
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, NdArray};
+    /// # let items: Vec<u8> = (0..60).collect();
+    /// # let frame = ArrayBuilder::new::<u8>([6, 10]).chunks([1, 10]).to_bytes(items)?;
+    /// # let array = NdArray::from_bytes(frame)?;
+    /// let copy = ArrayBuilder::like(&array).chunks([6, 2]).layers_of(&array)?.to_bytes(&array)?;
+    /// assert_eq!(NdArray::from_bytes(copy)?.all().read_bytes()?, array.all().read_bytes()?);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    pub fn like(array: &NdArray) -> Self {
+        let mut builder = Self::with_dtype(array.shape(), array.dtype().clone())
+            .chunks(array.chunkshape())
+            .blocks(array.blockshape());
+        builder.inherited = true;
+        // If this build lacks the codec, the default compression is used.
+        if let Ok(cparams) = array.cparams() {
+            builder.compression = cparams.into();
+        }
+        builder
+    }
+
+    /// Adds the metalayers and vlmetalayers of another array, except for the array metalayer
+    /// itself.
+    ///
+    /// # Errors
+    /// When a vlmetalayer cannot be decompressed.
+    pub fn layers_of(mut self, array: &NdArray) -> Result<Self, NdError> {
+        let frame = array.super_chunk();
+        let own = |name: &[u8]| name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes();
+        for (name, value) in frame.metalayers().iter().filter(|(name, _)| !own(name)) {
+            self = self.metalayer(name, value);
+        }
+        for (name, _) in frame.vlmetalayers().iter() {
+            if let Some(value) = frame.vlmetalayers().get(name)? {
+                self = self.vlmetalayer(name, value);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Sets the shape, in items.
+    pub fn shape(mut self, shape: impl Into<Vec<u64>>) -> Self {
+        self.shape = shape.into();
+        self
+    }
+    /// Sets the length of a chunk along each dimension, in items.
+    pub fn chunks(mut self, chunks: impl Into<Vec<u32>>) -> Self {
+        self.chunks = Some(chunks.into());
+        if std::mem::take(&mut self.inherited) {
+            self.blocks = None;
+        }
+        self
+    }
+    /// Sets the length of a block along each dimension, in items.
+    pub fn blocks(mut self, blocks: impl Into<Vec<u32>>) -> Self {
+        self.blocks = Some(blocks.into());
+        self.inherited = false;
+        self
+    }
+    /// Sets the compression of chunks. Item size, block size and block shape come from the array.
+    pub fn compression(mut self, compression: impl Into<Compression>) -> Self {
+        self.compression = compression.into();
+        self
+    }
+    /// Adds a metalayer, whose size is fixed. At most 15 are possible beside the array's own.
+    pub fn metalayer(mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.metalayers.push((name.into(), value.into()));
+        self
+    }
+    /// Adds a vlmetalayer, which may have any size. At most 16 are possible.
+    pub fn vlmetalayer(mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.vlmetalayers.push((name.into(), value.into()));
+        self
+    }
+    /// Sets whether the array is written to one file (the default) or to a directory with a file
+    /// for each chunk.
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.options = self.options.storage(storage);
+        self
+    }
+    /// Sets whether an existing file or directory is replaced.
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.options = self.options.overwrite(overwrite);
+        self
+    }
+    /// Sets whether a written array must survive a power loss (the default).
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.options = self.options.durability(durability);
+        self
+    }
+    /// Sets all write options: replacing, durability, checksums and file system.
+    pub fn write_options(mut self, options: WriteOptions) -> Self {
+        self.options = options;
+        self
+    }
+    /// Sets the threads, the thread pool and the progress callback, which may cancel writing. By
+    /// default those of the [`compression`](Self::compression) are used.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Fill, NdError};
+    /// use std::ops::ControlFlow;
+    /// use b2_core::Control;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.b2nd");
+    /// let control = Control::new().with_progress(|_| ControlFlow::Break(()));
+    /// let written = ArrayBuilder::new::<u8>([1000]).control(control).write(&path, Fill::zeros());
+    /// assert!(matches!(written, Err(NdError::Cancelled(_))) && !path.exists());
+    /// ```
+    pub fn control(mut self, control: Control) -> Self {
+        self.control = Some(control);
+        self
+    }
+    /// Sets a progress callback that is called after each chunk, on any working thread. Use
+    /// [`control`](Self::control) for a callback that can cancel writing.
+    pub fn progress(self, mut callback: impl FnMut(Progress) + Send + 'static) -> Self {
+        let control = self.control.clone().unwrap_or_default().with_progress(move |progress| {
+            callback(progress);
+            ControlFlow::Continue(())
+        });
+        self.control(control)
+    }
+
+    /// Returns the shapes that will be written, with defaults filled in.
+    ///
+    /// # Errors
+    /// When the shapes contradict each other or exceed the limits of the format.
+    pub fn geometry(&self) -> Result<Geometry, NdError> {
+        let itemsize = self.dtype.itemsize();
+        let (chunkshape, blockshape) = match (&self.chunks, &self.blocks) {
+            (Some(chunks), Some(blocks)) => (chunks.clone(), blocks.clone()),
+            (Some(chunks), None) => {
+                // Blocks divide a chunk, so their default depends on the chunk shape, not on the
+                // array's.
+                let within: Vec<u64> = chunks.iter().map(|&c| c.into()).collect();
+                (chunks.clone(), default_blockshape(&within, itemsize))
+            }
+            (None, blocks) => {
+                let blocks = blocks.clone().unwrap_or_else(|| default_blockshape(&self.shape, itemsize));
+                if blocks.len() != self.shape.len() {
+                    return Err(NdError::geometry(format!(
+                        "shape has {} dimensions, blockshape {}",
+                        self.shape.len(),
+                        blocks.len()
+                    )));
+                }
+                (default_chunkshape(&self.shape, &blocks, itemsize), blocks)
+            }
+        };
+        Geometry::new(self.shape.clone(), chunkshape, blockshape, itemsize)
+    }
+
+    /// Writes the array to a path, where it appears only when it is complete.
+    ///
+    /// # Errors
+    /// When parameters are out of range, or when reading the source or writing fails. Nothing is
+    /// left behind then.
+    pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
+        self.run(source, |params| self.options.create(path, params))?;
+        Ok(())
+    }
+
+    /// Writes the array to memory, as a contiguous frame.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn to_bytes(&self, source: impl RegionSource) -> Result<Bytes, NdError> {
+        self.run(source, |params| self.options.memory(params))
+    }
+
+    /// Returns the parameters of the frame and of its chunks.
+    fn params(&self, geometry: &Geometry) -> Result<(FrameParams, CParams), NdError> {
+        let itemsize = geometry.itemsize();
+        let cparams = self
+            .compression
+            .clone()
+            .typesize(itemsize)
+            .blocksize(geometry.block_nbytes())
+            .blockshape(geometry.blockshape())
+            .build()?;
+        let meta = ArrayMeta {
+            shape: geometry.shape().to_vec(),
+            chunkshape: geometry.chunkshape().to_vec(),
+            blockshape: geometry.blockshape().to_vec(),
+            dtype_format: 0,
+            dtype: Some(self.dtype.as_str().as_bytes().to_vec()),
+        };
+        // The array's metalayer comes first, as in C.
+        let mut params = FrameParams::from_cparams(&cparams)
+            .chunksize(geometry.chunk_nbytes())
+            .metalayer(METALAYER, meta.to_bytes());
+        for (name, value) in &self.metalayers {
+            params = params.metalayer(name, value);
+        }
+        Ok((params, cparams))
+    }
+
+    fn run(
+        &self,
+        mut source: impl RegionSource,
+        start: impl FnOnce(FrameParams) -> Result<FrameWriter, b2_frame::FrameError>,
+    ) -> Result<Bytes, NdError> {
+        let geometry = self.geometry()?;
+        let (params, cparams) = self.params(&geometry)?;
+        let control = self
+            .control
+            .as_ref()
+            .unwrap_or(cparams.control())
+            .begin(geometry.nbytes(), geometry.itemsize() as u64);
+        let mut writer = start(params)?;
+        for (name, value) in &self.vlmetalayers {
+            writer.set_vlmetalayer(name, value)?;
+        }
+        let grid: Vec<Range<u64>> = geometry.grid().iter().map(|&n| 0..n).collect();
+        let producer = ChunkProducer::new(&geometry, &self.dtype, &cparams, &control)?;
+        producer.run(
+            &grid,
+            |_| false,
+            &mut source,
+            |_, produced| {
+                match produced {
+                    Produced::Special(kind) => writer.append_special(kind, geometry.chunk_nbytes())?,
+                    Produced::Chunk(chunk) => writer.append(chunk)?,
+                };
+                Ok(())
+            },
+        )?;
+        Ok(writer.finish()?.into_bytes())
+    }
+}
+
+impl NdArray {
+    /// Writes an array to a file with default chunks, blocks and compression. Shape and dtype are
+    /// those of the source: an array, a view of one, or one-dimensional values. Use
+    /// [`ArrayBuilder`] for all other cases.
+    ///
+    /// ```
+    /// use b2nd::NdArray;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.b2nd");
+    /// NdArray::write(&path, [0.5, 1.5])?;
+    /// assert_eq!(NdArray::open(&path)?.all().read::<Vec<f64>>()?, [0.5, 1.5]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`ArrayBuilder::write`], and when the source does not define its shape or dtype.
+    pub fn write(path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
+        let unknown =
+            |what| NdError::argument(format!("the source does not define its {what}: use `ArrayBuilder`"));
+        let dtype = source.item_dtype().ok_or_else(|| unknown("item type"))?;
+        let shape = match source.amount() {
+            Amount::Shape(shape) => shape,
+            Amount::Bytes(nbytes) => vec![nbytes / dtype.itemsize().max(1) as u64],
+            Amount::Length(_) | Amount::Endless => return Err(unknown("shape")),
+        };
+        ArrayBuilder::with_dtype(shape, dtype).write(path, source)
+    }
+}

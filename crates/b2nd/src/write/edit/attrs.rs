@@ -1,0 +1,77 @@
+//! Changes attributes.
+
+use rmpv::Value;
+
+use crate::NdError;
+#[cfg(feature = "serde")]
+use crate::model::attrs::to_value;
+use crate::model::attrs::{decode, encode};
+use crate::write::edit::ArrayEditor;
+
+/// The attributes of an array, open for changing. Returned by [`ArrayEditor::attrs_mut`].
+#[derive(Debug)]
+pub struct AttrsMut<'a> {
+    editor: &'a mut ArrayEditor,
+}
+
+impl ArrayEditor {
+    /// Returns the attributes for changing. Changes become visible with the next commit of the
+    /// editor.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Fill, NdArray, Value};
+    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u8>([3]).to_bytes(Fill::zeros())?)?;
+    /// editor.attrs_mut().set("units", "K")?;
+    /// editor.attrs_mut().set("scale", 0.5)?;
+    /// assert!(editor.attrs_mut().remove("scale"));
+    /// editor.commit()?;
+    /// let array = editor.snapshot()?;
+    /// assert_eq!(array.attrs().get("units")?, Some(Value::from("K")));
+    /// assert_eq!(array.attrs().len(), 1);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    pub fn attrs_mut(&mut self) -> AttrsMut<'_> {
+        AttrsMut { editor: self }
+    }
+}
+
+impl AttrsMut<'_> {
+    /// Sets an attribute, replacing any existing value.
+    ///
+    /// # Errors
+    /// As for [`ArrayEditor::set_vlmetalayer`].
+    pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<(), NdError> {
+        self.editor.set_vlmetalayer(name, &encode(&value.into()))
+    }
+
+    /// Sets an attribute to a value of any type that `serde` can serialise, such as a JSON value or your own structure.
+    /// [`Attrs::get_as`](crate::Attrs::get_as) reads it.
+    ///
+    /// # Errors
+    /// As for [`set`](Self::set), and when the value cannot be serialised.
+    #[cfg(feature = "serde")]
+    pub fn set_as<T: serde::Serialize + ?Sized>(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        value: &T,
+    ) -> Result<(), NdError> {
+        let value = to_value(name.as_ref(), value)?;
+        self.set(name, value)
+    }
+
+    /// Removes an attribute. Returns whether it existed.
+    pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
+        self.editor.remove_vlmetalayer(name)
+    }
+
+    /// Returns the value of an attribute, including changes that are not committed, or `None` if
+    /// there is none.
+    ///
+    /// # Errors
+    /// As for [`Attrs::get`](crate::Attrs::get).
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Value>, NdError> {
+        let (name, frame) = (name.as_ref(), &self.editor.frame);
+        let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
+        decode(name, &bytes, &frame.dparams().limits).map(Some)
+    }
+}

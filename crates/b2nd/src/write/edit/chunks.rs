@@ -1,0 +1,173 @@
+//! Puts chunks into the frame.
+
+use b2_chunk::{Chunk, SpecialKind};
+use b2_core::memory::{self, OutOfMemory};
+use b2_frame::{Compare, Entry, MAX_NCHUNKS, SuperChunk};
+
+use crate::model::geometry::{for_each_position, product, strides};
+use crate::model::meta::{METALAYER, OLD_METALAYER};
+use crate::select::copy::copy_box;
+use crate::write::edit::ArrayEditor;
+use crate::write::produce::Produced;
+use crate::{Geometry, NdArray, NdError};
+
+/// The origin of one chunk of the changed array.
+pub(super) enum Target {
+    /// The chunk with this number in the old array, unchanged.
+    Kept(usize),
+    /// The next of the chunks that were appended to the frame.
+    Appended,
+}
+
+impl ArrayEditor {
+    pub(super) fn to_chunk(&self, produced: Produced) -> Result<Chunk, NdError> {
+        match produced {
+            Produced::Special(kind) => special(&self.geometry, kind, self.tells_blocks),
+            Produced::Chunk(chunk) => Ok(chunk),
+        }
+    }
+
+    /// Appends `count` chunks of zeros to the frame.
+    pub(super) fn append_zeros(&mut self, count: u64) -> Result<(), NdError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let chunk = special(&self.geometry, SpecialKind::Zeros, self.tells_blocks)?;
+        for _ in 0..count {
+            self.frame.append(chunk.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Removes chunks from the end of the frame until `nchunks` are left.
+    pub(super) fn truncate(&mut self, nchunks: u64) -> Result<(), NdError> {
+        while self.frame.nchunks() as u64 > nchunks {
+            self.frame.delete(self.frame.nchunks() - 1)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the chunks in the order of `targets` and removes those that are not among them. `old`
+    /// is the number of chunks before any were appended.
+    pub(super) fn rearrange(&mut self, old: usize, targets: &[Target]) -> Result<(), NdError> {
+        let total = self.frame.nchunks();
+        let mut used = memory::collect((0..total).map(|_| false))?;
+        let mut appended = old;
+        let mut order = memory::list(total)?;
+        for target in targets {
+            let nchunk = match target {
+                Target::Kept(nchunk) => *nchunk,
+                Target::Appended => {
+                    appended += 1;
+                    appended - 1
+                }
+            };
+            used[nchunk] = true;
+            order.push(nchunk);
+        }
+        let kept = order.len() as u64;
+        order.extend((0..total).filter(|&nchunk| !used[nchunk]));
+        self.frame.reorder(&order)?;
+        self.truncate(kept)
+    }
+
+    /// Returns the geometry for another shape, if that is valid.
+    pub(super) fn with_shape(&self, shape: &[u64]) -> Result<Geometry, NdError> {
+        let g = &self.geometry;
+        let new =
+            Geometry::new(shape.to_vec(), g.chunkshape().to_vec(), g.blockshape().to_vec(), g.itemsize())?;
+        if new.nchunks() > MAX_NCHUNKS as u64 {
+            let what = format!("shape {shape:?} needs {} chunks, at most {MAX_NCHUNKS}", new.nchunks());
+            return Err(NdError::geometry(what));
+        }
+        Ok(new)
+    }
+
+    /// Writes the shape to the metalayer and leaves everything else in it unchanged.
+    pub(super) fn set_shape(&mut self, geometry: Geometry) -> Result<(), NdError> {
+        let metalayers = self.frame.metalayers().clone();
+        for name in [METALAYER, OLD_METALAYER] {
+            let Some(meta) = metalayers.get(name) else { continue };
+            let mut meta = meta.to_vec();
+            // Three bytes and the marker of the list come first; each length then has a marker and
+            // 8 bytes.
+            for (field, length) in meta[4..].chunks_exact_mut(9).zip(geometry.shape()) {
+                field[1..].copy_from_slice(&length.to_be_bytes());
+            }
+            self.frame.set_metalayer(name, &meta)?;
+            break;
+        }
+        self.geometry = geometry;
+        Ok(())
+    }
+}
+
+/// Creates a special chunk in the form that C-Blosc2 can read. `tells_blocks` says whether the
+/// frame header has the block size of the array.
+pub(super) fn special(g: &Geometry, kind: SpecialKind, tells_blocks: bool) -> Result<Chunk, NdError> {
+    let zeros = matches!(kind, SpecialKind::Zeros | SpecialKind::Uninit);
+    // C-Blosc2 reads special index entries with the block size of the frame header.
+    if zeros && !tells_blocks {
+        return Ok(Chunk::zero_runs(g.chunk_nbytes(), g.itemsize(), g.block_nbytes())?);
+    }
+    Ok(Chunk::special(kind, &[], g.chunk_nbytes(), g.itemsize(), g.block_nbytes())?)
+}
+
+/// Returns whether chunks with the same grid position have the same number in both grids, and no
+/// other chunks do.
+pub(super) fn same_numbers(old: &Geometry, new: &Geometry) -> bool {
+    let common = product(old.grid().iter().zip(new.grid()).map(|(&a, &b)| a.min(b)));
+    if common != old.nchunks().min(new.nchunks()) {
+        return false;
+    }
+    let (mut old_step, mut new_step) = (1u64, 1u64);
+    for (&a, &b) in old.grid().iter().zip(new.grid()).rev() {
+        if a.min(b) > 1 && old_step != new_step {
+            return false;
+        }
+        (old_step, new_step) = (old_step.saturating_mul(a), new_step.saturating_mul(b));
+    }
+    true
+}
+
+/// Fails if a chunk is too large to be changed, which needs memory for its plain and its compressed
+/// bytes.
+pub(super) fn check_memory(array: &NdArray) -> Result<(), NdError> {
+    let nbytes = (array.geometry().chunk_nbytes() as u64).saturating_mul(2);
+    Ok(array.super_chunk().dparams().limits.check_memory("a chunk to be changed, in bytes", nbytes)?)
+}
+
+/// Decodes chunk `nchunk`, block after block. Returns `None` if all its bytes are zero.
+pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, NdError> {
+    let frame: &SuperChunk = array.super_chunk();
+    if let Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) = frame.entry(nchunk)? {
+        return Ok(None);
+    }
+    check_memory(array)?;
+    // The items go into a new chunk, so damage must be found: it must not get a valid checksum.
+    let plain = frame.clone().with_compare(Compare::Always).decompress_chunk(nchunk)?;
+    array.check_chunk(nchunk, plain.len())?;
+    Ok(Some(plain))
+}
+
+/// Returns the chunk with zeros outside the box `0..keep`.
+pub(super) fn cropped(geometry: &Geometry, chunk: &[u8], keep: &[u64]) -> Result<Vec<u8>, OutOfMemory> {
+    let itemsize = geometry.itemsize();
+    let block_strides = strides(geometry.blockshape().iter().map(|&n| n as usize), itemsize);
+    let mut out = memory::zeroed(chunk.len())?;
+    let size = geometry.block_nbytes();
+    let mut blocks = out.chunks_exact_mut(size).zip(chunk.chunks_exact(size));
+    let ranges: Vec<_> = geometry.blocks().iter().map(|&n| 0..u64::from(n)).collect();
+    let mut counts = vec![0; keep.len()];
+    let done: Result<(), std::convert::Infallible> = for_each_position(&ranges, |block| {
+        let Some((dst, src)) = blocks.next() else { return Ok(()) };
+        for (dim, &j) in block.iter().enumerate() {
+            let b = u64::from(geometry.blockshape()[dim]);
+            counts[dim] = keep[dim].saturating_sub(j * b).min(b) as usize;
+        }
+        copy_box(&counts, itemsize, (src, 0, &block_strides), (dst, 0, &block_strides));
+        Ok(())
+    });
+    let Ok(()) = done;
+    Ok(out)
+}

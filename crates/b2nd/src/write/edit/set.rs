@@ -1,0 +1,280 @@
+//! Changes items.
+
+use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_core::memory;
+
+use crate::model::geometry::strides;
+use crate::select::moves::{ChunkPart, Moves};
+use crate::select::slice::{IntoSelections, Mark};
+use crate::write::edit::ArrayEditor;
+use crate::write::edit::chunks::{check_memory, plain, special};
+use crate::write::produce::{BATCH, in_parallel};
+use crate::write::source::{Region, RegionSource, Strided, check_amount, failed, read_whole};
+use crate::{Dtype, DtypeKind, Element, Fill, Geometry, NdArray, NdError, Slice};
+
+impl ArrayEditor {
+    /// Sets the selected items to those of a source, in the order in which [`NdArray::slice`] reads
+    /// them. If a list repeats a position, the last item wins.
+    ///
+    /// Fully selected chunks are compressed in parallel; of other chunks, the remaining items are
+    /// read first. Fully selected chunks that are set to a constant take the space of at most one
+    /// item. Sources outside memory are first read completely into memory.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
+    /// let frame = ArrayBuilder::new::<u16>([2, 5]).to_bytes(Fill::zeros())?;
+    /// let mut editor = NdArray::edit_bytes(frame)?;
+    /// editor.set((.., range(..).step(2)), Fill::value(7u16))?;
+    /// editor.set((1, 1..3), [1u16, 2])?;
+    /// assert_eq!(editor.snapshot()?.all().read::<Vec<u16>>()?, [7, 0, 7, 0, 7, 7, 1, 2, 0, 7]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the selection does not fit the array, when the source has items of another type or
+    /// another number of them ([`NdError::Element`], [`NdError::BufferLength`]), or when reading or
+    /// writing fails.
+    pub fn set(
+        &mut self,
+        selection: impl IntoSelections,
+        mut values: impl RegionSource,
+    ) -> Result<(), NdError> {
+        check_values(&self.dtype, &values)?;
+        let array = self.now()?.clone();
+        self.set_view(&array, &array.slice(selection)?, &mut values)
+    }
+
+    /// Sets the selected items to stored bytes; see [`set`](Self::set).
+    ///
+    /// # Errors
+    /// As for [`set`](Self::set).
+    pub fn set_bytes(&mut self, selection: impl IntoSelections, items: &[u8]) -> Result<(), NdError> {
+        let array = self.now()?.clone();
+        self.set_view(&array, &array.slice(selection)?, &mut &*items)
+    }
+
+    /// Sets one field of the selected items and leaves the others; see [`Slice::field`].
+    ///
+    /// # Errors
+    /// As for [`set`](Self::set), and when the items have no such field.
+    pub fn set_field(
+        &mut self,
+        selection: impl IntoSelections,
+        field: &str,
+        mut values: impl RegionSource,
+    ) -> Result<(), NdError> {
+        let array = self.now()?.clone();
+        let slice = array.slice(selection)?.field(field)?;
+        check_values(slice.dtype(), &values)?;
+        self.set_view(&array, &slice, &mut values)
+    }
+
+    /// Sets the items at the given coordinates; see [`NdArray::points`]. If a point is repeated,
+    /// the last item wins.
+    ///
+    /// # Errors
+    /// As for [`NdArray::points`] and [`set`](Self::set).
+    pub fn set_points(
+        &mut self,
+        selection: impl IntoSelections,
+        mut values: impl RegionSource,
+    ) -> Result<(), NdError> {
+        check_values(&self.dtype, &values)?;
+        let array = self.now()?.clone();
+        self.set_view(&array, &array.points(selection)?, &mut values)
+    }
+
+    /// Sets the items whose mark is set; see [`NdArray::mask`].
+    ///
+    /// # Errors
+    /// As for [`NdArray::mask`] and [`set`](Self::set).
+    pub fn set_mask<M: Mark>(
+        &mut self,
+        marks: impl AsRef<[M]>,
+        mut values: impl RegionSource,
+    ) -> Result<(), NdError> {
+        check_values(&self.dtype, &values)?;
+        let array = self.now()?.clone();
+        self.set_view(&array, &array.mask(marks)?, &mut values)
+    }
+
+    fn set_view(
+        &mut self,
+        array: &NdArray,
+        slice: &Slice,
+        values: &mut dyn RegionSource,
+    ) -> Result<(), NdError> {
+        let items = Values::of_view(values, slice)?;
+        let moves = slice.moves(items.offset, &items.strides)?;
+        self.set_moves(array, &*moves, &items.bytes, items.whole(array.geometry(), self.tells_blocks)?)
+    }
+
+    /// Moves items from a buffer into chunks. `whole` replaces chunks that are fully selected and
+    /// not clipped by the edge of the array.
+    fn set_moves(
+        &mut self,
+        array: &NdArray,
+        moves: &dyn Moves,
+        items: &[u8],
+        whole: Option<Chunk>,
+    ) -> Result<(), NdError> {
+        self.usable()?;
+        if moves.nparts() == 0 {
+            return Ok(());
+        }
+        let control = self.control.begin(moves.nbytes(), array.itemsize() as u64);
+        let quiet = array.clone().with_control(control.quiet());
+        let setting = Setting { array: &quiet, moves, items, whole, cparams: self.cparams(&control)? };
+        self.guarded(|editor| {
+            let most = (BATCH / array.geometry().chunk_nbytes()).max(1) as u64;
+            let mut first = 0;
+            while first < moves.nparts() {
+                let count = most.min(moves.nparts() - first);
+                let chunks = in_parallel(&control, count, |k| {
+                    let part = moves.part(first + k)?;
+                    let chunk = setting.chunk(&part)?;
+                    control.advance(setting.share(first + k))?;
+                    Ok::<_, NdError>((part.nchunk, chunk))
+                })?;
+                for chunk in chunks {
+                    let (nchunk, chunk) = chunk?;
+                    editor.frame.update(nchunk, chunk)?;
+                }
+                first += count;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Values for selected items, in memory.
+pub(super) struct Values<'a> {
+    pub(super) bytes: std::borrow::Cow<'a, [u8]>,
+    pub(super) offset: usize,
+    /// The strides of the values along each dimension of the selection, in bytes.
+    pub(super) strides: Vec<isize>,
+    constant: Option<Fill>,
+}
+
+impl<'a> Values<'a> {
+    /// Reads or borrows the values for a view.
+    pub(super) fn of_view(values: &'a mut dyn RegionSource, slice: &Slice) -> Result<Self, NdError> {
+        let (shape, nd) = (slice.shape(), slice.own_shape().len());
+        if let Some(fill) = values.constant().cloned().filter(|_| shape.len() == nd) {
+            let itemsize = slice.dtype().itemsize();
+            let mut bytes = fill.bytes(itemsize).map_err(failed)?.to_vec();
+            bytes.resize(itemsize, 0);
+            return Ok(Self { bytes: bytes.into(), offset: 0, strides: vec![0; nd], constant: Some(fill) });
+        }
+        let packed = strides(shape.iter().map(|&n| n as usize), slice.dtype().itemsize());
+        // The sub-array of a field is one item, so its part must be contiguous.
+        Self::laid_out(values, &shape, slice.dtype(), |strides| strides[nd..] == packed[nd..])
+    }
+
+    fn laid_out(
+        values: &'a mut dyn RegionSource,
+        shape: &[u64],
+        dtype: &Dtype,
+        fits: impl Fn(&[isize]) -> bool,
+    ) -> Result<Self, NdError> {
+        check_amount(&values.amount(), shape, dtype.itemsize())?;
+        let start = vec![0; shape.len()];
+        let region = Region { whole: shape, dtype, start: &start, shape };
+        if values.lend_region(&region).is_some_and(|lent| fits(lent.strides())) {
+            let values: &'a dyn RegionSource = values;
+            let lent = values.lend_region(&region);
+            let lent = lent.ok_or_else(|| NdError::argument("a region that was lent is gone"))?;
+            let (offset, strides) = (lent.offset(), lent.strides().to_vec());
+            return Ok(Self { bytes: lent.bytes().into(), offset, strides, constant: None });
+        }
+        let read = read_whole(values, &region)?;
+        let strides = Strided::packed(&read, shape, dtype.itemsize())?.strides().to_vec();
+        Ok(Self { bytes: read.into(), offset: 0, strides, constant: None })
+    }
+
+    /// Returns the chunk that results from setting a whole chunk to a constant, if the values are
+    /// one.
+    pub(super) fn whole(&self, g: &Geometry, tells_blocks: bool) -> Result<Option<Chunk>, NdError> {
+        let item = &self.bytes;
+        if self.constant.is_none() || item.len() != g.itemsize() {
+            return Ok(None);
+        }
+        if item.iter().all(|&b| b == 0) {
+            return Ok(Some(special(g, SpecialKind::Zeros, tells_blocks)?));
+        }
+        // The chunk header has one byte for the width of a value.
+        let (nbytes, size) = (g.chunk_nbytes(), g.block_nbytes());
+        let chunk = || Chunk::special(SpecialKind::Value, item, nbytes, item.len(), size);
+        Ok(if item.len() > 255 { None } else { Some(chunk()?) })
+    }
+}
+
+/// Selected items with their new values.
+pub(super) struct Setting<'a> {
+    /// The array before the change.
+    pub(super) array: &'a NdArray,
+    pub(super) moves: &'a dyn Moves,
+    pub(super) items: &'a [u8],
+    /// Replaces chunks that are fully selected and not clipped by the edge of the array.
+    pub(super) whole: Option<Chunk>,
+    pub(super) cparams: CParams,
+}
+
+impl Setting<'_> {
+    /// Returns the new chunk for a part.
+    pub(super) fn chunk(&self, part: &ChunkPart<'_>) -> Result<Chunk, NdError> {
+        match &self.whole {
+            Some(chunk) if part.whole && !is_cut(self.array, part.nchunk) => Ok(chunk.clone()),
+            _ => changed(self.array, part, self.items, &self.cparams),
+        }
+    }
+
+    /// Returns a part's share of the bytes to move, for progress.
+    pub(super) fn share(&self, npart: u64) -> u64 {
+        let (nbytes, nparts) = (u128::from(self.moves.nbytes()), u128::from(self.moves.nparts()));
+        let until = |n: u64| (nbytes * u128::from(n) / nparts) as u64;
+        until(npart + 1) - until(npart)
+    }
+}
+
+/// Returns a chunk with some or all of its items changed.
+fn changed(array: &NdArray, part: &ChunkPart<'_>, items: &[u8], cparams: &CParams) -> Result<Chunk, NdError> {
+    check_memory(array)?;
+    let geometry = array.geometry();
+    let old = if part.whole { None } else { plain(array, part.nchunk)? };
+    let mut chunk = match old {
+        Some(old) => old,
+        None => memory::zeroed(geometry.chunk_nbytes())?,
+    };
+    let size = geometry.block_nbytes();
+    for &nblock in &part.nblocks {
+        let block = &mut chunk[nblock * size..(nblock + 1) * size];
+        (part.moves)(nblock, &mut |step| {
+            if let Some(loops) = step.to_block() {
+                loops.copy(items, block);
+            }
+        });
+    }
+    Ok(Chunk::compress_bytes(&chunk, &cparams.for_chunk(part.nchunk))?)
+}
+
+/// Returns whether the array's edge clips a chunk. What lies beyond the edge must stay zero.
+fn is_cut(array: &NdArray, nchunk: usize) -> bool {
+    let g = array.geometry();
+    let (_, len) = g.chunk_box(&g.chunk_coords(nchunk as u64));
+    len.iter().zip(g.chunkshape()).any(|(&len, &c)| len != u64::from(c))
+}
+
+/// Fails if the values are bytes but the array holds numbers of more than one byte.
+pub(super) fn check_values(dtype: &Dtype, values: &(impl RegionSource + ?Sized)) -> Result<(), NdError> {
+    match values.item_dtype() {
+        Some(own)
+            if own == Dtype::of::<u8>()
+                && dtype.itemsize() != 1
+                && matches!(dtype.kind(), DtypeKind::Simple { code: 'i' | 'u' | 'f' | 'c', .. }) =>
+        {
+            Err(NdError::Element { dtype: dtype.to_string(), asked: u8::NAME })
+        }
+        _ => Ok(()),
+    }
+}

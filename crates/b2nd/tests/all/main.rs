@@ -1,0 +1,18 @@
+//! The tests of `b2nd` from outside, in one program: a new file needs a line here.
+
+mod arrays;
+mod checksums;
+mod common;
+mod control;
+mod crash_arrays;
+mod create;
+mod edit;
+mod edit_cases;
+mod hooks;
+mod hostile;
+mod large;
+mod salvage;
+mod selections;
+mod shared;
+mod sources;
+mod threads;

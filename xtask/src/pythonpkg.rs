@@ -1,0 +1,168 @@
+//! `cargo xtask python`: builds, installs and tests the Python package.
+//!
+//! Its environment lies under `target/xtask/venv`, made from the newest Python at hand (another one through
+//! `B2KIT_PYTHON`). What was skipped is listed at the end.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::steps::minutes;
+use crate::{root, sh};
+
+/// What the tests need.
+const NEEDED: &[&str] = &[
+    "maturin>=1.9,<2",
+    "numpy>=1.26",
+    "pytest",
+    "hypothesis",
+    "mypy",
+    "tqdm",
+    "typing_extensions",
+    "fsspec",
+];
+/// Programs that are tested against, each with what is left out without it.
+const PEERS: &[(&str, &str)] = &[("blosc2==4.14.1", "files and stores of python-blosc2")];
+/// The oldest and the newest Python 3 that is looked for.
+const VERSIONS: (u32, u32) = (11, 20);
+
+/// Build the Python package, install it in an environment of its own, and run its tests and checks of types.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Build it as it is published, which takes longer.
+    #[arg(long)]
+    release: bool,
+    /// Only the tests whose names fit this expression of pytest.
+    #[arg(short = 'k', long, value_name = "EXPRESSION")]
+    only: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let started = Instant::now();
+    let package = root::workspace().join("crates").join("b2-python");
+    let (base, minor) = newest()?;
+    eprintln!("Python 3.{minor}: {}", base.display());
+    let mut skipped = Vec::new();
+    if minor < VERSIONS.0 + 1 {
+        skipped.push(format!("Python 3.{} or later is not there", VERSIONS.0 + 1));
+    }
+    let python = environment(&base, minor, &mut skipped)?;
+
+    let wheels = root::target().join("xtask").join("wheels");
+    let _ = fs::remove_dir_all(&wheels);
+    let mut build = Command::new(&python);
+    build.args(["-m", "maturin", "build", "--locked", "--out"]).arg(&wheels);
+    build.args(if args.release { &["--release"][..] } else { &["--profile", "tests"] });
+    build.arg("--interpreter").arg(&python).arg("--manifest-path").arg(package.join("Cargo.toml"));
+    sh::run(build)?;
+    let wheel = fs::read_dir(&wheels)?.next().context("maturin has made no wheel")??;
+    eprintln!("wheel: {} bytes", wheel.metadata()?.len());
+    let mut install = pip(&python);
+    install.args(["--force-reinstall", "--no-deps"]).arg(wheel.path());
+    sh::run(install)?;
+
+    // Not beside the sources, which would be found before what is installed.
+    let elsewhere = root::target().join("xtask").join("python");
+    fs::create_dir_all(&elsewhere)?;
+    let module = |args: &[&str]| {
+        let mut command = Command::new(&python);
+        command.current_dir(&elsewhere).arg("-m").args(args);
+        command
+    };
+    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider"]);
+    tests.arg(package.join("tests"));
+    if let Some(only) = &args.only {
+        tests.args(["-k", only]);
+    }
+    sh::run(tests)?;
+    if args.only.is_none() {
+        sh::run(module(&[
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--doctest-modules",
+            "--pyargs",
+            "b2kit",
+        ]))?;
+        let mut readme = module(&["doctest"]);
+        readme.arg(package.join("README.md"));
+        sh::run(readme)?;
+        sh::run(module(&["mypy", "--strict", "-p", "b2kit"]))?;
+        sh::run(module(&["mypy.stubtest", "b2kit"]))?;
+    }
+    for what in &skipped {
+        eprintln!("SKIPPED: {what}");
+    }
+    eprintln!("the Python package took {}", minutes(started.elapsed()));
+    Ok(())
+}
+
+/// The environment for this version, with everything that can be installed.
+fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<PathBuf> {
+    let folder = root::target().join("xtask").join("venv").join(format!("package-3.{minor}"));
+    let python = folder.join("bin").join("python");
+    if !python.exists() {
+        let _ = fs::remove_dir_all(&folder);
+        let mut make = Command::new(base);
+        make.args(["-m", "venv"]).arg(&folder);
+        sh::run(make)?;
+    }
+    let mut install = pip(&python);
+    install.args(NEEDED);
+    sh::run(install)?;
+    for (peer, what) in PEERS {
+        let mut install = pip(&python);
+        install.args(["--only-binary", ":all:", peer]);
+        if sh::run(install).is_err() {
+            skipped.push(format!("{what}: {peer} cannot be installed"));
+        }
+    }
+    Ok(python)
+}
+
+fn pip(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    command
+}
+
+/// The newest Python at hand, and its minor version.
+fn newest() -> Result<(PathBuf, u32)> {
+    if let Some(python) = std::env::var_os("B2KIT_PYTHON") {
+        let python = PathBuf::from(python);
+        let minor = version(&python).with_context(|| format!("{} is no Python 3", python.display()))?;
+        ensure!(minor >= VERSIONS.0, "Python 3.{minor} is too old: 3.{} at least", VERSIONS.0);
+        return Ok((python, minor));
+    }
+    let mut found: Vec<(PathBuf, u32)> = Vec::new();
+    let names = (VERSIONS.0..=VERSIONS.1).map(|minor| PathBuf::from(format!("python3.{minor}")));
+    let installed = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let installed = installed.or_else(|| Some(std::env::home_dir()?.join(".pyenv")));
+    let versions = installed.and_then(|folder| fs::read_dir(folder.join("versions")).ok());
+    let versions =
+        versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin").join("python"));
+    for python in names.chain([PathBuf::from("python3")]).chain(versions) {
+        if let Some(minor) = version(&python).filter(|minor| *minor >= VERSIONS.0) {
+            found.push((python, minor));
+        }
+    }
+    match found.into_iter().max_by_key(|(_, minor)| *minor) {
+        Some(newest) => Ok(newest),
+        None => bail!("no Python 3.{} or later is at hand; name one in B2KIT_PYTHON", VERSIONS.0),
+    }
+}
+
+/// The minor version of an interpreter that runs and can make environments.
+fn version(python: &Path) -> Option<u32> {
+    let probe: [OsString; 2] =
+        ["-c".into(), "import sys, venv; print(sys.version_info[0], sys.version_info[1])".into()];
+    let output = Command::new(python).args(probe).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().split_once(' ')?;
+    if major == "3" { minor.parse().ok() } else { None }
+}

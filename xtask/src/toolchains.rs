@@ -1,0 +1,90 @@
+//! Checks with other toolchains than the one at hand: the oldest Rust that is promised, and Miri.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::sh::Counts;
+use crate::{root, sh};
+
+/// What came of a check that needs a toolchain.
+pub(crate) enum Outcome<T> {
+    Ran(T),
+    /// Why not.
+    NotRun(String),
+}
+
+/// What runs under Miri: each module with `unsafe` code that needs no system call, in cases as small as they can be.
+/// Miri runs a thousand times slower than the processor.
+const MIRI: &[&[&str]] = &[
+    &["-p=b2-filters", "--lib", "--", "kernels::tests::small_"],
+    &["-p=b2-codecs", "--no-default-features", "--lib", "--", "tests::small_"],
+    &["-p=b2nd", "--no-default-features", "--lib", "--", "read::disjoint::"],
+];
+
+/// Miri has the instruction sets that the program is built for, and asks no processor.
+const MIRI_SETS: &str = "-Ctarget-feature=+avx2,+bmi1,+bmi2";
+
+/// Builds the library crates and the command with the oldest Rust that Cargo.toml promises. Returns its version.
+pub(crate) fn minimum_rust() -> Result<Outcome<String>> {
+    let manifest = std::fs::read_to_string(root::workspace().join("Cargo.toml"))?;
+    let version = minimum(&manifest).context("Cargo.toml: no rust-version")?;
+    let install = ["toolchain", "install", &version, "--profile", "minimal"];
+    if !succeeds(&["run", &version, "cargo", "--version"]) && !succeeds(&install) {
+        return Ok(Outcome::NotRun(format!("rustup cannot install Rust {version}")));
+    }
+    let mut check = rustup(&["run", &version, "cargo", "check", "--locked", "--workspace"]);
+    check.args(["--exclude=xtask", "--exclude=b2-benches", "--all-features"]);
+    check.env("CARGO_TARGET_DIR", root::target().join("minimum-rust"));
+    sh::run(check)?;
+    Ok(Outcome::Ran(version))
+}
+
+/// Runs the small cases of the unsafe modules under Miri.
+pub(crate) fn miri() -> Result<Outcome<Counts>> {
+    let there = || succeeds(&["run", "nightly", "cargo", "miri", "--version"]);
+    if !there() {
+        let _ = succeeds(&["toolchain", "install", "nightly", "--profile", "minimal"]);
+        let _ = succeeds(&["component", "add", "miri", "rust-src", "--toolchain", "nightly"]);
+        if !there() {
+            return Ok(Outcome::NotRun("rustup cannot install nightly Rust with Miri".into()));
+        }
+    }
+    let mut counts = Counts::default();
+    for words in MIRI {
+        let mut command = rustup(&["run", "nightly", "cargo", "miri", "test", "--locked"]);
+        command.args(*words);
+        command.env("RUSTFLAGS", MIRI_SETS).env("CARGO_TARGET_DIR", root::target().join("miri"));
+        counts.add_counts(sh::run_tests(command)?);
+    }
+    ensure!(counts.passed + counts.failed > 0, "Miri ran no test");
+    Ok(Outcome::Ran(counts))
+}
+
+fn rustup(words: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.current_dir(root::workspace()).args(words);
+    command
+}
+
+fn succeeds(words: &[&str]) -> bool {
+    let status = rustup(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The oldest Rust that the crates promise to build with.
+fn minimum(manifest: &str) -> Option<String> {
+    let manifest: toml::Table = manifest.parse().ok()?;
+    Some(manifest.get("workspace")?.get("package")?.get("rust-version")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_rust_is_that_of_the_manifest() {
+        assert_eq!(minimum("[workspace.package]\nrust-version = \"1.2\"").as_deref(), Some("1.2"));
+        assert_eq!(minimum("[workspace.package]\nversion = \"1.2\""), None);
+    }
+}
