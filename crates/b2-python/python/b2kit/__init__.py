@@ -1,0 +1,50 @@
+"""Compressed arrays for NumPy users: Blosc2 files, read and written in Rust.
+
+    >>> import b2kit, numpy as np
+    >>> a = b2kit.asarray(np.arange(1_000_000).reshape(1000, 1000))
+    >>> a[10, :3]
+    array([10000, 10001, 10002])
+    >>> a.ratio > 10
+    True
+"""
+
+from b2kit._array import Array, Edit
+from b2kit._b2kit import __version__
+from b2kit._create import (
+    asarray,
+    compress,
+    concat,
+    copy,
+    decompress,
+    empty,
+    from_iter,
+    full,
+    open,
+    set_threads,
+    verify,
+    zeros,
+)
+from b2kit.attrs import Attrs
+from b2kit.errors import Error
+from b2kit.store import Group
+
+__all__ = [
+    "Array",
+    "Attrs",
+    "Edit",
+    "Error",
+    "Group",
+    "__version__",
+    "asarray",
+    "compress",
+    "concat",
+    "copy",
+    "decompress",
+    "empty",
+    "from_iter",
+    "full",
+    "open",
+    "set_threads",
+    "verify",
+    "zeros",
+]

@@ -1,0 +1,398 @@
+"""Arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from b2kit import _b2kit, _repr
+from b2kit._progress import Progress, telling
+from b2kit.attrs import Attrs
+from b2kit.errors import ArgumentError, SelectionError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import numpy.typing as npt
+
+__all__ = ["Array", "Edit"]
+
+
+class Array(_b2kit.ArrayBase):
+    """A compressed array in a file, in a directory or in memory. Made by :func:`b2kit.open`, :func:`b2kit.asarray`
+    and their neighbours.
+
+    Indexing reads just the blocks that are touched and answers what NumPy answers, as arrays of NumPy::
+
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(12).reshape(3, 4))
+        >>> a[1, ::-2]
+        array([7, 5])
+        >>> a[[2, 0], [1, 1]]
+        array([9, 1])
+
+    An array is what it was when it was opened: changes that others commit are seen after :meth:`refresh`. Each statement
+    that changes it is one commit, which waits for the disk. For more than a few of them use :meth:`edit`: one commit
+    costs some milliseconds, whatever is in it.
+    """
+
+    __slots__ = ("__weakref__", "_again")
+
+    # What opens it again elsewhere, where its path does not.
+    _again: tuple[Callable[..., Array], tuple[object, ...]]
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller it is than its items."""
+        return self.nbytes / self.cbytes if self.cbytes else 0.0
+
+    @property
+    def filters(self) -> list[str | tuple[str, int]]:
+        """The filters before the codec, in order; with their parameter where it is not 0."""
+        return [(name, meta) if meta else name for name, meta in self._filters]
+
+    @property
+    def attrs(self) -> Attrs:
+        """The attributes, as python-blosc2's ``vlmeta`` reads and writes them."""
+        return Attrs(self)
+
+    @property
+    def info(self) -> _repr.Info:
+        """What is known of it; shows itself as a table."""
+        return _repr.facts(self)
+
+    @property
+    def oindex(self) -> _Indexer:
+        """Indexing where each list of positions is for its own dimension, as with :func:`numpy.ix_`."""
+        return _Indexer(self, "orthogonal")
+
+    @property
+    def vindex(self) -> _Indexer:
+        """Indexing where lists of positions are coordinates together; their dimensions come first in the result."""
+        return _Indexer(self, "vectorized")
+
+    def read(
+        self,
+        sel: Any = ...,
+        *,
+        out: Any = None,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> Any:
+        """Reads a selection, into ``out`` where it is given: an array of NumPy of any strides, or another buffer.
+
+        ``out`` is answered then. Nobody else may use it meanwhile.
+        """
+        with telling(progress, "read") as callback:
+            if out is None:
+                return self._get(sel, "numpy", threads, callback)
+            self._read_into(sel, out, threads, callback)
+            return out
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ArgumentError("the items are compressed: they cannot be had without a copy")
+        items: np.ndarray[Any, Any] = self[...]
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Row by row; they are read by chunks."""
+        rows, step = len(self), max(1, self.chunks[0]) if self.ndim else 1
+        return (row for start in range(0, rows, step) for row in self[start : start + step])
+
+    def iterchunks(self) -> Iterator[tuple[tuple[slice, ...], np.ndarray[Any, Any]]]:
+        """Chunk by chunk: which part of the array it is, and its items."""
+        ranges = (range(0, length, max(1, step)) for length, step in zip(self.shape, self.chunks))
+        for starts in product(*ranges):
+            part = tuple(
+                slice(start, min(start + step, length))
+                for start, step, length in zip(starts, self.chunks, self.shape)
+            )
+            yield part, np.asarray(self[part])
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ArgumentError("the truth value of an array with other than one item is ambiguous")
+        return bool(self[...].item())
+
+    # Changing it.
+
+    @contextmanager
+    def edit(self, sync: bool = True) -> Iterator[Edit]:
+        """Several changes as one: all of them are committed when the block ends, none if it raises.
+
+        Others see the array as it was until then. A commit costs some milliseconds with ``sync=True``, which waits for
+        the disk; without it the array is the old or the new one after the process was killed, but a power loss may
+        damage it. A file is locked against other writers in the block.
+
+            >>> import b2kit, numpy as np
+            >>> a = b2kit.zeros((2, 3), dtype="i4")
+            >>> with a.edit() as e:
+            ...     e[0] = [1, 2, 3]
+            ...     e.append([[7, 8, 9]])
+            ...     e.attrs["units"] = "K"
+            >>> a[:, 1], a.attrs["units"]
+            (array([2, 0, 8], dtype=int32), 'K')
+        """
+        change = Edit(self, sync)
+        try:
+            yield change
+            change._commit()
+        finally:
+            change._close()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Sets items, in one commit. Values are broadcast and converted as NumPy does."""
+        with self.edit() as change:
+            change[key] = value
+
+    def append(self, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
+        """Adds items at the end of an axis, in one commit: several positions, or one without that dimension."""
+        with self.edit(sync) as change:
+            change.append(x, axis, progress=progress)
+
+    def insert(
+        self, i: int, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None
+    ) -> None:
+        """Adds items before position ``i`` of an axis, in one commit."""
+        with self.edit(sync) as change:
+            change.insert(i, x, axis, progress=progress)
+
+    def delete(self, sel: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
+        """Removes positions of an axis, in one commit: a slice, a position, a list or a mask."""
+        with self.edit(sync) as change:
+            change.delete(sel, axis, progress=progress)
+
+    def resize(self, shape: int | tuple[int, ...], *, sync: bool = True) -> None:
+        """Cuts off what is beyond the new shape, and fills what it adds with zeros, in one commit."""
+        with self.edit(sync) as change:
+            change.resize(shape)
+
+    def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
+        with self.edit() as change:
+            change._change_attrs(changed, removed)
+
+    # Checking it.
+
+    def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
+        """Compares all checksums and decodes everything; raises if something is wrong.
+
+        Answers what the checksums say: ``"ok"``, ``"none"`` where there are none, or ``"changed"`` where a program that
+        does not know them changed the file after they were written.
+        """
+        with telling(progress, "verify") as callback:
+            return self._verify(threads, callback)
+
+    def close(self) -> None:
+        """Does nothing: an open array holds no lock, and its file is closed when the array is gone."""
+
+    def __enter__(self) -> Array:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Elsewhere.
+
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[object, ...]]:
+        """By path; arrays in memory by their bytes."""
+        if hasattr(self, "_again"):
+            return self._again
+        if self._origin == "path":
+            return _reopen, (os.path.abspath(self.path or ""), self.mode, self.threads)
+        if self._origin == "memory":
+            return _reopen, (self._frame(), self.mode, self.threads)
+        raise TypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Names the content: path, size, time and inode, or a hash of what is in memory."""
+        return ("b2kit.Array", *_token(self))
+
+    def __repr__(self) -> str:
+        where = f", path={self.path!r}" if self.path else ""
+        codec = f"{self.codec} {self.level}"
+        return (
+            f"<b2kit.Array shape={self.shape} dtype={self.dtype} chunks={self.chunks} blocks={self.blocks} "
+            f"{codec}, {_repr.size(self.nbytes)} in {_repr.size(self.cbytes)}{where}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return _repr.html(self)
+
+
+class Edit(_b2kit.EditorBase):
+    """Changes of an array that become one commit; see :meth:`Array.edit`. Reading shows the array with the changes."""
+
+    __slots__ = ("__weakref__",)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def attrs(self) -> Attrs:
+        """The attributes, with all changes."""
+        return Attrs(self)
+
+    @property
+    def oindex(self) -> _Setter:
+        """Setting where each list of positions is for its own dimension."""
+        return _Setter(self, "orthogonal")
+
+    @property
+    def vindex(self) -> _Setter:
+        """Setting where lists of positions are coordinates together; their dimensions come first in the values."""
+        return _Setter(self, "vectorized")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def append(self, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
+        """Adds items at the end of an axis: several positions, or one without that dimension."""
+        axis = self._axis(axis)
+        with telling(progress, "append") as callback:
+            self._append(self._rows(x, axis), axis, callback)
+
+    def insert(self, i: int, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
+        """Adds items before position ``i`` of an axis."""
+        axis = self._axis(axis)
+        at, length = operator.index(i), self.shape[axis]
+        if not -length <= at <= length:
+            raise SelectionError(f"position {at} is out of range for axis {axis} of length {length}")
+        with telling(progress, "insert") as callback:
+            self._insert(at % length if at < 0 else at, self._rows(x, axis), axis, callback)
+
+    def delete(self, sel: Any, axis: int = 0, *, progress: Progress = None) -> None:
+        """Removes positions of an axis: a slice, a position, a list or a mask."""
+        axis = self._axis(axis)
+        with telling(progress, "delete") as callback:
+            # From the end, so that positions stay what they are.
+            for start, stop in reversed(_runs(sel, self.shape[axis], axis)):
+                self._delete(start, stop, axis, callback)
+
+    def resize(self, shape: int | tuple[int, ...]) -> None:
+        """Cuts off what is beyond the new shape, and fills what it adds with zeros."""
+        self._resize(as_shape(shape))
+
+    def set_compression(
+        self, codec: str = "zstd", level: int = 5, filters: Sequence[str | tuple[str, int]] = ("shuffle",)
+    ) -> None:
+        """Sets how chunks are compressed from now on in this block."""
+        self._set_compression(codec, level, list(filters))
+
+    def _axis(self, axis: int) -> int:
+        at, ndim = operator.index(axis), self.ndim
+        if not -ndim <= at < ndim:
+            raise SelectionError(f"axis {at} is out of bounds for an array of {ndim} dimensions")
+        return at % ndim
+
+    def _rows(self, x: npt.ArrayLike, axis: int) -> np.ndarray[Any, Any]:
+        items = np.asarray(x) if hasattr(x, "dtype") else np.asarray(x, dtype=self.dtype)
+        return np.expand_dims(items, axis) if items.ndim == self.ndim - 1 else items
+
+    def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
+        for name in removed:
+            if not self._remove_attr(name):
+                raise KeyError(name)
+        for name, value in changed.items():
+            self._set_attr(name, value)
+
+
+class _Indexer:
+    __slots__ = ("_array", "_style")
+
+    def __init__(self, array: Array, style: str) -> None:
+        self._array = array
+        self._style = style
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array._get(key, self._style)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._array.edit() as change:
+            change._set(key, value, self._style)
+
+
+class _Setter:
+    __slots__ = ("_edit", "_style")
+
+    def __init__(self, edit: Edit, style: str) -> None:
+        self._edit = edit
+        self._style = style
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._edit._set(key, value, self._style)
+
+
+def as_shape(shape: Any) -> list[int]:
+    """A shape as NumPy takes it."""
+    try:
+        lengths = [operator.index(shape)]
+    except TypeError:
+        lengths = [operator.index(length) for length in shape]
+    if any(length < 0 for length in lengths):
+        raise ArgumentError("negative dimensions are not allowed")
+    return lengths
+
+
+def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
+    """The positions that are selected, as ranges in ascending order."""
+    if isinstance(sel, slice) and sel.step in (None, 1):
+        start, stop, _ = sel.indices(length)
+        return [(start, stop)] if start < stop else []
+    if isinstance(sel, slice):
+        positions = np.arange(length)[sel]
+    else:
+        positions = np.asarray(sel)
+        if positions.size == 0:
+            return []
+        if positions.dtype == bool:
+            if positions.shape != (length,):
+                raise SelectionError(f"{positions.shape} marks for axis {axis} of length {length}")
+            positions = positions.nonzero()[0]
+        elif positions.dtype.kind not in "iu":
+            raise SelectionError("positions are integers")
+        out = (positions < -length) | (positions >= length)
+        if out.any():
+            raise SelectionError(f"position {positions[out].flat[0]} is out of range for axis {axis} of length {length}")
+    positions = np.unique(np.where(positions < 0, positions + length, positions))
+    if positions.size == 0:
+        return []
+    breaks = (np.diff(positions) != 1).nonzero()[0] + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
+
+
+def _reopen(source: str | bytes, mode: str, threads: int | None) -> Array:
+    return Array(source, mode, threads)
+
+
+def _token(array: Array) -> tuple[object, ...]:
+    if array._origin == "memory":
+        return (hashlib.blake2b(array._frame() or b"", digest_size=16).hexdigest(),)
+    # A member of a store is known by the store and the key.
+    named: tuple[object, ...] = (array.path,) if array._origin == "path" else ()
+    if hasattr(array, "_again"):
+        named = array._again[1]
+    if not named:
+        return (uuid.uuid4().hex,)
+    path = os.path.abspath(str(named[0]))
+    index = os.path.join(path, "chunks.b2frame")
+    about = os.stat(index if os.path.isfile(index) else path)
+    return (path, *named[1:], array.shape, array.cbytes, about.st_size, about.st_mtime_ns, about.st_ino)

@@ -1,0 +1,360 @@
+"""Opening and making arrays."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from b2kit import _b2kit
+from b2kit._array import Array, as_shape
+from b2kit._progress import Progress, telling
+from b2kit.errors import ArgumentError, Error, SelectionError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from b2kit.store import Group
+
+__all__ = [
+    "asarray",
+    "compress",
+    "concat",
+    "copy",
+    "decompress",
+    "empty",
+    "from_iter",
+    "full",
+    "open",
+    "set_threads",
+    "verify",
+    "zeros",
+]
+
+Path = Union[str, "os.PathLike[str]"]
+Source = Union[Path, bytes, bytearray, memoryview, IO[bytes], Any]
+Filter = Union[str, tuple[str, int]]
+Shape = Union[int, Sequence[int]]
+
+# Items that `from_iter` collects before it compresses them.
+_BATCH = 1 << 16
+
+
+def open(source: Source, mode: str = "r", threads: int | None = None) -> Array | Group:
+    """Opens an array or a store; nothing but what tells its shape is read.
+
+    ``source`` is a path, the bytes of a frame, or a file of bytes that can seek: one of fsspec or obstore, say. With
+    ``mode="a"`` it can be changed, and a store (``.b2d``) that is not there is made. ``threads`` is how many threads
+    work on one call, by default as :func:`set_threads` says.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        # One of fsspec that is not open yet.
+        if type(source).__name__ == "OpenFile" and hasattr(source, "open"):
+            source = source.open()
+        return Array(source, mode, threads)
+    path = os.fspath(source)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path):
+        raise UnsupportedError(f"{path}: URLs cannot be opened; open it with fsspec or obstore, and pass the file")
+    try:
+        return Array(path, mode, threads)
+    except Error:
+        from b2kit import store
+
+        found = store.find(path, mode, threads)
+        if found is None:
+            raise
+        return found
+
+
+def asarray(
+    x: Any,
+    path: Path | None = None,
+    codec: str = "zstd",
+    level: int = 5,
+    filters: Iterable[Filter] = ("shuffle",),
+    chunks: Shape | None = None,
+    blocks: Shape | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    sync: bool = True,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    meta: Mapping[str, Any] | None = None,
+    splitmode: str | None = None,
+    use_dict: bool = False,
+    sparse: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Array:
+    """Compresses an array into a file, or into memory without a ``path``.
+
+    ``x`` is an array of NumPy or what can become one; arrays of this package and those that are read by chunks (h5py,
+    zarr, python-blosc2) are copied in bounded memory. The file appears when it is complete. ``sync`` tells whether it
+    must survive a power loss then. ``sparse`` makes a directory with a file for each chunk.
+
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.linspace(0, 1, 1000), codec="lz4", attrs={"units": "m"})
+        >>> a.shape, a.dtype, a.attrs["units"]
+        ((1000,), dtype('float64'), 'm')
+    """
+    given = _options(locals())
+    with telling(progress, "write") as callback:
+        options = {**given, "progress": callback}
+        if isinstance(x, Array) and (dtype is None or np.dtype(dtype) == x.dtype):
+            frame = _b2kit.write_joined([x], 0, False, options)
+        elif _is_lazy(x) and dtype is None:
+            frame = _b2kit.write_called(as_shape(x.shape), np.dtype(x.dtype), _reader(x), options)
+        else:
+            frame = _b2kit.write_items(_items(x, dtype), options)
+    return _written(frame, path, threads)
+
+
+def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
+    """An array of zeros, which take no space. For ``options`` see :func:`asarray`."""
+    dtype, shape = _dtype(dtype, as_shape(shape))
+    return _constant(shape, dtype, bytes(dtype.itemsize), path, options)
+
+
+def full(
+    shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, path: Path | None = None, **options: Any
+) -> Array:
+    """An array of one value, which takes no space. For ``options`` see :func:`asarray`."""
+    item = np.asarray(fill_value, dtype=dtype)
+    if item.ndim:
+        raise ArgumentError("the fill value is one item")
+    return _constant(as_shape(shape), item.dtype, item.tobytes(), path, options)
+
+
+def empty(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
+    """An array whose items do not matter; they read as zeros. For ``options`` see :func:`asarray`."""
+    dtype, shape = _dtype(dtype, as_shape(shape))
+    return _constant(shape, dtype, None, path, options)
+
+
+def from_iter(
+    iterable: Iterable[Any],
+    dtype: npt.DTypeLike,
+    shape: Shape | None = None,
+    path: Path | None = None,
+    **options: Any,
+) -> Array:
+    """An array of the items of an iterable, in C order, compressed while they come.
+
+    Without ``shape`` it has one dimension with all of them. For ``options`` see :func:`asarray`.
+
+        >>> import b2kit
+        >>> b2kit.from_iter((n * n for n in range(6)), "i4", (2, 3))[1]
+        array([ 9, 16, 25], dtype=int32)
+    """
+    dtype = np.dtype(dtype)
+    lengths = None if shape is None else as_shape(shape)
+    nitems = None if lengths is None else int(np.prod(lengths, dtype=object))
+    items = iter(iterable)
+    kept = {name: options[name] for name in ("codec", "level", "filters") if name in options}
+    flat = zeros(0, dtype, chunks=_BATCH, **kept)
+    with flat.edit() as e:
+        left = nitems
+        while left is None or left > 0:
+            batch = np.fromiter(islice(items, _BATCH if left is None else min(left, _BATCH)), dtype)
+            if batch.size == 0:
+                break
+            e.append(batch)
+            left = None if left is None else left - batch.size
+    if nitems is not None and len(flat) != nitems:
+        raise ArgumentError(f"the iterable has {len(flat)} items, shape {tuple(lengths or ())} needs {nitems}")
+    target = [len(flat)] if lengths is None else lengths
+    return _regular(flat, target, path, options)
+
+
+def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
+    """A copy of an array with its attributes, in bounded memory. What ``options`` do not name stays as it is: see
+    :func:`asarray`. Chunks are copied as they are where nothing of them changes."""
+    if not isinstance(a, Array):
+        return asarray(a, path, **options)
+    given = dict(options)
+    progress = given.pop("progress", None)
+    if given.get("attrs") is not None:
+        given["attrs"] = {**a.attrs.asdict(), **given["attrs"]}
+    with telling(progress, "copy") as callback:
+        told = {**_options({**_KEEP, **given, "path": path}), "progress": callback}
+        frame = _b2kit.write_joined([a], 0, given.get("attrs") is None, told)
+    return _written(frame, path, given.get("threads"))
+
+
+def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Any) -> Array:
+    """Arrays joined along an axis, in bounded memory. Chunks, blocks and compression are those of the first one where
+    ``options`` do not tell: see :func:`asarray`. Chunks that fit are copied as they are."""
+    parts = [part if isinstance(part, Array) else asarray(part) for part in arrays]
+    if not parts:
+        raise ArgumentError("there is nothing to join")
+    at, ndim = operator.index(axis), parts[0].ndim
+    if not -ndim <= at < ndim:
+        raise SelectionError(f"axis {at} is out of bounds for arrays of {ndim} dimensions")
+    progress = options.pop("progress", None)
+    with telling(progress, "concat") as callback:
+        told = {**_options({**_KEEP, **options, "path": path}), "progress": callback}
+        frame = _b2kit.write_joined(parts, at % ndim, False, told)
+    return _written(frame, path, options.get("threads"))
+
+
+def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
+    """Checks a file, directory or store, or bytes of a frame: see :meth:`Array.verify`. Raises if something is wrong."""
+    try:
+        found = open(path, threads=threads)
+    except Error:
+        # A frame that is no array.
+        if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
+            raise
+        return _b2kit.FrameBase(path).verify()
+    if isinstance(found, Array):
+        return found.verify(progress=progress)
+    return found.verify(progress=progress)
+
+
+def compress(
+    buf: Any,
+    codec: str = "zstd",
+    level: int = 5,
+    filters: Iterable[Filter] = ("shuffle",),
+    *,
+    typesize: int | None = None,
+    threads: int | None = None,
+) -> bytes:
+    """Compresses a buffer into a Blosc2 chunk. ``typesize`` is the size of its items, by default as the buffer says.
+
+        >>> import b2kit
+        >>> b2kit.decompress(b2kit.compress(b"abc" * 1000)) == b"abc" * 1000
+        True
+    """
+    items = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, dtype=_buffer_dtype(buf))
+    flat = np.ascontiguousarray(items)
+    if flat.dtype.hasobject:
+        raise TypeError("Python objects cannot be compressed")
+    return _b2kit.compress(flat, typesize or flat.dtype.itemsize, codec, level, list(filters), threads)
+
+
+def decompress(buf: Any, *, threads: int | None = None) -> bytes:
+    """The bytes of a Blosc2 chunk."""
+    return _b2kit.decompress(buf, threads)
+
+
+def set_threads(n: int | None) -> int | None:
+    """Sets how many threads work on one call; ``None`` for as many as there are. Answers what it was before.
+
+    Arrays and calls that name a number of threads of their own keep it.
+    """
+    if n is not None and n < 1:
+        raise ArgumentError(f"{n} threads, expected at least 1")
+    return _b2kit.set_threads(n or 0) or None
+
+
+_DEFAULTS: dict[str, Any] = {
+    "codec": "zstd",
+    "level": 5,
+    "filters": ("shuffle",),
+    "chunks": None,
+    "blocks": None,
+    "attrs": None,
+    "overwrite": False,
+    "sync": True,
+    "meta": None,
+    "splitmode": None,
+    "use_dict": False,
+    "sparse": False,
+    "threads": None,
+}
+# As in the array that is copied.
+_KEEP = {**_DEFAULTS, "codec": None, "level": None, "filters": None}
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the form that the extension takes."""
+    options = {name: given[name] for name in ("path", *_DEFAULTS)}
+    if unknown := given.keys() - options.keys() - {"x", "dtype", "progress"}:
+        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
+    filters = options["filters"]
+    if isinstance(filters, str):
+        raise TypeError("filters are a list")
+    options["filters"] = None if filters is None else list(filters)
+    for name in ("chunks", "blocks"):
+        options[name] = None if options[name] is None else as_shape(options[name])
+    for name in ("attrs", "meta"):
+        options[name] = None if options[name] is None else dict(options[name])
+    return options
+
+
+def _constant(
+    shape: list[int], dtype: np.dtype[Any], item: bytes | None, path: Path | None, given: dict[str, Any]
+) -> Array:
+    progress = given.pop("progress", None)
+    with telling(progress, "write") as callback:
+        options = {**_options({**_DEFAULTS, **given, "path": path}), "progress": callback}
+        frame = _b2kit.write_constant(shape, dtype, item, options)
+    return _written(frame, path, given.get("threads"))
+
+
+def _written(frame: _b2kit.Frame | None, path: Path | None, threads: int | None) -> Array:
+    if frame is None:
+        assert path is not None
+        return Array(path, "a", threads)
+    return Array(frame, "a", threads)
+
+
+def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[int]]:
+    """A sub-array adds its shape to that of the array, as in NumPy."""
+    found = np.dtype(dtype)
+    return found.base, [*shape, *found.shape]
+
+
+def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("a masked array would lose its mask: fill it first")
+    return np.asarray(x, dtype=dtype)
+
+
+def _is_lazy(x: Any) -> bool:
+    """Whether it is an array that lies elsewhere in chunks: of h5py, zarr, python-blosc2, Dask."""
+    return not isinstance(x, np.ndarray) and all(hasattr(x, name) for name in ("shape", "dtype", "chunks"))
+
+
+def _reader(x: Any) -> Any:
+    def read(start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+        return x[tuple(slice(at, at + length) for at, length in zip(start, shape))]
+
+    return read
+
+
+def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, Any]) -> Array:
+    """The items of an array of one dimension in another shape."""
+    if len(shape) == 1:
+        return asarray(flat, path, **{"chunks": None, **given})
+    strides = [int(np.prod(shape[axis + 1 :], dtype=object)) for axis in range(len(shape))]
+
+    def read(start: tuple[int, ...], lengths: tuple[int, ...]) -> Any:
+        if 0 in lengths:
+            return np.empty(lengths, flat.dtype)
+        # Rows that follow each other.
+        axis = max((n for n, (length, whole) in enumerate(zip(lengths, shape)) if length != whole), default=0)
+        run = int(np.prod(lengths[axis:], dtype=object))
+        out = np.empty((*lengths[:axis], run), flat.dtype)
+        for at in np.ndindex(*lengths[:axis]):
+            first = sum((s + n) * step for s, n, step in zip(start, at, strides))
+            first += sum(s * step for s, step in zip(start[axis:], strides[axis:]))
+            out[at] = flat[first : first + run]
+        return out.reshape(lengths)
+
+    progress = given.pop("progress", None)
+    with telling(progress, "write") as callback:
+        options = {**_options({**_DEFAULTS, **given, "path": path}), "progress": callback}
+        frame = _b2kit.write_called(shape, flat.dtype, read, options)
+    return _written(frame, path, given.get("threads"))
+
+
+def _buffer_dtype(buf: Any) -> np.dtype[Any]:
+    with memoryview(buf) as view:
+        return np.dtype(f"V{view.itemsize}") if view.itemsize > 1 else np.dtype("u1")

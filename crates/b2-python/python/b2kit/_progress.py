@@ -1,0 +1,68 @@
+"""Telling how far a long operation has come."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Union
+
+Progress = Union[bool, Callable[[int, int], object], None]
+"""``True`` for a bar on standard error; or a function that is called with bytes done and bytes in all."""
+
+
+@contextmanager
+def telling(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
+    """A callback for an operation, for as long as it runs."""
+    if progress is None or progress is False:
+        yield None
+    elif callable(progress):
+        yield progress
+    else:
+        bar = _bar(what)
+        try:
+            yield bar.tell
+        finally:
+            bar.close()
+
+
+def _bar(what: str) -> _Tqdm | _Line:
+    try:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return _Line(what)
+    return _Tqdm(tqdm(desc=what, unit="B", unit_scale=True, unit_divisor=1024))
+
+
+class _Tqdm:
+    def __init__(self, bar: Any) -> None:
+        self.bar = bar
+
+    def tell(self, done: int, total: int) -> None:
+        if self.bar.total != total:
+            self.bar.total = total
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+class _Line:
+    """A line on standard error, for those without tqdm."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.start = time.monotonic()
+        self.told = False
+
+    def tell(self, done: int, total: int) -> None:
+        share = 100 * done // total if total else 100
+        seconds = time.monotonic() - self.start
+        sys.stderr.write(f"\r{self.what}: {share} % of {total / 2**20:.0f} MiB, {seconds:.0f} s")
+        sys.stderr.flush()
+        self.told = True
+
+    def close(self) -> None:
+        if self.told:
+            sys.stderr.write("\n")

@@ -1,0 +1,451 @@
+"""Stores: several arrays under keys, as python-blosc2's ``TreeStore`` keeps them.
+
+A ``.b2d`` directory is read and written, ``.b2z`` archives and ``.b2e`` frames are read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+from b2kit import _b2kit
+from b2kit._array import Array
+from b2kit._progress import Progress
+from b2kit.errors import ArgumentError, DamagedError, Error, ExistsError, ReadOnlyError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Group", "GroupAttrs"]
+
+# The frame with small members, in directories and archives.
+_EMBEDDED = "embed.b2e"
+# Metalayers of frames that hold others, and the attribute that tells where they are.
+_MARKS = {"b2embed", "b2dict", "b2tree"}
+_MAP = "estore_metadata"
+_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+# The member that holds the attributes of a group.
+_ATTRS = "__vlmeta__"
+# Items of the frame for small members, as python-blosc2 makes it.
+_CHUNKSIZE = 1 << 13
+_MAX_MEMBERS = 1 << 20
+_MAX_DEPTH = 64
+
+
+class _Place(NamedTuple):
+    """Where a member is: a path, bytes of the archive, or bytes of the frame with small members."""
+
+    kind: str
+    path: str = ""
+    offset: int = 0
+    length: int = 0
+
+
+def find(path: str, mode: str, threads: int | None) -> Group | None:
+    """The store at a path, if there is one."""
+    if not os.path.exists(path):
+        if mode != "a" or not path.endswith(".b2d"):
+            return None
+        _make(path)
+    if os.path.isdir(path):
+        if os.path.exists(os.path.join(path, "chunks.b2frame")):
+            return None
+        is_store = path.endswith(".b2d") or os.path.exists(os.path.join(path, _EMBEDDED)) or bool(_listed(path))
+        return Group(path, mode, threads) if is_store else None
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if start not in (b"PK\x03\x04", b"PK\x05\x06"):
+        try:
+            frame = _b2kit.FrameBase(path)
+        except Error:
+            return None
+        if not _is_store(frame):
+            return None
+    return Group(path, mode, threads)
+
+
+def _make(path: str) -> None:
+    """An empty store, complete when it gets its name."""
+    new = f"{path.rstrip(os.sep)}.{os.getpid()}.new"
+    os.mkdir(new)
+    try:
+        _write_embedded(new)
+        os.rename(new, path)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _write_embedded(directory: str) -> None:
+    attrs = {_MAP: {"embed_map": {}, "current_offset": 0}}
+    _b2kit.write_frame(os.path.join(directory, _EMBEDDED), _CHUNKSIZE, {"b2tree": {"version": 1}}, attrs)
+
+
+def _is_store(frame: _b2kit.FrameBase) -> bool:
+    return bool(_MARKS.intersection(frame.metalayers)) and _MAP in frame.attr_names
+
+
+class Group(Mapping[str, Union[Array, "Group"]]):
+    """Arrays and groups by name, in a store or in a group of one. Made by :func:`b2kit.open`.
+
+    Its names are those of what is directly in it; ``group["a/b"]`` goes further down.
+
+        >>> import b2kit, numpy as np, tempfile
+        >>> g = b2kit.open(tempfile.mkdtemp() + "/store.b2d", mode="a")
+        >>> _ = g.create("ocean/sst", np.zeros((2, 3)))
+        >>> g.attrs["title"] = "a store"
+        >>> list(g), list(g["ocean"]), g["ocean/sst"].shape
+        (['ocean'], ['sst'], (2, 3))
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: str = "r", threads: int | None = None, key: str = "") -> None:
+        self._path = os.fspath(path)
+        self._mode = mode
+        self._threads = threads
+        self._key = key
+        self._embedded: _b2kit.FrameBase | None = None
+        self._is_directory = os.path.isdir(self._path)
+        if mode not in ("r", "a"):
+            raise ArgumentError(f'mode {mode!r}, expected "r" or "a"')
+        if mode == "a" and not self._is_directory:
+            raise UnsupportedError(f"{self._path}: only stores in directories (.b2d) can be changed")
+
+    @property
+    def path(self) -> str:
+        """Path of the store."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """The key of this group in the store; ``"/"`` for all of it."""
+        return self._key or "/"
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"a"``."""
+        return self._mode
+
+    @property
+    def attrs(self) -> GroupAttrs:
+        """The attributes of the group, as ``TreeStore.vlmeta`` reads and writes them."""
+        return GroupAttrs(self)
+
+    def __iter__(self) -> Iterator[str]:
+        names = {key[len(self._key) + 1 :].split("/", 1)[0] for key in self._members() if key.startswith(f"{self._key}/")}
+        return iter(sorted(names - {_ATTRS}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str) or not key.strip("/"):
+            return False
+        full, members = self._full(key), self._members()
+        return full in members or any(member.startswith(f"{full}/") for member in members)
+
+    def __getitem__(self, key: str) -> Array | Group:
+        full, members = self._full(key), self._members()
+        if full in members and not full.endswith(f"/{_ATTRS}"):
+            return self._open(full, members[full])
+        if any(member.startswith(f"{full}/") for member in members):
+            return Group(self._path, self._mode, self._threads, full)
+        raise KeyError(key)
+
+    def create(self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Any) -> Array:
+        """Adds an array: the items of ``x``, or zeros of a shape. For ``options`` see :func:`b2kit.asarray`."""
+        from b2kit import _create
+
+        path = self._path_for(key, options.get("overwrite", False))
+        if (x is None) == (shape is None):
+            raise ArgumentError("either items or a shape")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if x is None:
+            return _create.zeros(shape, dtype, path, **options)
+        return _create.asarray(x, path, **options)
+
+    def __setitem__(self, key: str, x: Any) -> None:
+        """Adds an array, or replaces one. One of this package is copied with its attributes, as it is."""
+        from b2kit import _create
+
+        if isinstance(x, Array):
+            path = self._path_for(key, True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _create.copy(x, path, overwrite=True)
+        else:
+            self.create(key, x, overwrite=True)
+
+    def create_group(self, key: str) -> Group:
+        """Adds a group. Only its attributes and members are stored: it is seen by others once there are some."""
+        full = self._full(key)
+        self._check_free(full, False)
+        os.makedirs(os.path.join(self._path, *full.split("/")[1:]), exist_ok=True)
+        return Group(self._path, self._mode, self._threads, full)
+
+    def __delitem__(self, key: str) -> None:
+        """Removes an array, or a group with all that is in it."""
+        self._check_writable()
+        full, members = self._full(key), self._members()
+        gone = [place for member, place in members.items() if member == full or member.startswith(f"{full}/")]
+        if not gone:
+            raise KeyError(key)
+        if any(place.kind != "path" for place in gone):
+            raise UnsupportedError(f"{key}: small members in {_EMBEDDED} cannot be removed")
+        for place in gone:
+            if os.path.isdir(place.path):
+                shutil.rmtree(place.path)
+            else:
+                os.remove(place.path)
+        shutil.rmtree(os.path.join(self._path, *full.split("/")[1:]), ignore_errors=True)
+
+    def walk(self) -> Iterator[tuple[str, Array]]:
+        """All arrays in it and below, with their keys from here."""
+        members = self._members()
+        for key in sorted(members):
+            if key.startswith(f"{self._key}/") and not key.endswith(f"/{_ATTRS}"):
+                yield key[len(self._key) + 1 :], self._open(key, members[key])
+
+    def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
+        """Checks all arrays; see :meth:`Array.verify`. Answers the worst of their answers."""
+        order = ("ok", "none", "changed")
+        verdicts = [array.verify(threads=threads, progress=progress) for _, array in self.walk()]
+        return max(verdicts, key=order.index, default="ok")
+
+    def close(self) -> None:
+        """Does nothing: an open group holds no lock."""
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Group], tuple[object, ...]]:
+        return Group, (os.path.abspath(self._path), self._mode, self._threads, self._key)
+
+    def __repr__(self) -> str:
+        lines = [f"<b2kit.Group {self.name!r} of {self._path!r}>"]
+        members = sorted(key for key in self._members() if key.startswith(f"{self._key}/"))
+        names = [key[len(self._key) + 1 :] for key in members if not key.endswith(f"/{_ATTRS}")]
+        lines += [f"  {name}" for name in names[:20]]
+        if len(names) > 20:
+            lines.append(f"  ... and {len(names) - 20} more")
+        return "\n".join(lines)
+
+    # Members.
+
+    def _full(self, key: str) -> str:
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a string, not {type(key).__name__}")
+        parts = [part for part in key.split("/") if part]
+        bad = {".", ".."}.intersection(parts) or any(c in key for c in "\\\0\n\r\t")
+        if bad or not parts or len(parts) > _MAX_DEPTH:
+            raise KeyError(key)
+        return "/".join([self._key, *parts])
+
+    def _members(self) -> dict[str, _Place]:
+        """All members of the store with their keys, as they are now."""
+        if self._is_directory:
+            members = _listed(self._path)
+            embedded = os.path.join(self._path, _EMBEDDED)
+            if os.path.exists(embedded):
+                members = {**self._list_embedded(_b2kit.FrameBase(embedded)), **members}
+        elif zipfile.is_zipfile(self._path):
+            members = _archived(self._path)
+            if place := members.pop("/embed.b2e", None):
+                frame = _b2kit.FrameBase(self._path, offset=place.offset)
+                members = {**self._list_embedded(frame), **members}
+        else:
+            members = self._list_embedded(_b2kit.FrameBase(self._path))
+        return members
+
+    def _list_embedded(self, frame: _b2kit.FrameBase) -> dict[str, _Place]:
+        found = frame.attr(_MAP)
+        entries = found[0].get("embed_map") if found and isinstance(found[0], dict) else None
+        if not isinstance(entries, dict) or len(entries) > _MAX_MEMBERS:
+            raise DamagedError(f"{self._path}: {_MAP} is malformed")
+        members = {}
+        for key, entry in entries.items():
+            offset, length = (entry.get(name) if isinstance(entry, dict) else None for name in ("offset", "length"))
+            if not isinstance(key, str) or not isinstance(offset, int) or not isinstance(length, int):
+                raise DamagedError(f"{self._path}: {_MAP}: an entry is malformed")
+            if offset < 0 or length < 0 or offset + length > frame.nbytes:
+                raise DamagedError(f"{self._path}: {_MAP}: key {key}: bytes {offset} + {length} are outside the frame")
+            members[key if key.startswith("/") else f"/{key}"] = _Place("embedded", "", offset, length)
+        self._embedded = frame
+        return members
+
+    def _open(self, key: str, place: _Place) -> Array:
+        if place.kind == "path":
+            return Array(place.path, self._mode, self._threads)
+        if place.kind == "packed":
+            raise UnsupportedError(f"{self._path}: {key} is compressed in the archive: unpack it, and open the directory")
+        if self._mode == "a":
+            raise UnsupportedError(f"{key} is a small member in {_EMBEDDED}, which can only be read: use mode=\"r\"")
+        if place.kind == "inside":
+            array = Array(self._path, "r", self._threads, offset=place.offset)
+            if _b2kit.FrameBase(self._path, offset=place.offset).frame_len > place.length:
+                raise DamagedError(f"{self._path}: {key} is longer than its place in the archive")
+        else:
+            name = f"{self._path}:{key}"
+            array = Array(self._embedded, "r", self._threads, part=(place.offset, place.length), name=name)
+        array._again = (_member, (os.path.abspath(self._path), key, self._threads))
+        return array
+
+    # Changing it.
+
+    def _check_writable(self) -> None:
+        if self._mode != "a":
+            raise ReadOnlyError('the store is open for reading: use mode="a"')
+
+    def _check_free(self, full: str, overwrite: bool) -> None:
+        self._check_writable()
+        members = self._members()
+        if any(member.startswith(f"{full}/") for member in members):
+            raise ExistsError(f"{full}: there is a group of that name")
+        parts = full.split("/")
+        for n in range(2, len(parts)):
+            if "/".join(parts[:n]) in members:
+                raise ExistsError(f"{'/'.join(parts[:n])}: there is an array of that name")
+        if full in members and not overwrite:
+            raise ExistsError(f"{full}: there is an array of that name")
+
+    def _path_for(self, key: str, overwrite: bool) -> str:
+        full = self._full(key)
+        if full.endswith(f"/{_ATTRS}"):
+            raise ArgumentError(f"{key}: this name is for attributes")
+        self._check_free(full, overwrite)
+        return f"{os.path.join(self._path, *full.split('/')[1:])}.b2nd"
+
+
+def _member(path: str, key: str, threads: int | None) -> Array:
+    found = Group(path, "r", threads)[key]
+    assert isinstance(found, Array)
+    return found
+
+
+def _listed(directory: str) -> dict[str, _Place]:
+    """The members in files of a directory."""
+    members: dict[str, _Place] = {}
+    pending = [(directory, "", 0)]
+    while pending:
+        folder, prefix, depth = pending.pop()
+        if depth > _MAX_DEPTH or len(members) > _MAX_MEMBERS:
+            raise DamagedError(f"{directory}: more or deeper members than any store has")
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                stem, suffix = os.path.splitext(entry.name)
+                folder_of_chunks = entry.is_dir(follow_symlinks=False) and os.path.exists(
+                    os.path.join(entry.path, "chunks.b2frame")
+                )
+                if suffix in _SUFFIXES and stem and (entry.is_file(follow_symlinks=False) or folder_of_chunks):
+                    members.setdefault(f"{prefix}/{stem}", _Place("path", entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append((entry.path, f"{prefix}/{entry.name}", depth + 1))
+    return members
+
+
+def _archived(path: str) -> dict[str, _Place]:
+    """The members of an archive, which must be stored there as they are."""
+    members: dict[str, _Place] = {}
+    try:
+        with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+            entries = archive.infolist()
+            if len(entries) > _MAX_MEMBERS:
+                raise DamagedError(f"{path}: more than {_MAX_MEMBERS} members")
+            for entry in entries:
+                stem, suffix = os.path.splitext(entry.filename)
+                if entry.filename != _EMBEDDED and suffix not in _SUFFIXES:
+                    continue
+                parts = entry.filename.split("/")
+                if any(part in ("", ".", "..") for part in parts) or "\\" in entry.filename:
+                    raise DamagedError(f"{path}: the member name {entry.filename!r} is no path inside the archive")
+                key = f"/{_EMBEDDED}" if entry.filename == _EMBEDDED else f"/{stem}"
+                if entry.compress_type != zipfile.ZIP_STORED:
+                    members[key] = _Place("packed")
+                    continue
+                # Names and extra fields may differ in length from those in the directory of the archive.
+                file.seek(entry.header_offset)
+                header = file.read(30)
+                if len(header) < 30 or header[:4] != b"PK\x03\x04":
+                    raise DamagedError(f"{path}: no member starts at byte {entry.header_offset}")
+                name, extra = struct.unpack("<HH", header[26:30])
+                offset = entry.header_offset + 30 + name + extra
+                members[key] = _Place("inside", path, offset, entry.file_size)
+    except (zipfile.BadZipFile, struct.error, ValueError) as error:
+        if isinstance(error, Error):
+            raise
+        raise DamagedError(f"{path}: {error}") from error
+    return members
+
+
+class GroupAttrs(MutableMapping[str, Any]):
+    """The attributes of a group. Each assignment is a commit of its own; :meth:`update` makes one of several."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def _frame(self) -> _b2kit.FrameBase | None:
+        group = self._group
+        place = group._members().get(f"{group._key}/{_ATTRS}")
+        if place is None:
+            return None
+        if place.kind == "path":
+            return _b2kit.FrameBase(place.path)
+        if place.kind == "inside":
+            return _b2kit.FrameBase(group._path, offset=place.offset)
+        if place.kind == "packed" or group._embedded is None:
+            raise UnsupportedError(f"{group._path}: the attributes are compressed in the archive: unpack it")
+        return _b2kit.FrameBase(group._embedded.read(place.offset, place.offset + place.length))
+
+    def __getitem__(self, name: str) -> Any:
+        frame = self._frame()
+        found = frame.attr(name) if frame else None
+        if found is None:
+            raise KeyError(name)
+        return found[0]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._change({name: value}, [])
+
+    def __delitem__(self, name: str) -> None:
+        self._change({}, [name])
+
+    def __iter__(self) -> Iterator[str]:
+        frame = self._frame()
+        return iter(frame.attr_names if frame else [])
+
+    def __len__(self) -> int:
+        frame = self._frame()
+        return len(frame.attr_names) if frame else 0
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Sets several attributes in one commit."""
+        self._change(dict(other, **more), [])
+
+    def asdict(self) -> dict[str, Any]:
+        """All of them."""
+        return {name: self[name] for name in self}
+
+    def _change(self, changed: dict[str, Any], removed: list[str]) -> None:
+        group = self._group
+        group._check_writable()
+        if missing := [name for name in removed if name not in self]:
+            raise KeyError(missing[0])
+        folder = os.path.join(group._path, *group._key.split("/")[1:])
+        path = os.path.join(folder, f"{_ATTRS}.b2f")
+        if os.path.exists(path):
+            _b2kit.edit_frame_attrs(path, changed, removed)
+            return
+        # Small ones that another program wrote come along.
+        kept = {name: value for name, value in self.asdict().items() if name not in removed}
+        os.makedirs(folder, exist_ok=True)
+        _b2kit.write_frame(path, 0, {}, {**kept, **changed})
+
+    def __repr__(self) -> str:
+        return repr(self.asdict())

@@ -1,0 +1,444 @@
+//! An open array.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use b2kit::chunk::{FilterSlot, SpecialKind};
+use b2kit::frame::{Checksums, Entry, ReadAt, ReadOptions, SuperChunk};
+use b2kit::nd::NdError;
+use b2kit::{Control, FilterId, NdArray};
+use bytes::Bytes;
+use numpy::PyArrayDescr;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyEllipsis, PyMemoryView, PyTuple};
+
+use crate::control::{How, plugins};
+use crate::errors::{OrRaise, argument, selection, wrong_type};
+use crate::index::{Chosen, Style};
+use crate::reader;
+use crate::source::PyFile;
+use crate::store::{Frame, FrameBase};
+
+/// What `b2kit.Array` adds Python to.
+#[pyclass(frozen, subclass, module = "b2kit._b2kit")]
+pub(crate) struct ArrayBase {
+    state: Mutex<State>,
+    pub(crate) origin: Origin,
+    /// The name of the path as it was given, or what stands for it.
+    path: Option<String>,
+    pub(crate) writable: bool,
+    pub(crate) threads: Option<usize>,
+}
+
+struct State {
+    array: NdArray,
+    dtype: Py<PyArrayDescr>,
+    /// The frame, where it is in memory.
+    frame: Option<Bytes>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Origin {
+    Path(PathBuf),
+    Memory,
+    /// A part of a file, an object of Python: not to be changed.
+    Elsewhere,
+}
+
+pub(crate) fn read_options() -> ReadOptions {
+    SuperChunk::options().plugins(plugins())
+}
+
+/// An array that works on that many threads where a call says nothing else.
+fn controlled(array: NdArray, threads: Option<usize>) -> NdArray {
+    match threads {
+        Some(threads) => array.with_control(Control::new().with_threads(threads)),
+        None => array,
+    }
+}
+
+impl ArrayBase {
+    /// Short, and never while the interpreter's lock is waited for.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> NdArray {
+        self.lock().array.clone()
+    }
+
+    pub(crate) fn both(&self, py: Python<'_>) -> (NdArray, Py<PyArrayDescr>) {
+        let state = self.lock();
+        (state.array.clone(), state.dtype.clone_ref(py))
+    }
+
+    pub(crate) fn frame(&self) -> Option<Bytes> {
+        self.lock().frame.clone()
+    }
+
+    pub(crate) fn set(&self, py: Python<'_>, array: NdArray, frame: Option<Bytes>) -> PyResult<()> {
+        let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
+        let array = controlled(array, self.threads);
+        let old = std::mem::replace(&mut *self.lock(), State { array, dtype, frame });
+        drop(old);
+        Ok(())
+    }
+
+    pub(crate) fn threads_of(&self, threads: Option<usize>) -> Option<usize> {
+        threads.or(self.threads)
+    }
+
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        style: Style,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (array, dtype) = self.both(key.py());
+        let how = How { threads: self.threads_of(threads), progress, short: false };
+        get(&array, dtype.bind(key.py()), key, style, how)
+    }
+}
+
+/// Reads what is in the brackets.
+pub(crate) fn get<'py>(
+    array: &NdArray,
+    dtype: &Bound<'py, PyArrayDescr>,
+    key: &Bound<'py, PyAny>,
+    style: Style,
+    how: How,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = key.py();
+    if let Some(mask) = reader::dense_mask(array, key)? {
+        return reader::read_marked(array, dtype, &mask, how);
+    }
+    let chosen = Chosen::new(key, style, array.shape())?;
+    let view = chosen.view(py, array)?;
+    match (&chosen.field, &chosen.fields) {
+        (Some(_), _) => {
+            let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
+            reader::read(view, &dtype, false, how)
+        }
+        (None, Some(fields)) => {
+            let whole = reader::read(view, dtype, false, how)?;
+            whole.get_item(fields)
+        }
+        (None, None) => reader::read(view, dtype, chosen.scalar, how),
+    }
+}
+
+fn style(name: &str) -> PyResult<Style> {
+    match name {
+        "numpy" => Ok(Style::Numpy),
+        "orthogonal" => Ok(Style::Orthogonal),
+        "vectorized" => Ok(Style::Vectorized),
+        _ => Err(wrong_type(format!("no such way of indexing: {name}"))),
+    }
+}
+
+pub(crate) fn style_of(name: Option<&str>) -> PyResult<Style> {
+    name.map_or(Ok(Style::Numpy), style)
+}
+
+#[pymethods]
+impl ArrayBase {
+    #[new]
+    #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, part = None, name = None))]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        mode: &str,
+        threads: Option<usize>,
+        offset: u64,
+        part: Option<(u64, u64)>,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        let writable = match mode {
+            "r" => false,
+            "a" => true,
+            _ => return Err(argument(py, format!("mode {mode:?}, expected \"r\" or \"a\""))),
+        };
+        let how = How::short(threads);
+        let (opened, origin, path, frame);
+        if let Ok(given) = source.extract::<PathBuf>() {
+            let text = given.to_string_lossy().into_owned();
+            let options = NdArray::options().frame_options(read_options()).offset(offset);
+            origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };
+            opened = how.run(py, |_| options.open(&given))?;
+            (path, frame) = (Some(text), None);
+        } else if let Some(bytes) = bytes_of(source)? {
+            opened =
+                how.run(py, |_| NdArray::options().frame_options(read_options()).from_bytes(bytes.clone()))?;
+            (origin, path, frame) = (Origin::Memory, name, Some(bytes));
+        } else if let (Ok(frame_of_all), Some((offset, len))) = (source.cast::<FrameBase>(), part) {
+            let reader: Arc<dyn ReadAt> = Arc::new(frame_of_all.get().part(py, offset, len)?);
+            let name = name.unwrap_or_default();
+            opened = how.run(py, |_| {
+                NdArray::options().frame_options(read_options()).from_reader(reader, name.as_str())
+            })?;
+            (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
+        } else if source.hasattr(intern!(py, "read"))? && source.hasattr(intern!(py, "seek"))? {
+            let file: Arc<dyn ReadAt> = Arc::new(PyFile::new(source)?);
+            let name = match name {
+                Some(name) => name,
+                None => match source.getattr_opt(intern!(py, "name"))? {
+                    Some(name) => name.str()?.to_string(),
+                    None => source.get_type().name()?.to_string(),
+                },
+            };
+            let options = NdArray::options().frame_options(read_options()).offset(offset);
+            opened = how.run(py, |_| options.from_reader(file, name.as_str()))?;
+            (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
+        } else {
+            return Err(wrong_type(format!("an array cannot be opened from {}", source.get_type())));
+        }
+        if writable && matches!(origin, Origin::Elsewhere) {
+            return Err(argument(
+                py,
+                "only files, directories and memory can be changed: open with mode=\"r\"",
+            ));
+        }
+        let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
+        let state = Mutex::new(State { array: controlled(opened, threads), dtype, frame });
+        Ok(Self { state, origin, path, writable, threads })
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.now().shape())
+    }
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
+        self.lock().dtype.clone_ref(py)
+    }
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.now().ndim()
+    }
+    #[getter]
+    fn size(&self) -> u64 {
+        self.now().len()
+    }
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.now().itemsize()
+    }
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.now().nbytes()
+    }
+    #[getter]
+    fn cbytes(&self) -> u64 {
+        self.now().super_chunk().cbytes()
+    }
+    #[getter]
+    fn nchunks(&self) -> u64 {
+        self.now().nchunks()
+    }
+    #[getter]
+    fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.now().chunkshape())
+    }
+    #[getter]
+    fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.now().blockshape())
+    }
+    #[getter]
+    fn codec(&self) -> String {
+        self.now().super_chunk().header().codec().to_string()
+    }
+    #[getter]
+    fn level(&self) -> u8 {
+        self.now().super_chunk().header().level()
+    }
+    #[getter]
+    fn _filters(&self) -> Vec<(String, u8)> {
+        let filters: Vec<FilterSlot> = self.now().super_chunk().header().filters().into();
+        filters
+            .iter()
+            .filter(|slot| slot.id != FilterId::NONE)
+            .map(|slot| (slot.id.to_string(), slot.meta))
+            .collect()
+    }
+    #[getter]
+    fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+    #[getter]
+    fn mode(&self) -> &'static str {
+        if self.writable { "a" } else { "r" }
+    }
+    #[getter]
+    fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+    /// Where it can be opened again: "path", "memory" or "elsewhere".
+    #[getter]
+    fn _origin(&self) -> &'static str {
+        match self.origin {
+            Origin::Path(_) => "path",
+            Origin::Memory => "memory",
+            Origin::Elsewhere => "elsewhere",
+        }
+    }
+    /// The type as it is stored.
+    #[getter]
+    fn _stored_dtype(&self) -> String {
+        self.now().dtype().to_string()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        match self.now().shape().first() {
+            Some(&length) => Ok(usize::try_from(length)?),
+            None => Err(wrong_type("len() of an array without dimensions")),
+        }
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.get(key, Style::Numpy, None, None)
+    }
+
+    #[pyo3(signature = (key, style, threads = None, progress = None))]
+    fn _get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        style: &str,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.get(key, style_of(Some(style))?, threads, progress)
+    }
+
+    #[pyo3(signature = (key, out, threads = None, progress = None))]
+    fn _read_into(
+        &self,
+        key: Option<&Bound<'_, PyAny>>,
+        out: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = out.py();
+        let (array, dtype) = self.both(py);
+        let all = PyEllipsis::get(py);
+        let chosen = Chosen::new(key.unwrap_or(all.as_any()), Style::Numpy, array.shape())?;
+        if chosen.fields.is_some() {
+            return Err(selection(py, "several fields cannot be read with `out`"));
+        }
+        let view = chosen.view(py, &array)?;
+        let how = How { threads: self.threads_of(threads), progress, short: false };
+        match chosen.field {
+            Some(_) => {
+                let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
+                reader::read_into(view, &dtype, out, how)
+            }
+            None => reader::read_into(view, dtype.bind(py), out, how),
+        }
+    }
+
+    /// Moves to the newest committed state; tells whether there was one.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        if !matches!(self.origin, Origin::Path(_)) {
+            return Ok(false);
+        }
+        let mut array = self.now();
+        let (array, newer) = How::short(None).run(py, move |_| {
+            let newer = array.refresh()?;
+            Ok::<_, NdError>((array, newer))
+        })?;
+        if newer {
+            self.set(py, array, None)?;
+        }
+        Ok(newer)
+    }
+
+    /// Compares all checksums and decodes everything: "ok", "changed" or "none", for what the checksums say.
+    #[pyo3(signature = (threads = None, progress = None))]
+    fn _verify(
+        &self,
+        py: Python<'_>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<&'static str> {
+        let array = self.now();
+        let how = How { threads: self.threads_of(threads), progress, short: false };
+        how.run(py, move |control| {
+            verify(array.with_control(control).super_chunk(), true).map_err(NdError::from)
+        })
+    }
+
+    /// The stored bytes of a chunk.
+    fn _chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let array = self.now();
+        let chunk = How::short(None).run(py, move |_| array.super_chunk().chunk(nchunk))?;
+        Ok(PyBytes::new(py, chunk.as_bytes()))
+    }
+
+    /// What chunk `nchunk` is: "stored", or the value it stands for.
+    fn _chunk_kind(&self, py: Python<'_>, nchunk: usize) -> PyResult<&'static str> {
+        Ok(match self.now().super_chunk().entry(nchunk).or_raise(py)? {
+            Entry::Stored(_) => "stored",
+            Entry::Special(SpecialKind::Zeros) => "zeros",
+            Entry::Special(SpecialKind::NaN) => "nan",
+            Entry::Special(SpecialKind::Uninit) => "uninit",
+            Entry::Special(_) => "value",
+        })
+    }
+
+    /// The whole frame, where it is in memory.
+    fn _frame<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.frame().map(|frame| PyBytes::new(py, &frame))
+    }
+
+    fn _attr_names(&self) -> Vec<String> {
+        self.now().attrs().names().map(std::borrow::Cow::into_owned).collect()
+    }
+
+    /// An attribute, or `None` as no tuple.
+    fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        match self.now().attrs().get(name).or_raise(py)? {
+            Some(value) => Ok(Some((crate::attrs::to_object(py, &value)?,))),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Compares checksums and decodes all chunks.
+pub(crate) fn verify(frame: &SuperChunk, array: bool) -> Result<&'static str, b2kit::frame::FrameError> {
+    let checksums = frame.verify_checksums()?;
+    if let Some(damage) = frame.cross_check(array)?.damage.into_iter().next() {
+        return Err(damage);
+    }
+    for nchunk in 0..frame.nchunks() {
+        if let Entry::Stored(_) = frame.entry(nchunk)? {
+            frame.decompress_chunk(nchunk)?;
+        }
+    }
+    Ok(match checksums {
+        Checksums::Changed => "changed",
+        Checksums::None => "none",
+        _ => "ok",
+    })
+}
+
+/// The bytes of a buffer; those of `bytes` are not copied.
+pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
+    if let Ok(frame) = source.cast::<Frame>() {
+        return Ok(Some(frame.get().0.clone()));
+    }
+    if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyByteArray>() {
+        return Ok(Some(Bytes::from_owner(source.extract::<PyBackedBytes>()?)));
+    }
+    if source.hasattr(intern!(source.py(), "__fspath__"))? || source.hasattr(intern!(source.py(), "read"))? {
+        return Ok(None);
+    }
+    match PyMemoryView::from(source) {
+        Ok(view) => {
+            let bytes: PyBackedBytes = view.call_method0(intern!(source.py(), "tobytes"))?.extract()?;
+            Ok(Some(Bytes::from_owner(bytes)))
+        }
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,132 @@
+//! How calls run: without the interpreter's lock, on how many threads, and who may stop them.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use b2kit::{Control, Plugins};
+use pyo3::prelude::*;
+
+use crate::errors::{KindedDyn, raise};
+
+/// As `b2kit.set_threads` says; 0: as many as there are.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Ctrl-C is looked for this often.
+const PATIENCE: Duration = Duration::from_millis(25);
+/// Progress is told this often.
+const TELL: Duration = Duration::from_millis(50);
+
+pub(crate) fn set_threads(threads: usize) -> usize {
+    THREADS.swap(threads, Relaxed)
+}
+
+/// How a call is to run.
+#[derive(Default)]
+pub(crate) struct How {
+    pub(crate) threads: Option<usize>,
+    /// Called with bytes done and bytes in all.
+    pub(crate) progress: Option<Py<PyAny>>,
+    /// A call that takes no time; nobody can stop it.
+    pub(crate) short: bool,
+}
+
+impl How {
+    pub(crate) fn threads(threads: Option<usize>) -> Self {
+        Self { threads, ..Self::default() }
+    }
+
+    pub(crate) fn short(threads: Option<usize>) -> Self {
+        Self { threads, short: true, ..Self::default() }
+    }
+
+    /// Runs `work` without the interpreter's lock.
+    pub(crate) fn run<T: Send, E: KindedDyn + Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce(Control) -> Result<T, E> + Send,
+    ) -> PyResult<T> {
+        let mut control = Control::new();
+        match self.threads.unwrap_or(0).max(if self.threads.is_none() { THREADS.load(Relaxed) } else { 0 }) {
+            0 => {}
+            threads => control = control.with_threads(threads),
+        }
+        let raised = Arc::new(Mutex::new(None));
+        if !self.short {
+            let watch = Watch {
+                caller: thread::current().id(),
+                looked: Instant::now(),
+                told: None,
+                progress: self.progress,
+                raised: Arc::clone(&raised),
+            };
+            control = watched(control, watch);
+        }
+        let result = py.detach(|| work(control));
+        let stopped = raised.lock().ok().and_then(|mut raised| raised.take());
+        match (result, stopped) {
+            (Ok(value), _) => Ok(value),
+            (Err(_), Some(raised)) => Err(raised),
+            (Err(error), None) => Err(raise(py, &error)),
+        }
+    }
+}
+
+struct Watch {
+    caller: thread::ThreadId,
+    looked: Instant,
+    told: Option<Instant>,
+    progress: Option<Py<PyAny>>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+fn watched(control: Control, mut watch: Watch) -> Control {
+    control.with_progress(move |progress| {
+        // Only the thread that called can hear of a signal.
+        let here = thread::current().id() == watch.caller;
+        let look = here && watch.looked.elapsed() >= PATIENCE;
+        let tell = watch.progress.is_some()
+            && (watch.told.is_none_or(|told| told.elapsed() >= TELL) || progress.nbytes >= progress.total);
+        if !look && !tell {
+            return ControlFlow::Continue(());
+        }
+        let result = Python::try_attach(|py| {
+            if look {
+                py.check_signals()?;
+            }
+            match &watch.progress {
+                Some(callback) if tell => callback.call1(py, (progress.nbytes, progress.total)).map(drop),
+                _ => Ok(()),
+            }
+        });
+        if look {
+            watch.looked = Instant::now();
+        }
+        if tell {
+            watch.told = Some(Instant::now());
+        }
+        match result {
+            Some(Err(error)) => {
+                if let Ok(mut raised) = watch.raised.lock() {
+                    *raised = Some(error);
+                }
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    })
+}
+
+/// Codecs and filters: the built-in ones and zfp.
+pub(crate) fn plugins() -> Plugins {
+    static ALL: OnceLock<Plugins> = OnceLock::new();
+    let all = || {
+        Plugins::builtin()
+            .with_codec(b2_zfp::FixedAccuracy)
+            .with_codec(b2_zfp::FixedPrecision)
+            .with_codec(b2_zfp::FixedRate)
+    };
+    ALL.get_or_init(all).clone()
+}

@@ -1,0 +1,413 @@
+//! Changing an array: everything between opening an editor and its commit is one change, or none.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use b2kit::chunk::Compression;
+use b2kit::frame::{Durability, EditOptions};
+use b2kit::nd::{Axis, DtypeKind, NdError, RegionSource};
+use b2kit::{ArrayEditor, Control, Fill, NdArray};
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::array::{ArrayBase, Origin, get, read_options, style_of};
+use crate::control::How;
+use crate::errors::{argument, exception};
+use crate::index::{Chosen, Together, numpy};
+use crate::source::Items;
+
+/// What is being changed in this process: a second change from the same thread would wait for itself.
+static UNDER_WAY: Mutex<Vec<(u32, Key, ThreadId)>> = Mutex::new(Vec::new());
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Key {
+    Path(PathBuf),
+    Memory(usize),
+}
+
+/// The turn to change something, until it is dropped.
+#[derive(Debug)]
+struct Turn(Key);
+
+impl Turn {
+    /// Waits until nobody else in this process changes it, and until no other process holds its lock. Ctrl-C ends the
+    /// waiting.
+    fn wait(py: Python<'_>, key: Key) -> PyResult<Self> {
+        let (process, thread) = (std::process::id(), thread::current().id());
+        loop {
+            // Never held while the interpreter's lock is waited for.
+            let mut all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+            match all.iter().find(|(its_process, its, _)| *its_process == process && *its == key) {
+                None => {
+                    all.push((process, key.clone(), thread));
+                    break;
+                }
+                Some((_, _, its_thread)) if *its_thread == thread => {
+                    return Err(argument(
+                        py,
+                        "this thread is changing the array already: use the object of `edit()`",
+                    ));
+                }
+                Some(_) => {}
+            }
+            drop(all);
+            pause(py)?;
+        }
+        let turn = Self(key);
+        if let Key::Path(path) = &turn.0 {
+            let lock = if path.is_dir() {
+                path.join(LOCK)
+            } else {
+                let mut name = path.clone().into_os_string();
+                name.push(LOCK);
+                name.into()
+            };
+            // The library waits for the lock where nothing can stop it. So this waits before, and the library only if
+            // somebody is quicker.
+            while let Ok(file) = fs::File::open(&lock)
+                && let Err(fs::TryLockError::WouldBlock) = file.try_lock()
+            {
+                drop(file);
+                pause(py)?;
+            }
+        }
+        Ok(turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let process = std::process::id();
+        let mut all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(its_process, key, _)| *its_process != process || *key != self.0);
+    }
+}
+
+fn pause(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| thread::sleep(Duration::from_millis(10)));
+    py.check_signals()
+}
+
+/// The lock beside a file, or in a directory.
+const LOCK: &str = ".b2lock";
+
+/// A change under way. `b2kit.edit.Edit` adds Python to it.
+#[pyclass(frozen, subclass, module = "b2kit._b2kit")]
+pub(crate) struct EditorBase {
+    array: Py<ArrayBase>,
+    turn: Mutex<Option<Turn>>,
+    dtype: Py<PyArrayDescr>,
+    /// Gone when it is closed. Taken without the interpreter's lock.
+    editor: Mutex<Option<ArrayEditor>>,
+    threads: Option<usize>,
+}
+
+fn closed() -> NdError {
+    NdError::Argument { what: "the change is over: it was committed or given up".into() }
+}
+
+pub(crate) fn durability(sync: bool) -> Durability {
+    if sync { Durability::Sync } else { Durability::None }
+}
+
+impl EditorBase {
+    /// Runs an operation without the interpreter's lock.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        how: How,
+        work: impl FnOnce(&mut ArrayEditor) -> Result<T, NdError> + Send,
+    ) -> PyResult<T> {
+        how.run(py, |control| {
+            let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+            let editor = editor.as_mut().ok_or_else(closed)?;
+            editor.set_control(control);
+            let done = work(editor);
+            // Its callback belongs to this call.
+            editor.set_control(Control::new());
+            done
+        })
+    }
+
+    fn how(&self) -> How {
+        How::threads(self.threads)
+    }
+
+    fn snapshot(&self, py: Python<'_>) -> PyResult<NdArray> {
+        self.run(py, How::short(None), ArrayEditor::snapshot)
+    }
+
+    /// Items that are put into an array of that shape, which NumPy broadcasts.
+    fn items<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        shape: &[usize],
+        dtype: &Bound<'py, PyArrayDescr>,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let py = value.py();
+        let mut value = as_items(value, dtype)?;
+        // NumPy takes more dimensions of length 1 in front.
+        while value.ndim() > shape.len() && value.shape()[0] == 1 {
+            value = value.get_item(0)?.cast_into::<PyUntypedArray>()?;
+        }
+        let shape = PyTuple::new(py, shape)?;
+        match numpy(py)?.call_method1(intern!(py, "broadcast_to"), (&value, &shape)) {
+            Ok(items) => Ok(items.cast_into::<PyUntypedArray>()?),
+            Err(_) => {
+                let has = PyTuple::new(py, value.shape())?;
+                let what = format!("could not broadcast input array from shape {has} into shape {shape}");
+                Err(argument(py, what))
+            }
+        }
+    }
+}
+
+/// Anything as an array of that type; numbers are converted as NumPy converts them in an assignment.
+pub(crate) fn as_items<'py>(
+    value: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = value.py();
+    let array = match value.cast::<PyUntypedArray>() {
+        Ok(array) if array.dtype().is(dtype) => return Ok(array.clone()),
+        Ok(array) => {
+            let options = PyDict::new(py);
+            options.set_item(intern!(py, "copy"), false)?;
+            array.call_method(intern!(py, "astype"), (dtype,), Some(&options))?
+        }
+        Err(_) => numpy(py)?.call_method1(intern!(py, "asarray"), (value, dtype))?,
+    };
+    // Matrices and the like are plain arrays from here on.
+    Ok(numpy(py)?.call_method1(intern!(py, "asarray"), (array,))?.cast_into::<PyUntypedArray>()?)
+}
+
+/// The constant that a single item is.
+pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<Fill> {
+    let bytes: Vec<u8> = item.call_method0(intern!(item.py(), "tobytes"))?.extract()?;
+    Ok(Fill::item(bytes))
+}
+
+#[pymethods]
+impl EditorBase {
+    #[new]
+    #[pyo3(signature = (array, sync = true))]
+    fn new(py: Python<'_>, array: Py<ArrayBase>, sync: bool) -> PyResult<Self> {
+        let base = array.get();
+        if !base.writable {
+            return Err(exception(py, "ReadOnlyError", "the array is open for reading: use mode=\"a\""));
+        }
+        let options = || NdArray::options().frame_options(read_options());
+        let key = match &base.origin {
+            Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+            _ => Key::Memory(array.as_ptr() as usize),
+        };
+        let turn = Turn::wait(py, key)?;
+        let (origin, frame, threads) = (base.origin.clone(), base.frame(), base.threads);
+        let editor = How::short(threads).run(py, move |_| {
+            let edit = EditOptions::from(read_options()).durability(durability(sync));
+            match (origin, frame) {
+                (Origin::Path(path), _) => ArrayEditor::new(edit.edit(path)?),
+                (_, Some(frame)) => options().edit_bytes(frame),
+                _ => Err(closed()),
+            }
+        })?;
+        let dtype = crate::dtype::to_numpy(py, editor.dtype())?.unbind();
+        Ok(Self { array, turn: Mutex::new(Some(turn)), dtype, editor: Mutex::new(Some(editor)), threads })
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let shape = self.run(py, How::short(None), |editor| Ok(editor.shape().to_vec()))?;
+        PyTuple::new(py, shape)
+    }
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
+        self.dtype.clone_ref(py)
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.snapshot(py)?;
+        get(&array, self.dtype.bind(py), key, style_of(None)?, self.how())
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self._set(key, value, "numpy", None)
+    }
+
+    #[pyo3(signature = (key, value, style, progress = None))]
+    fn _set(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        style: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = key.py();
+        let array = self.snapshot(py)?;
+        let chosen = Chosen::new(key, style_of(Some(style))?, array.shape())?;
+        if chosen.fields.is_some() {
+            return Err(argument(py, "several fields cannot be set at once: set one after the other"));
+        }
+        let view = chosen.view(py, &array)?;
+        drop(array);
+        let how = How { progress, ..self.how() };
+        let Chosen { selections, points, together, field, .. } = chosen;
+        let dtype = match &field {
+            Some(_) => crate::dtype::to_numpy(py, view.slice.dtype())?,
+            None => self.dtype.bind(py).clone(),
+        };
+        let value = self.items(value, &view.shape, &dtype)?;
+        if view.slice.is_empty() {
+            return Ok(());
+        }
+        // One item for all.
+        let single =
+            value.strides().iter().zip(value.shape()).all(|(&stride, &length)| stride == 0 || length == 1);
+        let plain = field.is_none() || matches!(view.slice.dtype().kind(), DtypeKind::Simple { .. });
+        if single && plain {
+            let zero = PyTuple::new(py, vec![0usize; value.ndim()])?;
+            let item = numpy(py)?.call_method1(intern!(py, "asarray"), (value.get_item(zero)?, &dtype))?;
+            let fill = constant(item.cast::<PyUntypedArray>()?)?;
+            return self.run(py, how, move |editor| put(editor, selections, points, field, fill));
+        }
+        // In the order of the dimensions that the library has.
+        let mut value = value;
+        if let Some(Together { from, to, shape }) = &together {
+            let mut flat: Vec<usize> = value.shape().to_vec();
+            flat.splice(*to..*to + shape.len(), [shape.iter().product()]);
+            let reshaped = value.call_method1(intern!(py, "reshape"), (PyTuple::new(py, flat)?,))?;
+            let moved = numpy(py)?.call_method1(intern!(py, "moveaxis"), (reshaped, *to, *from))?;
+            value = moved.cast_into::<PyUntypedArray>()?;
+        }
+        let items = Items::new(&value);
+        self.run(py, how, move |editor| put(editor, selections, points, field, items.strided()?))
+    }
+
+    #[pyo3(signature = (value, axis, progress = None))]
+    fn _append(&self, value: &Bound<'_, PyAny>, axis: usize, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let py = value.py();
+        let value = as_items(value, self.dtype.bind(py))?;
+        let items = Items::new(&value);
+        let how = How { progress, ..self.how() };
+        self.run(py, how, move |editor| editor.append(Axis(axis), items.strided()?))
+    }
+
+    #[pyo3(signature = (at, value, axis, progress = None))]
+    fn _insert(
+        &self,
+        at: u64,
+        value: &Bound<'_, PyAny>,
+        axis: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = value.py();
+        let value = as_items(value, self.dtype.bind(py))?;
+        let items = Items::new(&value);
+        let how = How { progress, ..self.how() };
+        self.run(py, how, move |editor| editor.insert(Axis(axis), at, items.strided()?))
+    }
+
+    #[pyo3(signature = (start, stop, axis, progress = None))]
+    fn _delete(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        stop: u64,
+        axis: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let how = How { progress, ..self.how() };
+        self.run(py, how, move |editor| editor.delete(Axis(axis), start..stop))
+    }
+
+    fn _resize(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
+        self.run(py, self.how(), move |editor| editor.resize(&shape))
+    }
+
+    fn _set_compression(
+        &self,
+        py: Python<'_>,
+        codec: &str,
+        level: u8,
+        filters: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
+        let compression: Compression = crate::write::compression(py, codec, level, filters)?;
+        self.run(py, How::short(None), move |editor| editor.set_compression(compression))
+    }
+
+    fn _set_attr(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = crate::attrs::to_value(value)?;
+        self.run(py, How::short(None), move |editor| editor.attrs_mut().set(name, value))
+    }
+
+    /// Tells whether there was one.
+    fn _remove_attr(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.run(py, How::short(None), move |editor| Ok(editor.attrs_mut().remove(name)))
+    }
+
+    fn _attr_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let array = self.snapshot(py)?;
+        Ok(array.attrs().names().map(std::borrow::Cow::into_owned).collect())
+    }
+
+    fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        match self.run(py, How::short(None), |editor| editor.attrs_mut().get(name))? {
+            Some(value) => Ok(Some((crate::attrs::to_object(py, &value)?,))),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes all changes visible in one step, and ends the change.
+    fn _commit(&self, py: Python<'_>) -> PyResult<()> {
+        let base = self.array.get();
+        // Taken here: no lock of ours is held where a fork may copy it.
+        let mut array = base.now();
+        let committed = How::short(self.threads).run(py, move |_| -> Result<_, NdError> {
+            let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = editor.take().ok_or_else(closed)?;
+            open.commit()?;
+            if let Origin::Path(_) = base.origin {
+                drop(open);
+                array.refresh()?;
+                return Ok((array, None));
+            }
+            let frame = open.into_bytes().ok_or_else(closed)?;
+            let options = NdArray::options().frame_options(read_options());
+            Ok((options.from_bytes(frame.clone())?, Some(frame)))
+        })?;
+        base.set(py, committed.0, committed.1)?;
+        self.end();
+        Ok(())
+    }
+
+    /// Forgets all changes, and ends the change.
+    fn _close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.editor.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        self.end();
+    }
+}
+
+impl EditorBase {
+    fn end(&self) {
+        drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+fn put(
+    editor: &mut ArrayEditor,
+    selections: Vec<b2kit::Selection>,
+    points: bool,
+    field: Option<String>,
+    values: impl RegionSource,
+) -> Result<(), NdError> {
+    match (field, points) {
+        (Some(field), _) => editor.set_field(selections, &field, values),
+        (None, true) => editor.set_points(selections, values),
+        (None, false) => editor.set(selections, values),
+    }
+}

@@ -1,0 +1,143 @@
+//! Errors of the library as exceptions of `b2kit.errors`, with the texts of the library.
+
+use std::error::Error;
+use std::io;
+
+use b2kit::chunk::ChunkError;
+use b2kit::frame::FrameError;
+use b2kit::nd::NdError;
+use b2kit::{ErrorKind, Report};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+
+/// An error of one of the crates.
+pub(crate) trait Kinded: Error {
+    fn kind(&self) -> ErrorKind;
+    /// The class, where the kind says too little.
+    fn class(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+impl Kinded for ChunkError {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+}
+
+impl Kinded for FrameError {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+    fn class(&self) -> Option<&'static str> {
+        matches!(self, Self::Exists { .. }).then_some("ExistsError")
+    }
+}
+
+impl Kinded for NdError {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+    fn class(&self) -> Option<&'static str> {
+        match self {
+            Self::Slice { .. } => Some("SelectionError"),
+            Self::Frame(error) => error.class(),
+            _ => None,
+        }
+    }
+}
+
+/// The exception for an error.
+pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
+    let mut io = None;
+    let mut cause: Option<&(dyn Error + 'static)> = error.as_error().source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            // What Python itself raised in a source or a file of ours.
+            if let Some(raised) = error.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>()) {
+                return raised.clone_ref(py);
+            }
+            io = Some(error);
+        }
+        cause = error.source();
+    }
+    let class = error.told_class().unwrap_or(match error.told_kind() {
+        ErrorKind::NotBlosc => "NotBloscError",
+        ErrorKind::NewerVersion => "NewerVersionError",
+        ErrorKind::Unsupported => "UnsupportedError",
+        ErrorKind::Damaged => "DamagedError",
+        ErrorKind::Limit => "LimitError",
+        ErrorKind::Memory => "OutOfMemoryError",
+        ErrorKind::Argument => "ArgumentError",
+        ErrorKind::Changed => "ChangedError",
+        ErrorKind::Cancelled => "CancelledError",
+        ErrorKind::Io => match io.map(io::Error::kind) {
+            Some(io::ErrorKind::NotFound) => "NotFoundError",
+            Some(io::ErrorKind::AlreadyExists) => "ExistsError",
+            Some(io::ErrorKind::PermissionDenied) => "NoPermissionError",
+            _ => "IoError",
+        },
+        _ => "Error",
+    });
+    let raised = exception(py, class, &Report(error.as_error()).to_string());
+    if let Some(errno) = io.and_then(io::Error::raw_os_error) {
+        // An exception without the attribute is no OSError.
+        let _ = raised.value(py).setattr("errno", errno);
+    }
+    raised
+}
+
+/// [`Kinded`] as an object.
+pub(crate) trait KindedDyn {
+    fn told_kind(&self) -> ErrorKind;
+    fn told_class(&self) -> Option<&'static str>;
+    fn as_error(&self) -> &dyn Error;
+}
+
+impl<E: Kinded + 'static> KindedDyn for E {
+    fn told_kind(&self) -> ErrorKind {
+        Kinded::kind(self)
+    }
+    fn told_class(&self) -> Option<&'static str> {
+        self.class()
+    }
+    fn as_error(&self) -> &dyn Error {
+        self
+    }
+}
+
+/// Turns errors of the crates into exceptions.
+pub(crate) trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Kinded + 'static> OrRaise<T> for Result<T, E> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}
+
+/// An exception of a class of `b2kit.errors`.
+pub(crate) fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    let made = || -> PyResult<PyErr> {
+        let module =
+            MODULE.get_or_try_init(py, || PyModule::import(py, "b2kit.errors").map(Bound::unbind))?;
+        Ok(PyErr::from_value(module.bind(py).getattr(class)?.call1((message,))?))
+    };
+    made().unwrap_or_else(|error| error)
+}
+
+pub(crate) fn argument(py: Python<'_>, message: impl AsRef<str>) -> PyErr {
+    exception(py, "ArgumentError", message.as_ref())
+}
+
+pub(crate) fn selection(py: Python<'_>, message: impl AsRef<str>) -> PyErr {
+    exception(py, "SelectionError", message.as_ref())
+}
+
+pub(crate) fn wrong_type(message: impl Into<String>) -> PyErr {
+    PyTypeError::new_err(message.into())
+}

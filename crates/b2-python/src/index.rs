@@ -1,0 +1,508 @@
+//! What stands in brackets, as NumPy understands it, and as `oindex` and `vindex` do.
+
+use b2kit::nd::{NdArray, Selection, Slice};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::{ffi, intern};
+
+use crate::errors::{OrRaise, selection};
+
+/// How arrays of positions are combined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As in NumPy.
+    Numpy,
+    /// Each for its own dimension.
+    Orthogonal,
+    /// Together as coordinates, whose dimensions come first.
+    Vectorized,
+}
+
+/// A selection that was understood.
+pub(crate) struct Chosen {
+    /// For each dimension of the array, and new ones.
+    pub(crate) selections: Vec<Selection>,
+    /// Whether lists are coordinates.
+    pub(crate) points: bool,
+    /// Shape of the coordinates, which the library has as one dimension: where it is there, and where it goes.
+    pub(crate) together: Option<Together>,
+    /// A field of structured items.
+    pub(crate) field: Option<String>,
+    /// Fields of structured items, to be chosen from whole items.
+    pub(crate) fields: Option<Vec<String>>,
+    /// Whether a result without dimensions is a scalar.
+    pub(crate) scalar: bool,
+    /// A new dimension of the result that must become empty: `a[False]`.
+    empty: Option<usize>,
+}
+
+pub(crate) struct Together {
+    /// Its place in the dimensions of the library's result.
+    pub(crate) from: usize,
+    /// Its place in NumPy's.
+    pub(crate) to: usize,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// A view with the shape its items have in Python.
+pub(crate) struct View {
+    pub(crate) slice: Slice,
+    pub(crate) shape: Vec<usize>,
+}
+
+enum Part<'py> {
+    Selection(Selection),
+    /// Positions in any shape; or how many there are, for a mask without dimensions.
+    Array(Bound<'py, PyAny>),
+    Mask(Bound<'py, PyUntypedArray>),
+    Truth(bool),
+    Integer(i64),
+    Ellipsis,
+}
+
+impl Chosen {
+    /// Understands what is in the brackets, for an array with these lengths.
+    pub(crate) fn new<'py>(key: &Bound<'py, PyAny>, style: Style, lengths: &[u64]) -> PyResult<Self> {
+        let (py, ndim) = (key.py(), lengths.len());
+        if let Ok(name) = key.cast::<PyString>() {
+            return Ok(Self { field: Some(name.extract()?), ..Self::all() });
+        }
+        if let Ok(names) = key.cast::<PyList>()
+            && !names.is_empty()
+            && names.iter().all(|name| name.is_instance_of::<PyString>())
+        {
+            return Ok(Self { fields: Some(names.extract()?), ..Self::all() });
+        }
+        let mut parts = Vec::new();
+        let (mut integers, mut advanced) = (0usize, 0usize);
+        {
+            let mut each = |item: &Bound<'py, PyAny>| -> PyResult<()> {
+                let part = part(item)?;
+                match part {
+                    Part::Integer(_) => integers += 1,
+                    Part::Array(_) | Part::Mask(_) | Part::Truth(_) => advanced += 1,
+                    _ => {}
+                }
+                parts.push(part);
+                Ok(())
+            };
+            match key.cast::<PyTuple>() {
+                Ok(tuple) => tuple.iter().try_for_each(|item| each(&item))?,
+                Err(_) => each(key)?,
+            }
+        }
+        // Dimensions that are named.
+        let named: usize = parts
+            .iter()
+            .map(|part| match part {
+                Part::Mask(mask) => mask.ndim(),
+                Part::Truth(_) | Part::Ellipsis | Part::Selection(Selection::NewAxis) => 0,
+                _ => 1,
+            })
+            .sum();
+        if named > ndim {
+            let what =
+                format!("too many indices for array: array is {ndim}-dimensional, but {named} were indexed");
+            return Err(selection(py, what));
+        }
+        let mut ellipsis = false;
+        let mut expanded = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Ellipsis if ellipsis => {
+                    return Err(selection(py, "an index can only have a single ellipsis ('...')"));
+                }
+                Part::Ellipsis => {
+                    ellipsis = true;
+                    if named == ndim {
+                        // Stands for nothing, but between arrays it parts them.
+                        expanded.push(Part::Selection(Selection::Ellipsis));
+                    }
+                    let all = || Part::Selection(Selection::ALL);
+                    expanded.extend(std::iter::repeat_with(all).take(ndim - named));
+                }
+                part => expanded.push(part),
+            }
+        }
+        if advanced == 0 {
+            let selections = expanded
+                .into_iter()
+                .map(|part| match part {
+                    Part::Integer(index) => Selection::Index(index),
+                    Part::Selection(selection) => selection,
+                    _ => Selection::ALL,
+                })
+                .collect();
+            return Ok(Self { selections, scalar: integers == ndim && !ellipsis, ..Self::all() });
+        }
+        match style {
+            Style::Orthogonal => Self::orthogonal(py, expanded),
+            Style::Numpy if advanced == 1 && integers == 0 => Self::single(py, expanded),
+            _ => Self::combined(py, expanded, style, lengths),
+        }
+    }
+
+    fn all() -> Self {
+        Self {
+            selections: Vec::new(),
+            points: false,
+            together: None,
+            field: None,
+            fields: None,
+            scalar: false,
+            empty: None,
+        }
+    }
+
+    /// Each for its own dimension.
+    fn orthogonal(py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Self> {
+        let mut selections = Vec::with_capacity(parts.len());
+        for part in parts {
+            selections.push(match part {
+                Part::Selection(selection) => selection,
+                Part::Integer(index) => Selection::Index(index),
+                Part::Array(array) => {
+                    let (shape, list) = positions(&array)?;
+                    if shape.len() != 1 {
+                        return Err(selection(py, "oindex takes lists of one dimension"));
+                    }
+                    Selection::List(list)
+                }
+                Part::Mask(mask) => {
+                    if mask.ndim() != 1 {
+                        return Err(selection(py, "oindex takes masks of one dimension"));
+                    }
+                    mask_of(&mask)?
+                }
+                Part::Truth(_) | Part::Ellipsis => {
+                    return Err(selection(py, "oindex takes no single truth value"));
+                }
+            });
+        }
+        Ok(Self { selections, ..Self::all() })
+    }
+
+    /// A single array of positions, or a single mask, beside slices: its dimensions stay in place.
+    fn single(py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Self> {
+        let mut chosen = Self::all();
+        let mut at = 0;
+        for part in parts {
+            match part {
+                Part::Array(array) => {
+                    let (shape, list) = positions(&array)?;
+                    if shape.len() != 1 {
+                        chosen.together = Some(Together { from: at, to: at, shape });
+                    }
+                    chosen.selections.push(Selection::List(list));
+                    at += 1;
+                }
+                Part::Mask(mask) => {
+                    chosen.selections.push(mask_of(&mask)?);
+                    at += 1;
+                }
+                Part::Truth(truth) => {
+                    chosen.selections.push(Selection::NewAxis);
+                    chosen.empty = (!truth).then_some(at);
+                    at += 1;
+                }
+                Part::Selection(selection) => {
+                    at += usize::from(selection != Selection::Ellipsis);
+                    chosen.selections.push(selection);
+                }
+                Part::Integer(_) | Part::Ellipsis => {
+                    return Err(selection(py, "an index that cannot stand here"));
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Arrays, masks and integers that name coordinates together.
+    fn combined<'py>(
+        py: Python<'py>,
+        parts: Vec<Part<'py>>,
+        style: Style,
+        lengths: &[u64],
+    ) -> PyResult<Self> {
+        // One list of positions for each dimension, or none for truth values.
+        let mut arrays = Vec::new();
+        let mut plan = Vec::new();
+        let mut dim = 0;
+        for part in parts {
+            match part {
+                Part::Selection(selection) => {
+                    dim += usize::from(!matches!(selection, Selection::NewAxis | Selection::Ellipsis));
+                    plan.push(Planned::Selection(selection));
+                }
+                Part::Integer(index) => {
+                    dim += 1;
+                    plan.push(Planned::Integer(index));
+                }
+                Part::Array(array) => {
+                    dim += 1;
+                    plan.push(Planned::Array(arrays.len()));
+                    arrays.push(array);
+                }
+                Part::Mask(mask) => {
+                    let lists = mask.call_method0(intern!(py, "nonzero"))?.cast_into::<PyTuple>()?;
+                    for (list, &marks) in lists.iter().zip(PyUntypedArrayMethods::shape(&mask)) {
+                        let length = lengths.get(dim).copied().unwrap_or_default();
+                        if length != marks as u64 {
+                            let what = format!(
+                                "boolean index did not match indexed array along axis {dim}; size of axis is \
+                                 {length} but size of corresponding boolean axis is {marks}"
+                            );
+                            return Err(selection(py, what));
+                        }
+                        dim += 1;
+                        plan.push(Planned::Array(arrays.len()));
+                        arrays.push(list);
+                    }
+                }
+                Part::Truth(truth) => {
+                    plan.push(Planned::Nothing);
+                    let zeros = numpy(py)?.call_method1(intern!(py, "zeros"), (usize::from(truth),))?;
+                    arrays.push(zeros.call_method1(intern!(py, "astype"), (intern!(py, "int64"),))?);
+                }
+                Part::Ellipsis => {}
+            }
+        }
+        let broadcast =
+            match numpy(py)?.call_method1(intern!(py, "broadcast_arrays"), PyTuple::new(py, &arrays)?) {
+                Ok(broadcast) => broadcast,
+                Err(_) => {
+                    let shapes: PyResult<Vec<String>> = arrays
+                        .iter()
+                        .map(|array| Ok(array.getattr(intern!(py, "shape"))?.str()?.to_string()))
+                        .collect();
+                    let what = format!(
+                        "shape mismatch: indexing arrays could not be broadcast together with shapes {}",
+                        shapes?.join(" ")
+                    );
+                    return Err(selection(py, what));
+                }
+            };
+        let mut lists = Vec::with_capacity(arrays.len());
+        let mut shape = Vec::new();
+        for array in broadcast.try_iter()? {
+            let (its_shape, list) = positions(&array?)?;
+            shape = its_shape;
+            lists.push(list);
+        }
+        let is_named = |planned: &Planned| !matches!(planned, Planned::Selection(_));
+        let consecutive = {
+            let mut rest = plan.iter().skip_while(|planned| !is_named(planned));
+            rest.by_ref().find(|planned| !is_named(planned));
+            !rest.any(is_named)
+        };
+        let dims =
+            |planned: &Planned| usize::from(!matches!(planned, Planned::Selection(Selection::Ellipsis)));
+        let before: usize = plan.iter().take_while(|planned| !is_named(planned)).map(dims).sum();
+        let numpy_place = if consecutive { before } else { 0 };
+        let to = if style == Style::Vectorized { 0 } else { numpy_place };
+
+        // What the library sees: where no dimension is named, the points are a new axis.
+        let any = plan.iter().any(|planned| matches!(planned, Planned::Array(_)));
+        let mut chosen = Self::all();
+        let empty = shape.contains(&0);
+        if !any {
+            // Truth values alone, or beside integers.
+            let mut placed = false;
+            let mut at = 0;
+            for planned in &plan {
+                match planned {
+                    Planned::Nothing if !placed => {
+                        placed = true;
+                        chosen.selections.push(Selection::NewAxis);
+                        chosen.empty = empty.then_some(at);
+                        chosen.together = Some(Together { from: at, to, shape: shape.clone() });
+                        at += 1;
+                    }
+                    Planned::Integer(index) => chosen.selections.push(Selection::Index(*index)),
+                    Planned::Selection(selection) => {
+                        at += dims(planned);
+                        chosen.selections.push(selection.clone());
+                    }
+                    _ => {}
+                }
+            }
+            return Ok(chosen);
+        }
+        // Truth values stand for no dimension, so the library does not see them.
+        let seen: Vec<&Planned> =
+            plan.iter().filter(|planned| !matches!(planned, Planned::Nothing)).collect();
+        let together = {
+            let mut rest = seen.iter().skip_while(|planned| !is_named(planned));
+            rest.by_ref().find(|planned| !is_named(planned));
+            !rest.any(|planned| is_named(planned))
+        };
+        let before: usize =
+            seen.iter().take_while(|planned| !is_named(planned)).map(|planned| dims(planned)).sum();
+        let from = if together { before } else { 0 };
+        for planned in seen {
+            chosen.selections.push(match planned {
+                Planned::Selection(selection) => selection.clone(),
+                Planned::Integer(index) => Selection::Index(*index),
+                Planned::Array(n) => Selection::List(std::mem::take(&mut lists[*n])),
+                Planned::Nothing => continue,
+            });
+        }
+        chosen.points = true;
+        chosen.together = Some(Together { from, to, shape });
+        Ok(chosen)
+    }
+
+    /// The view of an array.
+    pub(crate) fn view(&self, py: Python<'_>, array: &NdArray) -> PyResult<View> {
+        let mut slice = match (&self.selections[..], self.points) {
+            ([], _) => array.all(),
+            (selections, false) => array.slice(selections).or_raise(py)?,
+            (selections, true) => array.points(selections).or_raise(py)?,
+        };
+        if let Some(axis) = self.empty {
+            let mut selections = vec![Selection::ALL; axis];
+            selections.push(Selection::Range { start: Some(0), stop: Some(0), step: 1 });
+            slice = slice.slice(selections).or_raise(py)?;
+        }
+        if let Some(Together { from, to, .. }) = &self.together
+            && from != to
+        {
+            let mut axes: Vec<usize> = (0..slice.ndim()).collect();
+            let axis = axes.remove(*from);
+            axes.insert(*to, axis);
+            slice = slice.permute(&axes).or_raise(py)?;
+        }
+        if (self.field.is_some() || self.fields.is_some()) && array.dtype().fields().is_none() {
+            return Err(selection(py, ONLY));
+        }
+        if let Some(name) = &self.field {
+            slice = slice.field(name).or_raise(py)?;
+        }
+        let mut shape = Vec::with_capacity(slice.ndim());
+        for (dim, length) in slice.shape().into_iter().enumerate() {
+            match &self.together {
+                Some(together) if together.to == dim => shape.extend_from_slice(&together.shape),
+                _ => shape.push(length as usize),
+            }
+        }
+        Ok(View { slice, shape })
+    }
+}
+
+const ONLY: &str = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean \
+                    arrays are valid indices";
+
+enum Planned {
+    Selection(Selection),
+    Integer(i64),
+    /// The positions with that number.
+    Array(usize),
+    /// A truth value, which is for no dimension.
+    Nothing,
+}
+
+pub(crate) fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    static NUMPY: pyo3::sync::PyOnceLock<Py<PyModule>> = pyo3::sync::PyOnceLock::new();
+    Ok(NUMPY.get_or_try_init(py, || PyModule::import(py, "numpy").map(Bound::unbind))?.bind(py).clone())
+}
+
+/// One item of what is in the brackets.
+fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
+    let py = item.py();
+    if item.is_none() {
+        return Ok(Part::Selection(Selection::NewAxis));
+    }
+    if let Ok(slice) = item.cast::<PySlice>() {
+        return range(slice).map(Part::Selection);
+    }
+    if item.is_instance_of::<PyEllipsis>() {
+        return Ok(Part::Ellipsis);
+    }
+    if let Ok(truth) = item.cast::<PyBool>() {
+        return Ok(Part::Truth(truth.is_true()));
+    }
+    if item.is_instance_of::<PyInt>() {
+        return integer(item).map(Part::Integer);
+    }
+    let is_array = item.is_instance_of::<PyUntypedArray>();
+    let array = match is_array {
+        true => item.clone(),
+        false => {
+            // Scalars of NumPy, and whatever else counts as an integer.
+            let scalar = !item.is_instance_of::<PyList>() && !item.is_instance_of::<PyTuple>();
+            if scalar && let Ok(truth) = item.extract::<bool>() {
+                return Ok(Part::Truth(truth));
+            }
+            if scalar && item.hasattr(intern!(py, "__index__"))? {
+                return integer(item).map(Part::Integer);
+            }
+            if item.is_instance_of::<PyString>() {
+                return Err(selection(py, "a field name stands alone in the brackets"));
+            }
+            numpy(py)?.call_method1(intern!(py, "asarray"), (item,))?
+        }
+    };
+    let array = array.cast_into::<PyUntypedArray>()?;
+    let kind: char = array.dtype().getattr(intern!(py, "kind"))?.extract()?;
+    match (kind, array.ndim()) {
+        ('b', 0) => Ok(Part::Truth(array.is_truthy()?)),
+        ('b', _) => Ok(Part::Mask(array)),
+        ('i' | 'u', 0) => integer(&array.call_method0(intern!(py, "item"))?).map(Part::Integer),
+        ('i' | 'u', _) => Ok(Part::Array(array.into_any())),
+        // An empty list.
+        (_, 1..) if !is_array && array.is_empty() => {
+            Ok(Part::Array(array.call_method1(intern!(py, "astype"), (intern!(py, "int64"),))?))
+        }
+        _ if is_array || item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>() => {
+            Err(selection(py, "arrays used as indices must be of integer (or boolean) type"))
+        }
+        _ => Err(selection(py, ONLY)),
+    }
+}
+
+/// Integers beyond 64 bits are out of range as the largest one is.
+fn integer(item: &Bound<'_, PyAny>) -> PyResult<i64> {
+    // SAFETY: the object lives; without an exception the result is clipped.
+    let value = unsafe { ffi::PyNumber_AsSsize_t(item.as_ptr(), std::ptr::null_mut()) };
+    if value == -1
+        && let Some(error) = PyErr::take(item.py())
+    {
+        return Err(error);
+    }
+    Ok(value as i64)
+}
+
+fn range(slice: &Bound<'_, PySlice>) -> PyResult<Selection> {
+    let py = slice.py();
+    let edge = |name: &Bound<'_, PyString>| -> PyResult<Option<i64>> {
+        let edge = slice.getattr(name)?;
+        if edge.is_none() { Ok(None) } else { integer(&edge).map(Some) }
+    };
+    let step = edge(intern!(py, "step"))?.unwrap_or(1);
+    if step == 0 {
+        return Err(crate::errors::argument(py, "slice step cannot be zero"));
+    }
+    let (start, stop) = (edge(intern!(py, "start"))?, edge(intern!(py, "stop"))?);
+    Ok(Selection::Range { start, stop, step: step.max(-i64::MAX) })
+}
+
+/// Shape and items of an array of integers, in C order.
+fn positions(array: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, Vec<i64>)> {
+    let py = array.py();
+    let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (array, intern!(py, "int64")))?;
+    let shape = array.cast::<PyUntypedArray>()?.shape().to_vec();
+    let flat = flat.cast_into::<numpy::PyArrayDyn<i64>>()?;
+    let list = numpy::PyArrayMethods::to_vec(&flat)?;
+    Ok((shape, list))
+}
+
+fn mask_of(mask: &Bound<'_, PyUntypedArray>) -> PyResult<Selection> {
+    let py = mask.py();
+    let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (mask,))?;
+    let flat = flat.call_method1(intern!(py, "view"), (intern!(py, "uint8"),))?;
+    let flat = flat.cast_into::<numpy::PyArrayDyn<u8>>()?;
+    let shape: Vec<u64> = mask.shape().iter().map(|&n| n as u64).collect();
+    let marks = numpy::PyArrayMethods::readonly(&flat);
+    Ok(Selection::mask_of(shape, marks.as_slice()?))
+}

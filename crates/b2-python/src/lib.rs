@@ -1,0 +1,45 @@
+//! The Python package `b2kit`: what Python cannot do itself. The modules in `python/b2kit` are what users see.
+//!
+//! Everything that takes time runs without the interpreter's lock (`control`); memory of NumPy is read and written
+//! where it lies (`reader`, `source`).
+
+mod array;
+mod attrs;
+mod buffer;
+mod control;
+mod dtype;
+mod edit;
+mod errors;
+mod index;
+mod reader;
+mod source;
+mod store;
+mod write;
+
+use pyo3::prelude::*;
+
+/// Sets how many threads work on a call that does not say it itself; 0: as many as there are. Answers what it was.
+#[pyfunction]
+fn set_threads(threads: usize) -> usize {
+    control::set_threads(threads)
+}
+
+#[pymodule(gil_used = false)]
+fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<array::ArrayBase>()?;
+    module.add_class::<edit::EditorBase>()?;
+    module.add_class::<store::Frame>()?;
+    module.add_class::<store::FrameBase>()?;
+    module.add_function(wrap_pyfunction!(set_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_items, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_called, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_joined, module)?)?;
+    module.add_function(wrap_pyfunction!(store::write_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(store::edit_frame_attrs, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::compress, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::decompress, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::chunk_sizes, module)?)?;
+    Ok(())
+}

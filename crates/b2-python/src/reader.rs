@@ -1,0 +1,289 @@
+//! Reading items into memory of NumPy.
+
+use std::mem::MaybeUninit;
+use std::slice;
+
+use b2kit::NdArray;
+use b2kit::nd::{Selection, Slice};
+use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PySlice, PyTuple};
+
+use crate::control::How;
+use crate::errors::{OrRaise, argument};
+use crate::index::{View, numpy};
+
+/// Destinations with gaps are filled by way of pieces of about this size, in bytes.
+const PIECE: u64 = 32 << 20;
+/// Results below this many bytes come so quickly that nobody need be able to stop them.
+const QUICK: u64 = 4096;
+
+/// An array of NumPy whose items nobody has written yet.
+pub(crate) fn empty<'py>(
+    py: Python<'py>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
+    let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
+    for &length in shape {
+        dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
+    }
+    let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
+    // SAFETY: type and dtype are live objects (the call takes over the reference to the second), `dims` has `ndim`
+    // lengths. Without data and strides NumPy allocates the memory in C order.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            npyffi::get_type_object(py, NpyTypes::PyArray_Type),
+            dtype.clone().into_dtype_ptr(),
+            ndim,
+            dims.as_mut_ptr(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+        );
+        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
+    }
+}
+
+/// Memory of an array of NumPy that a call may use without the interpreter's lock, as long as somebody holds the array.
+struct Place {
+    start: *mut MaybeUninit<u8>,
+    len: usize,
+}
+
+impl Place {
+    /// # Safety
+    /// The array must live as long as `'a`, and nobody else may use the memory as long.
+    unsafe fn get<'a>(self) -> &'a mut [MaybeUninit<u8>] {
+        // SAFETY: as the caller promises. Nothing is said of what the bytes hold.
+        unsafe { slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+fn data(array: &Bound<'_, PyUntypedArray>) -> *mut MaybeUninit<u8> {
+    // SAFETY: the array lives.
+    unsafe { (*array.as_array_ptr()).fields.data.cast() }
+}
+
+/// Reads a view into a new array of NumPy.
+pub(crate) fn read<'py>(
+    view: View,
+    dtype: &Bound<'py, PyArrayDescr>,
+    scalar: bool,
+    mut how: How,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = dtype.py();
+    let View { slice, shape } = view;
+    let out = empty(py, dtype, &shape)?;
+    let nbytes = slice.nbytes();
+    let have = (out.len() as u64).saturating_mul(dtype.itemsize() as u64);
+    if have != nbytes {
+        return Err(argument(py, format!("{have} bytes for {nbytes}")));
+    }
+    how.short |= scalar || nbytes <= QUICK && !slice_is_long(&slice);
+    let place = Place { start: data(&out), len: nbytes as usize };
+    // SAFETY: `out` outlives the call, and no other code has seen it.
+    let dst = unsafe { place.get() };
+    if how.short {
+        // As the array was opened; another control would take longer than the item.
+        py.detach(|| slice.read_uninit(dst).map(drop)).or_raise(py)?;
+    } else {
+        how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop))?;
+    }
+    if !scalar {
+        return Ok(out.into_any());
+    }
+    // SAFETY: the call takes over the reference to the array, and answers a new one.
+    unsafe {
+        let item = PY_ARRAY_API.PyArray_Return(py, out.into_ptr().cast());
+        Bound::from_owned_ptr_or_err(py, item)
+    }
+}
+
+/// Of a mask with more marks than one in so many, the items are read with those between them.
+const SPARSE: usize = 500;
+
+/// What is in the brackets, if it is a mask of all items that marks many of them.
+pub(crate) fn dense_mask<'py>(
+    array: &NdArray,
+    key: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyUntypedArray>>> {
+    let py = key.py();
+    let Ok(mask) = key.cast::<PyUntypedArray>() else { return Ok(None) };
+    let fits = mask.ndim() > 0
+        && mask.dtype().kind() == b'b'
+        && mask.shape().iter().zip(array.shape()).all(|(&marks, &length)| marks as u64 == length)
+        && mask.ndim() == array.ndim();
+    if !fits || mask.is_empty() {
+        return Ok(None);
+    }
+    let count: usize = numpy(py)?.call_method1(intern!(py, "count_nonzero"), (mask,))?.extract()?;
+    Ok((count > mask.len() / SPARSE).then(|| mask.clone()))
+}
+
+/// Reads the items that a mask marks, by way of all items of some rows at a time.
+pub(crate) fn read_marked<'py>(
+    array: &NdArray,
+    dtype: &Bound<'py, PyArrayDescr>,
+    mask: &Bound<'py, PyUntypedArray>,
+    how: How,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = mask.py();
+    let threads = how.threads;
+    let rows = array.shape()[0];
+    let chunk = u64::from(array.chunkshape()[0]).max(1);
+    let at_once = (PIECE / (array.nbytes() / rows).max(1)).max(1).next_multiple_of(chunk);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    while start < rows {
+        let end = (start + at_once).min(rows);
+        let marks = mask.get_item(PySlice::new(py, start as isize, end as isize, 1))?;
+        let slice = array.slice(start..end).or_raise(py)?;
+        let mut shape = mask.shape().to_vec();
+        shape[0] = (end - start) as usize;
+        if marks.call_method0(intern!(py, "any"))?.is_truthy()? {
+            let items = read(View { slice, shape }, dtype, false, How::threads(threads))?;
+            parts.push(items.get_item(marks)?);
+        }
+        start = end;
+        if let Some(progress) = &how.progress {
+            progress.call1(py, (array.nbytes() / rows * end, array.nbytes()))?;
+        }
+    }
+    match parts.len() {
+        1 => Ok(parts.swap_remove(0)),
+        _ => numpy(py)?.call_method1(intern!(py, "concatenate"), (parts,)),
+    }
+}
+
+/// Whether few items may come from many blocks.
+fn slice_is_long(slice: &Slice) -> bool {
+    slice.len() > 64
+}
+
+/// Reads a view into an array of NumPy that is there, of any strides.
+pub(crate) fn read_into<'py>(
+    view: View,
+    dtype: &Bound<'py, PyArrayDescr>,
+    out: &Bound<'py, PyAny>,
+    how: How,
+) -> PyResult<()> {
+    let py = out.py();
+    let out = as_array(out, dtype, &view.shape)?;
+    if out.shape() != &view.shape[..] {
+        let what = format!("`out` has shape {:?}, the result {:?}", out.shape(), view.shape);
+        return Err(argument(py, what));
+    }
+    let writeable: bool = out.getattr(intern!(py, "flags"))?.getattr(intern!(py, "writeable"))?.extract()?;
+    if !writeable {
+        return Err(argument(py, "`out` is read-only"));
+    }
+    if view.slice.is_empty() {
+        return Ok(());
+    }
+    let alike = out.dtype().is_equiv_to(dtype) && view.slice.ndim() == view.shape.len();
+    if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {
+        let len = slice.nbytes() as usize;
+        // The lowest byte of the items; they fill `len` bytes from there without gaps.
+        let place = Place { start: data(&out).wrapping_offset(offset), len };
+        // SAFETY: `out` outlives the call. As everywhere with NumPy, its owner must not use its items meanwhile.
+        let dst = unsafe { place.get() };
+        return how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop));
+    }
+    in_pieces(py, view, dtype, &out, how)
+}
+
+/// `out` as an array: an array as it is, another buffer as items of `dtype`.
+fn as_array<'py>(
+    out: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = out.py();
+    if let Ok(array) = out.cast::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
+    let flat = numpy(py)?.call_method1(intern!(py, "frombuffer"), (out, dtype))?;
+    if flat.len()? != shape.iter().product::<usize>() {
+        let what = format!(
+            "`out` has room for {} items, the result has {}",
+            flat.len()?,
+            shape.iter().product::<usize>()
+        );
+        return Err(argument(py, what));
+    }
+    let array = flat.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))?;
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+/// The same items in the order in which they lie in memory, and the offset of the lowest one; `None` where there are
+/// gaps between items, or one is there twice.
+fn laid_out(
+    py: Python<'_>,
+    slice: &Slice,
+    strides: &[isize],
+    itemsize: usize,
+) -> PyResult<Option<(Slice, isize)>> {
+    let shape = slice.shape();
+    let mut offset = 0isize;
+    let mut selections = Vec::with_capacity(shape.len());
+    for (&length, &stride) in shape.iter().zip(strides) {
+        let back = stride < 0 && length > 1;
+        if back {
+            offset += stride * (length as isize - 1);
+        }
+        selections.push(Selection::Range { start: None, stop: None, step: if back { -1 } else { 1 } });
+    }
+    let mut axes: Vec<usize> = (0..shape.len()).collect();
+    // Dimensions of length 1 may have any stride.
+    axes.sort_by_key(|&axis| (shape[axis] != 1, std::cmp::Reverse(strides[axis].unsigned_abs())));
+    let mut expected = itemsize;
+    for &axis in axes.iter().rev().filter(|&&axis| shape[axis] != 1) {
+        if strides[axis].unsigned_abs() != expected {
+            return Ok(None);
+        }
+        expected = expected.saturating_mul(shape[axis] as usize);
+    }
+    let slice = slice.slice(selections).or_raise(py)?.permute(&axes).or_raise(py)?;
+    Ok(Some((slice, offset)))
+}
+
+/// Reads piece by piece, and lets NumPy copy: what lies between the items is not ours.
+fn in_pieces(
+    py: Python<'_>,
+    view: View,
+    dtype: &Bound<'_, PyArrayDescr>,
+    out: &Bound<'_, PyUntypedArray>,
+    how: How,
+) -> PyResult<()> {
+    let threads = how.threads;
+    let same_dims = view.slice.ndim() == view.shape.len();
+    let rows = view.shape.first().copied().unwrap_or(1).max(1) as u64;
+    let at_once = (PIECE / (view.slice.nbytes() / rows).max(1)).max(1);
+    if !same_dims || view.shape.is_empty() || at_once >= rows {
+        let part = read(view, dtype, false, how)?;
+        return copy_to(out.as_any(), &part);
+    }
+    let mut start = 0;
+    while start < rows {
+        let end = (start + at_once).min(rows);
+        let slice = view.slice.slice(start..end).or_raise(py)?;
+        let mut shape = view.shape.clone();
+        shape[0] = (end - start) as usize;
+        let part = read(View { slice, shape }, dtype, false, How::threads(threads))?;
+        copy_to(&out.get_item(PySlice::new(py, start as isize, end as isize, 1))?, &part)?;
+        start = end;
+    }
+    Ok(())
+}
+
+/// Copies, and converts as far as nothing of the kind of number is lost.
+fn copy_to(to: &Bound<'_, PyAny>, from: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = to.py();
+    numpy(py)?.call_method1(intern!(py, "copyto"), (to, from)).map(drop)
+}

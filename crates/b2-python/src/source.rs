@@ -1,0 +1,170 @@
+//! Where items come from: arrays of NumPy, constants, arrays of ours, functions and files of Python.
+
+use std::io;
+use std::slice;
+use std::sync::Mutex;
+
+use b2kit::frame::ReadAt;
+use b2kit::nd::{Amount, NdError, Region, RegionSource, Strided};
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+/// Items of an array of NumPy, where they lie.
+pub(crate) struct Items {
+    /// Keeps the memory.
+    _array: Py<PyUntypedArray>,
+    start: *const u8,
+    len: usize,
+    shape: Vec<u64>,
+    itemsize: usize,
+    offset: usize,
+    strides: Vec<isize>,
+}
+
+// SAFETY: the memory is that of an array that this value holds, and is only read. As everywhere with NumPy, nobody may
+// change the items while they are read.
+unsafe impl Send for Items {}
+
+impl Items {
+    pub(crate) fn new(array: &Bound<'_, PyUntypedArray>) -> Self {
+        let shape: Vec<u64> = array.shape().iter().map(|&n| n as u64).collect();
+        let itemsize = numpy::PyArrayDescrMethods::itemsize(&array.dtype());
+        let strides = array.strides().to_vec();
+        // Bytes below and above the first item.
+        let (mut below, mut above) = (0usize, itemsize);
+        for (&length, &stride) in shape.iter().zip(&strides) {
+            let way = (length.max(1) - 1) as usize * stride.unsigned_abs();
+            if stride < 0 { below += way } else { above += way }
+        }
+        // SAFETY: the array lives, and so do the items that its shape and strides tell.
+        let first: *const u8 = unsafe { (*array.as_array_ptr()).fields.data.cast_const().cast() };
+        let (start, len) = match shape.contains(&0) {
+            true => (std::ptr::dangling(), 0),
+            false => (first.wrapping_sub(below), below + above),
+        };
+        let offset = if len == 0 { 0 } else { below };
+        Self { _array: array.clone().unbind(), start, len, shape, itemsize, offset, strides }
+    }
+
+    /// All bytes from the lowest item to the highest.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `strided`.
+        unsafe { slice::from_raw_parts(self.start, self.len) }
+    }
+
+    pub(crate) fn strided(&self) -> Result<Strided<'_>, NdError> {
+        // SAFETY: the memory of the array that is held. What a program has left unwritten there is of no known
+        // value, but it is memory that NumPy has handed out to all.
+        let bytes = unsafe { slice::from_raw_parts(self.start, self.len) };
+        Strided::new(bytes, &self.shape[..], self.itemsize, self.offset, &self.strides[..])
+    }
+}
+
+/// Items that a function of Python answers for a region: it gets start and shape.
+pub(crate) struct Called {
+    function: Py<PyAny>,
+    dtype: Py<PyArrayDescr>,
+    shape: Vec<u64>,
+}
+
+impl Called {
+    pub(crate) fn new(function: Py<PyAny>, dtype: Py<PyArrayDescr>, shape: Vec<u64>) -> Self {
+        Self { function, dtype, shape }
+    }
+
+    fn fill(&self, py: Python<'_>, region: &Region<'_>, dst: &mut [u8]) -> PyResult<()> {
+        let start = PyTuple::new(py, region.start())?;
+        let shape = PyTuple::new(py, region.shape())?;
+        let items = self.function.bind(py).call1((start, &shape))?;
+        let numpy = crate::index::numpy(py)?;
+        let items = numpy.call_method1(intern!(py, "asarray"), (items, self.dtype.bind(py)))?;
+        let items = items.call_method1(intern!(py, "copy"), (intern!(py, "C"),))?;
+        let items = items.cast_into::<PyUntypedArray>()?;
+        let has: Vec<u64> = items.shape().iter().map(|&n| n as u64).collect();
+        if has != region.shape() {
+            let what = format!("the source has {has:?} items where {:?} are", region.shape());
+            return Err(crate::errors::argument(py, what));
+        }
+        let items = Items::new(&items);
+        if items.len != dst.len() {
+            return Err(crate::errors::argument(py, format!("{} bytes for {}", items.len, dst.len())));
+        }
+        // SAFETY: a copy of our own in C order, which `items` holds.
+        dst.copy_from_slice(unsafe { slice::from_raw_parts(items.start, items.len) });
+        Ok(())
+    }
+}
+
+impl RegionSource for Called {
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        let done = Python::try_attach(|py| self.fill(py, region, dst));
+        done.unwrap_or(Ok(())).map_err(io::Error::other)
+    }
+
+    fn amount(&self) -> Amount {
+        Amount::Shape(self.shape.clone())
+    }
+}
+
+/// A file of Python: something with `seek` and `read`.
+pub(crate) struct PyFile {
+    file: Py<PyAny>,
+    len: u64,
+    /// Seeking and reading belong together. Taken without the interpreter's lock.
+    turn: Mutex<()>,
+}
+
+impl PyFile {
+    pub(crate) fn new(file: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = file.py();
+        let len = file.call_method1(intern!(py, "seek"), (0, 2))?;
+        // Not every `seek` answers the position.
+        let len = match len.is_none() {
+            true => file.call_method0(intern!(py, "tell"))?.extract()?,
+            false => len.extract()?,
+        };
+        Ok(Self { file: file.clone().unbind(), len, turn: Mutex::new(()) })
+    }
+
+    fn read(&self, py: Python<'_>, offset: u64, mut buf: &mut [u8]) -> PyResult<bool> {
+        let file = self.file.bind(py);
+        file.call_method1(intern!(py, "seek"), (offset,))?;
+        while !buf.is_empty() {
+            let read = file.call_method1(intern!(py, "read"), (buf.len(),))?;
+            // obstore has bytes of its own.
+            let read = match read.cast_into::<PyBytes>() {
+                Ok(bytes) => bytes,
+                Err(other) => {
+                    py.get_type::<PyBytes>().call1((other.into_inner(),))?.cast_into::<PyBytes>()?
+                }
+            };
+            let read = read.as_bytes();
+            let n = read.len().min(buf.len());
+            if n == 0 {
+                return Ok(false);
+            }
+            let (now, rest) = buf.split_at_mut(n);
+            now.copy_from_slice(&read[..n]);
+            buf = rest;
+        }
+        Ok(true)
+    }
+}
+
+impl ReadAt for PyFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let _turn = self.turn.lock().map_err(|_| io::Error::other("a read has failed"))?;
+        match Python::try_attach(|py| self.read(py, offset, buf)) {
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(Err(error)) => Err(io::Error::other(error)),
+            None => Err(io::Error::other("the interpreter has ended")),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Writing new arrays.
+
+use std::path::PathBuf;
+
+use b2kit::chunk::{Compression, FilterSlot};
+use b2kit::frame::{FrameWriter, Storage};
+use b2kit::nd::{ArrayBuilder, Concat, NdError, RegionSource};
+use b2kit::{CodecId, Dtype, Fill, FilterId, NdArray};
+use bytes::Bytes;
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use crate::array::ArrayBase;
+use crate::control::{How, plugins};
+use crate::edit::durability;
+use crate::errors::{OrRaise, argument, wrong_type};
+use crate::source::{Called, Items};
+use crate::store::Frame;
+
+/// What is told of a new array.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options<'py> {
+    path: Option<PathBuf>,
+    codec: Option<String>,
+    level: Option<u8>,
+    filters: Option<Bound<'py, PyList>>,
+    splitmode: Option<String>,
+    use_dict: bool,
+    chunks: Option<Vec<u32>>,
+    blocks: Option<Vec<u32>>,
+    attrs: Option<Bound<'py, PyDict>>,
+    meta: Option<Bound<'py, PyDict>>,
+    overwrite: bool,
+    sync: bool,
+    sparse: bool,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+}
+
+/// Codec, level and filters by their names; a filter with a parameter is a pair.
+pub(crate) fn compression(
+    py: Python<'_>,
+    codec: &str,
+    level: u8,
+    filters: &Bound<'_, PyList>,
+) -> PyResult<Compression> {
+    let id = codec_id(py, codec)?;
+    Ok(Compression::new().plugins(plugins()).codec(id).level(level).filters(slots(filters)?))
+}
+
+fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
+    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("no codec is called {codec:?}")))
+}
+
+fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
+    let py = filters.py();
+    filters
+        .iter()
+        .map(|filter| {
+            let (name, meta) = match filter.cast::<PyString>() {
+                Ok(name) => (name.to_string(), 0),
+                Err(_) => filter.extract::<(String, u8)>().map_err(|_| {
+                    wrong_type("a filter is a name, or a pair of a name and a number below 256")
+                })?,
+            };
+            match FilterId::from_name(&name) {
+                Some(id) => Ok(FilterSlot::new(id, meta)),
+                None => Err(argument(py, format!("no filter is called {name:?}"))),
+            }
+        })
+        .collect()
+}
+
+impl Options<'_> {
+    fn apply(
+        &self,
+        py: Python<'_>,
+        mut builder: ArrayBuilder,
+        like: Option<&NdArray>,
+    ) -> PyResult<ArrayBuilder> {
+        use b2kit::chunk::SplitMode;
+        // What is not told is as in the array that is copied.
+        let mut compression = match like.and_then(|array| array.cparams().ok()) {
+            Some(cparams) => Compression::from(cparams),
+            None => Compression::new(),
+        }
+        .plugins(plugins());
+        if let Some(codec) = &self.codec {
+            compression = compression.codec(codec_id(py, codec)?).codec_meta(0);
+        }
+        if let Some(level) = self.level {
+            compression = compression.level(level);
+        }
+        if let Some(filters) = &self.filters {
+            compression = compression.filters(slots(filters)?);
+        }
+        match self.splitmode.as_deref() {
+            None => {}
+            Some("auto") => compression = compression.splitmode(SplitMode::Auto),
+            Some("always") => compression = compression.splitmode(SplitMode::Always),
+            Some("never") => compression = compression.splitmode(SplitMode::Never),
+            Some(other) => return Err(argument(py, format!("no way to split is called {other:?}"))),
+        }
+        if self.use_dict {
+            compression = compression.use_dict(true);
+        }
+        builder = builder.compression(compression);
+        if let Some(chunks) = &self.chunks {
+            builder = builder.chunks(chunks.clone());
+        }
+        if let Some(blocks) = &self.blocks {
+            builder = builder.blocks(blocks.clone());
+        }
+        for (name, value) in self.attrs.iter().flat_map(|attrs| attrs.iter()) {
+            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
+            builder = builder.vlmetalayer(name.extract::<String>()?, value);
+        }
+        for (name, value) in self.meta.iter().flat_map(|meta| meta.iter()) {
+            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
+            builder = builder.metalayer(name.extract::<String>()?, value);
+        }
+        let storage = if self.sparse { Storage::Sparse } else { Storage::Contiguous };
+        let options = FrameWriter::options().overwrite(self.overwrite).durability(durability(self.sync));
+        Ok(builder.write_options(options.storage(storage)))
+    }
+
+    fn run(
+        self,
+        py: Python<'_>,
+        builder: ArrayBuilder,
+        work: impl FnOnce(
+            &mut dyn FnMut(&mut dyn RegionSource) -> Result<Option<Bytes>, NdError>,
+        ) -> Result<Option<Bytes>, NdError>
+        + Send,
+    ) -> PyResult<Option<Frame>> {
+        let path = self.path;
+        let how = How { threads: self.threads, progress: self.progress, short: false };
+        let written = how.run(py, move |control| {
+            let builder = builder.control(control);
+            work(&mut |source| match &path {
+                Some(path) => builder.write(path, source).map(|()| None),
+                None => builder.to_bytes(source).map(Some),
+            })
+        })?;
+        Ok(written.map(Frame))
+    }
+}
+
+/// Writes an array of NumPy; answers the frame where no path is told.
+#[pyfunction]
+pub(crate) fn write_items(
+    items: &Bound<'_, PyUntypedArray>,
+    options: Options<'_>,
+) -> PyResult<Option<Frame>> {
+    let py = items.py();
+    let dtype = crate::dtype::from_numpy(&items.dtype())?;
+    let shape: Vec<u64> = items.shape().iter().map(|&length| length as u64).collect();
+    let builder = options.apply(py, ArrayBuilder::with_dtype(shape, dtype), None)?;
+    let items = Items::new(items);
+    options.run(py, builder, move |write| write(&mut items.strided()?))
+}
+
+/// Writes one item many times; `None` for items whose value does not matter.
+#[pyfunction]
+pub(crate) fn write_constant(
+    shape: Vec<u64>,
+    dtype: &Bound<'_, PyArrayDescr>,
+    item: Option<Vec<u8>>,
+    options: Options<'_>,
+) -> PyResult<Option<Frame>> {
+    let py = dtype.py();
+    let dtype: Dtype = crate::dtype::from_numpy(dtype)?;
+    let builder = options.apply(py, ArrayBuilder::with_dtype(shape, dtype), None)?;
+    let mut fill = item.map_or_else(Fill::uninit, Fill::item);
+    options.run(py, builder, move |write| write(&mut fill))
+}
+
+/// Writes what a function answers for start and shape of a region.
+#[pyfunction]
+pub(crate) fn write_called(
+    shape: Vec<u64>,
+    dtype: &Bound<'_, PyArrayDescr>,
+    function: Py<PyAny>,
+    options: Options<'_>,
+) -> PyResult<Option<Frame>> {
+    let py = dtype.py();
+    let own = crate::dtype::from_numpy(dtype)?;
+    let builder = options.apply(py, ArrayBuilder::with_dtype(shape.clone(), own), None)?;
+    let mut source = Called::new(function, dtype.clone().unbind(), shape);
+    options.run(py, builder, move |write| write(&mut source))
+}
+
+/// Writes several arrays joined along an axis, or one of them again. Chunks that are cut and compressed alike are
+/// copied as they are.
+#[pyfunction]
+pub(crate) fn write_joined(
+    py: Python<'_>,
+    arrays: Vec<Py<ArrayBase>>,
+    axis: usize,
+    layers: bool,
+    options: Options<'_>,
+) -> PyResult<Option<Frame>> {
+    let arrays: Vec<NdArray> = arrays.iter().map(|array| array.get().now()).collect();
+    let Some(first) = arrays.first().cloned() else {
+        return Err(argument(py, "there is nothing to join"));
+    };
+    let recompress = options.codec.is_some()
+        || options.level.is_some()
+        || options.filters.is_some()
+        || options.splitmode.is_some()
+        || options.use_dict;
+    if let ([array], 0) = (&arrays[..], first.ndim()) {
+        let builder = options.apply(py, ArrayBuilder::like(array), Some(array))?;
+        let builder = if layers { builder.layers_of(array).or_raise(py)? } else { builder };
+        return options.run(py, builder, move |write| write(&mut &first));
+    }
+    let views: Vec<_> = arrays.iter().map(NdArray::all).collect();
+    let mut joined = Concat::new(views, axis).or_raise(py)?.recompress(recompress);
+    let mut builder = options.apply(py, joined.builder(), Some(&first))?;
+    if layers {
+        builder = builder.layers_of(&first).or_raise(py)?;
+    }
+    options.run(py, builder, move |write| write(&mut joined))
+}

@@ -1,0 +1,240 @@
+"""Pickling, processes, threads, and Ctrl-C."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import b2kit
+import numpy as np
+import pytest
+
+x = np.arange(200_000, dtype="i4").reshape(400, 500)
+
+
+def made(tmp_path, **options):
+    return b2kit.asarray(x, tmp_path / "a.b2nd", chunks=(100, 100), **options)
+
+
+def test_pickling(tmp_path):
+    a = made(tmp_path)
+    again = pickle.loads(pickle.dumps(a))
+    assert (again.path, again.mode) == (str(tmp_path / "a.b2nd"), "a") and (again[...] == x).all()
+    assert len(pickle.dumps(a)) < 1000
+    memory = b2kit.asarray(x)
+    again = pickle.loads(pickle.dumps(memory))
+    assert (again[...] == x).all()
+    again[0] = 0
+    assert (memory[...] == x).all()
+    os.chdir(tmp_path)
+    relative = b2kit.open("a.b2nd", threads=2)
+    os.chdir("/")
+    again = pickle.loads(pickle.dumps(b2kit.open(tmp_path / "a.b2nd", threads=2)))
+    assert again.threads == 2
+    del relative
+    with pytest.raises(TypeError):
+        pickle.dumps(b2kit.open((tmp_path / "a.b2nd").open("rb")))
+    g = b2kit.open(tmp_path / "s.b2d", mode="a")
+    g.create("deep/x", x)
+    assert list(pickle.loads(pickle.dumps(g["deep"]))) == ["x"]
+    assert (pickle.loads(pickle.dumps(g["deep/x"]))[...] == x).all()
+
+
+def test_pickling_members_of_archives(tmp_path):
+    blosc2 = pytest.importorskip("blosc2")
+    for name in ("s.b2z", "s.b2e"):
+        store = blosc2.TreeStore if name == "s.b2z" else blosc2.EmbedStore
+        tree = store(str(tmp_path / name), mode="w") if name == "s.b2z" else store(urlpath=str(tmp_path / name), mode="w")
+        tree["/x"] = x
+        tree["/y"] = x + 1
+        if name == "s.b2z":
+            tree.close()
+        del tree
+        g = b2kit.open(tmp_path / name)
+        assert (pickle.loads(pickle.dumps(g["y"]))[...] == x + 1).all()
+        assert g["x"].__dask_tokenize__() != g["y"].__dask_tokenize__()
+        assert g["x"].__dask_tokenize__() == b2kit.open(tmp_path / name)["x"].__dask_tokenize__()
+
+
+def test_tokens(tmp_path):
+    a = made(tmp_path)
+    token = a.__dask_tokenize__()
+    assert token == b2kit.open(tmp_path / "a.b2nd").__dask_tokenize__()
+    a[0] = 9
+    assert token != a.__dask_tokenize__()
+    memory = b2kit.asarray(x)
+    assert memory.__dask_tokenize__() == b2kit.asarray(x).__dask_tokenize__() != b2kit.asarray(x + 1).__dask_tokenize__()
+
+
+def total(array):
+    return int(array[...].sum())
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
+def test_processes(tmp_path, way):
+    if way not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {way} here")
+    a = made(tmp_path)
+    # The pool of threads of the parent is at work before the fork.
+    assert total(a) == x.sum()
+    with ProcessPoolExecutor(2, multiprocessing.get_context(way)) as pool:
+        assert list(pool.map(total, [a, b2kit.asarray(x), b2kit.open(a.path)])) == [x.sum()] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_inherited_by_a_fork(tmp_path):
+    a = made(tmp_path)
+    assert total(a) == x.sum()
+    threads = [threading.Thread(target=total, args=(a,)) for _ in range(4)]
+    [thread.start() for thread in threads]
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            right = total(a) == x.sum() and total(b2kit.asarray(x)) == x.sum()
+            os._exit(0 if right else 1)
+        children.append(child)
+    [thread.join() for thread in threads]
+    for child in children:
+        deadline = time.monotonic() + 60
+        while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if done == (0, 0):
+            os.kill(child, signal.SIGKILL)
+        assert done[1] == 0
+
+
+def test_threads_read_at_once(tmp_path):
+    a = made(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(lambda n: a[n], range(len(x))))
+    np.testing.assert_array_equal(rows, x)
+
+
+def test_readers_see_one_state_or_the_other(tmp_path):
+    a = b2kit.zeros((100, 100), "i4", tmp_path / "a.b2nd", chunks=(10, 10))
+    stop = threading.Event()
+    torn = []
+
+    def read():
+        while not stop.is_set():
+            items = a[...]
+            if items.min() != items.max():
+                torn.append(items)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    [reader.start() for reader in readers]
+    for n in range(1, 30):
+        with a.edit(sync=False) as e:
+            e[:50] = n
+            e[50:] = n
+    stop.set()
+    [reader.join() for reader in readers]
+    assert not torn and (a[...] == 29).all()
+
+
+def test_others_run_meanwhile():
+    """The interpreter's lock is not held while an array is read."""
+    a = b2kit.asarray(np.random.default_rng(0).random(8_000_000), threads=1)
+    ticks = 0
+    stop = threading.Event()
+
+    def tick():
+        nonlocal ticks
+        while not stop.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    other = threading.Thread(target=tick)
+    other.start()
+    before = ticks
+    for _ in range(3):
+        a[...]
+    during = ticks - before
+    stop.set()
+    other.join()
+    assert during > 5
+
+
+@pytest.mark.parametrize("what", ["read", "write", "append", "verify", "rows"])
+def test_interrupts(tmp_path, what):
+    """Ctrl-C ends long calls, and leaves nothing half done."""
+    script = f"""
+import b2kit, numpy as np, os, signal, sys, threading, time
+x = np.random.default_rng(0).integers(0, 1000, (40, 1000, 1000))
+path = {str(tmp_path / "a.b2nd")!r}
+a = b2kit.asarray(x[:4], path, level=1)
+big = b2kit.asarray(x)
+out = np.empty((40, 1000, 1000), "i8")
+def read():
+    for _ in range(1000): big.read(out=out)
+def append():
+    with a.edit(sync=False) as e:
+        for _ in range(1000): e.append(x)
+calls = {{
+    "read": read,
+    "write": lambda: b2kit.asarray(x, {str(tmp_path / "b.b2nd")!r}, level=9),
+    "append": append,
+    "verify": lambda: [a.verify() for _ in range(1000)],
+    "rows": lambda: [a[[0, 3, 1]] for _ in range(1000)],
+}}
+sent = []
+def interrupt():
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.4, interrupt).start()
+try:
+    calls[{what!r}]()
+except KeyboardInterrupt:
+    print(time.monotonic() - sent[0])
+    assert (b2kit.open(path)[...] == x[:4]).all() and a.shape == (4, 1000, 1000)
+    a[0] = 1
+    sys.exit(0)
+sys.exit("it was not interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    # The promise is 0.1 s on a machine that is not busy; what is measured is printed.
+    print(what, done.stdout.strip())
+    assert sorted(os.listdir(tmp_path)) in (["a.b2nd"], ["a.b2nd", "a.b2nd.b2lock"])
+
+
+def test_no_memory_is_lost(tmp_path):
+    a = made(tmp_path)
+    out = np.empty_like(x)
+
+    def use():
+        a[1:50, ::2]
+        a[[1, 2], [3, 4]]
+        a.read(out=out)
+        a.attrs
+        pickle.loads(pickle.dumps(a))
+        with pytest.raises(IndexError):
+            a[1000]
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("no /proc here")
+    tracemalloc.start()
+    for _ in range(200):
+        use()
+    before, _ = tracemalloc.get_traced_memory()
+    resident_before = resident()
+    for _ in range(1000):
+        use()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 100_000
+    # A thousand lost results would be 40 MB and more.
+    assert resident() - resident_before < 20 << 20
