@@ -334,17 +334,20 @@ impl<'c> Glance<'c> {
             return None;
         }
         let stored = |nblock| self.stored(nblock, search).unwrap_or_default();
+        // It may be stored out of order although the blocks of the range are not.
+        let refers = layout.needs_block0() && nblocks.end > 1;
+        let stored_block0 = if refers { Some(self.stored(0, true)?) } else { None };
         Some((|| {
             let mut decoder = BlockDecoder::new(layout, Starts::Table(self.bstarts), dparams)?;
             let mut block0 = None;
-            if layout.needs_block0() && nblocks.end > 1 {
+            if let Some(stored) = stored_block0 {
                 let end = match nblocks.len() {
                     1 => range.end.saturating_sub(layout.block_range(nblocks.start).start),
                     _ => layout.blocksize,
                 };
                 let len = decoder.needed_of_block0(end);
                 let start = block0.insert(zeroed(len)?);
-                decoder.decode_part(0, stored(0), None, 0..len, start)?;
+                decoder.decode_part(0, stored, None, 0..len, start)?;
             }
             for_parts(
                 control,

@@ -1,6 +1,6 @@
 //! Several parts of a block, with its streams decoded once.
 
-use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, SplitMode};
+use b2_chunk::{CParams, Chunk, ChunkReader, CodecId, DParams, FilterSlot, SplitMode};
 
 #[test]
 fn parts_and_items_are_those_of_the_block() {
@@ -60,4 +60,65 @@ fn parts_and_items_are_those_of_the_block() {
         assert!(decoder.parts(0, &[], 0..usize::MAX).is_err());
     }
     assert!(had > 100 && gathered > 50, "{had} {gathered}");
+}
+
+/// C-Blosc2 stores the blocks of a chunk in the order in which its threads finish them.
+#[test]
+fn parts_of_blocks_stored_in_any_order() {
+    let mut rng = b2_testkit::Rng::new(17);
+    for round in 0..200 {
+        let typesize = [1, 2, 4, 8][rng.below(4)];
+        let raw: Vec<u8> = (0..(200 + rng.below(2000)) * typesize).map(|_| rng.below(7) as u8).collect();
+        let filters = [
+            vec![FilterSlot::SHUFFLE],
+            vec![FilterSlot::DELTA],
+            vec![FilterSlot::DELTA, FilterSlot::SHUFFLE],
+            vec![FilterSlot::DELTA, FilterSlot::BITSHUFFLE],
+        ];
+        let cparams = CParams::builder(typesize)
+            .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
+            .filters(filters[round % 4].clone())
+            .splitmode([SplitMode::Never, SplitMode::Always][rng.below(2)])
+            .blocksize((32 + rng.below(100)) * typesize)
+            .build()
+            .unwrap();
+        let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
+        let chunk = with_blocks_shuffled(&chunk, &mut rng);
+        let dparams = DParams::default();
+        assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
+        let mut reader = ChunkReader::new(chunk.clone(), dparams.clone()).unwrap();
+        for _ in 0..20 {
+            let start = rng.below(raw.len());
+            let range = start..start + 1 + rng.below(raw.len() - start);
+            let mut dst = vec![0xA5; range.len()];
+            chunk.get_bytes_into(range.start, &mut dst, &dparams).unwrap();
+            assert!(dst == raw[range.clone()], "{range:?} {cparams:?}");
+            dst.fill(0xA5);
+            reader.read(range.start, &mut dst).unwrap();
+            assert!(dst == raw[range.clone()], "by a reader {range:?} {cparams:?}");
+        }
+    }
+}
+
+/// The same chunk with its blocks stored in a random order.
+fn with_blocks_shuffled(chunk: &Chunk, rng: &mut b2_testkit::Rng) -> Chunk {
+    let lazy = chunk.lazy(&DParams::default()).unwrap();
+    let bytes = chunk.as_bytes();
+    let mut order: Vec<usize> = (0..lazy.nblocks()).collect();
+    for k in (1..order.len()).rev() {
+        order.swap(k, rng.below(k + 1));
+    }
+    if order.iter().any(|&nblock| lazy.block_extent(nblock).is_empty()) || chunk.header().is_memcpyed() {
+        return chunk.clone();
+    }
+    let header_len = chunk.header().header_len();
+    let tables_end = header_len + 4 * order.len();
+    let mut shuffled = bytes[..tables_end].to_vec();
+    for nblock in order {
+        let start = shuffled.len() as u32;
+        shuffled[header_len + 4 * nblock..][..4].copy_from_slice(&start.to_le_bytes());
+        shuffled.extend_from_slice(&bytes[lazy.block_extent(nblock)]);
+    }
+    assert_eq!(shuffled.len(), bytes.len());
+    Chunk::from_bytes(shuffled).unwrap()
 }
