@@ -26,7 +26,12 @@ const NEEDED: &[&str] = &[
     "fsspec",
 ];
 /// Programs that are tested against, each with what is left out without it.
-const PEERS: &[(&str, &str)] = &[("blosc2==4.14.1", "files and stores of python-blosc2")];
+const PEERS: &[(&str, &str)] = &[
+    ("blosc2==4.14.1", "files and stores of python-blosc2"),
+    ("zarr>=3.1", "the codecs for Zarr, their page, and their types"),
+    ("jsonschema", "the schemas of the codecs for Zarr"),
+    ("imagecodecs-zarr", "arrays of imagecodecs-zarr"),
+];
 /// The oldest and the newest Python 3 that is looked for.
 const VERSIONS: (u32, u32) = (11, 20);
 

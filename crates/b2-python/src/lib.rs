@@ -11,6 +11,7 @@ mod dtype;
 mod edit;
 mod errors;
 mod index;
+mod ranges;
 mod reader;
 mod source;
 mod store;
@@ -30,6 +31,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<array::ArrayBase>()?;
     module.add_class::<edit::EditorBase>()?;
     module.add_class::<store::Frame>()?;
+    module.add_class::<ranges::RangeReader>()?;
     module.add_class::<store::FrameBase>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;

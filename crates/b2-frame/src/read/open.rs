@@ -1,6 +1,7 @@
 //! Opens frames: reads and checks header, index and trailer, but no chunks.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use crate::format::checksums::{self, Checked, Checksums, Parts, SumTable, Sums, 
 use crate::format::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
-use crate::format::index::Index;
+use crate::format::index::{Entry, Index};
 use crate::format::metalayers::Metalayers;
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
@@ -46,6 +47,48 @@ pub struct Opened {
     pub checksums: Checksums,
     /// The sums of the chunks, if they exist and are reliable.
     pub(crate) sums: Option<Sums>,
+}
+
+impl Opened {
+    /// Opens a frame whose one chunk stands directly behind the header from its first bytes alone, without its index
+    /// and trailer, which saves a remote reader a request. Returns `None` for every other frame, and where `start`
+    /// ends before the header of the chunk does: those are opened with an [`OpenPlan`].
+    ///
+    /// The vlmetalayers and checksums of the frame are not known then. That the chunk is the one of the index is
+    /// concluded from its stored and plain sizes, which are those of the frame.
+    ///
+    /// # Errors
+    /// When the header is malformed or exceeds the limits.
+    pub fn from_start(start: &Bytes, dparams: &DParams) -> Result<Option<Self>, FrameError> {
+        let header = FrameHeader::parse(start)?;
+        let header_len = u64::from(header.header_len);
+        within("frame header, in bytes", header_len, max_metadata(dparams))?;
+        let rest = rest_of(&header)?;
+        let one = header.storage == Storage::Contiguous
+            && header.nbytes > 0
+            && header.cbytes > 0
+            && u64::try_from(header.chunksize) == Ok(header.nbytes);
+        let Some(behind) = usize::try_from(header_len).ok().and_then(|at| start.get(at..)) else {
+            return Ok(None);
+        };
+        if !one || behind.len() < b2_chunk::EXTENDED_HEADER_LEN {
+            return Ok(None);
+        }
+        match ChunkHeader::parse(behind) {
+            Ok(chunk) if chunk.cbytes() as u64 == header.cbytes && chunk.nbytes() as u64 == header.nbytes => {
+            }
+            _ => return Ok(None),
+        }
+        let header_bytes = sub(start, 0, 0..header_len)?;
+        let metalayers = Metalayers::parse(&header_bytes)?;
+        let frame_len = header.frame_len;
+        let trailer = Trailer::parse(&trailer::encode(&[])?.into(), frame_len, dparams)?;
+        let (index, trailer_range) = (rest..rest, frame_len..frame_len);
+        let layout = Layout { header: 0..header_len, data: header_len..rest, index, trailer: trailer_range };
+        let index = Index::from_entries(Arc::new(vec![Entry::Stored(0).to_raw()]));
+        let checksums = Checksums::None;
+        Ok(Some(Self { header, header_bytes, metalayers, index, trailer, layout, checksums, sums: None }))
+    }
 }
 
 /// Byte ranges in a contiguous frame, or in the index file of a sparse one, from its start.

@@ -1,0 +1,419 @@
+"""Codecs for Zarr v3 (zarr-python 3.1 and later): chunks of Zarr as Blosc2 arrays, of which parts are read.
+
+    >>> import numpy as np, zarr
+    >>> from b2kit.zarr import B2ndCodec
+    >>> z = zarr.create_array({}, shape=(64, 64), chunks=(64, 64), dtype="f4",
+    ...                       serializer=B2ndCodec(blocks=(16, 16)), compressors=None)
+    >>> z[:] = np.arange(4096).reshape(64, 64)
+    >>> float(z[3, 5])
+    197.0
+
+Installing b2kit is enough to read such arrays: zarr finds the codecs by their names. See ``docs/zarr.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Union, cast
+
+import numpy as np
+from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, BytesBytesCodec
+from zarr.abc.store import RangeByteRequest
+from zarr.core.common import concurrent_map
+from zarr.core.config import config
+
+from b2kit import _b2kit
+from b2kit._array import Array
+from b2kit._create import asarray, compress, decompress
+from b2kit.errors import ArgumentError, DamagedError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from zarr.abc.store import ByteGetter
+    from zarr.core.array_spec import ArraySpec
+    from zarr.core.buffer import Buffer, NDBuffer
+
+__all__ = ["B2ndCodec", "Blosc2Codec"]
+
+Filter = Union[str, tuple[str, int]]
+
+# A chunk of Blosc2 has at most so many bytes.
+_MAX_CHUNK = 2**31 - 1 - 32
+# Results below this many bytes are decoded at once: handing them to a thread takes longer.
+_INLINE = 1 << 18
+# Rounds of requests after which the bytes must have told where everything is.
+_MAX_ROUNDS = 16
+# Names of imagecodecs for codecs and filters.
+_THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
+
+
+@dataclass(frozen=True)
+class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+    """Stores a chunk of Zarr as a Blosc2 array (``b2kit.b2nd``), of which a selection fetches the touched blocks.
+
+    ``codec``, ``level`` and ``filters`` are as for :func:`b2kit.asarray`. ``blocks`` is the shape of the parts that are
+    compressed one by one, and can be read alone; by default they are chosen for the caches. With ``name`` as
+    ``"imagecodecs_b2nd"`` the metadata is what imagecodecs-zarr writes and reads; the bytes are the same.
+    """
+
+    is_fixed_size = False
+
+    codec: str = "zstd"
+    level: int = 5
+    filters: tuple[Filter, ...] = ("shuffle",)
+    blocks: tuple[int, ...] | None = None
+    name: str = "b2kit.b2nd"
+
+    def __init__(
+        self,
+        *,
+        codec: str = "zstd",
+        level: int = 5,
+        filters: Iterable[Filter | Sequence[Any]] = ("shuffle",),
+        blocks: Sequence[int] | int | None = None,
+        name: str = "b2kit.b2nd",
+    ) -> None:
+        if name not in ("b2kit.b2nd", "imagecodecs_b2nd"):
+            raise ArgumentError(f"name {name!r}, expected 'b2kit.b2nd' or 'imagecodecs_b2nd'")
+        if isinstance(blocks, (int, np.integer)):
+            blocks = (int(blocks),)
+        shape = None if blocks is None else tuple(int(length) for length in blocks)
+        if shape is not None and any(length < 1 for length in shape):
+            raise ArgumentError(f"blocks {shape}, expected lengths of at least 1")
+        object.__setattr__(self, "codec", _codec(codec))
+        object.__setattr__(self, "level", _level(level))
+        object.__setattr__(self, "filters", _filters(filters))
+        object.__setattr__(self, "blocks", shape)
+        object.__setattr__(self, "name", name)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Makes it from its part of the metadata."""
+        name, given = _parse(data, ("b2kit.b2nd", "imagecodecs_b2nd"))
+        if name == "imagecodecs_b2nd":
+            return cls(**_from_theirs(given), blocks=given.get("blockshape"), name=name)
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its part of the metadata."""
+        if self.name == "imagecodecs_b2nd":
+            theirs = _to_theirs(self)
+            if self.blocks is not None:
+                theirs["blockshape"] = list(self.blocks)
+            return {"name": self.name, "configuration": theirs}
+        configuration: dict[str, Any] = {"codec": self.codec, "level": self.level, "filters": _listed(self.filters)}
+        if self.blocks is not None:
+            configuration["blocks"] = list(self.blocks)
+        return {"name": self.name, "configuration": configuration}
+
+    def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
+        """Refuses what cannot be stored so."""
+        native = dtype.to_native_dtype()
+        if native.hasobject or native.itemsize == 0:
+            raise ArgumentError(f"items of dtype {native} have no fixed size: they cannot be stored as b2nd")
+        if self.blocks is not None and len(self.blocks) != len(shape):
+            raise ArgumentError(f"blocks {self.blocks} for an array of {len(shape)} dimensions")
+        chunk = getattr(chunk_grid, "chunk_shape", None)
+        if chunk is not None and math.prod(chunk) * native.itemsize > _MAX_CHUNK:
+            raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Not known before."""
+        raise NotImplementedError
+
+    # Whole chunks.
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
+        items = chunk_data.as_numpy_array()
+        dtype = chunk_spec.dtype.to_native_dtype()
+        if items.dtype != dtype:
+            items = items.astype(dtype)
+        blocks = None
+        if self.blocks is not None:
+            blocks = [min(block, length) for block, length in zip(self.blocks, items.shape)]
+        made = asarray(
+            items, None, self.codec, self.level, self.filters, chunks=[max(1, n) for n in items.shape], blocks=blocks
+        )
+        frame = made._frame()
+        assert frame is not None
+        return chunk_spec.prototype.buffer.from_bytes(frame)
+
+    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        array = Array(chunk_data.to_bytes())
+        _check(array.shape, chunk_spec)
+        return _result(array[...], chunk_spec)
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+    # Parts of chunks.
+
+    async def _decode_partial_single(
+        self, byte_getter: ByteGetter, selection: Any, chunk_spec: ArraySpec
+    ) -> NDBuffer | None:
+        prototype = chunk_spec.prototype
+        if _is_all(selection, chunk_spec.shape):
+            whole = await byte_getter.get(prototype)
+            return None if whole is None else await self._decode_single(whole, chunk_spec)
+
+        async def fetch(start: int, stop: int) -> Buffer | None:
+            return await byte_getter.get(prototype, RangeByteRequest(start, stop))
+
+        asked = self._first(chunk_spec)
+        start = await fetch(0, asked)
+        if start is None:
+            return None
+        reading = _Reading(start, asked, selection, chunk_spec)
+        for _ in range(_MAX_ROUNDS):
+            # Small results take less time than another thread does.
+            found = reading.step() if reading.is_short else await asyncio.to_thread(reading.step)
+            if not isinstance(found, list):
+                return found
+            if len(found) == 1:
+                answers = [await fetch(*found[0])]
+            else:
+                answers = await concurrent_map(found, fetch, config.get("async.concurrency"))
+            if not reading.take(found, answers):
+                return None
+        raise DamagedError("the chunk does not tell where its bytes are")
+
+    def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
+        prototype = chunk_spec.prototype
+        if _is_all(selection, chunk_spec.shape):
+            whole = byte_getter.get_sync(prototype=prototype)
+            return None if whole is None else self._decode_sync(whole, chunk_spec)
+
+        def fetch(start: int, stop: int) -> Buffer | None:
+            range = RangeByteRequest(start, stop)
+            return cast("Buffer | None", byte_getter.get_sync(prototype=prototype, byte_range=range))
+
+        asked = self._first(chunk_spec)
+        start = fetch(0, asked)
+        if start is None:
+            return None
+        reading = _Reading(start, asked, selection, chunk_spec)
+        for _ in range(_MAX_ROUNDS):
+            found = reading.step()
+            if not isinstance(found, list):
+                return found
+            if not reading.take(found, [fetch(*part) for part in found]):
+                return None
+        raise DamagedError("the chunk does not tell where its bytes are")
+
+    def _first(self, chunk_spec: ArraySpec) -> int:
+        """How many bytes reach to the end of the table of blocks, if the frame is one of ours."""
+        shape = chunk_spec.shape
+        # Header of the frame with the shapes and the dtype, header of the chunk.
+        known = 256 + 24 * len(shape) + 48
+        dtype = chunk_spec.dtype.to_native_dtype()
+        if dtype.names is not None:
+            known += len(str(dtype.descr))
+        if self.blocks is None or len(self.blocks) != len(shape):
+            return 4096 + known
+        nblocks = math.prod(-(-length // min(block, length or 1)) for length, block in zip(shape, self.blocks))
+        return known + 4 * nblocks
+
+
+class _Reading:
+    """A selection of a chunk that is fetched by ranges."""
+
+    def __init__(self, start: Buffer, asked: int, selection: Any, chunk_spec: ArraySpec) -> None:
+        self._reader = _b2kit.RangeReader(start.to_bytes(), asked)
+        self._selection = selection
+        self._spec = chunk_spec
+        self._is_open = False
+        self._fetched = 0
+
+    @property
+    def is_short(self) -> bool:
+        return self._fetched <= _INLINE
+
+    def step(self) -> NDBuffer | list[tuple[int, int]]:
+        """The items, or which bytes are needed first."""
+        if not self._is_open:
+            if missing := self._reader.open():
+                return missing
+            _check(self._reader.shape, self._spec)
+            self._is_open = True
+        found = self._reader.read(self._selection)
+        return found if isinstance(found, list) else _result(found, self._spec)
+
+    def take(self, ranges: list[tuple[int, int]], answers: Iterable[Buffer | None]) -> bool:
+        """Takes bytes; tells whether the chunk is still there."""
+        for (start, stop), answer in zip(ranges, answers):
+            if answer is None:
+                return False
+            self._fetched += len(answer)
+            self._reader.put(start, stop, answer.to_bytes())
+        return True
+
+
+@dataclass(frozen=True)
+class Blosc2Codec(BytesBytesCodec):
+    """Compresses bytes into a Blosc2 chunk (``b2kit.blosc2``), behind another codec.
+
+    ``typesize`` is the size of items for filters such as shuffle, by default that of the array. With ``name`` as
+    ``"imagecodecs_blosc2"`` the metadata is what imagecodecs-zarr writes and reads; the bytes are the same.
+    """
+
+    is_fixed_size = False
+
+    codec: str = "zstd"
+    level: int = 5
+    filters: tuple[Filter, ...] = ("shuffle",)
+    typesize: int | None = None
+    name: str = "b2kit.blosc2"
+
+    def __init__(
+        self,
+        *,
+        codec: str = "zstd",
+        level: int = 5,
+        filters: Iterable[Filter | Sequence[Any]] = ("shuffle",),
+        typesize: int | None = None,
+        name: str = "b2kit.blosc2",
+    ) -> None:
+        if name not in ("b2kit.blosc2", "imagecodecs_blosc2"):
+            raise ArgumentError(f"name {name!r}, expected 'b2kit.blosc2' or 'imagecodecs_blosc2'")
+        if typesize is not None and not 1 <= typesize <= 255:
+            raise ArgumentError(f"typesize {typesize}, expected 1 to 255")
+        object.__setattr__(self, "codec", _codec(codec))
+        object.__setattr__(self, "level", _level(level))
+        object.__setattr__(self, "filters", _filters(filters))
+        object.__setattr__(self, "typesize", typesize)
+        object.__setattr__(self, "name", name)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Makes it from its part of the metadata."""
+        name, given = _parse(data, ("b2kit.blosc2", "imagecodecs_blosc2"))
+        if name == "imagecodecs_blosc2":
+            return cls(**_from_theirs(given), typesize=given.get("typesize"), name=name)
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its part of the metadata."""
+        configuration: dict[str, Any]
+        if self.name == "imagecodecs_blosc2":
+            configuration = _to_theirs(self)
+        else:
+            configuration = {"codec": self.codec, "level": self.level, "filters": _listed(self.filters)}
+        if self.typesize is not None:
+            configuration["typesize"] = self.typesize
+        return {"name": self.name, "configuration": configuration}
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Takes the size of items from the array."""
+        if self.typesize is not None:
+            return self
+        size = array_spec.dtype.to_native_dtype().itemsize
+        return replace(self, typesize=size if 1 <= size <= 255 else 1)
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Not known before."""
+        raise NotImplementedError
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        raw = chunk_data.as_numpy_array()
+        packed = compress(raw, self.codec, self.level, self.filters, typesize=self.typesize or 1)
+        return chunk_spec.prototype.buffer.from_bytes(packed)
+
+    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return chunk_spec.prototype.buffer.from_bytes(decompress(chunk_data.to_bytes()))
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+
+def _check(shape: tuple[int, ...], chunk_spec: ArraySpec) -> None:
+    if tuple(shape) != tuple(chunk_spec.shape):
+        raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata says {tuple(chunk_spec.shape)}")
+
+
+def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:
+    found: np.ndarray[Any, Any] = np.asarray(items)
+    dtype = chunk_spec.dtype.to_native_dtype()
+    if found.dtype != dtype:
+        # Bytes without a meaning have one in Zarr: it knows types that Blosc2 does not.
+        same = found.dtype.kind == "V" and found.dtype.names is None and found.dtype.itemsize == dtype.itemsize
+        found = found.view(dtype) if same else found.astype(dtype, casting="equiv")
+    return chunk_spec.prototype.nd_buffer.from_numpy_array(found)
+
+
+def _is_all(selection: Any, shape: tuple[int, ...]) -> bool:
+    """Whether it selects everything in its order."""
+    parts = selection if isinstance(selection, tuple) else (selection,)
+    if len(parts) != len(shape):
+        return False
+    return all(
+        isinstance(part, slice) and part.indices(length) == (0, length, 1) for part, length in zip(parts, shape)
+    )
+
+
+def _parse(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    name = data.get("name")
+    if name not in names:
+        raise ArgumentError(f"codec {name!r}, expected {' or '.join(map(repr, names))}")
+    given = data.get("configuration") or {}
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"the configuration of {name} is no object")
+    return name, dict(given)
+
+
+def _codec(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"codec {name!r}, expected a name")
+    return name
+
+
+def _level(level: Any) -> int:
+    if isinstance(level, bool) or not isinstance(level, (int, np.integer)) or not 0 <= level <= 9:
+        raise ArgumentError(f"level {level!r}, expected 0 to 9")
+    return int(level)
+
+
+def _filters(filters: Any) -> tuple[Filter, ...]:
+    if isinstance(filters, (str, Mapping)):
+        raise TypeError("filters are a list")
+    found: list[Filter] = []
+    for filter in filters:
+        if isinstance(filter, str):
+            found.append(filter)
+        else:
+            name, meta = filter
+            found.append((str(name), int(meta)))
+    return tuple(found)
+
+
+def _listed(filters: Iterable[Filter]) -> list[Any]:
+    return [filter if isinstance(filter, str) else list(filter) for filter in filters]
+
+
+def _from_theirs(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of imagecodecs, which all may be missing."""
+    shuffle = str(given.get("shuffle") or "SHUFFLE").upper()
+    if shuffle not in _THEIR_FILTERS:
+        raise ArgumentError(f"shuffle {shuffle!r} is not known")
+    level = given.get("level")
+    return {
+        "codec": str(given.get("compressor") or "zstd").lower(),
+        "level": 5 if level is None else min(9, max(0, int(level))),
+        "filters": _THEIR_FILTERS[shuffle],
+    }
+
+
+def _to_theirs(codec: B2ndCodec | Blosc2Codec) -> dict[str, Any]:
+    for name, filters in _THEIR_FILTERS.items():
+        if filters == codec.filters:
+            return {"level": codec.level, "compressor": codec.codec.upper(), "shuffle": name}
+    raise ArgumentError(f"filters {list(codec.filters)} cannot be named as imagecodecs does")

@@ -1,0 +1,293 @@
+//! Reading from a frame that somebody else fetches: says which of its bytes are needed next, and takes them. For stores
+//! of Zarr, whose reading may be asynchronous. No waiting happens here.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use b2kit::chunk::DParams;
+use b2kit::frame::{
+    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Opened, Plan, ReadCosts,
+    Step, Storage, SuperChunk,
+};
+use b2kit::nd::{NdError, SelectionPlan};
+use b2kit::{Limits, NdArray};
+use bytes::Bytes;
+use numpy::npyffi::{self, PY_ARRAY_API};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::control::{How, plugins};
+use crate::errors::{OrRaise, argument};
+use crate::index::{Chosen, Style};
+
+/// Ranges with larger gaps than this are fetched one by one, at the same time. Stores answer several requests in the
+/// time of one, but the bytes of gaps are paid for.
+const COSTS: ReadCosts = ReadCosts { small: 16 << 10, head: 0, gap: 8 << 10, at_once: 4 << 20, ahead: false };
+
+/// A frame that is fetched by ranges.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct RangeReader {
+    state: Mutex<State>,
+}
+
+struct State {
+    fetched: Fetched,
+    opening: Opening,
+}
+
+enum Opening {
+    Start,
+    Plan(Box<OpenPlan>, Vec<Extent>),
+    Open(NdArray, Py<PyArrayDescr>),
+}
+
+/// Bytes that are here, by their start.
+#[derive(Clone, Default)]
+struct Fetched {
+    parts: BTreeMap<u64, Bytes>,
+    /// Length of all, once it is known.
+    len: Option<u64>,
+}
+
+impl Fetched {
+    fn put(&mut self, range: Range<u64>, bytes: Bytes) {
+        let end = range.start.saturating_add(bytes.len() as u64);
+        if end < range.end {
+            self.len = Some(self.len.map_or(end, |len| len.min(end)));
+        }
+        let longer = self.parts.get(&range.start).is_none_or(|before| before.len() < bytes.len());
+        if longer {
+            self.parts.insert(range.start, bytes);
+        }
+    }
+
+    /// The bytes of an extent; `None` where they have to be fetched.
+    fn get(&self, extent: &Extent) -> Result<Option<Bytes>, FrameError> {
+        let Range { start, mut end } = extent.range;
+        if let Some(len) = self.len.filter(|&len| len < end) {
+            if !extent.or_less {
+                let what = "bytes of the frame";
+                return Err(FrameError::OutOfRange { what, start, end, len });
+            }
+            end = len.max(start);
+        }
+        if start == end {
+            return Ok(Some(Bytes::new()));
+        }
+        for (at, bytes) in self.parts.range(..=start).rev() {
+            let from = usize::try_from(start - at).unwrap_or(usize::MAX);
+            let to = usize::try_from(end - at).unwrap_or(usize::MAX);
+            if to <= bytes.len() {
+                return Ok(Some(bytes.slice(from..to)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn first(&self) -> Bytes {
+        self.parts.get(&0).cloned().unwrap_or_default()
+    }
+}
+
+/// Everything is read through plans.
+struct Nowhere;
+
+impl FrameFiles for Nowhere {
+    fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
+        Err(FrameError::Argument { name: "frame", what: "its bytes are fetched by ranges".to_owned() })
+    }
+}
+
+impl RangeReader {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ranges<'py>(py: Python<'py>, extents: &[Extent]) -> PyResult<Bound<'py, PyList>> {
+    let mut told: Vec<(u64, u64)> = Vec::with_capacity(extents.len());
+    for Extent { range, .. } in extents {
+        let range = (range.start, range.end);
+        if !told.contains(&range) {
+            told.push(range);
+        }
+    }
+    PyList::new(py, told)
+}
+
+impl State {
+    /// Goes on with opening as far as what is here reaches; the extents that are missing.
+    fn open(&mut self, py: Python<'_>) -> PyResult<Vec<Extent>> {
+        let dparams = DParams::default().with_plugins(plugins()).with_limits(Limits::default());
+        let (mut plan, mut wanted) = match std::mem::replace(&mut self.opening, Opening::Start) {
+            Opening::Start => {
+                let start = self.fetched.first();
+                if let Some(opened) = Opened::from_start(&start, &dparams).or_raise(py)? {
+                    self.opened(py, opened, dparams)?;
+                    return Ok(Vec::new());
+                }
+                let len = match self.fetched.len {
+                    Some(len) => len,
+                    None => FrameHeader::parse(&start).or_raise(py)?.frame_len(),
+                };
+                let mut plan = Box::new(OpenPlan::new(len, Storage::Contiguous, &dparams));
+                match plan.step(Vec::new()).or_raise(py)? {
+                    Step::Need(wanted) => (plan, wanted),
+                    Step::Done(opened) => {
+                        self.opened(py, opened, dparams)?;
+                        return Ok(Vec::new());
+                    }
+                }
+            }
+            Opening::Plan(plan, wanted) => (plan, wanted),
+            open @ Opening::Open(..) => {
+                self.opening = open;
+                return Ok(Vec::new());
+            }
+        };
+        loop {
+            let mut missing = Vec::new();
+            let mut answers = Vec::with_capacity(wanted.len());
+            for extent in &wanted {
+                match self.fetched.get(extent).or_raise(py)? {
+                    Some(bytes) => answers.push(bytes),
+                    None => missing.push(extent.clone()),
+                }
+            }
+            if !missing.is_empty() {
+                self.opening = Opening::Plan(plan, wanted);
+                return Ok(missing);
+            }
+            match plan.step(answers).or_raise(py)? {
+                Step::Need(more) => wanted = more,
+                Step::Done(opened) => {
+                    self.opened(py, opened, dparams)?;
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, py: Python<'_>, opened: Opened, dparams: DParams) -> PyResult<()> {
+        let frame = SuperChunk::new(opened, Arc::new(Nowhere), dparams).with_costs(COSTS);
+        let array = NdArray::from_super_chunk(frame).or_raise(py)?;
+        let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
+        self.opening = Opening::Open(array, dtype);
+        Ok(())
+    }
+}
+
+/// An array of zeros.
+fn zeros<'py>(
+    py: Python<'py>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
+    let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
+    for &length in shape {
+        dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
+    }
+    let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
+    // SAFETY: the dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
+    unsafe {
+        let array =
+            PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
+        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
+    }
+}
+
+/// Answers what is asked from what is here. Decodes only if nothing is missing.
+fn drive(plan: &mut SelectionPlan<'_>, fetched: &Fetched, missing: &mut Vec<Extent>) -> Result<(), NdError> {
+    let mut jobs = Vec::new();
+    while let Some(request) = plan.request()? {
+        match fetched.get(&request.extent)? {
+            Some(bytes) => plan.answer(request.id, bytes)?,
+            None => missing.push(request.extent),
+        }
+        while let Some(job) = plan.job() {
+            if missing.is_empty() {
+                jobs.push(job);
+            }
+        }
+    }
+    while let Some(job) = plan.job() {
+        jobs.push(job);
+    }
+    if missing.is_empty() { jobs.into_iter().try_for_each(|job| job.run()) } else { Ok(()) }
+}
+
+#[pymethods]
+impl RangeReader {
+    /// `start` is the first bytes of a frame; `asked` is how many were asked for.
+    #[new]
+    fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64) -> PyResult<Self> {
+        let reader =
+            Self { state: Mutex::new(State { fetched: Fetched::default(), opening: Opening::Start }) };
+        reader.put(py, 0, asked, start)?;
+        Ok(reader)
+    }
+
+    /// Takes bytes that were asked for; fewer where the frame has no more.
+    fn put(&self, py: Python<'_>, start: u64, stop: u64, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(bytes) = crate::array::bytes_of(bytes)? else {
+            return Err(argument(py, "these are no bytes"));
+        };
+        self.lock().fetched.put(start..stop.max(start), bytes);
+        Ok(())
+    }
+
+    /// Goes on with opening; what has to be fetched first, or nothing when it is open.
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let missing = self.lock().open(py)?;
+        ranges(py, &missing)
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match &self.lock().opening {
+            Opening::Open(array, _) => PyTuple::new(py, array.shape()),
+            _ => Err(argument(py, "it is not open yet")),
+        }
+    }
+
+    /// Reads a selection: an array, or a list of the ranges that have to be fetched first.
+    fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        let (array, dtype, fetched) = {
+            let state = self.lock();
+            match &state.opening {
+                // Cheap: the bytes themselves are shared.
+                Opening::Open(array, dtype) => (array.clone(), dtype.clone_ref(py), state.fetched.clone()),
+                _ => return Err(argument(py, "it is not open yet")),
+            }
+        };
+        let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
+        let view = chosen.view(py, &array)?;
+        let dtype = dtype.bind(py);
+        let out = zeros(py, dtype, &view.shape)?;
+        let nbytes = view.slice.nbytes();
+        if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
+            return Err(argument(py, "the result has another size than its shape tells"));
+        }
+        // SAFETY: the array lives until the end of the call, its zeros are in one piece of so many bytes, and no other
+        // code has seen it.
+        let dst = unsafe {
+            let data: *mut u8 = (*out.as_array_ptr()).fields.data.cast();
+            std::slice::from_raw_parts_mut(data, nbytes as usize)
+        };
+        let slice = view.slice;
+        let missing = How::threads(None).run(py, move |control| {
+            let mut missing = Vec::new();
+            let done = slice.with_control(control).read_with(dst, |plan| drive(plan, &fetched, &mut missing));
+            match done {
+                // A plan that did not end is an error there.
+                Err(_) if !missing.is_empty() => Ok(missing),
+                done => done.map(|()| missing),
+            }
+        })?;
+        if missing.is_empty() { Ok(out.into_any()) } else { Ok(ranges(py, &missing)?.into_any()) }
+    }
+}
