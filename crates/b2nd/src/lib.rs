@@ -56,7 +56,7 @@ pub use read::array::{ArrayOptions, NdArray};
 pub use read::attrs::Attrs;
 pub use read::items::FromItems;
 #[doc(hidden)]
-pub use read::requests::{DecodeJob, Request, SelectionPlan};
+pub use read::requests::{DecodeJob, MaybeSendFuture, Request, SelectionDriver, SelectionPlan};
 pub use read::view::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]

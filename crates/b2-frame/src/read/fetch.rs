@@ -72,9 +72,24 @@ impl SuperChunk {
     }
 
     pub(crate) fn plan_blocks(&self, nchunk: usize, wanted: Wanted) -> Result<BlocksPlan<'_>, FrameError> {
-        let state = BlocksState::Head(self.head_plan(nchunk)?);
+        let size = self.header().blocksize().max(1);
+        let blocks = match &wanted {
+            Wanted::Blocks(numbers) => span(numbers.iter().copied()),
+            Wanted::Bytes(range) => range.start / size..range.end.div_ceil(size),
+            Wanted::Items { starts, len } => {
+                let span = span(starts.iter().copied());
+                span.start / size..span.end.saturating_add(*len).div_ceil(size)
+            }
+        };
+        let state = BlocksState::Head(self.head_plan(nchunk)?.with_blocks(blocks));
         Ok(BlocksPlan { frame: self, wanted, state })
     }
+}
+
+/// Returns the range from the smallest to the largest number.
+fn span(numbers: impl Iterator<Item = usize> + Clone) -> Range<usize> {
+    let last = numbers.clone().max().map_or(0, |last| last.saturating_add(1));
+    numbers.min().unwrap_or(0)..last
 }
 
 impl ChunkPlan<'_> {

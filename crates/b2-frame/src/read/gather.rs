@@ -23,13 +23,9 @@ impl SuperChunk {
     /// # Errors
     /// When an item does not exist, or a chunk cannot be read or does not decode.
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let len = self.nitems();
-        if let Some(&bad) = items.iter().find(|item| **item >= len) {
-            return Err(FrameError::OutOfRange { what: "items", start: bad, end: bad + 1, len });
-        }
+        self.check_items(items)?;
         let typesize = self.typesize();
         let total = (items.len() as u64).saturating_mul(typesize as u64);
-        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
         let zeroed = || crate::storage::traits::zeroed(total);
         let mut order = memory::collect(0..items.len())?;
         let number = |at: usize| items.get(at).copied().unwrap_or_default();
@@ -66,6 +62,17 @@ impl SuperChunk {
             }
         }
         Ok(out)
+    }
+
+    /// Makes the checks of [`gather`](Self::gather).
+    #[doc(hidden)]
+    pub fn check_items(&self, items: &[u64]) -> Result<(), FrameError> {
+        let len = self.nitems();
+        if let Some(&bad) = items.iter().find(|item| **item >= len) {
+            return Err(FrameError::OutOfRange { what: "items", start: bad, end: bad + 1, len });
+        }
+        let total = (items.len() as u64).saturating_mul(self.typesize() as u64);
+        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))
     }
 
     /// Groups items, given by their ascending offsets, by chunk. Items that span two chunks are

@@ -16,7 +16,7 @@ use crate::read::fetch::spent;
 use crate::read::plan::{Plan, Step};
 use crate::read::sums::PageRequest;
 use crate::storage::files::Extent;
-use crate::{FrameError, Structure, SuperChunk};
+use crate::{Compare, FrameError, Structure, SuperChunk};
 
 /// Larger chunks are summed in pieces, in bytes. Their bytes are not kept for decoding.
 const LARGE: usize = 8 << 20;
@@ -53,6 +53,12 @@ impl Place {
 
     pub(crate) fn at_most(&self, len: u64) -> Extent {
         Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
+    }
+
+    /// Returns the extent of a range of the chunk, as far as there is room for it.
+    fn part(&self, range: &Range<u64>) -> Extent {
+        let at = |offset: u64| self.start.saturating_add(offset.min(self.room()));
+        Extent::at_most(self.file, at(range.start)..at(range.end))
     }
 
     pub(crate) fn exactly(&self, len: usize) -> Extent {
@@ -116,6 +122,8 @@ struct Head {
     lazy: LazyChunk,
     /// Everything that was read, from the start of the chunk.
     bytes: Bytes,
+    /// What was read ahead, and its offset in the chunk.
+    ahead: (usize, Bytes),
 }
 
 impl ChunkHead {
@@ -145,20 +153,31 @@ impl ChunkHead {
 
     /// Returns the stored bytes of a block if it came with the head, otherwise nothing.
     pub(crate) fn at_hand(&self, nblock: usize) -> &[u8] {
-        self.0.bytes.get(self.0.lazy.block_extent(nblock)).unwrap_or_default()
+        self.found(nblock).map(|(bytes, range)| bytes.get(range).unwrap_or_default()).unwrap_or_default()
     }
 
     /// Returns the stored bytes of a block that came with the head, in a form that outlives the
     /// head.
     pub(crate) fn kept(&self, nblock: usize) -> Bytes {
-        self.0.bytes.slice_ref(self.at_hand(nblock))
+        self.found(nblock).map(|(bytes, range)| bytes.slice(range)).unwrap_or_default()
+    }
+
+    /// Returns the bytes that hold a block that came with the head, and its range in them.
+    fn found(&self, nblock: usize) -> Option<(&Bytes, Range<usize>)> {
+        let extent = self.0.lazy.block_extent(nblock);
+        let (start, ahead) = &self.0.ahead;
+        if self.0.bytes.get(extent.clone()).is_some() {
+            return Some((&self.0.bytes, extent));
+        }
+        let range = extent.start.checked_sub(*start)?..extent.end.checked_sub(*start)?;
+        ahead.get(range.clone()).is_some().then_some((ahead, range))
     }
 
     /// Returns the range of a block's stored bytes in the file, which is empty if it came with the
     /// head.
     pub(crate) fn to_read(&self, nblock: usize) -> Range<u64> {
         let extent = self.0.lazy.block_extent(nblock);
-        match (self.0.bytes.get(extent.clone()), &self.0.place) {
+        match (self.found(nblock), &self.0.place) {
             (None, Some(place)) => {
                 let at = |n: usize| place.start.saturating_add(n as u64);
                 at(extent.start)..at(extent.end)
@@ -186,6 +205,10 @@ impl ChunkHead {
 pub struct HeadPlan<'a> {
     frame: &'a SuperChunk,
     nchunk: usize,
+    /// The blocks that will be read next.
+    blocks: Range<usize>,
+    /// What was read ahead, and its offset in the chunk.
+    ahead: (usize, Bytes),
     state: HeadState,
 }
 
@@ -211,38 +234,96 @@ impl SuperChunk {
                 HeadState::Made(Box::new(lazy.map_err(FrameError::chunk(Structure::Index))?))
             }
         };
-        Ok(HeadPlan { frame: self, nchunk, state })
+        Ok(HeadPlan { frame: self, nchunk, blocks: 0..0, ahead: (0, Bytes::new()), state })
     }
 }
+
+impl HeadPlan<'_> {
+    /// Tells the plan which blocks will be read next. If requests are expensive
+    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold
+    /// them together with the head, so that no second round is needed. The head decides what these
+    /// bytes are, so a wrong guess costs a round, never a wrong value.
+    #[must_use]
+    pub fn with_blocks(self, blocks: Range<usize>) -> Self {
+        Self { blocks, ..self }
+    }
+
+    /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
+    /// that probably holds the blocks, which may be empty.
+    fn first(&self, place: &Place) -> (u64, Range<u64>) {
+        let costs = &self.frame.costs;
+        if place.guess <= costs.small {
+            return (place.guess, 0..0);
+        }
+        let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
+        let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
+        let head = tables.clamp(least, place.guess);
+        let blocks = match self.frame.compare == Compare::Always && self.frame.compares_stored() {
+            // The whole chunk will be compared.
+            true => 0..place.nblocks,
+            false => self.blocks.start as u64..(self.blocks.end as u64).min(place.nblocks),
+        };
+        if !costs.ahead || blocks.is_empty() || tables >= place.guess {
+            return (head, 0..0);
+        }
+        // Blocks are mostly of similar sizes, and stored in order.
+        let offset = |nblock: u64| {
+            let data = u128::from(place.guess.saturating_sub(tables));
+            let at = data.saturating_mul(nblock.into()).checked_div(place.nblocks.into()).unwrap_or(0);
+            tables.saturating_add(u64::try_from(at).unwrap_or(u64::MAX))
+        };
+        let margin = (place.guess / MARGIN).max(offset(1).saturating_sub(tables)).max(MIN_MARGIN);
+        let start = offset(blocks.start).saturating_sub(margin);
+        let end = offset(blocks.end).saturating_add(margin).min(place.guess);
+        let most = costs.at_once;
+        let asked = end.saturating_sub(start);
+        match start <= head.saturating_add(costs.gap.min(place.guess / 4)) {
+            true if end <= most => (end.max(head), 0..0),
+            false if asked.saturating_add(place.guess / 4) >= place.guess && place.guess <= most => {
+                (place.guess, 0..0)
+            }
+            false if asked <= most => (head, start..end),
+            _ => (head, 0..0),
+        }
+    }
+}
+
+/// A range of blocks is read with this part of the chunk around it, since blocks differ in size.
+const MARGIN: u64 = 48;
+/// Smallest such margin, in bytes.
+const MIN_MARGIN: u64 = 4 << 10;
 
 impl Plan for HeadPlan<'_> {
     type Output = ChunkHead;
 
     fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
-        let Self { frame, nchunk, state } = self;
-        let nchunk = *nchunk;
-        match std::mem::replace(state, HeadState::Spent) {
+        let (frame, nchunk) = (self.frame, self.nchunk);
+        match std::mem::replace(&mut self.state, HeadState::Spent) {
             HeadState::Made(lazy) => Ok(Step::Done(ChunkHead(Box::new(Head {
                 nchunk,
                 place: None,
                 lazy: *lazy,
                 bytes: Bytes::new(),
+                ahead: (0, Bytes::new()),
             })))),
             HeadState::Start(place) => {
-                let costs = &frame.costs;
-                let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
-                let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
-                let asked =
-                    if place.guess <= costs.small { place.guess } else { tables.clamp(least, place.guess) };
+                let (asked, ahead) = self.first(&place);
                 let mut need = vec![place.at_most(asked)];
+                if !ahead.is_empty() {
+                    need.push(place.part(&ahead));
+                    self.ahead.0 = usize::try_from(ahead.start).unwrap_or(usize::MAX);
+                }
                 let page = frame.sums_ahead(nchunk)?.map(Box::new);
                 need.extend(page.iter().map(|page| page.extent.clone()));
-                *state = HeadState::Asked(place, asked, page);
+                self.state = HeadState::Asked(place, asked, page);
                 Ok(Step::Need(need))
             }
             HeadState::Asked(place, asked, page) => {
                 let mut parts = parts.into_iter();
                 let bytes = parts.next().unwrap_or_default();
+                if self.ahead.0 > 0 && self.ahead.1.is_empty() {
+                    self.ahead.1 = parts.next().unwrap_or_default();
+                }
                 if let Some(page) = page {
                     frame.take_page(&page, parts.next().unwrap_or_default())?;
                 }
@@ -262,13 +343,17 @@ impl Plan for HeadPlan<'_> {
                             place: Some(place),
                             lazy,
                             bytes,
+                            ahead: std::mem::take(&mut self.ahead),
                         }))));
                     }
                     LazyHead::Need(len) if len > bytes.len() => len,
                     LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
                 };
                 let need = place.within_limit(more)?;
-                *state = HeadState::Asked(place, more as u64, None);
+                if self.ahead.1.is_empty() {
+                    self.ahead.0 = 0;
+                }
+                self.state = HeadState::Asked(place, more as u64, None);
                 Ok(Step::Need(vec![need]))
             }
             HeadState::Spent => Err(spent()),

@@ -32,8 +32,7 @@ impl SuperChunk {
     /// # Errors
     /// When the range is not inside the data, or a chunk cannot be read or does not decode.
     pub fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
-        self.check_range("bytes", &range, self.nbytes())?;
-        self.check_range_output(&range)?;
+        self.check_bytes(&range)?;
         let mut dst = crate::storage::traits::zeroed(range.end - range.start)?;
         self.read_bytes_into(range.start, &mut dst)?;
         Ok(dst)
@@ -206,6 +205,13 @@ impl SuperChunk {
     pub(crate) fn threads(&self) -> usize {
         let (chunk, block) = (self.chunksize() as u64, self.header().blocksize() as u64);
         self.dparams.limits.threads(chunk.saturating_add(3 * block))
+    }
+
+    /// Makes the checks of [`read_bytes`](Self::read_bytes).
+    #[doc(hidden)]
+    pub fn check_bytes(&self, range: &Range<u64>) -> Result<(), FrameError> {
+        self.check_range("bytes", range, self.nbytes())?;
+        self.check_range_output(range)
     }
 
     /// Checks the part of a result that is not stored in the file against the limit on output.

@@ -10,7 +10,7 @@ use crate::format::header::{MAGIC, Storage};
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::compare::Compare;
-use crate::read::open::OpenPlan;
+use crate::read::open::{OpenPlan, Opened};
 use crate::read::plan::drive;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
@@ -239,10 +239,26 @@ impl ReadOptions {
         whole: bool,
     ) -> Result<SuperChunk, FrameError> {
         let len = files.open(FrameFile::Main)?.len();
-        let plan = OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums);
+        let plan = self.open_plan(len, storage);
         let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
+        Ok(self.opened(opened, files))
+    }
+
+    /// Returns the plan that opens a frame of `len` bytes with these options, for drivers other
+    /// than [`Driver`](crate::Driver). [`opened`](Self::opened) takes its result.
+    pub fn open_plan(&self, len: u64, storage: Storage) -> OpenPlan {
+        OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums)
+    }
+
+    /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
+    pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
-        Ok(schunk.with_compare(self.compare).with_costs(self.costs))
+        schunk.with_compare(self.compare).with_costs(self.costs)
+    }
+
+    /// Returns the offset of the frame in its file, in bytes.
+    pub fn frame_offset(&self) -> u64 {
+        self.offset
     }
 }
 

@@ -81,6 +81,9 @@ impl<'a> Driver<'a> {
     /// # Errors
     /// When an extent cannot be read.
     pub fn read(&mut self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
+        if extents.len() > 1 && self.files.in_flight() > 1 {
+            return self.files.read_all(extents);
+        }
         let mut parts = memory::list(extents.len())?;
         for extent in extents {
             parts.push(self.file(extent.file)?.read(extent)?);

@@ -174,6 +174,13 @@ impl SuperChunk {
         self.opened.checksums
     }
 
+    /// Returns the same frame with its bytes in other files, which must hold the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_files(self, files: Arc<dyn FrameFiles>) -> Self {
+        Self { files, ..self }
+    }
+
     /// Sets when chunks are compared with their checksums on decoding.
     #[must_use]
     pub fn with_compare(self, compare: Compare) -> Self {
@@ -212,7 +219,8 @@ impl SuperChunk {
     }
 
     /// Returns whether chunks are compared that are read without being decoded.
-    pub(crate) fn compares_stored(&self) -> bool {
+    #[doc(hidden)]
+    pub fn compares_stored(&self) -> bool {
         self.opened.sums.is_some() && self.compare != Compare::Never
     }
 

@@ -16,4 +16,8 @@ impl FrameFiles for Contiguous {
             }
         }
     }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
 }

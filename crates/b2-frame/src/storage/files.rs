@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use b2_core::memory;
 use bytes::Bytes;
 
 use crate::names::FrameFile;
@@ -39,6 +41,62 @@ pub trait FrameFiles: Send + Sync {
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::NotRegular`] with the name of the file.
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError>;
+
+    /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    /// Reads extents together, and returns their bytes in the given order. The default opens each
+    /// file and reads from it, [`in_flight`](Self::in_flight) at once.
+    ///
+    /// # Errors
+    /// The first error in the given order.
+    fn read_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
+        read_together(extents, self.in_flight(), |extent| self.open(extent.file)?.read(extent))
+    }
+}
+
+/// Reads extents on up to `most` threads, which mostly wait.
+fn read_together(
+    extents: &[Extent],
+    most: usize,
+    read: impl Fn(&Extent) -> Result<Bytes, FrameError> + Sync,
+) -> Result<Vec<Bytes>, FrameError> {
+    let next = AtomicUsize::new(0);
+    let mut parts = memory::list(extents.len())?;
+    let work = || {
+        let mut mine = Vec::new();
+        while let Some((at, extent)) = claim(&next, extents) {
+            let answer = read(extent);
+            let failed = answer.is_err();
+            mine.push((at, answer));
+            if failed {
+                // Others need not begin.
+                next.store(extents.len(), Ordering::Relaxed);
+            }
+        }
+        mine
+    };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..most.min(extents.len()))
+            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        parts.extend(work());
+        for helper in helpers {
+            match helper.join() {
+                Ok(mine) => parts.extend(mine),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    parts.sort_unstable_by_key(|(at, _)| *at);
+    parts.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn claim<'a>(next: &AtomicUsize, extents: &'a [Extent]) -> Option<(usize, &'a Extent)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    extents.get(at).map(|extent| (at, extent))
 }
 
 /// A file of a frame, open for reading.
@@ -70,6 +128,11 @@ impl OpenFile {
     #[allow(clippy::len_without_is_empty, reason = "a length to compare with, not a collection")]
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].
+    pub fn in_flight(&self) -> usize {
+        self.file.in_flight()
     }
 
     /// Returns the underlying storage, in which the frame may have an offset.

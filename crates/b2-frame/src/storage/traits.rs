@@ -48,6 +48,13 @@ pub trait ReadAt: Send + Sync {
         Ok(buf.freeze())
     }
 
+    /// Returns how many reads should be in flight at once. More than one means that a read mostly
+    /// waits, as for a web server: readers then ask for all they need at once, from threads of
+    /// their own.
+    fn in_flight(&self) -> usize {
+        1
+    }
+
     /// Returns the identity of the file, if files have one. It distinguishes a file from another
     /// that was renamed over it.
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use b2_chunk::{CParams, Container, Plugins};
 use b2_core::{Control, LimitExceeded, Limits};
-use b2_frame::{Metalayers, ReadAt, ReadOptions, SuperChunk, VlMetalayers};
+use b2_frame::{FrameFiles, Metalayers, ReadAt, ReadOptions, SuperChunk, VlMetalayers};
 use bytes::Bytes;
 
 use crate::model::geometry::GeometryPart;
@@ -217,7 +217,8 @@ impl NdArray {
 
     /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
     /// is allocated.
-    pub(crate) fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+    #[doc(hidden)]
+    pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
         self.check(nbytes, false)
     }
 
@@ -259,6 +260,14 @@ impl NdArray {
     #[must_use]
     pub fn with_control(&self, control: Control) -> Self {
         let frame = self.0.frame.clone().with_control(control);
+        Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
+    }
+
+    /// Returns the same array with its bytes in other files, which must hold the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_files(&self, files: Arc<dyn FrameFiles>) -> Self {
+        let frame = self.0.frame.clone().with_files(files);
         Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
     }
 

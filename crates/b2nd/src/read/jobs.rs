@@ -7,7 +7,9 @@ use b2_core::Control;
 use b2_frame::{Compare, Driver, SuperChunk};
 
 use crate::read::disjoint::{Destination, Disjoint, Shared, Unfilled};
+use crate::read::far;
 use crate::read::part::{Blocks, PartPlan, PartStep, Reading};
+use crate::read::requests::read_by_requests;
 use crate::read::uniform::Uniform;
 use crate::select::moves::Moves;
 use crate::{NdArray, NdError};
@@ -64,6 +66,9 @@ fn read_from(
     if dense && let Some(uniform) = Uniform::of_all(array)? {
         uniform.fill(&item, destination.into_slice());
         return Ok(control.advance(nbytes)?);
+    }
+    if frame.files().in_flight() > 1 {
+        return read_by_requests(array, frame, moves, destination, |plan| far::work_off(plan, frame));
     }
     let size = array.geometry().block_nbytes();
     let streaming = dparams.destination.is_streaming(destination.len());

@@ -11,6 +11,8 @@ pub(crate) mod attrs;
 pub(crate) mod block;
 #[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
 pub(crate) mod disjoint;
+#[allow(clippy::arithmetic_side_effects, reason = "counts threads and requests that exist")]
+pub(crate) mod far;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
 #[allow(

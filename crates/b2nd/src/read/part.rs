@@ -2,6 +2,8 @@
 //! to which places. It does no I/O, and its groups of blocks may arrive and be decoded in any
 //! order.
 
+use std::ops::Range;
+
 use b2_chunk::SpecialKind;
 use b2_core::memory;
 use b2_frame::{ChunkHead, ComparePlan, Extent, Group, Groups, HeadPlan, Plan, ReadCosts, Step, SuperChunk};
@@ -32,6 +34,9 @@ impl<'a> Reading<'a> {
         Uniform::of_entry(self.array, self.moves.nchunk(npart))
     }
 }
+
+/// Largest number of blocks in a chunk for which the read of the head is planned by blocks.
+const MAX_GUESSED: usize = 1 << 12;
 
 /// Reads the head of a chunk, and compares the chunk with its checksum if required.
 pub(crate) struct PartPlan<'a> {
@@ -75,7 +80,8 @@ impl<'a> PartPlan<'a> {
                 {
                     return Ok(PartStep::Fill(uniform, part));
                 }
-                self.head(frame.head_plan(self.nchunk)?, parts)
+                let plan = frame.head_plan(self.nchunk)?.with_blocks(self.blocks()?);
+                self.head(plan, parts)
             }
             PartState::Head(plan) => self.head(plan, parts),
             PartState::Special(plan) => self.special(*plan, parts),
@@ -87,6 +93,18 @@ impl<'a> PartPlan<'a> {
                 Err(b2_frame::FrameError::Argument { name: "plan", what: "it has ended".to_owned() })?
             }
         }
+    }
+
+    /// Returns the range of the blocks that will be read, if it is worth knowing before the head.
+    fn blocks(&self) -> Result<Range<usize>, NdError> {
+        let Reading { array, frame, moves, .. } = *self.reading;
+        // The file only claims this number so far.
+        if !frame.costs().ahead || array.geometry().nblocks() > MAX_GUESSED {
+            return Ok(0..0);
+        }
+        let blocks = moves.part(self.npart)?.nblocks;
+        // They are in ascending order.
+        Ok(blocks.first().copied().unwrap_or(0)..blocks.last().map_or(0, |last| last + 1))
     }
 
     fn head(&mut self, mut plan: HeadPlan<'a>, parts: Vec<Bytes>) -> Result<PartStep<'a>, NdError> {

@@ -7,14 +7,16 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::{Control, memory};
-use b2_frame::{Extent, FrameError};
+use b2_frame::{Extent, FrameError, SuperChunk};
 use bytes::Bytes;
 
+use crate::model::element::decode;
 use crate::read::disjoint::{Destination, Disjoint, Shared};
 use crate::read::part::{Blocks, PartPlan, PartStep, Reading};
 use crate::read::uniform::Uniform;
+use crate::read::view::{buffer, check_len};
 use crate::select::moves::{ChunkPart, Moves};
-use crate::{NdArray, NdError, Slice};
+use crate::{Element, NdArray, NdError, Slice};
 
 /// A range of bytes to fetch for a [`SelectionPlan`].
 #[derive(Clone, Debug)]
@@ -84,6 +86,8 @@ pub struct DecodeJob<'a> {
     buffer: &'a Disjoint<'a>,
     control: &'a Control,
     turn: Option<&'a Mutex<()>>,
+    /// Size of a block of the array, in bytes.
+    size: usize,
     work: Work<'a>,
 }
 
@@ -157,6 +161,27 @@ impl<'a> SelectionPlan<'a> {
             && self.requests.is_empty()
             && self.asked.is_empty()
             && self.jobs.is_empty()
+    }
+
+    fn check_done(&self) -> Result<(), NdError> {
+        match self.is_done() {
+            true => Ok(()),
+            false => {
+                Err(FrameError::Argument { name: "drive", what: "it ended before the plan".to_owned() })?
+            }
+        }
+    }
+
+    /// Returns the settings of the call.
+    pub fn control(&self) -> &Control {
+        self.control
+    }
+
+    /// Returns how many jobs may run at once.
+    pub fn workers(&self) -> usize {
+        let limits = &self.reading.frame.dparams().limits;
+        // Each job holds a block, its parts and its neighbour.
+        b2_core::workers(self.control).min(limits.threads(3 * self.reading.size as u64)).max(1)
     }
 
     fn step(&mut self, npart: u64, mut plan: PartPlan<'a>, answers: Vec<Bytes>) -> Result<(), NdError> {
@@ -233,11 +258,20 @@ impl<'a> SelectionPlan<'a> {
 
     fn work(&mut self, work: Work<'a>) {
         let Self { buffer, control, turn, .. } = *self;
-        self.jobs.push_back(DecodeJob { buffer, control, turn, work });
+        let size = self.reading.size;
+        self.jobs.push_back(DecodeJob { buffer, control, turn, size, work });
     }
 }
 
 impl DecodeJob<'_> {
+    /// Returns the number of bytes that the job decodes or fills, roughly.
+    pub fn work(&self) -> u64 {
+        match &self.work {
+            Work::Fill(_, part, _) => (part.nblocks.len() * self.size) as u64,
+            Work::Decode(_, arrived) => (arrived.group.blocks.len() * self.size) as u64,
+        }
+    }
+
     /// Runs the job, which writes to its places in the destination.
     ///
     /// # Errors
@@ -274,42 +308,164 @@ impl Slice {
         dst: &mut [u8],
         drive: impl FnOnce(&mut SelectionPlan<'_>) -> Result<(), NdError>,
     ) -> Result<(), NdError> {
-        crate::read::view::check_len(dst.len(), self.nbytes())?;
-        read_by_requests(self.array(), &*self.moves(0, &self.strides())?, dst.into(), drive)
+        check_len(dst.len(), self.nbytes())?;
+        let frame = self.array().super_chunk();
+        read_by_requests(self.array(), frame, &*self.moves(0, &self.strides())?, dst.into(), drive)
+    }
+
+    /// Reads the stored items in C order into `dst` through a plan that an asynchronous driver works
+    /// off.
+    async fn read_stored_by(&self, dst: &mut [u8], driver: &impl SelectionDriver) -> Result<(), NdError> {
+        check_len(dst.len(), self.nbytes())?;
+        let moves = self.moves(0, &self.strides())?;
+        let frame = self.array().super_chunk();
+        let Some(prepared) = Prepared::new(self.array(), frame, &*moves, dst.into())? else { return Ok(()) };
+        let mut plan = prepared.plan();
+        driver.drive(&mut plan).await?;
+        plan.check_done()
+    }
+
+    /// Like [`read_bytes_into`](Self::read_bytes_into), with an asynchronous driver.
+    #[doc(hidden)]
+    pub async fn read_bytes_into_by(
+        &self,
+        dst: &mut [u8],
+        driver: &impl SelectionDriver,
+    ) -> Result<(), NdError> {
+        self.read_stored_by(dst, driver).await?;
+        self.to_native(dst);
+        Ok(())
+    }
+
+    /// Like [`read_bytes`](Self::read_bytes), with an asynchronous driver. The caller checks the
+    /// size of the result ([`NdArray::check_result`]).
+    #[doc(hidden)]
+    pub async fn read_bytes_by(&self, driver: &impl SelectionDriver) -> Result<Vec<u8>, NdError> {
+        let mut out = buffer(self.nbytes())?;
+        self.read_bytes_into_by(&mut out, driver).await?;
+        Ok(out)
+    }
+
+    /// Like [`read_into`](Self::read_into), with an asynchronous driver.
+    #[doc(hidden)]
+    pub async fn read_into_by<T: Element>(
+        &self,
+        dst: &mut [T],
+        driver: &impl SelectionDriver,
+    ) -> Result<(), NdError> {
+        let other_order = self.byte_order::<T>()?;
+        check_len(dst.len().saturating_mul(T::ITEMSIZE), self.nbytes())?;
+        if let Some(bytes) = T::as_le_bytes_mut(dst) {
+            self.read_stored_by(bytes, driver).await?;
+            if other_order {
+                bytes.chunks_exact_mut(T::WORD).for_each(<[u8]>::reverse);
+            }
+            return Ok(());
+        }
+        let mut bytes = buffer(self.nbytes())?;
+        self.read_stored_by(&mut bytes, driver).await?;
+        dst.copy_from_slice(&decode(&mut bytes, T::ITEMSIZE, other_order)?);
+        Ok(())
+    }
+
+    /// Like [`read`](Self::read) of a `Vec<T>`, with an asynchronous driver. The caller checks the
+    /// size of the result ([`NdArray::check_result`]).
+    #[doc(hidden)]
+    pub async fn read_by<T: Element>(&self, driver: &impl SelectionDriver) -> Result<Vec<T>, NdError> {
+        self.byte_order::<T>()?;
+        let nbytes = self.nbytes();
+        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let mut items = T::zeroed(len).map_err(|_| NdError::TooLarge { asked: nbytes })?;
+        self.read_into_by(&mut items, driver).await?;
+        Ok(items)
     }
 }
+
+/// Works off plans for selections, see [`SelectionPlan`].
+#[doc(hidden)]
+pub trait SelectionDriver {
+    /// Fetches what the plan requests, and runs its jobs, until it is done.
+    fn drive(&self, plan: &mut SelectionPlan<'_>) -> impl MaybeSendFuture<Output = Result<(), NdError>>;
+}
+
+/// A future that can be sent to another thread, except on wasm, where there are none.
+#[doc(hidden)]
+#[cfg(not(target_family = "wasm"))]
+pub trait MaybeSendFuture: Future + Send {}
+#[cfg(not(target_family = "wasm"))]
+impl<F: Future + Send> MaybeSendFuture for F {}
+
+/// A future that can be sent to another thread, except on wasm, where there are none.
+#[doc(hidden)]
+#[cfg(target_family = "wasm")]
+pub trait MaybeSendFuture: Future {}
+#[cfg(target_family = "wasm")]
+impl<F: Future> MaybeSendFuture for F {}
 
 /// Like [`read_selection`](crate::read::jobs::read_selection), with another driver.
 pub(crate) fn read_by_requests(
     array: &NdArray,
+    frame: &SuperChunk,
     moves: &dyn Moves,
     destination: Destination<'_>,
     drive: impl FnOnce(&mut SelectionPlan<'_>) -> Result<(), NdError>,
 ) -> Result<(), NdError> {
-    let (frame, disjoint) = (array.super_chunk(), moves.disjoint());
-    let control = &frame.dparams().control.begin(moves.nbytes(), moves.item().len() as u64);
-    let streaming = frame.dparams().destination.is_streaming(destination.len());
-    let reading = &Reading { array, frame, moves, size: array.geometry().block_nbytes(), streaming };
-    // SAFETY: As in `read_selection`; jobs run one at a time if places may overlap.
-    #[allow(unsafe_code)]
-    let buffer = &unsafe { Disjoint::new(destination, !disjoint) };
-    let turn = Mutex::new(());
-    let mut plan = SelectionPlan {
-        reading,
-        buffer,
-        control,
-        turn: (!disjoint).then_some(&turn),
-        next_part: 0,
-        next_id: 0,
-        requests: VecDeque::new(),
-        asked: HashMap::new(),
-        jobs: VecDeque::new(),
-        planning: HashMap::new(),
-    };
+    let Some(prepared) = Prepared::new(array, frame, moves, destination)? else { return Ok(()) };
+    let mut plan = prepared.plan();
     drive(&mut plan)?;
-    match plan.is_done() {
-        true => Ok(()),
-        false => Err(FrameError::Argument { name: "drive", what: "it ended before the plan".to_owned() })?,
+    plan.check_done()
+}
+
+/// What a [`SelectionPlan`] refers to.
+struct Prepared<'a> {
+    reading: Reading<'a>,
+    buffer: Disjoint<'a>,
+    control: Control,
+    /// Present if several items may share a place.
+    turn: Option<Mutex<()>>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Returns `None` if nothing has to be read; the destination is then filled.
+    fn new(
+        array: &'a NdArray,
+        frame: &'a SuperChunk,
+        moves: &'a dyn Moves,
+        destination: Destination<'a>,
+    ) -> Result<Option<Self>, NdError> {
+        let (nbytes, item, disjoint) = (moves.nbytes(), moves.item(), moves.disjoint());
+        let control = frame.dparams().control.begin(nbytes, item.len() as u64);
+        if disjoint
+            && nbytes == destination.len() as u64
+            && moves.nparts() > 0
+            && let Some(uniform) = Uniform::of_all(array)?
+        {
+            uniform.fill(&item, destination.into_slice());
+            control.advance(nbytes)?;
+            return Ok(None);
+        }
+        let streaming = frame.dparams().destination.is_streaming(destination.len());
+        let reading = Reading { array, frame, moves, size: array.geometry().block_nbytes(), streaming };
+        // SAFETY: As in `read_selection`; jobs run one at a time if places may overlap.
+        #[allow(unsafe_code)]
+        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+        let turn = (!disjoint).then(Mutex::default);
+        Ok(Some(Self { reading, buffer, control, turn }))
+    }
+
+    fn plan(&self) -> SelectionPlan<'_> {
+        SelectionPlan {
+            reading: &self.reading,
+            buffer: &self.buffer,
+            control: &self.control,
+            turn: self.turn.as_ref(),
+            next_part: 0,
+            next_id: 0,
+            requests: VecDeque::new(),
+            asked: HashMap::new(),
+            jobs: VecDeque::new(),
+            planning: HashMap::new(),
+        }
     }
 }
 

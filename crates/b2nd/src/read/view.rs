@@ -333,10 +333,15 @@ impl Slice {
     /// the content of `dst` is unspecified.
     pub fn read_bytes_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
         self.read_stored(dst)?;
+        self.to_native(dst);
+        Ok(())
+    }
+
+    /// Swaps the byte order of items in C order if the view converts them.
+    pub(crate) fn to_native(&self, dst: &mut [u8]) {
         if let Some(native) = &self.native {
             native.swap(dst);
         }
-        Ok(())
     }
 
     /// Reads the bytes of the items to memory with arbitrary strides.
@@ -500,6 +505,19 @@ impl Slice {
             Chosen { along, points: None, out } if self.native.is_none() => Some((along, out)),
             _ => None,
         }
+    }
+
+    /// Returns where the first dimension of the result begins in its dimension of the array, and the
+    /// length of a chunk there, if it holds neighbours in ascending order.
+    #[doc(hidden)]
+    pub fn first_run(&self) -> Option<(u64, u64)> {
+        let Some(OutDim::Of(dim)) = self.chosen.out.first() else { return None };
+        let along = self.chosen.along.get(*dim)?;
+        let len = along.len();
+        let chunk = u64::from(*self.array.chunkshape().get(*dim)?);
+        let covers = len > 0 && along.covers(along.position(0), along.position(0) + len);
+        (covers && along.position(len - 1) == along.position(0) + len - 1)
+            .then_some((along.position(0), chunk))
     }
 
     /// Returns the shape without that of a field's sub-array.

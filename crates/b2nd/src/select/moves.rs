@@ -42,7 +42,7 @@ impl<'a> Move<'a> {
 }
 
 /// A selection, split by chunk.
-pub(crate) trait Moves: Sync {
+pub(crate) trait Moves: Send + Sync {
     /// Returns the number of bytes to move.
     fn nbytes(&self) -> u64;
     /// Returns the number of chunks that hold selected items.

@@ -172,7 +172,7 @@ fn compare(array: &NdArray, twin: &NdArray, moves: &dyn Moves, dice: &mut Rng) {
     read_selection(twin, moves, &mut expected[..]).unwrap();
     assert!(local == expected);
     let mut fetched = Fetched::default();
-    read_by_requests(array, moves, Destination::from(&mut rounds[..]), |plan| {
+    read_by_requests(array, frame, moves, Destination::from(&mut rounds[..]), |plan| {
         fetched = in_rounds(plan, frame)?;
         Ok(())
     })
@@ -181,8 +181,10 @@ fn compare(array: &NdArray, twin: &NdArray, moves: &dyn Moves, dice: &mut Rng) {
     // Heads and tables come first, then blocks or the rest of the chunk; checksums come with the
     // heads.
     assert!(fetched.rounds <= 4, "{fetched:?}");
-    read_by_requests(array, moves, Destination::from(&mut any[..]), |plan| in_any_order(plan, frame, dice))
-        .unwrap();
+    read_by_requests(array, frame, moves, Destination::from(&mut any[..]), |plan| {
+        in_any_order(plan, frame, dice)
+    })
+    .unwrap();
     assert!(local == any);
 }
 
@@ -247,7 +249,7 @@ fn rounds_follow_the_formula() {
     let plane = || vec![Selection::from(700), Selection::from(..)];
     let all = || vec![Selection::from(..), Selection::from(..)];
     let base = noise(&[]);
-    let far = ReadCosts { small: 0, ..ReadCosts::REMOTE };
+    let far = ReadCosts { small: 0, ahead: false, ..ReadCosts::REMOTE };
     for compare in [Compare::Never, Compare::WhereCheap] {
         let array = with(&base, far, compare);
         assert_eq!(counted(&array, item()).rounds, 2);
@@ -256,6 +258,15 @@ fn rounds_follow_the_formula() {
             Fetched { rounds: 2, ranges: 8, bytes: 4 * (far.head + 4 * (16 << 10)) }
         );
         assert_eq!(counted(&array, all()).rounds, 2);
+    }
+    // Blocks of equal size are where they are looked for.
+    let ahead = ReadCosts { small: 0, ..ReadCosts::REMOTE };
+    for compare in [Compare::Never, Compare::WhereCheap, Compare::Always] {
+        let array = with(&base, ahead, compare);
+        assert_eq!(counted(&array, item()).rounds, 1);
+        let plane = counted(&array, plane());
+        assert_eq!((plane.rounds, plane.ranges), (1, if compare == Compare::Always { 4 } else { 8 }));
+        assert_eq!((counted(&array, all()).rounds, counted(&array, all()).ranges), (1, 16));
     }
     // Small chunks come with their heads.
     let whole = ReadCosts { small: 1 << 20, ..ReadCosts::REMOTE };

@@ -1,0 +1,350 @@
+//! Arrays that are read asynchronously.
+
+use std::sync::Arc;
+
+use b2_core::{Control, Limits};
+use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
+use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Slice};
+
+use crate::arrived::ArrivedFiles;
+use crate::frame::AsyncSuperChunk;
+use crate::reader::RangeReader;
+use crate::remote::{IN_FLIGHT, Remote};
+
+/// An array that is read asynchronously. Cloning is cheap.
+///
+/// Its methods are those of [`NdArray`], with the same results. [`array`](Self::array) gives all
+/// that is known without reading: dtype, chunks, attributes.
+pub struct AsyncNdArray<R> {
+    remote: Arc<Remote<R>>,
+    array: NdArray,
+}
+
+impl<R> Clone for AsyncNdArray<R> {
+    fn clone(&self) -> Self {
+        Self { remote: self.remote.clone(), array: self.array.clone() }
+    }
+}
+
+/// Options for opening an array asynchronously.
+#[derive(Clone, Debug)]
+pub struct AsyncOptions {
+    options: ReadOptions,
+    max_bytes: u64,
+}
+
+impl Default for AsyncOptions {
+    fn default() -> Self {
+        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: IN_FLIGHT }
+    }
+}
+
+impl AsyncOptions {
+    /// Returns the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the options of the frame: plugins, limits, control, checksums, offset and costs. The
+    /// file system is not used. The default is that of [`SuperChunk::options`] with
+    /// [`ReadCosts::REMOTE`].
+    #[must_use]
+    pub fn frame_options(self, options: ReadOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Sets limits on the memory and output that the file may cost.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { options: self.options.limits(limits), ..self }
+    }
+
+    /// Sets when chunks are compared with their checksums.
+    #[must_use]
+    pub fn compare(self, compare: Compare) -> Self {
+        Self { options: self.options.compare(compare), ..self }
+    }
+
+    /// Sets the read costs, which decide what is requested together.
+    #[must_use]
+    pub fn costs(self, costs: ReadCosts) -> Self {
+        Self { options: self.options.costs(costs), ..self }
+    }
+
+    /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
+    /// request may always be, however large.
+    #[must_use]
+    pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    /// Opens an array.
+    ///
+    /// # Errors
+    /// When the store fails or holds no array.
+    pub async fn open<R: RangeReader>(&self, reader: R) -> Result<AsyncNdArray<R>, NdError> {
+        let frame = AsyncSuperChunk::open_bounded(reader, &self.options, self.max_bytes).await?;
+        AsyncNdArray::from_super_chunk(frame)
+    }
+}
+
+impl<R: RangeReader> AsyncNdArray<R> {
+    /// Opens an array: reads header, index and trailer, but no data.
+    ///
+    /// # Errors
+    /// When the store fails or holds no array.
+    pub async fn open(reader: R) -> Result<Self, NdError> {
+        AsyncOptions::default().open(reader).await
+    }
+
+    /// Opens an array in an open frame.
+    ///
+    /// # Errors
+    /// When the frame is not an array, or its fields contradict each other.
+    pub fn from_super_chunk(frame: AsyncSuperChunk<R>) -> Result<Self, NdError> {
+        let (remote, frame) = frame.into_parts();
+        Ok(Self { remote, array: NdArray::from_super_chunk(frame)? })
+    }
+
+    /// Returns the frame that holds the array.
+    pub fn super_chunk(&self) -> AsyncSuperChunk<R> {
+        AsyncSuperChunk::from_parts(self.remote.clone(), self.array.super_chunk().clone())
+    }
+
+    /// Returns what is known without reading: geometry, dtype, metalayers and attributes. Reading
+    /// from it fails.
+    pub fn array(&self) -> &NdArray {
+        &self.array
+    }
+
+    /// Returns whether a change of the file between two requests would be noticed. If not, the
+    /// store tells neither strong ETags nor times of change.
+    pub fn is_guarded(&self) -> bool {
+        self.remote.version().is_guarded()
+    }
+
+    /// Returns the same array with other threads, progress callback or cancellation.
+    #[must_use]
+    pub fn with_control(&self, control: Control) -> Self {
+        Self { remote: self.remote.clone(), array: self.array.with_control(control) }
+    }
+
+    /// Returns the length of each dimension, in items.
+    pub fn shape(&self) -> &[u64] {
+        self.array.shape()
+    }
+    /// Returns the type of the items.
+    pub fn dtype(&self) -> &Dtype {
+        self.array.dtype()
+    }
+
+    fn view(&self, slice: Slice) -> AsyncSlice<R> {
+        AsyncSlice { remote: self.remote.clone(), slice }
+    }
+
+    /// Selects the whole array.
+    pub fn all(&self) -> AsyncSlice<R> {
+        self.view(self.array.all())
+    }
+
+    /// Selects a part of the array as a lazy view, like [`NdArray::slice`].
+    ///
+    /// # Errors
+    /// As for [`NdArray::slice`].
+    pub fn slice(&self, selection: impl IntoSelections) -> Result<AsyncSlice<R>, NdError> {
+        Ok(self.view(self.array.slice(selection)?))
+    }
+
+    /// Selects single positions by their coordinates, like [`NdArray::points`].
+    ///
+    /// # Errors
+    /// As for [`NdArray::points`].
+    pub fn points(&self, selection: impl IntoSelections) -> Result<AsyncSlice<R>, NdError> {
+        Ok(self.view(self.array.points(selection)?))
+    }
+
+    /// Selects the items whose mark is set, like [`NdArray::mask`].
+    ///
+    /// # Errors
+    /// As for [`NdArray::mask`].
+    pub fn mask<M: Mark>(&self, marks: impl AsRef<[M]>) -> Result<AsyncSlice<R>, NdError> {
+        Ok(self.view(self.array.mask(marks)?))
+    }
+
+    /// Reads any view of [`array`](Self::array) asynchronously: transposed, of a field, and so on.
+    ///
+    /// # Errors
+    /// When the view is of an array with another shape or dtype.
+    pub fn read_from(&self, view: Slice) -> Result<AsyncSlice<R>, NdError> {
+        let own = view.array().shape() == self.shape() && view.array().dtype() == self.dtype();
+        match own {
+            true => Ok(self.view(view)),
+            false => Err(NdError::Argument { what: "a view of another array".to_owned() }),
+        }
+    }
+}
+
+/// A checked selection of an [`AsyncNdArray`]: nothing has been read yet.
+pub struct AsyncSlice<R> {
+    remote: Arc<Remote<R>>,
+    slice: Slice,
+}
+
+impl<R> Clone for AsyncSlice<R> {
+    fn clone(&self) -> Self {
+        Self { remote: self.remote.clone(), slice: self.slice.clone() }
+    }
+}
+
+impl<R: RangeReader> AsyncSlice<R> {
+    /// Returns the view: its shape, dtype and size. Reading from it fails.
+    pub fn view(&self) -> &Slice {
+        &self.slice
+    }
+
+    /// Returns another view of the same array: `change` transposes this one, selects from it again,
+    /// or takes a field.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn map(&self, change: impl FnOnce(&Slice) -> Result<Slice, NdError>) -> Result<Self, NdError> {
+        Ok(Self { remote: self.remote.clone(), slice: change(&self.slice)? })
+    }
+
+    /// Returns the shape of the result.
+    pub fn shape(&self) -> Vec<u64> {
+        self.slice.shape()
+    }
+
+    /// Checks the part of the result that is not stored in the file against the limit on output.
+    async fn check(&self) -> Result<(), NdError> {
+        let arrived = self.remote.arrived();
+        let array = self.slice.array().with_files(Arc::new(ArrivedFiles(arrived.clone())));
+        loop {
+            let result = array.check_result(self.slice.nbytes());
+            let missing = arrived.missing();
+            if result.is_ok() || missing.is_empty() {
+                return result;
+            }
+            self.remote.fetch_into(&arrived, &missing).await?;
+        }
+    }
+
+    /// Reads the items in C order as Rust values, like [`Slice::read`].
+    ///
+    /// # Errors
+    /// As for [`Slice::read`], and when the store fails or the file has changed.
+    pub async fn read<T: Element>(&self) -> Result<Vec<T>, NdError> {
+        self.check().await?;
+        self.slice.read_by(&*self.remote).await
+    }
+
+    /// Reads the items as an array of the crate `ndarray`.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and when the number of dimensions is another.
+    #[cfg(feature = "ndarray")]
+    pub async fn read_array<T: Element, D: b2nd::ndarray::Dimension>(
+        &self,
+    ) -> Result<b2nd::ndarray::Array<T, D>, NdError> {
+        let items = self.read().await?;
+        let shape: Vec<usize> =
+            self.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        b2nd::ndarray::ArrayD::from_shape_vec(shape, items)
+            .and_then(b2nd::ndarray::ArrayBase::into_dimensionality)
+            .map_err(|error| NdError::Argument { what: error.to_string() })
+    }
+
+    /// Reads the items in C order into `dst`, like [`Slice::read_into`].
+    ///
+    /// # Errors
+    /// As for [`Slice::read_into`], and when the store fails or the file has changed.
+    pub async fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<(), NdError> {
+        self.slice.read_into_by(dst, &*self.remote).await
+    }
+
+    /// Reads the bytes of the items in C order, like [`Slice::read_bytes`].
+    ///
+    /// # Errors
+    /// As for [`Slice::read_bytes`], and when the store fails or the file has changed.
+    pub async fn read_bytes(&self) -> Result<Vec<u8>, NdError> {
+        self.check().await?;
+        self.slice.read_bytes_by(&*self.remote).await
+    }
+
+    /// Reads the bytes of the items in C order into `dst`, like [`Slice::read_bytes_into`].
+    ///
+    /// # Errors
+    /// As for [`Slice::read_bytes_into`], and when the store fails or the file has changed.
+    pub async fn read_bytes_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
+        self.slice.read_bytes_into_by(dst, &*self.remote).await
+    }
+
+    /// Reads the selection in parts of about `nbytes` bytes along the first dimension of the
+    /// result, at least one position each. They end where chunks end if that is possible, so that
+    /// no chunk is fetched twice.
+    pub fn parts(&self, nbytes: u64) -> Parts<R> {
+        let shape = self.shape();
+        let (len, rows) = match shape.split_first() {
+            Some((&len, _)) if len > 0 => (len, self.slice.nbytes().checked_div(len).unwrap_or(0)),
+            Some(_) => (0, 0),
+            None => (1, self.slice.nbytes()),
+        };
+        let step = nbytes.checked_div(rows).unwrap_or(len).max(1);
+        Parts { slice: self.clone(), scalar: shape.is_empty(), len, step, at: 0 }
+    }
+}
+
+/// A part of a selection.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The positions along the first dimension of the result; `0..1` for a single item.
+    pub positions: std::ops::Range<u64>,
+    /// Their items, in C order, as [`AsyncSlice::read_bytes`] gives them.
+    pub bytes: Vec<u8>,
+}
+
+/// The parts of a selection, in order. Returned by [`AsyncSlice::parts`].
+///
+/// To get a `Stream`, use `futures::stream::try_unfold(parts, async |mut parts| ...)`.
+pub struct Parts<R> {
+    slice: AsyncSlice<R>,
+    scalar: bool,
+    len: u64,
+    step: u64,
+    at: u64,
+}
+
+impl<R: RangeReader> Parts<R> {
+    /// Reads the next part; `None` after the last one. A part whose reading failed or was cancelled
+    /// can be read again.
+    ///
+    /// # Errors
+    /// As for [`AsyncSlice::read_bytes`].
+    pub async fn next(&mut self) -> Result<Option<Part>, NdError> {
+        if self.at >= self.len {
+            return Ok(None);
+        }
+        let mut end = self.at.saturating_add(self.step).min(self.len);
+        if let Some((start, chunk @ 1..)) = self.slice.slice.first_run()
+            && end < self.len
+        {
+            let stop = start.saturating_add(end);
+            let edge = stop.saturating_sub(stop.checked_rem(chunk).unwrap_or(0)).saturating_sub(start);
+            if edge > self.at && stop > start {
+                end = edge;
+            }
+        }
+        let positions = self.at..end;
+        let part = match self.scalar {
+            true => self.slice.clone(),
+            false => self.slice.map(|view| {
+                let at = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
+                view.slice(at(positions.start)..at(positions.end))
+            })?,
+        };
+        let bytes = part.read_bytes().await?;
+        self.at = end;
+        Ok(Some(Part { positions, bytes }))
+    }
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "files and servers may send any bytes, and none of them may cause a panic or a wrong number"
+    )
+)]
+
+mod array;
+mod arrived;
+mod flock;
+mod frame;
+mod reader;
+mod remote;
+
+pub use array::{AsyncNdArray, AsyncOptions, AsyncSlice, Part, Parts};
+pub use frame::AsyncSuperChunk;
+pub use reader::{Answer, MaybeSend, MaybeSync, Opening, RangeReader, Version};

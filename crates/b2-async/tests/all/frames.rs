@@ -1,0 +1,66 @@
+//! Super-chunks of all kinds.
+
+use b2_async::AsyncSuperChunk;
+use b2_chunk::{CParams, Chunk, FilterSlot};
+use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+use b2_testkit::Rng;
+
+use crate::fixtures::{compare, costs, same};
+use crate::store::Store;
+
+#[test]
+fn bytes_and_items_read_the_same() {
+    let dice = &mut Rng::new(3);
+    for case in 0..80 {
+        let typesize = *dice.pick(&[1, 3, 4]);
+        let filters = *dice.pick(&[&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA], &[]]);
+        let cparams = CParams::builder(typesize).filters(filters).blocksize(typesize * (1 + dice.below(300)));
+        let cparams = cparams.build().unwrap();
+        // Chunks of one size, or of individual ones.
+        let equal = case % 2 == 0;
+        let size = typesize * (1 + dice.below(900));
+        let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+        for _ in 0..dice.below(30) {
+            let len = if equal { size } else { typesize * (1 + dice.below(900)) };
+            let data = dice.data(len).1;
+            writer.append(Chunk::compress_bytes(&data, &cparams).unwrap()).unwrap();
+        }
+        let bytes = writer.finish().unwrap().into_bytes();
+        let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
+        let near = options.from_bytes(bytes.clone()).unwrap();
+        let store = Store::new(bytes);
+        let far = store.in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options)).unwrap();
+        for _ in 0..8 {
+            let range = dice.range(near.nbytes() as usize + 1);
+            let range = range.start as u64..range.end as u64;
+            let found = store.in_any_order(dice, far.read_bytes(range.clone()));
+            same(found, near.read_bytes(range.clone()), range);
+            let range = dice.range(near.nitems() as usize + 2);
+            let range = range.start as u64..range.end as u64;
+            let found = store.in_any_order(dice, far.read_items(range.clone()));
+            same(found, near.read_items(range.clone()), range);
+            let items: Vec<u64> =
+                (0..dice.below(30)).map(|_| dice.below(near.nitems() as usize + 1) as u64).collect();
+            let found = store.in_any_order(dice, far.gather(&items));
+            same(found, near.gather(&items), items);
+        }
+        same(store.in_rounds(far.verify_checksums()), near.verify_checksums(), case);
+        assert_eq!(store.flying(), 0);
+    }
+}
+
+#[test]
+fn a_frame_may_stand_in_a_larger_file() {
+    let cparams = CParams::builder(1).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+    let data = Rng::new(1).bytes(200_000);
+    writer.append(Chunk::compress_bytes(&data, &cparams).unwrap()).unwrap();
+    let frame = writer.finish().unwrap().into_bytes();
+    let file = [&[7; 5000][..], &frame, &[8; 100_000]].concat();
+    let store = Store::new(file);
+    let options = SuperChunk::options().offset(5000);
+    let far = store.in_rounds(AsyncSuperChunk::open_with(store.clone(), &options)).unwrap();
+    assert!(store.in_rounds(far.read_bytes(0..200_000)).unwrap() == data);
+    let beyond = SuperChunk::options().offset(500_000);
+    assert!(store.in_rounds(AsyncSuperChunk::open_with(store.clone(), &beyond)).is_err());
+}

@@ -1,0 +1,102 @@
+//! Stores that answer wrongly, and files that change.
+
+use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk, Version};
+use b2_chunk::{CParams, CodecId};
+use b2_core::ErrorKind;
+use b2_frame::{Compare, FrameError};
+use b2nd::{ArrayBuilder, ByIndex, NdError};
+
+use crate::rounds::mix;
+use crate::store::{Store, Wrong};
+
+fn store() -> Store {
+    let cparams = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let item = |i: u64| mix(i) >> 12;
+    let builder =
+        ArrayBuilder::new::<u32>([500, 500]).chunks([100, 100]).blocks([20, 20]).compression(cparams);
+    Store::new(builder.to_bytes(ByIndex(item)).unwrap())
+}
+
+#[test]
+fn wrong_answers_are_errors() {
+    for wrong in [Wrong::Short, Wrong::Long, Wrong::Error, Wrong::Etag, Wrong::Length, Wrong::Moved] {
+        for good in [0, 1, 7] {
+            let store = store();
+            let options = AsyncOptions::new().compare(Compare::Always);
+            let array = store.in_rounds(options.open(store.clone())).unwrap();
+            store.spoil(wrong, good);
+            let error = store.in_rounds(array.all().read_bytes()).map(drop).unwrap_err();
+            let kind = match wrong {
+                Wrong::Short | Wrong::Long | Wrong::Error => ErrorKind::Io,
+                Wrong::Etag | Wrong::Length => ErrorKind::Changed,
+                _ => ErrorKind::Damaged,
+            };
+            assert_eq!(error.kind(), kind, "{wrong:?}: {error}");
+            // Nothing is left over, and a good answer afterwards is taken.
+            assert_eq!(store.flying(), 0);
+            store.spoil(Wrong::Nothing, 0);
+            assert!(wrong == Wrong::Length || store.in_rounds(array.all().read_bytes()).is_ok());
+        }
+    }
+}
+
+#[test]
+fn changes_are_noticed_by_time_and_length_too() {
+    let mut store = store();
+    store.version = Version { last_modified: Some("now".to_owned()), ..Version::default() };
+    let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
+    assert!(array.is_guarded());
+    store.spoil(Wrong::Modified, 3);
+    let error = store.in_rounds(array.all().read_bytes()).unwrap_err();
+    assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
+    // Nothing can be told here, and the array says so.
+    store.version = Version::default();
+    let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
+    assert!(!array.is_guarded());
+}
+
+#[test]
+fn dropping_cancels() {
+    let store = store();
+    let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
+    let frame = array.super_chunk();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    {
+        let all = array.all();
+        let mut reading = std::pin::pin!(all.read_bytes());
+        assert!(reading.as_mut().poll(&mut context).is_pending());
+        assert_eq!(store.flying(), 16);
+    }
+    assert_eq!(store.flying(), 0);
+    {
+        let mut reading = std::pin::pin!(frame.read_bytes(0..frame.nbytes()));
+        assert!(reading.as_mut().poll(&mut context).is_pending());
+        assert_eq!(store.flying(), 16);
+    }
+    assert_eq!(store.flying(), 0);
+}
+
+#[test]
+fn what_is_no_frame_is_told() {
+    for bytes in [&b""[..], b"short", &[0; 100_000]] {
+        let store = Store::new(bytes);
+        assert!(store.in_rounds(AsyncSuperChunk::open(store.clone())).is_err());
+    }
+    // Every prefix of a frame is cut off.
+    let builder = ArrayBuilder::new::<u8>([300]).chunks([100]);
+    let frame = builder.to_bytes(ByIndex(|i| i as u8)).unwrap();
+    for len in 0..frame.len() {
+        let store = Store::new(frame[..len].to_vec());
+        assert!(store.in_rounds(AsyncNdArray::open(store.clone())).is_err());
+    }
+}
+
+#[test]
+fn callers_may_stop_a_read() {
+    use std::ops::ControlFlow;
+    let store = store();
+    let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
+    let stop = b2_core::Control::new().with_progress(|_| ControlFlow::Break(()));
+    let error = store.in_rounds(array.with_control(stop).all().read_bytes()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+}

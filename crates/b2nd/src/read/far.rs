@@ -1,0 +1,156 @@
+//! The driver for storage that is far away: several requests are in flight at once, each on a
+//! thread that waits for it. Threads decode what has arrived before they fetch more.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+
+use b2_frame::SuperChunk;
+use bytes::Bytes;
+
+use crate::NdError;
+use crate::read::requests::{Request, SelectionPlan};
+
+/// Most bytes that may be in flight at once, except that one request may always be.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Works off a plan with the number of requests in flight that the files of the frame ask for.
+pub(crate) fn work_off(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Result<(), NdError> {
+    let (most, workers) = (frame.files().in_flight(), plan.workers());
+    let state =
+        State { plan, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
+    let shared = Work { frame, most, workers, state: Mutex::new(state), changed: Condvar::new() };
+    thread::scope(|scope| shared.run(scope));
+    match shared.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+struct Work<'a, 'p> {
+    frame: &'a SuperChunk,
+    /// Most requests in flight.
+    most: usize,
+    /// Most jobs that run at once.
+    workers: usize,
+    state: Mutex<State<'a, 'p>>,
+    changed: Condvar,
+}
+
+struct State<'a, 'p> {
+    plan: &'a mut SelectionPlan<'p>,
+    /// A request that has to wait for others.
+    held: Option<Request>,
+    /// Number of requests in flight, and their bytes.
+    flying: usize,
+    bytes: u64,
+    /// Number of jobs that run.
+    decoding: usize,
+    /// Number of threads, and of those that wait for something to do.
+    threads: usize,
+    idle: usize,
+    /// The first error. Nothing is begun after it.
+    error: Option<NdError>,
+}
+
+impl State<'_, '_> {
+    /// Takes the next request, if it may fly now.
+    fn request(&mut self, most: usize) -> Result<Option<Request>, NdError> {
+        if self.flying >= most {
+            return Ok(None);
+        }
+        let next = match self.held.take() {
+            Some(request) => Some(request),
+            None => self.plan.request()?,
+        };
+        let Some(request) = next else { return Ok(None) };
+        let bytes = size(&request);
+        if self.flying > 0 && self.bytes.saturating_add(bytes) > MOST_BYTES {
+            self.held = Some(request);
+            return Ok(None);
+        }
+        self.flying += 1;
+        self.bytes += bytes;
+        Ok(Some(request))
+    }
+}
+
+fn size(request: &Request) -> u64 {
+    request.extent.range.end.saturating_sub(request.extent.range.start)
+}
+
+impl<'a, 'p> Work<'a, 'p> {
+    fn lock(&self) -> MutexGuard<'_, State<'a, 'p>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each thread does: decode, else fetch, else wait, until nothing is left.
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let _wake = Wake(self);
+        let mut state = self.lock();
+        while state.error.is_none() {
+            let result = if state.decoding < self.workers
+                && let Some(job) = state.plan.job()
+            {
+                state.decoding += 1;
+                self.call(scope, &mut state);
+                drop(state);
+                let result = job.run();
+                state = self.lock();
+                state.decoding -= 1;
+                result
+            } else {
+                match state.request(self.most) {
+                    Ok(Some(request)) => {
+                        self.call(scope, &mut state);
+                        drop(state);
+                        let bytes = self.fetch(&request);
+                        state = self.lock();
+                        state.flying -= 1;
+                        state.bytes -= size(&request);
+                        bytes.and_then(|bytes| state.plan.answer(request.id, bytes))
+                    }
+                    Ok(None) if state.flying == 0 && state.decoding == 0 => break,
+                    Ok(None) => {
+                        state.idle += 1;
+                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                        state.idle -= 1;
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                }
+            };
+            if let Err(error) = result {
+                state.error.get_or_insert(error);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn fetch(&self, request: &Request) -> Result<Bytes, NdError> {
+        Ok(self.frame.files().open(request.extent.file)?.read(&request.extent)?)
+    }
+
+    /// Calls for another thread, since this one is going to be busy: one that waits, or a new one.
+    fn call<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'_, '_>) {
+        if state.idle > 0 {
+            self.changed.notify_one();
+        } else if state.threads <= self.most {
+            // Without a thread the others do its work.
+            let spawned = thread::Builder::new().spawn_scoped(scope, || self.run(scope));
+            state.threads += usize::from(spawned.is_ok());
+        }
+    }
+}
+
+/// Stops the other threads if this one panics, which would otherwise wait for it.
+struct Wake<'w, 'a, 'p>(&'w Work<'a, 'p>);
+
+impl Drop for Wake<'_, '_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().error.get_or_insert_with(|| NdError::argument("a thread panicked"));
+            self.0.changed.notify_all();
+        }
+    }
+}
