@@ -73,6 +73,9 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     } else if let Ok(array) = object.cast::<PyUntypedArray>() {
         array_value(array, depth)
     } else if object.is_instance(&numpy(py)?.getattr(intern!(py, "generic"))?)? {
+        if object.is_instance(&numpy(py)?.getattr(intern!(py, "float32"))?)? {
+            return Ok(Value::F32(object.extract()?));
+        }
         let item = object.call_method0(intern!(py, "item"))?;
         // Times with units that Python does not have stay what they are.
         if item.is_instance(&numpy(py)?.getattr(intern!(py, "generic"))?)? {
@@ -131,7 +134,8 @@ pub(crate) fn to_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
             (Some(number), _) => number.into_pyobject(py)?.into_any(),
             (None, number) => number.unwrap_or_default().into_pyobject(py)?.into_any(),
         },
-        Value::F32(number) => PyFloat::new(py, f64::from(*number)).into_any(),
+        // As it was set: nobody else writes numbers of this size.
+        Value::F32(number) => numpy(py)?.call_method1(intern!(py, "float32"), (*number,))?,
         Value::F64(number) => PyFloat::new(py, *number).into_any(),
         Value::String(text) => match text.as_str() {
             Some(text) => PyString::new(py, text).into_any(),

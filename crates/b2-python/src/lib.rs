@@ -11,6 +11,7 @@ mod dtype;
 mod edit;
 mod errors;
 mod index;
+mod parts;
 mod ranges;
 mod reader;
 mod source;
@@ -38,6 +39,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_called, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_joined, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_parts, module)?)?;
     module.add_function(wrap_pyfunction!(store::write_frame, module)?)?;
     module.add_function(wrap_pyfunction!(store::edit_frame_attrs, module)?)?;
     module.add_function(wrap_pyfunction!(buffer::compress, module)?)?;

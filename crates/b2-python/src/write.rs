@@ -15,6 +15,7 @@ use crate::array::ArrayBase;
 use crate::control::{How, plugins};
 use crate::edit::durability;
 use crate::errors::{OrRaise, argument, wrong_type};
+use crate::parts::Parts;
 use crate::source::{Called, Items};
 use crate::store::Frame;
 
@@ -223,4 +224,23 @@ pub(crate) fn write_joined(
         builder = builder.layers_of(&first).or_raise(py)?;
     }
     options.run(py, builder, move |write| write(&mut joined))
+}
+
+/// Puts together arrays in files that hold its chunks: where they begin along each dimension, and their paths in C
+/// order. Chunks that are cut alike are copied as they are.
+#[pyfunction]
+pub(crate) fn write_parts(
+    shape: Vec<u64>,
+    dtype: &Bound<'_, PyArrayDescr>,
+    starts: Vec<Vec<u64>>,
+    paths: Vec<PathBuf>,
+    options: Options<'_>,
+) -> PyResult<Option<Frame>> {
+    let py = dtype.py();
+    let dtype = crate::dtype::from_numpy(dtype)?;
+    let builder = options.apply(py, ArrayBuilder::with_dtype(shape.clone(), dtype.clone()), None)?;
+    let Some(mut parts) = Parts::new(shape, dtype, starts, paths) else {
+        return Err(argument(py, "the parts do not fill the array"));
+    };
+    options.run(py, builder, move |write| write(&mut parts))
 }

@@ -17,6 +17,7 @@ __all__ = [
     "write_constant",
     "write_called",
     "write_joined",
+    "write_parts",
     "write_frame",
     "edit_frame_attrs",
     "compress",
@@ -149,6 +150,13 @@ def write_called(
     shape: list[int], dtype: np.dtype[Any], function: Callable[..., Any], options: dict[str, Any]
 ) -> Frame | None: ...
 def write_joined(arrays: list[Any], axis: int, layers: bool, options: dict[str, Any]) -> Frame | None: ...
+def write_parts(
+    shape: list[int],
+    dtype: np.dtype[Any],
+    starts: list[list[int]],
+    paths: list[str],
+    options: dict[str, Any],
+) -> Frame | None: ...
 def write_frame(
     path: _Path,
     chunksize: int,

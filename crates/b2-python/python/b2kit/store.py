@@ -343,7 +343,8 @@ def _listed(directory: str) -> dict[str, _Place]:
                 )
                 if suffix in _SUFFIXES and stem and (entry.is_file(follow_symlinks=False) or folder_of_chunks):
                     members.setdefault(f"{prefix}/{stem}", _Place("path", entry.path))
-                elif entry.is_dir(follow_symlinks=False):
+                # What `b2kit.dask.to_b2kit` is writing is not there yet.
+                elif entry.is_dir(follow_symlinks=False) and ".b2nd.parts-" not in entry.name:
                     pending.append((entry.path, f"{prefix}/{entry.name}", depth + 1))
     return members
 
