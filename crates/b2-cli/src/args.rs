@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use b2kit::frame::WriteOptions;
-use b2kit::frame::{Compare, ReadOptions};
+use b2kit::frame::{Compare, ReadCosts, ReadOptions};
 use b2kit::{FrameWriter, Limits, SuperChunk};
 use clap::Args;
 
@@ -15,6 +15,7 @@ use crate::signals;
 use crate::values::{
     Codec, Dims, Filters, Format, Goal, Level, Named, Split, parse_codec, parse_limit, parse_meta, parse_size,
 };
+use crate::web;
 
 /// Options of every command.
 #[derive(Clone, Copy, Debug, Args)]
@@ -44,6 +45,24 @@ pub(crate) struct Global {
     /// other commands.
     #[arg(long, global = true, display_order = 105, value_name = "BYTES", value_parser = parse_limit)]
     pub(crate) max_output: Option<u64>,
+    /// Compare chunks with their checksums always, or only where that is cheap
+    ///
+    /// The default is always for files. Of URLs a part of a chunk is read without the rest, which its checksum needs;
+    /// chunks that are read whole are compared where that takes little time. `verify` and `copy` always compare all.
+    #[arg(long, global = true, display_order = 106, value_name = "WHEN", value_enum)]
+    pub(crate) compare: Option<When>,
+    /// Wait at most SECONDS for the answer to a request to a server [default: 60]
+    #[arg(long, global = true, display_order = 107, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) timeout: Option<u32>,
+}
+
+/// When chunks are compared with their checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum When {
+    /// Always: whole chunks are read for a part of them
+    Always,
+    /// Where it takes little time
+    Cheap,
 }
 
 /// Default of `--max-memory` for a file of `stored` bytes.
@@ -62,6 +81,12 @@ const METADATA_SHARE: u64 = 16;
 impl Global {
     /// How the frame at `path`, or in it, is opened.
     pub(crate) fn reading(&self, path: &Path) -> ReadOptions {
+        if web::is_url(path) {
+            let stored = web::open(path).and_then(|file| file.len()).unwrap_or(0);
+            let when = if self.compare == Some(When::Always) { Compare::Always } else { Compare::WhereCheap };
+            let options = self.reading_stored(stored).compare(when);
+            return options.file_system(web::file_system()).costs(ReadCosts::REMOTE);
+        }
         self.reading_stored(stored_bytes(path))
     }
 
@@ -69,7 +94,8 @@ impl Global {
     pub(crate) fn reading_stored(&self, stored: u64) -> ReadOptions {
         // Comparing checksums costs little beside what commands do with the chunks.
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
-        let options = options.compare(Compare::Always).control(signals::control());
+        let when = if self.compare == Some(When::Cheap) { Compare::WhereCheap } else { Compare::Always };
+        let options = options.compare(when).control(signals::control());
         options.limits(self.limits(stored))
     }
 
@@ -85,6 +111,11 @@ impl Global {
             .with_max_memory(max_memory)
             .with_max_metadata(max_metadata)
             .with_max_output(self.max_output.unwrap_or(u64::MAX))
+    }
+
+    /// Compares all chunks that are read, since they are going to be written again.
+    pub(crate) fn comparing(self) -> Self {
+        Self { compare: Some(When::Always), ..self }
     }
 
     /// Sets `--max-output` to its default for commands that expand all of a file, unless it was given.

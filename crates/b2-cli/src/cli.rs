@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::args::Global;
 use crate::error::outcome;
-use crate::{capture, cmd, help, signals};
+use crate::{capture, cmd, help, signals, web};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,7 +100,7 @@ pub(crate) enum Command {
 pub(crate) fn parse<T: Into<OsString> + Clone>(
     args: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
-    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let args: Vec<OsString> = web::hide_all(args.into_iter().map(Into::into));
     let parsed = Cli::try_parse_from(&args);
     let wanted = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     match parsed {
@@ -127,6 +127,13 @@ impl Cli {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).use_current_thread();
             pool.build_global().context("--threads")?;
         }
+        web::begin(global);
+        let result = self.dispatch(global);
+        web::tell(global);
+        result
+    }
+
+    fn dispatch(&self, global: Global) -> Result<()> {
         match &self.command {
             Command::Info(args) => cmd::info::run(args, global),
             Command::Show(args) => cmd::show::run(args, global),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::chunk::{ChunkHeader, DParams};
-use b2kit::frame::{Disk, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
+use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, NdArray, SuperChunk};
 
@@ -22,6 +22,7 @@ use crate::slice::{Axis, PieceSize, Pieces, resolve};
 use crate::stdio::{is_stdin, refuse_stdin, spool_stdin};
 use crate::store::{self, Store};
 use crate::table::thousands;
+use crate::web;
 
 /// Items of a sliced super-chunk that are further apart than this, and than half a block, are read one by one, in bytes.
 const FAR: u64 = 64 << 10;
@@ -53,13 +54,25 @@ impl Input {
     /// Opens a frame, the directory of a sparse frame, or a chunk, that starts at byte `offset`; `-` is standard
     /// input.
     ///
-    /// Every command that reads a file comes through here: this is where other places than files are to be opened.
+    /// Every command that reads a file comes through here, URLs included.
     ///
     /// # Errors
     /// Without the name of the file: callers add it.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
         if is_stdin(path) {
             return Self::open_spooled(&spool_stdin()?, offset, global);
+        }
+        if web::is_url(path) {
+            return match web::kind(path)? {
+                FileKind::Directory => {
+                    ensure!(offset == 0, "--offset: this is a directory");
+                    Self::from_frame(global.reading(path).open(path)?)
+                }
+                _ => {
+                    let file = web::open(path)?;
+                    Self::open_file(&file, offset, global, || global.reading(path).offset(offset).open(path))
+                }
+            };
         }
         let there = fs::metadata(path)?;
         if there.is_dir() {
@@ -249,9 +262,9 @@ fn cut_off(need: u64, have: u64) -> anyhow::Error {
     )
 }
 
-/// Opens a regular file, and nothing else: should the path have become a FIFO by now, this does not wait.
+/// Opens a regular file or a URL, and nothing else: should the path have become a FIFO by now, this does not wait.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-    Disk.open(path, Links::Follow)
+    if web::is_url(path) { web::open(path) } else { Disk.open(path, Links::Follow) }
 }
 
 /// Some items of an open file.

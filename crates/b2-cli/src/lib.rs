@@ -38,6 +38,7 @@ mod table;
 mod values;
 mod version;
 mod viewed;
+mod web;
 
 use std::process::ExitCode;
 

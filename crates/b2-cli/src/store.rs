@@ -20,22 +20,23 @@
 )]
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::SuperChunk;
+use b2kit::frame::{FileKind, FrameFile, FrameFiles, INDEX_NAME, OpenFile, ReadAt};
 use b2kit::frame::{FrameError, Storage};
-use b2kit::frame::{FrameFile, FrameFiles, INDEX_NAME, OpenFile, ReadAt};
-use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
+use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipLocator};
 use rmpv::Value;
 
 use crate::args::Global;
 use crate::foreign;
 use crate::input::{Input, open_regular};
 use crate::stdio::is_stdin;
+use crate::web;
 
 /// The frame with small members, in directories and archives.
 const EMBEDDED: &str = "embed.b2e";
@@ -83,18 +84,25 @@ impl Store {
             return Ok(None);
         }
         let mut store = Self { path: path.to_owned(), global, members: BTreeMap::new(), embedded: None };
-        let there = fs::metadata(path)?;
-        if there.is_dir() {
+        let (is_dir, is_file) = match web::is_url(path) {
+            true => (false, web::kind(path)? == FileKind::File),
+            false => {
+                let there = fs::metadata(path)?;
+                (there.is_dir(), there.is_file())
+            }
+        };
+        if is_dir {
             if path.join(INDEX_NAME).exists() || !has_member(path) {
                 return Ok(None);
             }
             store.list_directory(path, "", 0)?;
-        } else if there.is_file() {
+        } else if is_file {
             let start = start_of(path, offset)?;
             if offset == 0 && (start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06")) {
                 store.list_archive(path)?;
                 if store.members.is_empty()
-                    && let Some(found) = foreign::recognise(path, &start_of_archive(path)?, there.len())
+                    && let Some(found) =
+                        foreign::recognise(path, &start_of_archive(path)?, open_regular(path)?.len()?)
                 {
                     bail!("not a store of Blosc2 files but {}: {}", found.what, found.hint);
                 }
@@ -211,7 +219,10 @@ impl Store {
 
     fn list_archive(&mut self, path: &Path) -> Result<()> {
         let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
-        let archive = ZipArchive::from_file(File::open(path)?, &mut buffer).context("zip archive")?;
+        let file = Archive(open_regular(path)?);
+        let end = file.0.len()?;
+        let located = ZipLocator::new().locate_in_reader(file, &mut buffer, end);
+        let archive = located.map_err(|(_, error)| error).context("zip archive")?;
         let mut found = Vec::new();
         let mut entries = archive.entries(&mut buffer);
         while let Some(entry) = entries.next_entry().context("zip archive")? {
@@ -313,6 +324,20 @@ fn start_of(path: &Path, offset: u64) -> Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.len()?;
     Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
+}
+
+/// A file as the reader of archives wants it.
+struct Archive(Arc<dyn ReadAt>);
+
+impl ReaderAt for Archive {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let room = self.0.len()?.saturating_sub(offset);
+        let count = buf.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        if let Some(buf) = buf.get_mut(..count) {
+            self.0.read_exact_at(offset, buf)?;
+        }
+        Ok(count)
+    }
 }
 
 /// Some of the plain bytes of a frame, decoded as they are read.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
-use b2kit::frame::ReadAt;
+use b2kit::frame::{FileKind, ReadAt};
 
 use crate::args::{Global, Source};
 use crate::input::{self, Input};
@@ -16,6 +16,7 @@ use crate::print::shown;
 use crate::pump::resize;
 use crate::slice::{Axis, PieceSize, Pieces, resolve};
 use crate::stdio::{is_stdin, spool_stdin};
+use crate::web;
 
 /// An open file.
 pub(crate) enum Data {
@@ -50,7 +51,8 @@ impl Data {
             };
         }
         if plain
-            && source.file.is_file()
+            && (source.file.is_file()
+                || web::is_url(&source.file) && web::kind(&source.file)? == FileKind::File)
             && let Some(npy) = Npy::open(&input::open_regular(&source.file)?)?
         {
             return Ok(Self::Npy(npy));

@@ -271,7 +271,11 @@ impl FrameError {
 
     pub(crate) fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let name = name.into();
-        move |source| Self::Io { name, source }
+        move |source| match source.kind() {
+            // What storage far away says of an object that is another one by now.
+            io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
+            _ => Self::Io { name, source },
+        }
     }
 
     pub(crate) fn chunk(structure: Structure) -> impl FnOnce(ChunkError) -> Self {

@@ -61,6 +61,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
+    let global = global.comparing();
     let start = Instant::now();
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         for name in names.split(b'\n') {
             let name = name.with_context(named)?;
             if !name.is_empty() {
-                let name = os_string(name);
+                let name = crate::web::hide(&os_string(name));
                 failed |= !answer(Path::new(&name), &mut output, &mut told, args.json, global)?;
             }
         }

@@ -33,5 +33,7 @@ mod stdio;
 mod stores;
 mod ten_minutes;
 mod told;
+#[cfg(feature = "http")]
+mod urls;
 mod verify;
 mod words;

@@ -6,7 +6,7 @@ use crate::common::{Folder, counting, npy, sha256};
 use serde_json::{Value, json};
 
 /// A zip archive of stored members. `extra` bytes in the local headers that the directory does not have.
-fn zip(members: &[(&str, &[u8])], method: u16, extra: usize) -> Vec<u8> {
+pub(crate) fn zip(members: &[(&str, &[u8])], method: u16, extra: usize) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, data) in members {
         let at = out.len() as u32;

@@ -8,6 +8,7 @@ use b2_core::memory;
 use crate::format::index::Entry;
 use crate::read::fetch::Wanted;
 use crate::read::sizes::ChunkSizes;
+use crate::storage::files::together;
 use crate::{FrameError, Structure, SuperChunk};
 
 /// Number of pieces that are made at once. The file determines how many there are, and each takes
@@ -59,17 +60,25 @@ impl SuperChunk {
                 nbytes += piece.dst.len() as u64;
                 memory::push(&mut pieces, piece)?;
             }
+            let read = |piece: Piece<'_>| {
+                let nbytes = piece.dst.len();
+                frame.read_piece(piece)?;
+                control.advance(nbytes as u64).map_err(FrameError::from)
+            };
+            let waiting = self.files.in_flight();
+            if waiting > 1 {
+                // Threads of their own, since they mostly wait.
+                let chunk = (self.chunksize() as u64).max(1);
+                together(pieces.into_iter(), waiting.min(self.dparams.limits.threads(2 * chunk)), read)?;
+                continue;
+            }
             b2_core::for_each(
                 control,
                 self.threads(),
                 pieces.into_iter(),
                 nbytes,
                 || Ok(()),
-                |(), piece| {
-                    let nbytes = piece.dst.len();
-                    frame.read_piece(piece)?;
-                    control.advance(nbytes as u64).map_err(FrameError::from)
-                },
+                |(), piece| read(piece),
             )?;
         }
         Ok(())

@@ -91,6 +91,41 @@ impl<'a> Driver<'a> {
         Ok(parts)
     }
 
+    /// Runs plans to their ends, step by step together, so that their requests are in flight at
+    /// once. Errors of single plans are among the results.
+    ///
+    /// # Errors
+    /// Any error of the files, or when there is not enough memory.
+    pub(crate) fn run_all<P: Plan>(
+        &mut self,
+        plans: Vec<P>,
+    ) -> Result<Vec<Result<P::Output, FrameError>>, FrameError> {
+        let mut results = memory::list(plans.len())?;
+        let mut running = memory::collect(plans.into_iter().enumerate().map(|(i, plan)| (i, plan, 0)))?;
+        let mut answers = Vec::new();
+        while !running.is_empty() {
+            let mut parts = answers.into_iter();
+            let mut extents = Vec::new();
+            let mut waiting = memory::list(running.len())?;
+            for (i, mut plan, count) in running {
+                match plan.step(parts.by_ref().take(count).collect()) {
+                    Ok(Step::Need(need)) => {
+                        waiting.push((i, plan, need.len()));
+                        for extent in need {
+                            memory::push(&mut extents, extent)?;
+                        }
+                    }
+                    Ok(Step::Done(output)) => results.extend([(i, Ok(output))]),
+                    Err(error) => results.extend([(i, Err(error))]),
+                }
+            }
+            answers = self.read(&extents)?;
+            running = waiting;
+        }
+        results.sort_unstable_by_key(|(i, _)| *i);
+        Ok(results.into_iter().map(|(_, result)| result).collect())
+    }
+
     /// Runs a plan to its end.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use b2_chunk::{BlockInfo, Chunk, ChunkError, ChunkHeader, Container, DParams};
-use b2_core::Control;
+use b2_core::{Control, memory};
 use bytes::Bytes;
 
 use crate::format::checksums::{Checksums, ChunkSums, Page, Sums, sum};
@@ -233,19 +233,29 @@ impl SuperChunk {
         let control = self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
         let mut driver = self.driver();
         let mut nchunk = 0;
+        // Storage that is far away answers many requests in the time of one.
+        let most = self.files.in_flight();
         while nchunk < self.nchunks() && self.opened.sums.is_some() {
-            let (entry, run) = self.index().run(nchunk)?;
-            if let Entry::Stored(_) = entry {
+            let (mut runs, mut plans) = (Vec::new(), Vec::new());
+            while nchunk < self.nchunks() && plans.len() < most {
+                let (entry, run) = self.index().run(nchunk)?;
+                nchunk = run.end;
+                if let Entry::Stored(_) = entry {
+                    memory::push(&mut plans, self.plan_chunk(run.start, Comparing::No)?)?;
+                    memory::push(&mut runs, run)?;
+                }
+            }
+            for (run, chunk) in runs.into_iter().zip(driver.run_all(plans)?) {
                 // Chunks that share their bytes have one sum each.
-                let chunk = driver.run(self.plan_chunk(nchunk, Comparing::No)?)?;
+                let chunk = chunk?;
                 let sum = sum(chunk.as_bytes());
-                for nchunk in run.clone() {
+                let count = run.len() as u64;
+                for nchunk in run {
                     driver.run(SumsPlan::of(self, nchunk)?)?;
                     self.check_sum(nchunk, || sum)?;
                 }
-                control.advance((chunk.nbytes() as u64).saturating_mul(run.len() as u64))?;
+                control.advance((chunk.nbytes() as u64).saturating_mul(count))?;
             }
-            nchunk = run.end;
         }
         Ok(self.checksums())
     }

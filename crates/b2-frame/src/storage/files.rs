@@ -1,8 +1,7 @@
 //! The open files of a frame, and requests for ranges of their bytes.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_core::memory;
 use bytes::Bytes;
@@ -53,50 +52,49 @@ pub trait FrameFiles: Send + Sync {
     /// # Errors
     /// The first error in the given order.
     fn read_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
-        read_together(extents, self.in_flight(), |extent| self.open(extent.file)?.read(extent))
+        together(extents.iter(), self.in_flight(), |extent| self.open(extent.file)?.read(extent))
     }
 }
 
-/// Reads extents on up to `most` threads, which mostly wait.
-fn read_together(
-    extents: &[Extent],
+/// Runs work that mostly waits on up to `most` threads, and returns the results in order.
+///
+/// # Errors
+/// The first error in the order of the items. Items behind one that failed may not have been begun.
+pub(crate) fn together<T: Send, R: Send>(
+    items: impl ExactSizeIterator<Item = T> + Send,
     most: usize,
-    read: impl Fn(&Extent) -> Result<Bytes, FrameError> + Sync,
-) -> Result<Vec<Bytes>, FrameError> {
-    let next = AtomicUsize::new(0);
-    let mut parts = memory::list(extents.len())?;
-    let work = || {
+    work: impl Fn(T) -> Result<R, FrameError> + Sync,
+) -> Result<Vec<R>, FrameError> {
+    let helpers = most.min(items.len()).saturating_sub(1);
+    let mut results = memory::list(items.len())?;
+    let queue = Mutex::new(Some(items.enumerate()));
+    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = || lock().as_mut().and_then(Iterator::next);
+    let run = || {
         let mut mine = Vec::new();
-        while let Some((at, extent)) = claim(&next, extents) {
-            let answer = read(extent);
-            let failed = answer.is_err();
-            mine.push((at, answer));
-            if failed {
+        while let Some((at, item)) = next() {
+            let result = work(item);
+            if result.is_err() {
                 // Others need not begin.
-                next.store(extents.len(), Ordering::Relaxed);
+                *lock() = None;
             }
+            mine.push((at, result));
         }
         mine
     };
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..most.min(extents.len()))
-            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-            .collect();
-        parts.extend(work());
+        let helpers: Vec<_> =
+            (0..helpers).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, run).ok()).collect();
+        results.extend(run());
         for helper in helpers {
             match helper.join() {
-                Ok(mine) => parts.extend(mine),
+                Ok(mine) => results.extend(mine),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
     });
-    parts.sort_unstable_by_key(|(at, _)| *at);
-    parts.into_iter().map(|(_, answer)| answer).collect()
-}
-
-fn claim<'a>(next: &AtomicUsize, extents: &'a [Extent]) -> Option<(usize, &'a Extent)> {
-    let at = next.fetch_add(1, Ordering::Relaxed);
-    extents.get(at).map(|extent| (at, extent))
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A file of a frame, open for reading.

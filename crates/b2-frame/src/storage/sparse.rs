@@ -74,6 +74,10 @@ impl Sparse {
 }
 
 impl FrameFiles for Sparse {
+    fn in_flight(&self) -> usize {
+        self.index.in_flight()
+    }
+
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
         let FrameFile::Chunk(id) = file else { return Ok(self.index.clone()) };
         let opened = open_file(&*self.fs, &self.dir.join(chunk_name(id)), Links::Refuse, 0);

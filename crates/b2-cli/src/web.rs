@@ -1,0 +1,202 @@
+//! URLs in the place of files: `http://` and `https://` through `b2-http`, and `file://`.
+//!
+//! A URL is a path to the rest of the command. One with a user, a password or a query, which may be secret, gets a name
+//! without them before anything else sees it; this module knows what the name stands for.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2kit::frame::{FileKind, FileSystem, ReadAt};
+
+use crate::args::Global;
+
+/// Whether this is a URL that is no file here.
+pub(crate) fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| scheme(path).is_some())
+}
+
+fn scheme(name: &str) -> Option<&str> {
+    let (scheme, _) = name.split_once("://")?;
+    ["http", "https", "s3", "gs", "az", "ftp"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+        .then_some(scheme)
+}
+
+/// The command line with names for its URLs, and paths for those of files.
+pub(crate) fn hide_all(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    args.into_iter().map(|arg| hide(&arg)).collect()
+}
+
+/// A name for a URL that does not show what may be secret; the path of a `file://` URL; anything else as it is.
+pub(crate) fn hide(name: &OsStr) -> OsString {
+    match name.to_str() {
+        Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
+            path_of(url).map_or_else(|| name.to_owned(), OsString::from)
+        }
+        Some(url) if scheme(url).is_some() => known::hide(url).into(),
+        _ => name.to_owned(),
+    }
+}
+
+/// The path of a `file://` URL without a host.
+fn path_of(url: &str) -> Option<PathBuf> {
+    let rest = url.get(7..)?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                out.push(u8::try_from(high * 16 + low).ok()?);
+            }
+            byte => out.push(byte),
+        }
+    }
+    #[cfg(unix)]
+    return Some(PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(out)));
+    #[cfg(not(unix))]
+    return Some(PathBuf::from(String::from_utf8(out).ok()?.trim_start_matches('/')));
+}
+
+/// What a URL names.
+///
+/// # Errors
+/// When the server cannot be reached or refuses, or this build reads no such URLs.
+pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
+    known::check(path)?;
+    file_system().kind(path, b2kit::frame::Links::Follow)
+}
+
+/// Opens the file of a URL. Says so where a change of the file would not be noticed.
+///
+/// # Errors
+/// As [`kind`].
+pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+    known::check(path)?;
+    known::open(path)
+}
+
+pub(crate) use known::{begin, file_system, tell};
+
+#[cfg(feature = "http")]
+mod known {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::Duration;
+
+    use b2_http::Http;
+
+    use super::{Arc, FileSystem, Global, Path, PathBuf, ReadAt, io};
+    use crate::error::say;
+    use crate::table::thousands;
+
+    static WEB: LazyLock<Http> = LazyLock::new(Http::default);
+    static QUIET: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn hide(url: &str) -> String {
+        WEB.hide(url)
+    }
+
+    /// Takes over the settings of the command line.
+    pub(crate) fn begin(global: Global) {
+        QUIET.store(global.quiet, Relaxed);
+        if let Some(seconds) = global.timeout {
+            WEB.set_timeout(Duration::from_secs(seconds.into()));
+        }
+    }
+
+    /// The files behind URLs.
+    pub(crate) fn file_system() -> Arc<dyn FileSystem> {
+        Arc::new(WEB.clone())
+    }
+
+    pub(super) fn check(path: &Path) -> io::Result<()> {
+        match b2_http::is_url(path) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "only http and https URLs can be read")),
+        }
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        let file = WEB.open_file(path)?;
+        if !file.is_guarded()
+            && !QUIET.load(Relaxed)
+            && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
+        {
+            say(&format!(
+                "{}: the server tells neither a strong ETag nor a time of change: should the file change while it is \
+                 read, that may go unnoticed",
+                path.display()
+            ));
+        }
+        Ok(file)
+    }
+
+    /// Tells what was asked of servers.
+    pub(crate) fn tell(global: Global) {
+        let counts = WEB.counts();
+        if counts.requests > 0 {
+            global.tell(|| {
+                format!("{} requests to servers, {} bytes of files", counts.requests, thousands(counts.bytes))
+            });
+        }
+    }
+}
+
+#[cfg(not(feature = "http"))]
+mod known {
+    use super::{Arc, FileSystem, Global, Path, ReadAt, io};
+
+    pub(super) fn hide(url: &str) -> String {
+        let url = url.split('?').next().unwrap_or_default();
+        match url.split_once("://") {
+            Some((scheme, rest)) => {
+                format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
+            }
+            None => url.to_owned(),
+        }
+    }
+
+    pub(crate) fn begin(_: Global) {}
+
+    pub(crate) fn file_system() -> Arc<dyn FileSystem> {
+        Arc::new(b2kit::frame::Disk)
+    }
+
+    pub(super) fn check(_: &Path) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this build reads no URLs (feature http)"))
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        check(path)?;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn tell(_: Global) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_files_are_their_paths() {
+        let path = |url: &str| hide(OsStr::new(url)).into_string().unwrap();
+        assert_eq!(path("file:///a/b%20c.b2nd"), "/a/b c.b2nd");
+        assert_eq!(path("FILE://localhost/a"), "/a");
+        assert_eq!(path("file://host/a"), "file://host/a");
+        assert_eq!(path("data.b2nd"), "data.b2nd");
+        assert!(!path("https://me:secret@host/a?token=secret").contains("secret"));
+        assert!(is_url(Path::new("S3://bucket/a")) && !is_url(Path::new("a://b")));
+    }
+}

@@ -1,0 +1,130 @@
+//! URLs in the place of files, from a server on the loopback.
+
+use std::process::Output;
+
+use b2_testkit::web::{Manner, Server};
+
+use crate::common::{Folder, counting, npy};
+use crate::stores::zip;
+
+/// Runs the command without the proxies of this machine.
+fn run(folder: &Folder, args: &[&str]) -> Output {
+    folder.command(args).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1").output().unwrap()
+}
+
+#[track_caller]
+fn ok(folder: &Folder, args: &[&str]) -> Vec<u8> {
+    let output = run(folder, args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    output.stdout
+}
+
+#[track_caller]
+fn fails(folder: &Folder, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.status.code(), Some(1), "{args:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    stderr
+}
+
+/// An array of 200 x 600 in a file and on a server.
+fn served(folder: &Folder) -> (Server, String) {
+    let array = npy("<i4", false, "(200, 600)", &counting(200 * 600));
+    folder.pack("a.b2nd", &array, &["--chunks", "50,100", "--blocks", "10,100", "--clevel", "1"]);
+    let server = Server::start().unwrap();
+    let url = server.put("data/a.b2nd", folder.read("a.b2nd"));
+    (server, url)
+}
+
+#[test]
+fn urls_are_read_wherever_files_are() {
+    let folder = Folder::new();
+    let (server, url) = served(&folder);
+    let same = |command: &[&str]| {
+        let (far, near) = ([command, &[&url]].concat(), [command, &["a.b2nd"]].concat());
+        let far = String::from_utf8_lossy(&ok(&folder, &far)).replace(&url, "a.b2nd");
+        assert_eq!(far, String::from_utf8_lossy(&ok(&folder, &near)), "{command:?}");
+    };
+    same(&["cat"]);
+    same(&["cat", "--slice=3:9,-1"]);
+    same(&["show"]);
+    same(&["verify", "-q"]);
+    same(&["info"]);
+    ok(&folder, &["diff", &url, "a.b2nd"]);
+    ok(&folder, &["copy", "-q", &url, "b.b2nd", "--chunks", "20,20"]);
+    ok(&folder, &["diff", "b.b2nd", "a.b2nd"]);
+    let file = format!("file://{}", folder.path("a.b2nd").display());
+    assert_eq!(ok(&folder, &["cat", &file]), ok(&folder, &["cat", "a.b2nd"]));
+    // Few requests, which `-v` tells.
+    server.counts();
+    let output = run(&folder, &["cat", "-v", &url, "--slice=3,5"]);
+    let counts = server.counts();
+    assert!(counts.requests <= 4, "{counts:?}");
+    let told = format!("{} requests to servers", counts.requests);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(&told), "{stderr}");
+    // Nothing can be written there.
+    assert!(fails(&folder, &["append", &url, "a.b2nd"]).contains("127.0.0.1"));
+}
+
+#[test]
+fn stores_on_servers_have_members() {
+    let folder = Folder::new();
+    let (server, _) = served(&folder);
+    let member = folder.read("a.b2nd");
+    let url = server.put("store.b2z", zip(&[("x/a.b2nd", &member), ("b.b2nd", &member)], 0, 3));
+    assert_eq!(ok(&folder, &["ls", &url]), b"/b\n/x/a\n");
+    assert_eq!(ok(&folder, &["cat", &url, "--key", "/x/a"]), ok(&folder, &["cat", "a.b2nd"]));
+    ok(&folder, &["verify", "-q", &url]);
+}
+
+#[test]
+fn damage_far_away_is_found() {
+    let folder = Folder::new();
+    let (server, _) = served(&folder);
+    let mut bad = folder.read("a.b2nd");
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    let url = server.put("bad.b2nd", bad);
+    let output = run(&folder, &["verify", &url]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.starts_with(b"FAIL"));
+    assert!(fails(&folder, &["cat", "--compare", "always", "-o", "x", &url]).contains("checksum"));
+    assert!(fails(&folder, &["copy", &url, "c.b2nd"]).contains("checksum"));
+}
+
+#[test]
+fn servers_that_refuse_are_told_in_words() {
+    let folder = Folder::new();
+    let (server, url) = served(&folder);
+    let secret = format!("{}?token=SECRET", url.replace("127", "me:SECRET@127"));
+    let missing = server.url("none.b2nd");
+    let message = fails(&folder, &["info", &missing]);
+    assert_eq!(message, format!("b2kit: {missing}: there is no such file (404 Not Found)\n"));
+    for (manner, what) in [
+        (Manner::Status(403, false), "refuses access"),
+        (Manner::Whole, "does not answer ranges"),
+        (Manner::Redirect("ftp://127.0.0.1/a".to_owned()), "not http or https"),
+    ] {
+        server.spoil(manner, 0, usize::MAX);
+        for args in
+            [&["info", &secret][..], &["cat", &secret], &["copy", &secret, "x.b2nd"], &["ls", &secret]]
+        {
+            let message = fails(&folder, args);
+            assert!(message.contains(what) && !message.contains("SECRET"), "{args:?}: {message}");
+        }
+    }
+    let output = run(&folder, &["verify", &secret]);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("SECRET"));
+    // A server that never answers.
+    server.spoil(Manner::Slow, 0, usize::MAX);
+    assert!(fails(&folder, &["info", "--timeout", "1", &url]).contains("in time"));
+    server.spoil(Manner::Unguarded, 0, usize::MAX);
+    let output = run(&folder, &["cat", &url]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("strong ETag"));
+    for url in ["s3://bucket/a.b2nd", "ftp://host/a"] {
+        assert!(fails(&folder, &["info", url]).contains("only http and https"));
+    }
+}

@@ -1,0 +1,365 @@
+//! Requests for ranges: what is asked, what is checked, and what is tried again.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use b2_async::Version;
+use bytes::Bytes;
+use ureq::http::{HeaderMap, StatusCode};
+use ureq::{Agent, Proxy};
+
+use crate::url::Url;
+
+/// Settings of requests.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    pub(crate) timeout: Duration,
+    pub(crate) in_flight: usize,
+    pub(crate) proxy: bool,
+    pub(crate) pause: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(60),
+            in_flight: 16,
+            proxy: true,
+            pause: Duration::from_millis(250),
+        }
+    }
+}
+
+impl HttpOptions {
+    /// Sets how long a request may take in all, with everything that is tried again; 60 s by
+    /// default.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Sets how many requests may be in flight at once; 16 by default.
+    #[must_use]
+    pub fn in_flight(self, in_flight: usize) -> Self {
+        Self { in_flight: in_flight.max(1), ..self }
+    }
+
+    /// Sets whether proxies are taken from the environment (the default).
+    #[must_use]
+    pub fn proxy(self, proxy: bool) -> Self {
+        Self { proxy, ..self }
+    }
+
+    /// Sets the pause before a request is tried again the first time; each later one is twice as
+    /// long. 250 ms by default.
+    #[must_use]
+    pub fn pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+}
+
+/// What was asked of servers so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Number of requests, with redirects and those that were tried again.
+    pub requests: u64,
+    /// Number of bytes of files that arrived.
+    pub bytes: u64,
+}
+
+/// A client with its connections.
+#[derive(Debug)]
+pub(crate) struct Client {
+    agent: Agent,
+    pub(crate) options: HttpOptions,
+    /// The time limit of a request, in milliseconds.
+    timeout: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A range to ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// From the first number up to, but not including, the second.
+    Part(u64, u64),
+    /// This many bytes at the end.
+    Last(u64),
+}
+
+/// A range that was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) start: u64,
+    pub(crate) bytes: Bytes,
+    pub(crate) version: Version,
+    /// Where redirects have led.
+    pub(crate) url: Url,
+}
+
+/// A failed try.
+enum Failed {
+    /// Nothing will change that.
+    Always(io::Error),
+    /// It may work later: after this time, if the server tells it.
+    Now(io::Error, Option<Duration>),
+}
+
+/// Most redirects that are followed.
+const MOST_REDIRECTS: usize = 5;
+/// Most times that a request is tried again.
+const MOST_TRIES: u32 = 6;
+/// Longest pause before another try.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Most memory that is reserved before bytes arrive.
+const RESERVED: u64 = 4 << 20;
+
+impl Client {
+    pub(crate) fn new(options: HttpOptions) -> Arc<Self> {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_idle_connections(options.in_flight.saturating_mul(2))
+            .max_idle_connections_per_host(options.in_flight)
+            .max_response_header_size(64 << 10)
+            .accept_encoding("identity")
+            .user_agent(concat!("b2kit/", env!("CARGO_PKG_VERSION")))
+            .proxy(if options.proxy { Proxy::try_from_env() } else { None });
+        let agent = config.build().new_agent();
+        let timeout = AtomicU64::new(millis(options.timeout));
+        Arc::new(Self { agent, options, timeout, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { requests: self.requests.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        self.timeout.store(millis(timeout), Relaxed);
+    }
+
+    /// Asks for a range, and again if that may help.
+    pub(crate) fn get(&self, url: &Url, asked: Asked) -> io::Result<Reply> {
+        let begun = Instant::now();
+        let timeout = Duration::from_millis(self.timeout.load(Relaxed));
+        let left = || timeout.saturating_sub(begun.elapsed());
+        let mut tries = 0_u32;
+        loop {
+            let (error, wait) = match self.follow(url, asked, &left) {
+                Ok(reply) => return Ok(reply),
+                Err(Failed::Always(error)) => return Err(error),
+                Err(Failed::Now(error, wait)) => (error, wait),
+            };
+            let pause = self.options.pause.saturating_mul(1 << tries).min(LONGEST_PAUSE);
+            let pause = wait.unwrap_or(pause.saturating_add(jitter(pause)));
+            tries = tries.saturating_add(1);
+            if tries > MOST_TRIES || pause >= left() {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// Asks once, and follows redirects.
+    fn follow(&self, url: &Url, asked: Asked, left: &dyn Fn() -> Duration) -> Result<Reply, Failed> {
+        let mut url = url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            match self.once(&url, asked, left())? {
+                Ok(reply) => return Ok(reply),
+                Err(location) => {
+                    url = url.redirect(&location).map_err(|what| Failed::Always(io::Error::other(what)))?;
+                }
+            }
+        }
+        Err(Failed::Always(io::Error::other("the server redirects again and again")))
+    }
+
+    /// Asks once. Returns the answer, or where the server redirects to.
+    fn once(&self, url: &Url, asked: Asked, left: Duration) -> Result<Result<Reply, String>, Failed> {
+        self.requests.fetch_add(1, Relaxed);
+        let range = match asked {
+            Asked::Part(start, end) => format!("bytes={start}-{}", end.saturating_sub(1)),
+            Asked::Last(len) => format!("bytes=-{len}"),
+        };
+        let mut request = self.agent.get(url.target()).header("range", range);
+        if let Some(authorization) = url.authorization() {
+            request = request.header("authorization", authorization);
+        }
+        // No time left at all would mean no limit.
+        let left = left.max(Duration::from_millis(1));
+        let connect = left.min(Duration::from_secs(15));
+        let request = request.config().timeout_global(Some(left)).timeout_connect(Some(connect)).build();
+        let mut response = request.call().map_err(failed)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if status.is_redirection()
+            && let Some(location) = text("location")
+        {
+            return Ok(Err(location.to_owned()));
+        }
+        if status != StatusCode::PARTIAL_CONTENT {
+            return Err(refused(status, &headers));
+        }
+        let wrong = |what: &str| Failed::Always(io::Error::new(io::ErrorKind::InvalidData, what));
+        if text("content-encoding").is_some_and(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"))
+        {
+            return Err(wrong("the server sends ranges compressed"));
+        }
+        let told = text("content-range").and_then(content_range);
+        let Some((start, end, len)) = told else {
+            return Err(wrong("the server does not tell which range it sends"));
+        };
+        let fits = match asked {
+            Asked::Part(from, to) => {
+                let to = len.map_or(to, |len| to.min(len));
+                start == from && (end == to || len.is_none() && end < to)
+            }
+            // Without the length it may be any.
+            Asked::Last(most) => {
+                len.is_some_and(|len| end == len && end.saturating_sub(start) == most.min(len))
+            }
+        };
+        if !fits {
+            return Err(wrong("the server sends another range than it was asked for"));
+        }
+        let count = end.saturating_sub(start);
+        if text("content-length").is_some_and(|length| length.trim().parse() != Ok(count)) {
+            return Err(wrong("the server sends more or less than the range it tells"));
+        }
+        let mut bytes = Vec::new();
+        let reserved = usize::try_from(count.min(RESERVED)).unwrap_or(0);
+        let lack = |_| Failed::Always(io::ErrorKind::OutOfMemory.into());
+        bytes.try_reserve(reserved).map_err(lack)?;
+        let body = response.body_mut().as_reader();
+        let read = body.take(count.saturating_add(1)).read_to_end(&mut bytes);
+        self.bytes.fetch_add(bytes.len() as u64, Relaxed);
+        let got = bytes.len() as u64;
+        if got > count {
+            return Err(wrong("the server sends more than the range it tells"));
+        }
+        read.map_err(|error| Failed::Now(lost(error), None))?;
+        if got < count {
+            let what = format!("the connection ended after {got} of {count} bytes");
+            return Err(Failed::Now(io::Error::new(io::ErrorKind::UnexpectedEof, what), None));
+        }
+        let etag = text("etag").map(str::to_owned);
+        let last_modified = text("last-modified").map(str::to_owned);
+        let version = Version { etag, last_modified, len };
+        Ok(Ok(Reply { start, bytes: bytes.into(), version, url: url.clone() }))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads `bytes 0-9/100`: start, end and, if it is told, the length of the file.
+fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
+    let (range, len) = value.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (start, end) = (number(first)?, number(last)?.checked_add(1)?);
+    let len = match len.trim() {
+        "*" => None,
+        len => Some(number(len)?),
+    };
+    (start < end && len.is_none_or(|len| end <= len)).then_some((start, end, len))
+}
+
+/// The error for a status other than that of a range.
+fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
+    let always = |kind, what: String| Failed::Always(io::Error::new(kind, what));
+    match status.as_u16() {
+        200..=299 => always(
+            io::ErrorKind::Unsupported,
+            format!(
+                "the server does not answer ranges of a file ({}): download the file first",
+                status.as_u16()
+            ),
+        ),
+        401 | 403 | 407 => always(
+            io::ErrorKind::PermissionDenied,
+            format!("the server refuses access ({status}): credentials are missing, wrong or expired"),
+        ),
+        404 | 410 => always(io::ErrorKind::NotFound, format!("there is no such file ({status})")),
+        412 => always(io::ErrorKind::StaleNetworkFileHandle, "the file has changed (412)".to_owned()),
+        416 => always(
+            io::ErrorKind::InvalidData,
+            "the file is empty, or shorter than when it was opened (416)".to_owned(),
+        ),
+        408 | 429 | 500 | 502 | 503 | 504 => {
+            let after = headers.get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            let error = io::Error::other(format!("the server cannot answer now ({status})"));
+            Failed::Now(error, after.map(Duration::from_secs))
+        }
+        _ => always(io::ErrorKind::Other, format!("the server answered {status}")),
+    }
+}
+
+/// The error of a request without an answer. Its text never holds the URL.
+fn failed(error: ureq::Error) -> Failed {
+    use ureq::Error as E;
+    let now = |kind, what: String| Failed::Now(io::Error::new(kind, what), None);
+    match error {
+        E::Io(error) => Failed::Now(lost(error), None),
+        E::Timeout(what) => now(io::ErrorKind::TimedOut, format!("no answer in time ({what})")),
+        E::HostNotFound => now(io::ErrorKind::Other, "the host cannot be found".to_owned()),
+        E::ConnectionFailed => now(io::ErrorKind::Other, "the host cannot be reached".to_owned()),
+        E::BadUri(_) | E::Http(_) => {
+            Failed::Always(io::Error::new(io::ErrorKind::InvalidInput, "not a URL that can be asked for"))
+        }
+        other => Failed::Always(io::Error::other(other.to_string())),
+    }
+}
+
+/// The error of a connection that broke.
+fn lost(error: io::Error) -> io::Error {
+    let kind = match error.kind() {
+        // Kinds that mean something else to callers.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => io::ErrorKind::Other,
+        kind => kind,
+    };
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    if kind == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_))) {
+        return io::Error::new(io::ErrorKind::TimedOut, "the answer did not arrive in time");
+    }
+    io::Error::new(kind, format!("the connection was lost: {error}"))
+}
+
+/// A part of the pause, so that clients do not come back at the same moment.
+fn jitter(pause: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let part = RandomState::new().hash_one(0) % 256;
+    let most = pause.checked_div(4).unwrap_or_default();
+    most.saturating_mul(u32::try_from(part).unwrap_or(0)).checked_div(256).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_range;
+
+    #[test]
+    fn content_ranges_are_read_strictly() {
+        assert_eq!(content_range("bytes 0-9/100"), Some((0, 10, Some(100))));
+        assert_eq!(content_range(" bytes 5-5/*"), Some((5, 6, None)));
+        let most = u64::MAX;
+        for bad in [
+            "",
+            "bytes",
+            "bytes */100",
+            "bytes 9-0/100",
+            "bytes 0-100/100",
+            "items 0-9/100",
+            "bytes 0-9",
+            "bytes 0-x/100",
+            "bytes -1-9/100",
+            &format!("bytes 0-{most}/*"),
+        ] {
+            assert_eq!(content_range(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "servers may send anything, and nothing of it may cause a panic or a wrong number"
+    )
+)]
+
+mod client;
+mod file;
+mod system;
+mod url;
+
+use std::sync::Arc;
+
+use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
+
+pub use client::{Counts, HttpOptions};
+pub use file::HttpFile;
+pub use system::Http;
+pub use url::is_url;
+
+/// Returns options that open URLs: with the file system [`Http`] and [`ReadCosts::REMOTE`].
+pub fn options() -> ReadOptions {
+    SuperChunk::options().file_system(Arc::new(Http::default())).costs(ReadCosts::REMOTE)
+}

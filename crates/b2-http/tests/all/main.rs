@@ -1,0 +1,240 @@
+//! Reading from a server on the loopback, which counts, and which misbehaves.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use b2_frame::{Compare, FrameError, FrameWriter, ReadCosts, ReadOptions, Storage, SuperChunk};
+use b2_http::{Http, HttpOptions};
+use b2_testkit::web::{Manner, Server};
+use b2nd::{ArrayBuilder, ByIndex, NdArray, NdError, range};
+
+fn mix(i: u64) -> u32 {
+    let x = i.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((x ^ x >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40) as u32
+}
+
+/// An array of 12 chunks of 300 KB.
+fn field() -> ArrayBuilder {
+    ArrayBuilder::new::<u32>([300, 400]).chunks([100, 100]).blocks([20, 20])
+}
+
+fn client(timeout: u64) -> Http {
+    let options = HttpOptions::default().timeout(Duration::from_millis(timeout)).proxy(false);
+    Http::new(options.pause(Duration::from_millis(1)))
+}
+
+fn options(http: &Http) -> ReadOptions {
+    SuperChunk::options().file_system(Arc::new(http.clone())).costs(ReadCosts::REMOTE)
+}
+
+fn open(http: &Http, url: &str) -> Result<NdArray, NdError> {
+    NdArray::options().frame_options(options(http)).open(url)
+}
+
+#[test]
+fn arrays_are_read_in_few_requests() {
+    let server = Server::start().unwrap();
+    let items = ByIndex(mix);
+    let frame = field().to_bytes(items).unwrap();
+    let url = server.put("a.b2nd", frame.to_vec());
+    let (near, http) = (NdArray::from_bytes(frame.clone()).unwrap(), client(60_000));
+    let far = open(&http, &url).unwrap();
+    let counts = server.counts();
+    assert_eq!(counts.requests, 2);
+    assert!(counts.bytes <= 96 << 10);
+    assert_eq!(far.slice((150, 250)).unwrap().read::<Vec<u32>>().unwrap(), [mix(150 * 400 + 250)]);
+    assert!(server.counts().requests <= 2);
+    let all = far.all().read::<Vec<u32>>().unwrap();
+    assert!(all == near.all().read::<Vec<u32>>().unwrap());
+    let counts = server.counts();
+    assert!(counts.requests <= 13 && counts.bytes <= frame.len() as u64 / 100 * 101, "{counts:?}");
+    let view = (range(..).step(-7), [3i64, 3, 399, 0]);
+    assert_eq!(
+        far.slice(view.clone()).unwrap().read_bytes().unwrap(),
+        near.slice(view).unwrap().read_bytes().unwrap()
+    );
+    // The client counts too.
+    server.counts();
+    let before = http.counts();
+    far.slice((10, ..)).unwrap().read_bytes().unwrap();
+    let (after, counts) = (http.counts(), server.counts());
+    assert_eq!(
+        (after.requests - before.requests, after.bytes - before.bytes),
+        (counts.requests, counts.bytes)
+    );
+    assert!(counts.requests > 0);
+}
+
+/// Requests wait at the same time: with one after the other it would take twelve delays.
+#[test]
+fn requests_are_in_flight_together() {
+    let server = Server::start().unwrap();
+    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let far = open(&client(60_000), &url).unwrap();
+    server.counts();
+    server.delay(Duration::from_millis(100));
+    far.all().read_bytes().unwrap();
+    let counts = server.counts();
+    assert!(counts.most >= 6, "{counts:?}");
+}
+
+#[test]
+fn super_chunks_are_read_and_verified() {
+    let server = Server::start().unwrap();
+    let frame = field().to_bytes(ByIndex(mix)).unwrap();
+    let url = server.put("a.b2nd", frame.to_vec());
+    let near = SuperChunk::from_bytes(frame.clone()).unwrap();
+    let far = options(&client(60_000)).open(&url).unwrap();
+    let nbytes = near.nbytes();
+    assert!(far.read_bytes(0..nbytes).unwrap() == near.read_bytes(0..nbytes).unwrap());
+    assert_eq!(far.gather(&[7, 100_000, 3]).unwrap(), near.gather(&[7, 100_000, 3]).unwrap());
+    server.delay(Duration::from_millis(50));
+    server.counts();
+    far.verify_checksums().unwrap();
+    assert!(server.counts().most >= 6);
+    server.delay(Duration::ZERO);
+    let mut bad = frame.to_vec();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    let url = server.put("bad.b2nd", bad);
+    let far = options(&client(60_000)).open(&url).unwrap();
+    assert!(matches!(far.verify_checksums(), Err(FrameError::Checksum { .. })));
+    let far = NdArray::from_super_chunk(far.with_compare(Compare::Always)).unwrap();
+    assert!(far.all().read_bytes().is_err());
+}
+
+#[test]
+fn sparse_frames_are_folders() {
+    let server = Server::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse.b2nd");
+    let builder = field().write_options(FrameWriter::options().storage(Storage::Sparse));
+    builder.write(&path, ByIndex(mix)).unwrap();
+    for entry in fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("s.b2nd/{}", entry.file_name().display());
+        server.put(&name, fs::read(entry.path()).unwrap());
+    }
+    let near = NdArray::open(&path).unwrap();
+    for url in [server.url("s.b2nd"), server.url("s.b2nd/"), server.url("s.b2nd?signed=1")] {
+        let far = open(&client(60_000), &url).unwrap();
+        assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
+    }
+}
+
+/// Each of these is an error, in bounded time and memory, and says what is wrong.
+#[test]
+fn servers_that_misbehave_are_errors() {
+    let cases = [
+        (Manner::Whole, "does not answer ranges"),
+        (Manner::Other, "another range"),
+        (Manner::Short, "connection"),
+        (Manner::Long, "more or less"),
+        (Manner::Endless, "more than the range"),
+        (Manner::Slow, "in time"),
+        (Manner::Compressed, "compressed"),
+        (Manner::Silent, "does not tell which range"),
+        (Manner::Status(404, false), "no such file"),
+        (Manner::Status(403, false), "refuses access"),
+        (Manner::Status(503, true), "cannot answer now"),
+        (Manner::Status(418, false), "418"),
+        (Manner::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
+        (Manner::Redirect("/a.b2nd".to_owned()), "again and again"),
+        (Manner::Noise, ""),
+        (Manner::Close, ""),
+    ];
+    for (manner, what) in cases {
+        let server = Server::start().unwrap();
+        let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+        let text = |error: NdError| report(&error);
+        // While opening.
+        server.spoil(manner.clone(), 0, usize::MAX);
+        let error = text(open(&client(400), &url).map(drop).unwrap_err());
+        assert!(error.contains(what), "{manner:?}: {error}");
+        // While reading.
+        server.spoil(manner.clone(), 0, 0);
+        let far = open(&client(400), &url).unwrap();
+        server.spoil(manner.clone(), 2, usize::MAX);
+        let error = text(far.all().read_bytes().map(drop).unwrap_err());
+        assert!(error.contains(what), "{manner:?}: {error}");
+    }
+}
+
+fn report(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[test]
+fn failures_that_pass_are_tried_again() {
+    for manner in [Manner::Status(503, true), Manner::Status(429, false), Manner::Short, Manner::Close] {
+        let server = Server::start().unwrap();
+        let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+        server.spoil(manner.clone(), 0, 2);
+        let far = open(&client(60_000), &url).unwrap();
+        server.spoil(manner, 1, 3);
+        assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
+    }
+}
+
+#[test]
+fn a_changed_file_is_an_error() {
+    let server = Server::start().unwrap();
+    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let far = open(&client(60_000), &url).unwrap();
+    server.spoil(Manner::Changed, 3, usize::MAX);
+    let error = far.all().read_bytes().map(drop).unwrap_err();
+    assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
+    // Between the two requests of opening.
+    server.spoil(Manner::Changed, 1, 1);
+    assert!(open(&client(60_000), &url).is_err());
+    // Nothing tells of changes here.
+    server.spoil(Manner::Unguarded, 0, usize::MAX);
+    let http = client(60_000);
+    open(&http, &url).unwrap().all().read_bytes().unwrap();
+    assert!(!http.open_file(Path::new(&url)).unwrap().is_guarded());
+    // The end is asked for by its place where the server knows no other way.
+    server.spoil(Manner::NoSuffix, 0, usize::MAX);
+    open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
+    server.spoil(Manner::NoLength, 0, usize::MAX);
+    assert!(open(&client(60_000), &url).is_err());
+}
+
+#[test]
+fn credentials_are_sent_once_and_never_shown() {
+    let (server, other) = (Server::start().unwrap(), Server::start().unwrap());
+    let frame = field().to_bytes(ByIndex(mix)).unwrap().to_vec();
+    let url = server.put("a.b2nd", frame.clone());
+    let target = other.put("b.b2nd", frame);
+    let secret = format!("{}?X-Signature=secret", url.replace("127", "me:secret@127"));
+    let http = client(60_000);
+    server.spoil(Manner::Redirect(target), 0, usize::MAX);
+    open(&http, &secret).unwrap();
+    let heads = server.heads();
+    assert!(heads.iter().all(|head| head.contains("uthorization: Basic") && head.contains("X-Signature")));
+    let heads = other.heads();
+    assert!(
+        !heads.is_empty()
+            && heads.iter().all(|head| !head.contains("uthorization") && !head.contains("secret"))
+    );
+    // Names for it do not show it.
+    let name = http.hide(&secret);
+    assert!(!name.contains("secret"), "{name}");
+    open(&http, &name).unwrap();
+    server.spoil(Manner::Status(500, false), 0, usize::MAX);
+    let http = client(300);
+    let error = report(&open(&http, &http.hide(&secret)).map(drop).unwrap_err());
+    assert!(!error.contains("secret"), "{error}");
+    // A target that has expired is asked for again.
+    server.spoil(Manner::Redirect(other.url("b.b2nd")), 0, usize::MAX);
+    let far = open(&client(60_000), &secret).unwrap();
+    other.spoil(Manner::Status(403, false), 0, 1);
+    far.all().read_bytes().unwrap();
+}

@@ -1,0 +1,315 @@
+//! A web server on the loopback that answers ranges of files in memory: it counts, delays, limits its speed and
+//! misbehaves.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the server does with requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Answers as it should.
+    Good,
+    /// Answers with the whole file and status 200.
+    Whole,
+    /// Answers with the range behind the one asked for.
+    Other,
+    /// Sends fewer bytes than it tells, and closes the connection.
+    Short,
+    /// Tells and sends more bytes than asked for.
+    Long,
+    /// Sends bytes without end.
+    Endless,
+    /// Sends a byte now and then.
+    Slow,
+    /// Says that the bytes are compressed.
+    Compressed,
+    /// Tells no range.
+    Silent,
+    /// Refuses ranges that count from the end.
+    NoSuffix,
+    /// Does not tell the length of the file.
+    NoLength,
+    /// Answers with this status, and with `Retry-After: 0` if so.
+    Status(u16, bool),
+    /// Redirects to this URL.
+    Redirect(String),
+    /// Tells another ETag and another time.
+    Changed,
+    /// Tells neither an ETag nor a time.
+    Unguarded,
+    /// Sends noise in the place of HTTP.
+    Noise,
+    /// Closes the connection without an answer.
+    Close,
+}
+
+/// What was asked of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of requests.
+    pub requests: u64,
+    /// Number of bytes of files that were sent.
+    pub bytes: u64,
+    /// Most requests that were being answered at once.
+    pub most: u64,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<String, Arc<[u8]>>,
+    manner: Option<Manner>,
+    /// Number of requests that are answered well before.
+    good: usize,
+    /// Number of requests that are answered badly; then it is good again.
+    bad: usize,
+    delay: Duration,
+    /// Bytes per second of each connection, and of all together.
+    speed: (Option<u64>, Option<u64>),
+    /// When all that was sent so far has passed the link.
+    link: Option<Instant>,
+    counts: Counts,
+    now: u64,
+    heads: Vec<String>,
+}
+
+/// The server. It ends with the process.
+#[derive(Clone)]
+pub struct Server {
+    state: Arc<Mutex<State>>,
+    port: u16,
+}
+
+impl Server {
+    /// Starts a server without files.
+    ///
+    /// # Errors
+    /// When there is no port on the loopback.
+    pub fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let port = listener.local_addr()?.port();
+        let server = Self { state: Arc::default(), port };
+        let accepting = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let server = accepting.clone();
+                // Clients come and go as they like.
+                thread::spawn(move || server.serve(&stream));
+            }
+        });
+        Ok(server)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds or replaces a file, and returns its URL.
+    pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) -> String {
+        self.lock().files.insert(format!("/{path}"), bytes.into().into());
+        self.url(path)
+    }
+
+    /// Returns the URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    /// Sets the time from a request to its answer.
+    pub fn delay(&self, delay: Duration) {
+        self.lock().delay = delay;
+    }
+
+    /// Sets the bytes per second of each connection, and of all together.
+    pub fn speed(&self, connection: Option<u64>, link: Option<u64>) {
+        self.lock().speed = (connection, link);
+    }
+
+    /// Misbehaves from the request behind the next `good` ones on, for `bad` requests.
+    pub fn spoil(&self, manner: Manner, good: usize, bad: usize) {
+        let mut state = self.lock();
+        (state.manner, state.good, state.bad) = (Some(manner), good, bad);
+    }
+
+    /// Returns what was asked since the last time.
+    pub fn counts(&self) -> Counts {
+        std::mem::take(&mut self.lock().counts)
+    }
+
+    /// Returns the heads of the requests since the last time.
+    pub fn heads(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().heads)
+    }
+
+    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut head = String::new();
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line)? == 0 {
+                    return Ok(());
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+                head.push_str(&line);
+            }
+            self.lock().now += 1;
+            let answered = self.answer(&head, stream);
+            self.lock().now -= 1;
+            if !answered? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers a request. Returns whether the connection goes on.
+    fn answer(&self, head: &str, mut stream: &TcpStream) -> io::Result<bool> {
+        let path = head.split_whitespace().nth(1).unwrap_or_default();
+        let path = path.split('?').next().unwrap_or_default();
+        let (file, manner, delay, speed) = {
+            let mut state = self.lock();
+            state.counts.requests += 1;
+            state.counts.most = state.counts.most.max(state.now);
+            state.heads.push(head.to_owned());
+            let manner = if state.good > 0 {
+                state.good -= 1;
+                Manner::Good
+            } else if state.bad > 0 {
+                state.bad -= 1;
+                state.manner.clone().unwrap_or(Manner::Good)
+            } else {
+                Manner::Good
+            };
+            (state.files.get(path).cloned(), manner, state.delay, state.speed.0)
+        };
+        thread::sleep(delay);
+        let mut plain = |status: &str, more: &str| -> io::Result<bool> {
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n{more}\r\n")?;
+            Ok(true)
+        };
+        match &manner {
+            Manner::Status(status, retry) => {
+                return plain(&format!("{status} Told"), if *retry { "retry-after: 0\r\n" } else { "" });
+            }
+            Manner::Redirect(to) => return plain("302 Found", &format!("location: {to}\r\n")),
+            Manner::Noise => {
+                stream.write_all(&[0xFF; 100_000])?;
+                return Ok(false);
+            }
+            Manner::Close => return Ok(false),
+            _ => {}
+        }
+        let Some(file) = file else { return plain("404 Not Found", "") };
+        let len = file.len() as u64;
+        let Some(mut range) = range(head, len, manner != Manner::NoSuffix) else {
+            return plain("416 Range Not Satisfiable", &format!("content-range: bytes */{len}\r\n"));
+        };
+        if manner == Manner::Other {
+            let len_of = range.end - range.start;
+            range = (range.start + 1).min(len - 1)..(range.start + 1 + len_of).min(len);
+        }
+        if manner == Manner::Whole {
+            range = 0..len;
+        }
+        let status = if manner == Manner::Whole { "200 OK" } else { "206 Partial Content" };
+        let mut reply = format!("HTTP/1.1 {status}\r\n");
+        match manner {
+            Manner::Silent | Manner::Whole => {}
+            Manner::NoLength => {
+                reply += &format!("content-range: bytes {}-{}/*\r\n", range.start, range.end - 1)
+            }
+            _ => reply += &format!("content-range: bytes {}-{}/{len}\r\n", range.start, range.end - 1),
+        }
+        match manner {
+            Manner::Unguarded => {}
+            Manner::Changed => {
+                reply += "etag: \"2\"\r\nlast-modified: Tue, 02 Jan 2024 00:00:00 GMT\r\n";
+            }
+            _ => reply += "etag: \"1\"\r\nlast-modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n",
+        }
+        if manner == Manner::Compressed {
+            reply += "content-encoding: gzip\r\n";
+        }
+        let body = &file[range.start as usize..range.end as usize];
+        match manner {
+            Manner::Endless => reply += "connection: close\r\n",
+            Manner::Long => reply += &format!("content-length: {}\r\n", body.len() + 10),
+            _ => reply += &format!("content-length: {}\r\n", body.len()),
+        }
+        reply += "\r\n";
+        stream.write_all(reply.as_bytes())?;
+        match manner {
+            Manner::Short => {
+                stream.write_all(&body[..body.len() / 2])?;
+                return Ok(false);
+            }
+            Manner::Endless => loop {
+                stream.write_all(&[0; 1 << 16])?;
+            },
+            Manner::Slow => {
+                for byte in body {
+                    stream.write_all(&[*byte])?;
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+            Manner::Long => {
+                stream.write_all(body)?;
+                stream.write_all(&[0; 10])?;
+            }
+            _ => self.send(body, stream, speed)?,
+        }
+        self.lock().counts.bytes += body.len() as u64;
+        Ok(true)
+    }
+
+    /// Sends bytes at the speed that is set.
+    fn send(&self, body: &[u8], mut stream: &TcpStream, speed: Option<u64>) -> io::Result<()> {
+        let begun = Instant::now();
+        let mut sent = 0;
+        for part in body.chunks(64 << 10) {
+            stream.write_all(part)?;
+            sent += part.len() as u64;
+            if let Some(speed) = speed {
+                let due = Duration::from_nanos(sent * 1_000_000_000 / speed);
+                thread::sleep(due.saturating_sub(begun.elapsed()));
+            }
+            let until = {
+                let mut state = self.lock();
+                state.speed.1.map(|speed| {
+                    let from = state.link.unwrap_or(begun).max(begun);
+                    let until = from + Duration::from_nanos(part.len() as u64 * 1_000_000_000 / speed);
+                    state.link = Some(until);
+                    until
+                })
+            };
+            if let Some(until) = until {
+                thread::sleep(until.saturating_duration_since(Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The range that a request asks for, as far as the file has it.
+fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
+    let asked = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("range").then(|| value.trim().to_owned())
+    });
+    let Some(asked) = asked else { return Some(0..len) };
+    let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;
+    let range = match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) => first..last.saturating_add(1).min(len),
+        (Ok(first), Err(_)) => first..len,
+        (Err(_), Ok(last)) if suffix => len.saturating_sub(last)..len,
+        _ => return None,
+    };
+    (range.start < range.end).then_some(range)
+}
