@@ -1,0 +1,116 @@
+#![doc = include_str!("../README.md")]
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use b2_async::{Answer, AsyncNdArray, Opening, RangeReader, Version};
+use b2_frame::{FrameFile, INDEX_NAME};
+use b2nd::NdError;
+use futures_util::future::join;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
+
+/// A frame in an object store: an object, or a folder of objects if it is sparse.
+#[derive(Clone, Debug)]
+pub struct Object {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    sparse: bool,
+}
+
+/// Opens an array in a store. If there is no object of this path, it may be a sparse frame.
+///
+/// # Errors
+/// When the store fails, or there is no array.
+pub async fn open(
+    store: Arc<dyn ObjectStore>,
+    path: impl Into<Path>,
+) -> Result<AsyncNdArray<Object>, NdError> {
+    let object = Object::new(store, path);
+    match AsyncNdArray::open(object.clone()).await {
+        Err(error) if is_missing(&error) => match AsyncNdArray::open(object.sparse()).await {
+            Err(_) => Err(error),
+            array => array,
+        },
+        array => array,
+    }
+}
+
+fn is_missing(error: &NdError) -> bool {
+    matches!(error, NdError::Frame(b2_frame::FrameError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+}
+
+impl Object {
+    /// Names a contiguous frame.
+    pub fn new(store: Arc<dyn ObjectStore>, path: impl Into<Path>) -> Self {
+        Self { store, path: path.into(), sparse: false }
+    }
+
+    /// Names the sparse frame in the folder of this path.
+    #[must_use]
+    pub fn sparse(self) -> Self {
+        Self { sparse: true, ..self }
+    }
+
+    fn path_of(&self, file: FrameFile) -> Path {
+        match file {
+            FrameFile::Main if self.sparse => self.path.clone().join(INDEX_NAME),
+            FrameFile::Main => self.path.clone(),
+            FrameFile::Chunk(id) => self.path.clone().join(format!("{id:08X}.chunk")),
+        }
+    }
+
+    async fn get(&self, path: &Path, range: GetRange) -> io::Result<(bytes::Bytes, ObjectMeta)> {
+        let options = GetOptions { range: Some(range), ..GetOptions::default() };
+        let result: GetResult = self.store.get_opts(path, options).await.map_err(failed)?;
+        let meta = result.meta.clone();
+        Ok((result.bytes().await.map_err(failed)?, meta))
+    }
+}
+
+impl RangeReader for Object {
+    fn name(&self) -> String {
+        self.path.to_string()
+    }
+
+    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+        let path = self.path_of(file);
+        let start = self.get(&path, GetRange::Bounded(0..first));
+        let (start, end) = join(start, self.get(&path, GetRange::Suffix(last))).await;
+        let (first, meta) = start?;
+        let (last, end) = match end {
+            Ok(end) => end,
+            // Some stores know no ranges that count from the end.
+            Err(_) => {
+                let range = meta.size.saturating_sub(last)..meta.size;
+                self.get(&path, GetRange::Bounded(range)).await?
+            }
+        };
+        let version = version(&meta);
+        if !version.may_be(&self::version(&end)) {
+            return Err(io::ErrorKind::StaleNetworkFileHandle.into());
+        }
+        Ok(Opening { first, last, len: meta.size, version })
+    }
+
+    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+        let (bytes, meta) = self.get(&self.path_of(file), GetRange::Bounded(range)).await?;
+        Ok(Answer { bytes, version: version(&meta) })
+    }
+}
+
+fn version(meta: &ObjectMeta) -> Version {
+    let last_modified = Some(meta.last_modified.to_rfc3339());
+    Version { etag: meta.e_tag.clone(), last_modified, len: Some(meta.size) }
+}
+
+fn failed(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        Error::Precondition { .. } => io::ErrorKind::StaleNetworkFileHandle,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
