@@ -5,11 +5,11 @@ use anyhow::{Result, ensure};
 use crate::bench::counts::{self, Outcome};
 use crate::sh::Counts;
 use crate::steps::Steps;
-use crate::{deny, fuzz, hostile, sh, test, toolchains};
+use crate::{deny, fuzz, hostile, pythonpkg, sh, test, toolchains};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
 /// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, then
-/// `test`, and the tests again with all features and with the pure-Rust codecs. Last the oldest Rust that is promised
+/// `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package. Last the oldest Rust that is promised
 /// builds the crates, and Miri runs small cases of the unsafe code; rustup installs both toolchains where it can.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 /// Steps beside those of `test`.
-const STEPS: usize = 12;
+const STEPS: usize = 13;
 
 /// Crates whose features change what their tests test.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let pure = steps.run("tests without a C compiler", || {
         sh::run_tests(sh::cargo_without_c(&[&["test", "--no-fail-fast"], PURE, LIBRARIES].concat()))
     })?;
+    let python = steps.run("the Python package", pythonpkg::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     steps.finish()?;
@@ -88,6 +89,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("{what}: {passed} passed, {n} failed");
         if n > 0 {
             failed.push(format!("{what}: {n} failed"));
+        }
+    }
+    match python {
+        pythonpkg::Outcome::Ran(tested) => {
+            tested.print();
+            if tested.counts.failed > 0 {
+                failed.push(format!("python: {} failed", tested.counts.failed));
+            }
+        }
+        pythonpkg::Outcome::NotRun(why) => {
+            println!("python: NOT RUN ({why}): a fault of the Python package would not have been noticed");
         }
     }
     dependencies.print();

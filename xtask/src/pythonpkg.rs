@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::sh::Counts;
 use crate::steps::minutes;
 use crate::{root, sh};
 
@@ -26,11 +27,21 @@ const NEEDED: &[&str] = &[
     "fsspec",
 ];
 /// Programs that are tested against, each with what is left out without it.
-const PEERS: &[(&str, &str)] = &[
-    ("blosc2==4.14.1", "files and stores of python-blosc2"),
-    ("zarr>=3.1", "the codecs for Zarr, their page, and their types"),
-    ("jsonschema", "the schemas of the codecs for Zarr"),
-    ("imagecodecs-zarr", "arrays of imagecodecs-zarr"),
+const PEERS: &[(&[&str], &str)] = &[
+    (&["blosc2==4.14.1"], "files and stores of python-blosc2"),
+    (&["zarr>=3.1"], "the codecs for Zarr, their page, and their types"),
+    (&["aiohttp", "obstore"], "URLs and object stores"),
+    (&["jsonschema"], "the schemas of the codecs for Zarr"),
+    (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),
+    (&["dask[array,distributed]"], "Dask, its page, and its types"),
+    (&["xarray", "pandas", "pytest-asyncio"], "xarray, its page, and its types"),
+];
+/// Pages whose examples are run, with the module that each of them needs.
+const PAGES: &[(&str, &str)] = &[
+    ("crates/b2-python/README.md", "b2kit"),
+    ("docs/zarr.md", "zarr"),
+    ("docs/xarray.md", "dask, xarray"),
+    ("docs/dask.md", "dask"),
 ];
 /// The oldest and the newest Python 3 that is looked for.
 const VERSIONS: (u32, u32) = (11, 20);
@@ -41,21 +52,63 @@ pub(crate) struct Args {
     /// Build it as it is published, which takes longer.
     #[arg(long)]
     release: bool,
+    /// Also the tests that take minutes: clusters with little memory, and more examples of everything.
+    #[arg(long)]
+    full: bool,
     /// Only the tests whose names fit this expression of pytest.
     #[arg(short = 'k', long, value_name = "EXPRESSION")]
     only: Option<String>,
 }
 
+/// What came of the tests.
+#[derive(Default)]
+pub(crate) struct Tested {
+    pub(crate) counts: Counts,
+    /// What could not be tested here.
+    pub(crate) skipped: Vec<String>,
+}
+
+/// What came of the step of CI.
+pub(crate) enum Outcome {
+    Ran(Tested),
+    NotRun(String),
+}
+
+impl Tested {
+    pub(crate) fn print(&self) {
+        for what in &self.skipped {
+            println!("python: SKIPPED {what}");
+        }
+        println!("python: {} passed, {} failed", self.counts.passed, self.counts.failed);
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
+    let tested = test(args)?;
+    println!("\nthe Python package took {}", minutes(started.elapsed()));
+    tested.print();
+    ensure!(tested.counts.failed == 0, "{} tests of the Python package failed", tested.counts.failed);
+    Ok(())
+}
+
+/// The step of CI.
+pub(crate) fn check() -> Result<Outcome> {
+    match newest() {
+        Ok(_) => test(&Args { release: false, full: false, only: None }).map(Outcome::Ran),
+        Err(error) => Ok(Outcome::NotRun(error.to_string())),
+    }
+}
+
+fn test(args: &Args) -> Result<Tested> {
     let package = root::workspace().join("crates").join("b2-python");
     let (base, minor) = newest()?;
-    eprintln!("Python 3.{minor}: {}", base.display());
-    let mut skipped = Vec::new();
+    println!("Python 3.{minor}: {}", base.display());
+    let mut tested = Tested::default();
     if minor < VERSIONS.0 + 1 {
-        skipped.push(format!("Python 3.{} or later is not there", VERSIONS.0 + 1));
+        tested.skipped.push(format!("Python 3.{} or later is not there", VERSIONS.0 + 1));
     }
-    let python = environment(&base, minor, &mut skipped)?;
+    let python = environment(&base, minor, &mut tested.skipped)?;
 
     let wheels = root::target().join("xtask").join("wheels");
     let _ = fs::remove_dir_all(&wheels);
@@ -65,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     build.arg("--interpreter").arg(&python).arg("--manifest-path").arg(package.join("Cargo.toml"));
     sh::run(build)?;
     let wheel = fs::read_dir(&wheels)?.next().context("maturin has made no wheel")??;
-    eprintln!("wheel: {} bytes", wheel.metadata()?.len());
+    println!("wheel: {} bytes", wheel.metadata()?.len());
     let mut install = pip(&python);
     install.args(["--force-reinstall", "--no-deps"]).arg(wheel.path());
     sh::run(install)?;
@@ -78,32 +131,71 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.current_dir(&elsewhere).arg("-m").args(args);
         command
     };
-    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider"]);
-    tests.arg(package.join("tests"));
+    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning"]);
+    tests.arg(package.join("tests")).arg("-c").arg(package.join("pyproject.toml"));
+    if args.full {
+        tests.args(["-m", "full or not full"]).env("B2KIT_FULL", "1");
+    }
     if let Some(only) = &args.only {
         tests.args(["-k", only]);
     }
-    sh::run(tests)?;
-    if args.only.is_none() {
-        sh::run(module(&[
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--doctest-modules",
-            "--pyargs",
-            "b2kit",
-        ]))?;
-        let mut readme = module(&["doctest"]);
-        readme.arg(package.join("README.md"));
-        sh::run(readme)?;
+    pytest(tests, &elsewhere, &mut tested)?;
+    if args.only.is_some() {
+        return Ok(tested);
+    }
+    let has = |modules: &str| {
+        let mut probe = Command::new(&python);
+        probe.current_dir(&elsewhere).args(["-c", &format!("import {modules}")]);
+        probe.output().is_ok_and(|output| output.status.success())
+    };
+    let modules = ["b2kit.zarr", "b2kit.dask", "b2kit.xarray"];
+    let missing: Vec<&str> = modules.into_iter().filter(|name| !has(name)).collect();
+    let mut examples = module(&["pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules", "--pyargs"]);
+    examples.args(["-W", "ignore", "-c"]).arg(package.join("pyproject.toml")).arg("b2kit");
+    if !missing.is_empty() {
+        examples.arg("--doctest-ignore-import-errors");
+    }
+    pytest(examples, &elsewhere, &mut tested)?;
+    let mut pages =
+        module(&["pytest", "-q", "-p", "no:cacheprovider", "--doctest-glob=*.md", "-W", "ignore"]);
+    pages.arg("-c").arg(package.join("pyproject.toml"));
+    for (page, modules) in PAGES {
+        match has(modules) {
+            true => drop(pages.arg(root::workspace().join(page))),
+            false => tested.skipped.push(format!("{page}: {modules} are not there")),
+        }
+    }
+    pytest(pages, &elsewhere, &mut tested)?;
+    if missing.is_empty() {
         sh::run(module(&["mypy", "--strict", "-p", "b2kit"]))?;
         sh::run(module(&["mypy.stubtest", "b2kit"]))?;
+    } else {
+        tested.skipped.push(format!("mypy and stubtest: {} cannot be imported", missing.join(", ")));
     }
-    for what in &skipped {
-        eprintln!("SKIPPED: {what}");
+    Ok(tested)
+}
+
+/// Runs pytest and counts.
+fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()> {
+    let report = folder.join("report.xml");
+    let _ = fs::remove_file(&report);
+    command.arg("--junitxml").arg(&report);
+    let status = sh::status(&mut command)?;
+    let text = fs::read_to_string(&report).context("pytest has told no results")?;
+    let suite = text.split("<testsuite ").nth(1).context("pytest has told no results")?;
+    let number = |name: &str| -> Result<u64> {
+        let value = suite.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.and_then(|value| value.parse().ok()).with_context(|| format!("pytest has told no {name}"))
+    };
+    let failed = number("errors")? + number("failures")?;
+    let skipped = number("skipped")?;
+    let passed = number("tests")?.saturating_sub(failed + skipped);
+    ensure!(status || failed > 0, "pytest failed, and told no failed test");
+    ensure!(passed + failed > 0, "pytest ran no test");
+    tested.counts.add_counts(Counts { passed, failed });
+    if skipped > 0 {
+        tested.skipped.push(format!("{skipped} tests, whose reasons pytest has told"));
     }
-    eprintln!("the Python package took {}", minutes(started.elapsed()));
     Ok(())
 }
 
@@ -120,11 +212,11 @@ fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<Pat
     let mut install = pip(&python);
     install.args(NEEDED);
     sh::run(install)?;
-    for (peer, what) in PEERS {
+    for (peers, what) in PEERS {
         let mut install = pip(&python);
-        install.args(["--only-binary", ":all:", peer]);
+        install.args(["--only-binary", ":all:"]).args(*peers);
         if sh::run(install).is_err() {
-            skipped.push(format!("{what}: {peer} cannot be installed"));
+            skipped.push(format!("{what}: {} cannot be installed", peers.join(", ")));
         }
     }
     Ok(python)

@@ -39,6 +39,14 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command and shows it; tells whether it succeeded.
+pub(crate) fn status(command: &mut Command) -> Result<bool> {
+    let started = announce(command);
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    finished(started);
+    Ok(status.success())
+}
+
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {

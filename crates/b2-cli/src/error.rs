@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use b2kit::chunk::ChunkError;
 use b2kit::core::LimitExceeded;
@@ -39,13 +38,13 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Tells the outcome of a command on standard error and as an exit code.
-pub(crate) fn report(result: anyhow::Result<()>) -> ExitCode {
-    let (code, message) = outcome(&result);
+pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
+    let (code, message) = outcome(result);
     if let Some(message) = message {
         // Nobody may be listening there either.
         let _ = writeln!(io::stderr(), "b2kit: {message}");
     }
-    ExitCode::from(code)
+    code
 }
 
 /// The exit code and, unless it was told already, what went wrong.

@@ -1,6 +1,6 @@
 //! The `b2kit` command: look into, read and write Blosc2 files.
 //!
-//! A library only so that the fuzz targets reach it; nothing here is an interface for others.
+//! A library only so that the fuzz targets and the Python package reach it; nothing here is an interface for others.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -40,14 +40,30 @@ mod version;
 mod viewed;
 mod web;
 
+use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs the command that the arguments of this process tell.
 pub fn main() -> ExitCode {
-    match cli::parse(std::env::args_os()) {
-        Ok(cli) => error::report(cli.run()),
-        Err(error) => error.exit(),
-    }
+    ExitCode::from(run_from(std::env::args_os()))
+}
+
+/// Runs a command line, whose first word is the name of the program, and returns the exit code. Signals are handled
+/// as in the command itself.
+#[doc(hidden)]
+pub fn run_from<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> u8 {
+    let code = match cli::parse(args) {
+        Ok(cli) => error::report(&cli.run()),
+        Err(error) => {
+            // Nobody may be listening.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(2)
+        }
+    };
+    // Only a program of Rust does this when it ends.
+    let _ = std::io::stdout().flush();
+    code
 }
 
 /// Runs one line of a batch in this process: exit code, standard output and what is wrong.

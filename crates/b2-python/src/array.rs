@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, ReadAt, ReadOptions, SuperChunk};
+use b2kit::frame::{Checksums, Entry, ReadAt, ReadCosts, ReadOptions, SuperChunk};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::control::{How, plugins};
 use crate::errors::{OrRaise, argument, selection, wrong_type};
 use crate::index::{Chosen, Style};
 use crate::reader;
+use crate::remote::Remote;
 use crate::source::PyFile;
 use crate::store::{Frame, FrameBase};
 
@@ -30,6 +31,8 @@ pub(crate) struct ArrayBase {
     path: Option<String>,
     pub(crate) writable: bool,
     pub(crate) threads: Option<usize>,
+    /// Where its bytes come from, if many ranges are fetched at once.
+    remote: Option<Arc<Remote>>,
 }
 
 struct State {
@@ -90,6 +93,10 @@ impl ArrayBase {
         threads.or(self.threads)
     }
 
+    fn how(&self, threads: Option<usize>, progress: Option<Py<PyAny>>) -> How {
+        How { threads: self.threads_of(threads), progress, short: false, remote: self.remote.clone() }
+    }
+
     fn get<'py>(
         &self,
         key: &Bound<'py, PyAny>,
@@ -98,7 +105,7 @@ impl ArrayBase {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (array, dtype) = self.both(key.py());
-        let how = How { threads: self.threads_of(threads), progress, short: false };
+        let how = self.how(threads, progress);
         get(&array, dtype.bind(key.py()), key, style, how)
     }
 }
@@ -163,6 +170,7 @@ impl ArrayBase {
         };
         let how = How::short(threads);
         let (opened, origin, path, frame);
+        let mut remote = None;
         if let Ok(given) = source.extract::<PathBuf>() {
             let text = given.to_string_lossy().into_owned();
             let options = NdArray::options().frame_options(read_options()).offset(offset);
@@ -179,6 +187,15 @@ impl ArrayBase {
             opened = how.run(py, |_| {
                 NdArray::options().frame_options(read_options()).from_reader(reader, name.as_str())
             })?;
+            (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
+        } else if source.hasattr(intern!(py, "fetch"))? && source.hasattr(intern!(py, "size"))? {
+            let name = name.unwrap_or_default();
+            let ranges = Arc::new(Remote::new(source, &name)?);
+            let reader: Arc<dyn ReadAt> = ranges.clone();
+            let options =
+                NdArray::options().frame_options(read_options().costs(ReadCosts::REMOTE)).offset(offset);
+            opened = how.run(py, |_| options.from_reader(reader, name.as_str()))?;
+            remote = Some(ranges);
             (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
         } else if source.hasattr(intern!(py, "read"))? && source.hasattr(intern!(py, "seek"))? {
             let file: Arc<dyn ReadAt> = Arc::new(PyFile::new(source)?);
@@ -203,7 +220,7 @@ impl ArrayBase {
         }
         let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
         let state = Mutex::new(State { array: controlled(opened, threads), dtype, frame });
-        Ok(Self { state, origin, path, writable, threads })
+        Ok(Self { state, origin, path, writable, threads, remote })
     }
 
     #[getter]
@@ -328,7 +345,7 @@ impl ArrayBase {
             return Err(selection(py, "several fields cannot be read with `out`"));
         }
         let view = chosen.view(py, &array)?;
-        let how = How { threads: self.threads_of(threads), progress, short: false };
+        let how = self.how(threads, progress);
         match chosen.field {
             Some(_) => {
                 let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
@@ -363,7 +380,7 @@ impl ArrayBase {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<&'static str> {
         let array = self.now();
-        let how = How { threads: self.threads_of(threads), progress, short: false };
+        let how = self.how(threads, progress);
         how.run(py, move |control| {
             verify(array.with_control(control).super_chunk(), true).map_err(NdError::from)
         })

@@ -10,6 +10,7 @@ use b2kit::{Control, Plugins};
 use pyo3::prelude::*;
 
 use crate::errors::{KindedDyn, raise};
+use crate::remote::Remote;
 
 /// As `b2kit.set_threads` says; 0: as many as there are.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -31,11 +32,18 @@ pub(crate) struct How {
     pub(crate) progress: Option<Py<PyAny>>,
     /// A call that takes no time; nobody can stop it.
     pub(crate) short: bool,
+    /// Where the items come from, if many ranges are fetched at once.
+    pub(crate) remote: Option<Arc<Remote>>,
 }
 
 impl How {
     pub(crate) fn threads(threads: Option<usize>) -> Self {
         Self { threads, ..Self::default() }
+    }
+
+    /// A part of this call.
+    pub(crate) fn part(&self) -> Self {
+        Self { threads: self.threads, remote: self.remote.clone(), ..Self::default() }
     }
 
     pub(crate) fn short(threads: Option<usize>) -> Self {

@@ -14,6 +14,7 @@ mod index;
 mod parts;
 mod ranges;
 mod reader;
+mod remote;
 mod source;
 mod store;
 mod write;
@@ -26,6 +27,12 @@ fn set_threads(threads: usize) -> usize {
     control::set_threads(threads)
 }
 
+/// Runs the command, whose name is the first word; answers its exit code.
+#[pyfunction]
+fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| b2_cli::run_from(args))
+}
+
 #[pymodule(gil_used = false)]
 fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -35,6 +42,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ranges::RangeReader>()?;
     module.add_class::<store::FrameBase>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_called, module)?)?;

@@ -13,14 +13,14 @@ use b2kit::frame::{
 use b2kit::nd::{NdError, SelectionPlan};
 use b2kit::{Limits, NdArray};
 use bytes::Bytes;
-use numpy::npyffi::{self, PY_ARRAY_API};
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::control::{How, plugins};
 use crate::errors::{OrRaise, argument};
 use crate::index::{Chosen, Style};
+use crate::reader::zeros;
 
 /// Ranges with larger gaps than this are fetched one by one, at the same time. Stores answer several requests in the
 /// time of one, but the bytes of gaps are paid for.
@@ -176,26 +176,6 @@ impl State {
         let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
         self.opening = Opening::Open(array, dtype);
         Ok(())
-    }
-}
-
-/// An array of zeros.
-fn zeros<'py>(
-    py: Python<'py>,
-    dtype: &Bound<'py, PyArrayDescr>,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
-    let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
-    for &length in shape {
-        dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
-    }
-    let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
-    // SAFETY: the dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
-    unsafe {
-        let array =
-            PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
-        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
     }
 }
 

@@ -50,6 +50,26 @@ pub(crate) fn empty<'py>(
     }
 }
 
+/// An array of zeros.
+pub(crate) fn zeros<'py>(
+    py: Python<'py>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
+    let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
+    for &length in shape {
+        dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
+    }
+    let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
+    // SAFETY: the dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
+    unsafe {
+        let array =
+            PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
+        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
+    }
+}
+
 /// Memory of an array of NumPy that a call may use without the interpreter's lock, as long as somebody holds the array.
 struct Place {
     start: *mut MaybeUninit<u8>,
@@ -79,7 +99,11 @@ pub(crate) fn read<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = dtype.py();
     let View { slice, shape } = view;
-    let out = empty(py, dtype, &shape)?;
+    let remote = how.remote.take();
+    let out = match remote {
+        Some(_) => zeros(py, dtype, &shape)?,
+        None => empty(py, dtype, &shape)?,
+    };
     let nbytes = slice.nbytes();
     let have = (out.len() as u64).saturating_mul(dtype.itemsize() as u64);
     if have != nbytes {
@@ -89,7 +113,12 @@ pub(crate) fn read<'py>(
     let place = Place { start: data(&out), len: nbytes as usize };
     // SAFETY: `out` outlives the call, and no other code has seen it.
     let dst = unsafe { place.get() };
-    if how.short {
+    if let Some(remote) = remote {
+        // SAFETY: as above; these bytes are zeros.
+        let dst = unsafe { dst.assume_init_mut() };
+        how.short = false;
+        how.run(py, move |control| slice.with_control(control).read_with(dst, |plan| remote.drive(plan)))?;
+    } else if how.short {
         // As the array was opened; another control would take longer than the item.
         py.detach(|| slice.read_uninit(dst).map(drop)).or_raise(py)?;
     } else {
@@ -134,7 +163,6 @@ pub(crate) fn read_marked<'py>(
     how: How,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = mask.py();
-    let threads = how.threads;
     let rows = array.shape()[0];
     let chunk = u64::from(array.chunkshape()[0]).max(1);
     let at_once = (PIECE / (array.nbytes() / rows).max(1)).max(1).next_multiple_of(chunk);
@@ -147,7 +175,7 @@ pub(crate) fn read_marked<'py>(
         let mut shape = mask.shape().to_vec();
         shape[0] = (end - start) as usize;
         if marks.call_method0(intern!(py, "any"))?.is_truthy()? {
-            let items = read(View { slice, shape }, dtype, false, How::threads(threads))?;
+            let items = read(View { slice, shape }, dtype, false, how.part())?;
             parts.push(items.get_item(marks)?);
         }
         start = end;
@@ -186,7 +214,8 @@ pub(crate) fn read_into<'py>(
     if view.slice.is_empty() {
         return Ok(());
     }
-    let alike = out.dtype().is_equiv_to(dtype) && view.slice.ndim() == view.shape.len();
+    let alike =
+        how.remote.is_none() && out.dtype().is_equiv_to(dtype) && view.slice.ndim() == view.shape.len();
     if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {
         let len = slice.nbytes() as usize;
         // The lowest byte of the items; they fill `len` bytes from there without gaps.
@@ -261,7 +290,6 @@ fn in_pieces(
     out: &Bound<'_, PyUntypedArray>,
     how: How,
 ) -> PyResult<()> {
-    let threads = how.threads;
     let same_dims = view.slice.ndim() == view.shape.len();
     let rows = view.shape.first().copied().unwrap_or(1).max(1) as u64;
     let at_once = (PIECE / (view.slice.nbytes() / rows).max(1)).max(1);
@@ -275,7 +303,7 @@ fn in_pieces(
         let slice = view.slice.slice(start..end).or_raise(py)?;
         let mut shape = view.shape.clone();
         shape[0] = (end - start) as usize;
-        let part = read(View { slice, shape }, dtype, false, How::threads(threads))?;
+        let part = read(View { slice, shape }, dtype, false, how.part())?;
         copy_to(&out.get_item(PySlice::new(py, start as isize, end as isize, 1))?, &part)?;
         start = end;
     }

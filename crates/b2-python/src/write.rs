@@ -137,7 +137,7 @@ impl Options<'_> {
         + Send,
     ) -> PyResult<Option<Frame>> {
         let path = self.path;
-        let how = How { threads: self.threads, progress: self.progress, short: false };
+        let how = How { threads: self.threads, progress: self.progress, ..How::default() };
         let written = how.run(py, move |control| {
             let builder = builder.control(control);
             work(&mut |source| match &path {

@@ -392,6 +392,8 @@ def _token(array: Array) -> tuple[object, ...]:
         named = array._again[1]
     if not named:
         return (uuid.uuid4().hex,)
+    if hasattr(named[0], "identity"):
+        return tuple(named[0].identity())
     path = os.path.abspath(str(named[0]))
     index = os.path.join(path, "chunks.b2frame")
     about = os.stat(index if os.path.isfile(index) else path)

@@ -13,6 +13,7 @@ __all__ = [
     "FrameBase",
     "RangeReader",
     "set_threads",
+    "run_command",
     "write_items",
     "write_constant",
     "write_called",
@@ -142,6 +143,7 @@ class RangeReader:
     def read(self, key: Any) -> np.ndarray[Any, Any] | list[tuple[int, int]]: ...
 
 def set_threads(threads: int) -> int: ...
+def run_command(args: list[str]) -> int: ...
 def write_items(items: np.ndarray[Any, Any], options: dict[str, Any]) -> Frame | None: ...
 def write_constant(
     shape: list[int], dtype: np.dtype[Any], item: bytes | None, options: dict[str, Any]

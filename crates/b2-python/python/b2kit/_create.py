@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Union
@@ -14,7 +13,9 @@ import numpy as np
 from b2kit import _b2kit
 from b2kit._array import Array, as_shape
 from b2kit._progress import Progress, telling
-from b2kit.errors import ArgumentError, Error, SelectionError, UnsupportedError
+from b2kit._remote import Source as _Source
+from b2kit._remote import source_of
+from b2kit.errors import ArgumentError, Error, SelectionError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,18 +49,16 @@ _BATCH = 1 << 16
 def open(source: Source, mode: str = "r", threads: int | None = None) -> Array | Group:
     """Opens an array or a store; nothing but what tells its shape is read.
 
-    ``source`` is a path, the bytes of a frame, or a file of bytes that can seek: one of fsspec or obstore, say. With
-    ``mode="a"`` it can be changed, and a store (``.b2d``) that is not there is made. ``threads`` is how many threads
-    work on one call, by default as :func:`set_threads` says.
+    ``source`` is a path, the bytes of a frame, a URL, a file of fsspec, a pair of a store of obstore and a path in it, or
+    any file of bytes that can seek. Of URLs (by way of fsspec), fsspec and obstore each read fetches the ranges it needs
+    in few rounds. With ``mode="a"`` a path can be changed, and a store (``.b2d``) that is not there is made. ``threads``
+    is how many threads work on one call, by default as :func:`set_threads` says.
     """
+    if remote := source_of(source):
+        return _reopened(remote, mode, threads)
     if not isinstance(source, (str, os.PathLike)):
-        # One of fsspec that is not open yet.
-        if type(source).__name__ == "OpenFile" and hasattr(source, "open"):
-            source = source.open()
         return Array(source, mode, threads)
     path = os.fspath(source)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path):
-        raise UnsupportedError(f"{path}: URLs cannot be opened; open it with fsspec or obstore, and pass the file")
     try:
         return Array(path, mode, threads)
     except Error:
@@ -69,6 +68,12 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
         if found is None:
             raise
         return found
+
+
+def _reopened(source: _Source, mode: str, threads: int | None) -> Array:
+    array = Array(source, mode, threads, name=source.name)
+    array._again = (_reopened, (source, mode, threads))
+    return array
 
 
 def asarray(

@@ -1,0 +1,20 @@
+"""The command ``b2kit``: also ``python -m b2kit``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from b2kit import _b2kit
+
+
+def main() -> None:
+    """Runs the command with the arguments of this process, and ends it."""
+    # As in a program of its own: the command undoes what it was writing.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.exit(_b2kit.run_command(["b2kit", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

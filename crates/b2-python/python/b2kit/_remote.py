@@ -1,0 +1,114 @@
+"""Arrays in object stores and on web servers, by way of fsspec or obstore."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any, Protocol
+
+from b2kit.errors import IoError, NotFoundError, UnsupportedError
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
+
+
+class Source(Protocol):
+    """What answers ranges of bytes."""
+
+    name: str
+    size: int
+
+    def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        """The bytes of each range, which may be fetched at the same time."""
+        ...
+
+    def identity(self) -> tuple[object, ...]:
+        """What changes with the content, as far as the store tells."""
+        ...
+
+
+class Fsspec:
+    """A file of a file system of fsspec."""
+
+    def __init__(self, fs: Any, path: str, url: str | None = None) -> None:
+        self.fs, self.path = fs, path
+        self.name = url or _shown(fs.unstrip_protocol(path))
+        about = fs.info(path)
+        if about.get("size") is None:
+            raise IoError(f"{self.name}: the server does not tell its size")
+        self.size = int(about["size"])
+        told = (about.get(key) for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "created"))
+        self._told = tuple(str(value) for value in told if value is not None)
+
+    def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        return list(self.fs.cat_ranges([self.path] * len(ranges), starts, ends, on_error="raise"))
+
+    def identity(self) -> tuple[object, ...]:
+        return (self.name, self.size, *self._told)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return Fsspec, (self.fs, self.path, self.name)
+
+
+class Obstore:
+    """An object of a store of obstore."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self.store, self.path = store, path
+        self.name = f"{type(store).__name__}:{path}"
+        self._obstore: Any = importlib.import_module("obstore")
+        about = self._obstore.head(store, path)
+        self.size = int(about["size"])
+        self._told = (str(about.get("e_tag")), str(about.get("last_modified")))
+
+    def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        # What is to be joined was joined already.
+        return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
+
+    def identity(self) -> tuple[object, ...]:
+        return (self.name, self.size, *self._told)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return Obstore, (self.store, self.path)
+
+
+def source_of(given: Any) -> Source | None:
+    """What answers the ranges of a URL, of a file of fsspec, or of a pair of a store of obstore and a path."""
+    if isinstance(given, str):
+        match = _URL.match(given)
+        # One letter is a drive of Windows.
+        return _by_url(given, match[1]) if match else None
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str):
+        return Obstore(*given)
+    fs, path = getattr(given, "fs", None), getattr(given, "path", None)
+    if fs is not None and hasattr(fs, "cat_ranges") and isinstance(path, str):
+        compressed = getattr(given, "compression", None)
+        if compressed:
+            raise UnsupportedError(f"{path}: what is compressed as a whole ({compressed}) cannot be read in parts")
+        return Fsspec(fs, path)
+    return None
+
+
+def _by_url(url: str, scheme: str) -> Source:
+    if _shown(url).rstrip("/").endswith(".b2d"):
+        raise UnsupportedError(f"{_shown(url)}: a store has no listing there: open an array of it, by its URL")
+    try:
+        core: Any = importlib.import_module("fsspec.core")
+    except ImportError:
+        raise UnsupportedError(f"{_shown(url)}: URLs are opened by fsspec, which is not installed") from None
+    try:
+        fs, path = core.url_to_fs(url)
+    except ValueError as error:
+        raise UnsupportedError(f"{_shown(url)}: {error}") from error
+    except ImportError as error:
+        raise UnsupportedError(f"{_shown(url)}: {scheme} needs another package: {error}") from error
+    try:
+        return Fsspec(fs, path, _shown(url))
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{_shown(url)}: not found") from error
+
+
+def _shown(url: str) -> str:
+    """Without names, passwords and signatures."""
+    return re.sub(r"[?#].*", "", re.sub(r"(://)[^/@]*@", r"\1", url))

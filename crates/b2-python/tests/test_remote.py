@@ -1,0 +1,220 @@
+"""Arrays behind URLs, fsspec and obstore."""
+
+import http.server
+import os
+import pickle
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import b2kit
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers ranges of files, slowly."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, body):
+        server = self.server
+        with server.turn:
+            server.open += 1
+            server.most = max(server.most, server.open)
+        try:
+            time.sleep(server.latency)
+            path = os.path.join(server.folder, self.path.lstrip("/"))
+            if not os.path.isfile(path):
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            with open(path, "rb") as file:
+                data = file.read()
+            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if asked:
+                start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+                data = data[start:end]
+            else:
+                self.send_response(200)
+                self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("ETag", '"one"')
+            self.end_headers()
+            if body:
+                server.log.append((self.path, len(data)))
+                self.wfile.write(data)
+        finally:
+            with server.turn:
+                server.open -= 1
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.folder, made.latency, made.log, made.open, made.most = tmp_path, 0.0, [], 0, 0
+    made.turn = threading.Lock()
+    made.url = f"http://127.0.0.1:{made.server_address[1]}"
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def items(tmp_path):
+    x = np.random.default_rng(4).normal(size=(120, 90, 40)).astype("f4")
+    b2kit.asarray(x, tmp_path / "a.b2nd", chunks=(40, 90, 40), blocks=(8, 10, 40), attrs={"units": "K"})
+    return x
+
+
+KEYS = [(5, 6, 7), (slice(3, 9), slice(80, 20, -7), 3), ([1, 100, 50], slice(None), [0, 3, 3]), ...]
+
+
+def check(a, x):
+    assert a.attrs["units"] == "K"
+    for key in KEYS:
+        np.testing.assert_array_equal(a[key], x[key])
+    mask = x > 0.5
+    np.testing.assert_array_equal(a[mask], x[mask])
+    np.testing.assert_array_equal(a.oindex[[3, 1], :, [2]], x[np.ix_([3, 1], range(90), [2])])
+    out = np.empty((90, 120), "f4").T
+    assert a.read((slice(None), slice(None), 5), out=out) is out
+    np.testing.assert_array_equal(out, x[:, :, 5])
+    assert a.verify() == "ok"
+
+
+def test_urls(server, items):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    a = b2kit.open(f"{server.url}/a.b2nd")
+    check(a, items)
+    assert a.path == f"{server.url}/a.b2nd"
+    again = pickle.loads(pickle.dumps(a))
+    np.testing.assert_array_equal(again[3], items[3])
+    assert a.__dask_tokenize__() == again.__dask_tokenize__()
+    with pytest.raises(ValueError, match="changed"):
+        b2kit.open(f"{server.url}/a.b2nd", mode="a")
+    with pytest.raises(FileNotFoundError):
+        b2kit.open(f"{server.url}/none.b2nd")
+    with pytest.raises(ValueError, match="listing"):
+        b2kit.open(f"{server.url}/store.b2d")
+    with pytest.raises(ValueError, match="nosuchscheme"):
+        b2kit.open("nosuchscheme://a/b.b2nd")
+
+
+def test_a_read_takes_few_rounds(server, items):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    a = b2kit.open(f"{server.url}/a.b2nd")
+    server.log.clear()
+    server.latency, server.most = 0.2, 0
+    began = time.monotonic()
+    # Rows of all chunks: heads, then blocks.
+    np.testing.assert_array_equal(a[::40, 5], items[::40, 5])
+    assert time.monotonic() - began < 10
+    assert 2 <= len(server.log) <= 6
+    assert server.most >= 2
+    assert sum(nbytes for _, nbytes in server.log) < a.cbytes
+
+
+def test_files_of_fsspec(tmp_path, items):
+    path = str(tmp_path / "a.b2nd")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/a.b2nd", (tmp_path / "a.b2nd").read_bytes())
+    for source in (
+        fsspec.open(path),
+        fsspec.filesystem("file").open(path),
+        memory.open("/a.b2nd"),
+        "memory://a.b2nd",
+        f"file://{path}",
+    ):
+        check(b2kit.open(source), items)
+    a = pickle.loads(pickle.dumps(b2kit.open(fsspec.open(path))))
+    np.testing.assert_array_equal(a[7], items[7])
+    with pytest.raises(ValueError, match="compressed"):
+        b2kit.open(fsspec.open(path, compression="gzip"))
+
+
+def test_stores_of_obstore(tmp_path, items):
+    obstore = pytest.importorskip("obstore", reason="obstore is not installed")
+    local = obstore.store.LocalStore(str(tmp_path))
+    memory = obstore.store.MemoryStore()
+    obstore.put(memory, "x/a.b2nd", (tmp_path / "a.b2nd").read_bytes())
+    check(b2kit.open((local, "a.b2nd")), items)
+    check(b2kit.open((memory, "x/a.b2nd")), items)
+    check(b2kit.open(obstore.open_reader(local, "a.b2nd")), items)
+    with pytest.raises(FileNotFoundError):
+        b2kit.open((memory, "none"))
+
+
+class Lying:
+    """A source that answers something else than it was asked for."""
+
+    name = "lying"
+
+    def __init__(self, data, change):
+        self.data, self.change, self.size = data, change, len(data)
+
+    def fetch(self, ranges):
+        return self.change([self.data[start:stop] for start, stop in ranges])
+
+    def identity(self):
+        return ("lying",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda a: a[:-1], lambda a: [x[:-1] for x in a], lambda a: [x + b"!" for x in a], lambda a: a + [b""], lambda a: [3]],
+)
+def test_answers_that_do_not_fit_are_errors(tmp_path, items, change):
+    data = (tmp_path / "a.b2nd").read_bytes()
+    opened = b2kit.Array(Lying(data, lambda a: a))
+    np.testing.assert_array_equal(opened[5], items[5])
+    with pytest.raises((OSError, TypeError)):
+        b2kit.Array(Lying(data, change))
+    lying = Lying(data, lambda a: a)
+    opened = b2kit.Array(lying)
+    lying.change = change
+    with pytest.raises((OSError, TypeError)):
+        opened[5]
+
+
+def test_what_the_store_raises_comes_through(tmp_path, items):
+    def fail(_):
+        raise KeyboardInterrupt
+
+    lying = Lying((tmp_path / "a.b2nd").read_bytes(), lambda a: a)
+    opened = b2kit.Array(lying)
+    lying.change = fail
+    with pytest.raises(KeyboardInterrupt):
+        opened[5]
+
+
+def test_passwords_and_signatures_are_not_told():
+    from b2kit._remote import _shown
+
+    assert _shown("https://me:secret@host/a.b2nd?Signature=x#y") == "https://host/a.b2nd"
+
+
+def test_dask_reads_urls(server, items):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    dask = pytest.importorskip("dask", reason="dask is not installed")
+    from b2kit.dask import from_b2kit
+
+    with dask.config.set(scheduler="processes", num_workers=2):
+        found = from_b2kit(b2kit.open(f"{server.url}/a.b2nd")).max().compute()
+    assert found == items.max()
