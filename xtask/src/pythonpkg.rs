@@ -34,7 +34,7 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["jsonschema"], "the schemas of the codecs for Zarr"),
     (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
-    (&["xarray", "pandas", "pytest-asyncio"], "xarray, its page, and its types"),
+    (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
 ];
 /// Pages whose examples are run, with the module that each of them needs.
 const PAGES: &[(&str, &str)] = &[
@@ -131,7 +131,7 @@ fn test(args: &Args) -> Result<Tested> {
         command.current_dir(&elsewhere).arg("-m").args(args);
         command
     };
-    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning"]);
+    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider", "-W", "ignore"]);
     tests.arg(package.join("tests")).arg("-c").arg(package.join("pyproject.toml"));
     if args.full {
         tests.args(["-m", "full or not full"]).env("B2KIT_FULL", "1");
