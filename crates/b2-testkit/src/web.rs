@@ -218,10 +218,12 @@ impl Server {
         if manner == Manner::Whole {
             range = 0..len;
         }
-        let status = if manner == Manner::Whole { "200 OK" } else { "206 Partial Content" };
+        let (whole, header_only) = (asked(head).is_none(), head.starts_with("HEAD "));
+        let status = if whole || manner == Manner::Whole { "200 OK" } else { "206 Partial Content" };
         let mut reply = format!("HTTP/1.1 {status}\r\n");
         match manner {
             Manner::Silent | Manner::Whole => {}
+            _ if whole => reply += "accept-ranges: bytes\r\n",
             Manner::NoLength => {
                 reply += &format!("content-range: bytes {}-{}/*\r\n", range.start, range.end - 1)
             }
@@ -245,6 +247,9 @@ impl Server {
         }
         reply += "\r\n";
         stream.write_all(reply.as_bytes())?;
+        if header_only {
+            return Ok(true);
+        }
         match manner {
             Manner::Short => {
                 stream.write_all(&body[..body.len() / 2])?;
@@ -299,11 +304,7 @@ impl Server {
 
 /// The range that a request asks for, as far as the file has it.
 fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
-    let asked = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("range").then(|| value.trim().to_owned())
-    });
-    let Some(asked) = asked else { return Some(0..len) };
+    let Some(asked) = asked(head) else { return Some(0..len) };
     let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;
     let range = match (first.parse::<u64>(), last.parse::<u64>()) {
         (Ok(first), Ok(last)) => first..last.saturating_add(1).min(len),
@@ -312,4 +313,11 @@ fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
         _ => return None,
     };
     (range.start < range.end).then_some(range)
+}
+
+fn asked(head: &str) -> Option<&str> {
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("range").then(|| value.trim())
+    })
 }

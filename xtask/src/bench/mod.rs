@@ -4,6 +4,7 @@
 //! - `chunks`, `arrays`: the rows, both sides interleaved
 //! - `figures`, `goals`: from times to ratios, and from ratios to the goals
 //! - `report`, `chart`, `machine`: how it is told
+//! - `remote`: reading from a server, beside python-blosc2 and Zarr
 //! - `counts`: instructions instead of time, for CI
 
 mod arrays;
@@ -15,6 +16,7 @@ mod figures;
 mod goals;
 mod machine;
 mod peers;
+mod remote;
 mod report;
 
 use std::fs::{self, File};
@@ -59,6 +61,10 @@ pub(crate) struct Args {
     /// Count instructions of a few fixed cases instead, and compare with those stored.
     #[arg(long)]
     count: bool,
+    /// Read an array from a server on the loopback instead, beside python-blosc2 and Zarr: requests, bytes and time.
+    /// Written to `benches/results/remote-DATE.md`.
+    #[arg(long, conflicts_with = "count")]
+    remote: bool,
     /// With --count: store what was counted.
     #[arg(long, requires = "count")]
     update: bool,
@@ -107,6 +113,9 @@ struct Results {
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.count {
         return counts::run(args.update);
+    }
+    if args.remote {
+        return remote::run(args.quick, args.rounds, args.output.as_deref());
     }
     use clap::ValueEnum;
     let started = Instant::now();

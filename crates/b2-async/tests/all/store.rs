@@ -101,6 +101,11 @@ impl Store {
         Self { files: Arc::new(files), state: Arc::new(Mutex::new(state)), most: 16, version }
     }
 
+    /// The main file.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.files[&FrameFile::Main].clone()
+    }
+
     /// Misbehaves after some good answers.
     pub(crate) fn spoil(&self, wrong: Wrong, good: usize) {
         let mut state = self.state.lock().unwrap();

@@ -100,3 +100,54 @@ fn callers_may_stop_a_read() {
     let error = store.in_rounds(array.with_control(stop).all().read_bytes()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
+
+/// Damaged frames on stores that misbehave: whatever comes, nothing panics, and what is read of an
+/// intact frame is right.
+#[test]
+fn hostile_stores_never_give_wrong_items() {
+    let dice = &mut b2_testkit::Rng::new(21);
+    let good = store();
+    let intact = good.in_rounds(AsyncNdArray::open(good.clone())).unwrap();
+    let items = good.in_rounds(intact.all().read_bytes()).unwrap();
+    let frame = good.bytes();
+    let wrongs = [Wrong::Short, Wrong::Long, Wrong::Error, Wrong::Etag, Wrong::Modified, Wrong::Moved];
+    let (mut refused, mut read) = (0, 0);
+    for case in 0..150 {
+        let mut bytes = frame.to_vec();
+        let damaged = case % 3 > 0;
+        for _ in 0..if damaged { 1 + dice.below(4) } else { 0 } {
+            // The ends hold what says where everything is.
+            let at = match dice.below(3) {
+                0 => dice.below(400),
+                1 => bytes.len() - 1 - dice.below(3000),
+                _ => dice.below(bytes.len()),
+            };
+            bytes[at] = dice.next() as u8;
+        }
+        if dice.one_in(10) {
+            bytes.truncate(dice.below(frame.len()));
+        }
+        let whole = bytes == frame;
+        let store = Store::new(bytes);
+        store.spoil(*dice.pick(&wrongs), dice.below(250));
+        let options = AsyncOptions::new().compare(Compare::Always);
+        let found = match store.in_any_order(dice, options.open(store.clone())) {
+            Ok(array) => {
+                let frame = array.super_chunk();
+                let _ = store.in_any_order(dice, frame.gather(&[0, 1, 70_000, 3]));
+                let _ = store.in_any_order(dice, frame.verify_checksums());
+                store.in_any_order(dice, array.all().read_bytes())
+            }
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(found) => {
+                assert!(!whole || found == items);
+                read += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        assert_eq!(store.flying(), 0);
+    }
+    assert!(refused > 30 && read > 10, "{refused} {read}");
+}

@@ -1,0 +1,71 @@
+//! Our side of `cargo xtask bench --remote`: opens URLs and reads parts of arrays, one command per line of standard input.
+//!
+//! `make RAW FRAME` stores the raw items of the array that is read. `open URL` and `read NAME` answer with seconds and a sum
+//! of the items.
+
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use b2kit::nd::{Selection, Slice};
+use b2kit::{ArrayBuilder, Compression, FilterId, NdArray};
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, make, raw, frame] = &args[..]
+        && make == "make"
+    {
+        return store(raw, frame);
+    }
+    let mut array: Option<NdArray> = None;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let start = Instant::now();
+        let sum = match line.split_once(' ').context("a command")? {
+            ("open", url) => {
+                // A new client, since a client remembers what it has opened.
+                array = Some(NdArray::options().frame_options(b2_http::options()).open(url)?);
+                0
+            }
+            ("read", name) => {
+                let array = array.as_ref().context("nothing is open")?;
+                let items: Vec<f32> = part(array, name)?.read()?;
+                let seconds = start.elapsed().as_secs_f64();
+                let sum = items.iter().fold(0u64, |sum, item| sum.wrapping_add(item.to_bits().into()));
+                answer(seconds, sum)?;
+                continue;
+            }
+            (other, _) => bail!("no command {other}"),
+        };
+        answer(start.elapsed().as_secs_f64(), sum)?;
+    }
+    Ok(())
+}
+
+fn answer(seconds: f64, sum: u64) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{seconds} {sum}")?;
+    Ok(out.flush()?)
+}
+
+/// The parts that all sides read.
+fn part(array: &NdArray, name: &str) -> Result<Slice> {
+    let all = || Selection::from(..);
+    let range = |start: i64| Selection::from(start..start + 32);
+    let selection = match name {
+        "item" => vec![137.into(), 201.into(), 77.into()],
+        "plane0" => vec![137.into(), all(), all()],
+        "plane2" => vec![all(), all(), 77.into()],
+        "box" => vec![range(110), range(110), range(40)],
+        "whole" => vec![all(), all(), all()],
+        _ => bail!("no part {name}"),
+    };
+    Ok(array.slice(selection)?)
+}
+
+fn store(raw: &str, frame: &str) -> Result<()> {
+    let items = std::fs::read(raw)?;
+    let compression = Compression::zstd(5).filters([FilterId::SHUFFLE]);
+    let builder = ArrayBuilder::new::<f32>([400, 400, 256]).chunks([100, 100, 128]).blocks([25, 25, 32]);
+    Ok(builder.compression(compression).write(frame, &items[..])?)
+}
