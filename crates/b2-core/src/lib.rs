@@ -9,6 +9,7 @@ mod kept;
 mod limits;
 #[doc(hidden)]
 pub mod memory;
+mod ordered;
 mod pool;
 mod process;
 mod run;
@@ -25,5 +26,7 @@ pub use memory::OutOfMemory;
 pub use pool::Pool;
 #[doc(hidden)]
 pub use process::ProcessId;
+#[doc(hidden)]
+pub use ordered::in_order;
 #[doc(hidden)]
 pub use run::{for_each, workers};

@@ -60,6 +60,27 @@ pub fn workers(control: &Control) -> usize {
 }
 
 #[cfg(feature = "rayon")]
+pub(crate) use pool::Crew;
+
+/// Without feature `rayon` nobody helps.
+#[cfg(not(feature = "rayon"))]
+#[derive(Clone, Copy)]
+pub(crate) enum Crew {}
+
+#[cfg(not(feature = "rayon"))]
+impl Crew {
+    pub(crate) fn of(_: &Control, _: u64) -> Option<Self> {
+        None
+    }
+    pub(crate) fn helpers(self, _: u64, _: Option<usize>) -> usize {
+        match self {}
+    }
+    pub(crate) fn work_in_scope(self, _: usize, _: &(dyn Fn(&dyn Fn()) + Sync)) {
+        match self {}
+    }
+}
+
+#[cfg(feature = "rayon")]
 mod pool {
     use std::sync::{Mutex, PoisonError};
 
@@ -79,7 +100,7 @@ mod pool {
 
     /// The threads that may help.
     #[derive(Clone, Copy)]
-    pub(super) enum Crew<'a> {
+    pub(crate) enum Crew<'a> {
         /// The calling thread belongs to a rayon pool; its other threads help.
         Current,
         Of(&'a ThreadPool),
@@ -87,7 +108,7 @@ mod pool {
 
     impl<'a> Crew<'a> {
         /// Returns `None` if there is too little work for helpers, or if there are no threads.
-        pub(super) fn of(control: &'a Control, nbytes: u64) -> Option<Self> {
+        pub(crate) fn of(control: &'a Control, nbytes: u64) -> Option<Self> {
             if nbytes < MIN_PARALLEL {
                 return None;
             }
@@ -105,7 +126,7 @@ mod pool {
         }
 
         /// Returns how many threads can work, including the calling one.
-        pub(super) fn size(self) -> usize {
+        pub(crate) fn size(self) -> usize {
             match self {
                 Self::Current => rayon::current_num_threads(),
                 Self::Of(threads) => threads.current_num_threads(),
@@ -113,12 +134,23 @@ mod pool {
         }
 
         /// Returns how many threads to ask for help.
-        pub(super) fn helpers(self, nbytes: u64, nitems: Option<usize>) -> usize {
+        pub(crate) fn helpers(self, nbytes: u64, nitems: Option<usize>) -> usize {
             if nitems.is_some_and(|n| n < 2) {
                 return 0;
             }
             let most = (nbytes / MIN_PER_THREAD).min(nitems.unwrap_or(usize::MAX) as u64);
             self.size().min(most.try_into().unwrap_or(usize::MAX)).saturating_sub(1)
+        }
+
+        /// Runs `work` on the calling thread and on `helpers` others. It gets a function that asks for one more thread.
+        pub(crate) fn work_in_scope(self, helpers: usize, work: &(dyn Fn(&dyn Fn()) + Sync)) {
+            fn start<'scope>(scope: &Scope<'scope>, work: &'scope (dyn Fn(&dyn Fn()) + Sync)) {
+                scope.spawn(move |scope| work(&|| start(scope, work)));
+            }
+            self.scope(|scope| {
+                (0..helpers).for_each(|_| start(scope, work));
+                work(&|| start(scope, work));
+            });
         }
 
         fn scope<'scope>(self, work: impl FnOnce(&Scope<'scope>)) {
@@ -130,7 +162,7 @@ mod pool {
     }
 
     impl Crew<'_> {
-        pub(super) fn for_each<T: Send, S, E: Send>(
+        pub(crate) fn for_each<T: Send, S, E: Send>(
             self,
             items: impl Iterator<Item = T> + Send,
             helpers: usize,

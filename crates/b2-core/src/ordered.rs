@@ -1,0 +1,278 @@
+//! Makes results on several threads and hands them over in order.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::run::Crew;
+use crate::{Cancelled, Control};
+
+/// Makes a result from each item in parallel. `each` receives the results in the order of the items, on any thread,
+/// while others are still being made.
+///
+/// `nbytes` measures the work as in [`for_each`](crate::for_each). At most `ahead` items are begun or waiting to be
+/// handed over at a time, but always as many as there are threads. A thread that may not begin another item stops
+/// working here instead of waiting, because a waiting thread of a pool could be the one that others wait for.
+///
+/// # Errors
+/// Returns the first error of `make` or `each`, or that the call was cancelled. Nothing is handed over after an error.
+pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
+    control: &Control,
+    nbytes: u64,
+    ahead: usize,
+    items: impl Iterator<Item = T> + Send,
+    make: impl Fn(T) -> Result<R, E> + Sync,
+    mut each: impl FnMut(R) -> Result<(), E> + Send,
+) -> Result<(), E> {
+    control.check()?;
+    let helpers = match Crew::of(control, nbytes) {
+        Some(crew) => Some((crew, crew.helpers(nbytes, items.size_hint().1).min(control.threads() - 1))),
+        None => None,
+    };
+    let Some((crew, helpers @ 1..)) = helpers else {
+        for item in items {
+            control.check()?;
+            each(make(item)?)?;
+        }
+        return Ok(());
+    };
+    let line = Line {
+        state: Mutex::new(State {
+            items: Some(items),
+            begun: 0,
+            made: VecDeque::new(),
+            handed_over: 0,
+            stopped: 0,
+            error: None,
+        }),
+        ahead: ahead.max(helpers + 1) as u64,
+        make: |item| {
+            control.check()?;
+            make(item)
+        },
+        each: Mutex::new(each),
+    };
+    crew.work_in_scope(helpers, &|more| line.work(more));
+    match line.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+struct Line<I, R, E, M, C> {
+    state: Mutex<State<I, R, E>>,
+    ahead: u64,
+    make: M,
+    each: Mutex<C>,
+}
+
+struct State<I, R, E> {
+    /// `None` after an error.
+    items: Option<I>,
+    /// Number of items begun.
+    begun: u64,
+    /// Results that wait to be handed over, from number `handed_over` on.
+    made: VecDeque<Option<R>>,
+    /// Number of results that were handed over, or are being handed over.
+    handed_over: u64,
+    /// Number of threads that stopped because too much was ahead.
+    stopped: usize,
+    error: Option<E>,
+}
+
+impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<(), E>> Line<I, R, E, M, C> {
+    fn lock(&self) -> MutexGuard<'_, State<I, R, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until nothing is left to begin. `more` asks for another thread.
+    fn work(&self, more: &dyn Fn()) {
+        loop {
+            let (number, item) = {
+                let mut state = self.lock();
+                if state.begun - state.handed_over >= self.ahead {
+                    state.stopped += 1;
+                    return;
+                }
+                let Some(item) = state.items.as_mut().and_then(Iterator::next) else { return };
+                state.begun += 1;
+                (state.begun - 1, item)
+            };
+            let done = (self.make)(item).and_then(|result| {
+                self.lock().put(number, result);
+                self.hand_over(more)
+            });
+            if let Err(error) = done {
+                let mut state = self.lock();
+                state.items = None;
+                state.made.clear();
+                state.error.get_or_insert(error);
+                return;
+            }
+        }
+    }
+
+    /// Hands over all results that are ready, unless another thread is doing that.
+    fn hand_over(&self, more: &dyn Fn()) -> Result<(), E> {
+        // That thread looks once more after it has let go of the lock, so none is left behind.
+        while self.lock().is_ready() {
+            let Ok(mut each) = self.each.try_lock() else { return Ok(()) };
+            loop {
+                let (result, wanted) = {
+                    let mut state = self.lock();
+                    let Some(result) = state.take() else { break };
+                    (result, std::mem::take(&mut state.stopped))
+                };
+                each(result)?;
+                (0..wanted).for_each(|_| more());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<I, R, E> State<I, R, E> {
+    fn put(&mut self, number: u64, result: R) {
+        if self.error.is_some() {
+            return;
+        }
+        // No more than `ahead` results wait.
+        let at = (number - self.handed_over) as usize;
+        while self.made.len() <= at {
+            self.made.push_back(None);
+        }
+        self.made[at] = Some(result);
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.made.front(), Some(Some(_)))
+    }
+
+    fn take(&mut self) -> Option<R> {
+        if !self.is_ready() {
+            return None;
+        }
+        self.handed_over += 1;
+        self.made.pop_front().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{Pool, for_each};
+
+    #[derive(Debug, PartialEq)]
+    enum Failure {
+        Of(usize),
+        Cancelled,
+    }
+
+    impl From<Cancelled> for Failure {
+        fn from(_: Cancelled) -> Self {
+            Self::Cancelled
+        }
+    }
+
+    fn controls() -> [Control; 4] {
+        [
+            Control::new(),
+            Control::new().with_threads(1),
+            Control::new().with_pool(Pool::new(3)),
+            Control::new().with_pool(Pool::new(8)).with_threads(3),
+        ]
+    }
+
+    /// Takes longer for some items than for others.
+    fn work(k: usize) {
+        let steps = if k.is_multiple_of(7) { 20_000 } else { 10 };
+        std::hint::black_box((0..steps).fold(k, |a, b| a.wrapping_mul(31) ^ b));
+    }
+
+    #[test]
+    fn results_come_in_order_and_few_are_ahead() {
+        for control in controls() {
+            for (ahead, nbytes) in [(1, u64::MAX), (5, u64::MAX), (5, 0)] {
+                let (begun, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                let mut got = Vec::new();
+                let make = |k: usize| {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    work(k);
+                    Ok::<_, Failure>(k)
+                };
+                let each = |k| {
+                    most.fetch_max(begun.load(Ordering::SeqCst) - got.len(), Ordering::SeqCst);
+                    got.push(k);
+                    Ok(())
+                };
+                in_order(&control, nbytes, ahead, 0..2000, make, each).unwrap();
+                assert!(got.iter().copied().eq(0..2000));
+                // The result that is being handed over does not count any more.
+                let threads = control.threads().min(crate::workers(&control)).max(1);
+                let most = most.into_inner();
+                assert!(most <= ahead.max(threads) + 1, "{most} with {ahead}");
+            }
+        }
+    }
+
+    #[test]
+    fn parallel_work_inside_does_not_lock_up() {
+        for control in controls() {
+            let mut sum = 0;
+            let make = |k: usize| {
+                let inner = AtomicUsize::new(0);
+                for_each(&control, usize::MAX, 0..20, u64::MAX, || Ok::<_, Failure>(()), |(), j| {
+                    work(j);
+                    inner.fetch_add(k, Ordering::Relaxed);
+                    Ok(())
+                })?;
+                Ok(inner.into_inner())
+            };
+            let each = |k| {
+                sum += k;
+                Ok::<_, Failure>(())
+            };
+            in_order(&control, u64::MAX, 2, 0..300, make, each).unwrap();
+            assert_eq!(sum, 20 * (0..300).sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_work() {
+        for control in controls() {
+            for (bad, bad_each) in [(100, usize::MAX), (usize::MAX, 100)] {
+                let mut got = 0;
+                let make = |k: usize| if k == bad { Err(Failure::Of(k)) } else { Ok(k) };
+                let each = |k| {
+                    assert_eq!(k, got);
+                    got += 1;
+                    if k == bad_each { Err(Failure::Of(k)) } else { Ok(()) }
+                };
+                let result = in_order(&control, u64::MAX, 4, 0..usize::MAX, make, each);
+                assert_eq!(result, Err(Failure::Of(100)));
+                assert!(got <= 101);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_call_begins_nothing_more() {
+        for control in controls() {
+            let stop = |progress: crate::Progress| match progress.nbytes {
+                ..10 => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            };
+            let control = control.clone().with_progress(stop).begin(1000, 1);
+            let begun = AtomicUsize::new(0);
+            let make = |_| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Failure>(())
+            };
+            let result = in_order(&control, u64::MAX, 4, 0..1000, make, |()| Ok(control.advance(1)?));
+            assert_eq!(result, Err(Failure::Cancelled));
+            assert!((10..30).contains(&begun.into_inner()));
+        }
+    }
+}
