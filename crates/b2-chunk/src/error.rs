@@ -123,6 +123,9 @@ pub enum ChunkError {
         /// The error that it returned.
         source: HookError,
     },
+    /// The uncompressed bytes of a chunk could not be read; see [`PlainBlocks`](crate::PlainBlocks).
+    #[error("the bytes to compress could not be read")]
+    Source(#[source] HookError),
     /// The request needs more than the caller's [`Limits`](crate::Limits) allow.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
@@ -171,6 +174,7 @@ impl ChunkError {
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::OutOfMemory(_) => ErrorKind::Memory,
             Self::Argument { .. } | Self::OutOfRange { .. } | Self::Hook { .. } => ErrorKind::Argument,
+            Self::Source(_) => ErrorKind::Io,
         }
     }
 
@@ -193,7 +197,8 @@ impl fmt::Display for InHeader {
 pub struct HookError(Arc<dyn Error + Send + Sync>);
 
 impl HookError {
-    pub(crate) fn new(error: Box<dyn Error + Send + Sync>) -> Self {
+    /// Wraps an error.
+    pub fn new(error: Box<dyn Error + Send + Sync>) -> Self {
         Self(error.into())
     }
 

@@ -20,6 +20,7 @@ pub(crate) struct Scratch {
     pub(crate) a: Vec<u8>,
     pub(crate) b: Vec<u8>,
     pub(crate) block: Vec<u8>,
+    pub(crate) plain: Vec<u8>,
 }
 
 thread_local! {
@@ -44,7 +45,7 @@ impl Scratch {
 
     /// Returns the scratch to its thread.
     pub(crate) fn keep(self) {
-        if [&self.planes.bytes, &self.a, &self.b, &self.block].iter().all(|b| b.len() <= LARGEST_KEPT) {
+        if [&self.planes.bytes, &self.a, &self.b, &self.block, &self.plain].iter().all(|b| b.len() <= LARGEST_KEPT) {
             // During thread exit the thread-local may already be gone.
             let _ = SCRATCH.try_with(|kept| kept.replace(self));
         }

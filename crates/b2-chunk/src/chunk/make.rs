@@ -2,10 +2,19 @@
 
 use super::Chunk;
 use super::bytes::Stored;
-use crate::encode::compress::{self, Made};
+use crate::encode::compress::{self, Made, PlainBlocks};
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::{CParams, ChunkError, Compression, Element, SpecialKind};
 use b2_core::memory::zeroed;
+
+/// Fails if `dst` cannot hold every chunk of `nbytes` bytes.
+fn check_room(nbytes: usize, dst: &[u8]) -> Result<(), ChunkError> {
+    let need = nbytes.saturating_add(EXTENDED_HEADER_LEN);
+    if dst.len() < need {
+        return Err(ChunkError::argument("dst", format!("{} bytes, expected at least {need}", dst.len())));
+    }
+    Ok(())
+}
 
 impl Chunk {
     /// Compresses values. The item size is the size of `T`.
@@ -56,14 +65,22 @@ impl Chunk {
     /// # Errors
     /// Fails like [`compress_bytes`](Self::compress_bytes), and if `dst` is too short.
     pub fn compress_bytes_into(src: &[u8], dst: &mut [u8], cparams: &CParams) -> Result<usize, ChunkError> {
-        let need = src.len().saturating_add(EXTENDED_HEADER_LEN);
-        if dst.len() < need {
-            return Err(ChunkError::argument(
-                "dst",
-                format!("{} bytes, expected at least {need}", dst.len()),
-            ));
-        }
+        check_room(src.len(), dst)?;
         compress::compress_into(src, dst, cparams).map(|header| header.cbytes())
+    }
+
+    /// Compresses blocks that are handed out one by one, like [`compress_bytes_into`](Self::compress_bytes_into), with
+    /// the same result. The blocks have the size that `cparams` asks for.
+    ///
+    /// # Errors
+    /// Fails like [`compress_bytes_into`](Self::compress_bytes_into), and if a block cannot be read.
+    pub fn compress_blocks_into(
+        blocks: &dyn PlainBlocks,
+        dst: &mut [u8],
+        cparams: &CParams,
+    ) -> Result<usize, ChunkError> {
+        check_room(blocks.nbytes(), dst)?;
+        compress::compress_blocks_into(blocks, dst, cparams).map(|header| header.cbytes())
     }
 
     /// Compresses blocks of different lengths into one chunk (docs/format/chunk.md, section 8).

@@ -1,6 +1,7 @@
 //! Compresses a whole chunk: chooses its kind, encodes the blocks, and writes header and tables.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -8,6 +9,7 @@ use b2_filters::{FilterId, FilterSlot, Reference};
 
 use crate::Control;
 use crate::block::pace::Pace;
+use crate::block::scratch::Scratch;
 use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::dict::{train, train_vl};
 use crate::encode::encoder::{BlockEncoder, most};
@@ -18,7 +20,7 @@ use crate::model::header::{
 use crate::model::layout::{NAN4, NAN8};
 use crate::{BlockInfo, CParams, ChunkError, ChunkHeader};
 use b2_core::for_each;
-use b2_core::memory::{self, zeroed};
+use b2_core::memory::{self, sized, zeroed};
 
 /// Widest item, in bytes, for which an input is tested for repetition.
 const MAX_VALUE_LEN: usize = 4096;
@@ -39,7 +41,7 @@ pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError
         Plan::Blocks(header) => {
             // The memory is mapped but not written, so unused pages cost nothing.
             let mut bytes = zeroed(src.len() + EXTENDED_HEADER_LEN)?;
-            let header = write_blocks(src, cparams, control, header, &mut bytes)?;
+            let header = write_blocks(Plain::Slice(src), cparams, control, header, &mut bytes)?;
             bytes.truncate(header.cbytes());
             bytes.shrink_to_fit();
             Ok((header, Bytes::from(bytes)))
@@ -62,7 +64,103 @@ pub(crate) fn compress_into(
             control.advance(src.len() as u64)?;
             Ok(header)
         }
-        Plan::Blocks(header) => write_blocks(src, cparams, control, header, dst),
+        Plan::Blocks(header) => write_blocks(Plain::Slice(src), cparams, control, header, dst),
+    }
+}
+
+/// Compresses blocks that are handed out one by one into the start of `dst`, which is at least 32 bytes longer than
+/// all of them. The chunk is the same as if they were one slice.
+pub(crate) fn compress_blocks_into(
+    blocks: &dyn PlainBlocks,
+    dst: &mut [u8],
+    cparams: &CParams,
+) -> Result<ChunkHeader, ChunkError> {
+    let nbytes = blocks.nbytes();
+    if let Some(header) = streamed_header(blocks, cparams)? {
+        let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
+        return write_blocks(Plain::Blocks(blocks), cparams, control, header, dst);
+    }
+    let mut scratch = Scratch::take();
+    let mut plain = std::mem::take(&mut scratch.plain);
+    let result = sized(&mut plain, nbytes).map_err(ChunkError::from).and_then(|plain| {
+        let blocksize = new_header(nbytes, cparams)?.blocksize().max(1);
+        copy_blocks(blocks, blocksize, plain)?;
+        compress_into(plain, dst, cparams)
+    });
+    scratch.plain = plain;
+    scratch.keep();
+    result
+}
+
+/// Returns the header of a chunk whose blocks can be encoded one by one, without seeing the others.
+fn streamed_header(blocks: &dyn PlainBlocks, cparams: &CParams) -> Result<Option<ChunkHeader>, ChunkError> {
+    let nbytes = blocks.nbytes();
+    if cparams.level() == 0 || nbytes < MIN_COMPRESSIBLE || cparams.prefilter.is_set() || cparams.use_dict() {
+        return Ok(None);
+    }
+    let header = blocks_header(nbytes, cparams)?;
+    if has_tiny_blocks(&header) || header.nblocks() < 2 {
+        return Ok(None);
+    }
+    // A chunk that repeats one item becomes a special chunk. Its first block then does so, too.
+    let mut buffer = Vec::new();
+    let first = blocks.block(0..header.blocksize(), &mut buffer)?;
+    let width = cparams.typesize();
+    let repeats = |width: usize| first.len() <= width || first[width..] == first[..first.len() - width];
+    Ok((!repeats(1) && !repeats(width)).then_some(header))
+}
+
+fn copy_blocks(blocks: &dyn PlainBlocks, blocksize: usize, dst: &mut [u8]) -> Result<(), ChunkError> {
+    let mut buffer = Vec::new();
+    for (nblock, dst) in dst.chunks_mut(blocksize).enumerate() {
+        let start = nblock * blocksize;
+        dst.copy_from_slice(blocks.block(start..start + dst.len(), &mut buffer)?);
+    }
+    Ok(())
+}
+
+/// The uncompressed bytes of a chunk, handed out block by block. So they can be read or collected by the thread that
+/// compresses a block, right before it does, and are never all in memory.
+pub trait PlainBlocks: Sync {
+    /// Returns the size of all blocks in bytes.
+    fn nbytes(&self) -> usize;
+
+    /// Returns the bytes `range` of the chunk, which is one block. They may be put into `buffer`, whose content and
+    /// length are arbitrary. A block may be asked for several times and by several threads.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read: [`ChunkError::Source`].
+    fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError>;
+}
+
+/// The uncompressed bytes of a chunk.
+#[derive(Clone, Copy)]
+enum Plain<'s> {
+    Slice(&'s [u8]),
+    Blocks(&'s dyn PlainBlocks),
+}
+
+impl<'s> Plain<'s> {
+    fn len(self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Blocks(blocks) => blocks.nbytes(),
+        }
+    }
+
+    /// Returns whether each thread needs a buffer for a block.
+    fn needs_buffer(self) -> bool {
+        matches!(self, Self::Blocks(_))
+    }
+
+    fn block<'b>(self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError>
+    where
+        's: 'b,
+    {
+        match self {
+            Self::Slice(bytes) => Ok(&bytes[range]),
+            Self::Blocks(blocks) => blocks.block(range, buffer),
+        }
     }
 }
 
@@ -112,7 +210,7 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, C
         if cparams.use_dict() && blocks.len() >= 8 { train_vl(blocks, cparams, &header)? } else { None };
     let longest = blocks.iter().map(|block| block.len()).max().unwrap_or(0);
     // The encoded blocks stay in memory until their offsets are known.
-    let threads = threads(cparams, longest, nbytes as u64)?;
+    let threads = threads(cparams, longest, nbytes as u64, false)?;
     let mut encoded: Vec<Option<Vec<u8>>> = memory::collect(blocks.iter().map(|_| None))?;
     for_each(
         control,
@@ -166,10 +264,11 @@ fn refers_to_block0(cparams: &CParams) -> bool {
 }
 
 /// Returns how many threads the memory limit allows for blocks of up to `blocksize` bytes. Each thread needs buffers
-/// for the filtered block and for its streams; `shared` bytes are needed once.
-fn threads(cparams: &CParams, blocksize: usize, shared: u64) -> Result<usize, ChunkError> {
+/// for the filtered block and for its streams, and one for the plain block if `buffered`; `shared` bytes are needed
+/// once.
+fn threads(cparams: &CParams, blocksize: usize, shared: u64, buffered: bool) -> Result<usize, ChunkError> {
     let filters = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count().min(2);
-    let each = (blocksize as u64).saturating_mul(filters as u64 + 1);
+    let each = (blocksize as u64).saturating_mul(filters as u64 + 1 + u64::from(buffered));
     let limits = cparams.limits();
     limits.check_memory("buffers for compressing, in bytes", shared.saturating_add(each))?;
     let rest = limits.clone().with_max_memory(limits.max_memory.saturating_sub(shared));
@@ -186,34 +285,22 @@ enum Plan<'s> {
 
 impl<'s> Plan<'s> {
     fn new(src: &'s [u8], cparams: &CParams, control: &Control) -> Result<Self, ChunkError> {
-        let mut header = new_header(src.len(), cparams)?;
         if src.is_empty() {
+            let mut header = new_header(src.len(), cparams)?;
             header.flags |= flags::MEMCPYED;
             header.blocksize = 1;
             return Ok(Self::Payload(header, Cow::Borrowed(&[])));
         }
         if cparams.level() == 0 || src.len() < MIN_COMPRESSIBLE {
+            let mut header = new_header(src.len(), cparams)?;
             header.flags = flags::EXTENDED | flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
-        for slot in header.filters.iter_mut().filter(|slot| slot.id != FilterId::NONE) {
-            let properties = cparams.plugins().filter_properties(*slot, header.typesize.into());
-            if !src.len().is_multiple_of(properties.chunk_multiple) {
-                *slot = FilterSlot::EMPTY;
-            }
-        }
-        header.flags = regular_flags(cparams, &header);
-        let blocksize = header.blocksize();
-        let split =
-            is_split(cparams, header.typesize(), blocksize) && blocksize.is_multiple_of(header.typesize());
-        if !split {
-            header.flags |= flags::NOT_SPLIT;
-        }
+        let mut header = blocks_header(src.len(), cparams)?;
         if let Some(chunk) = Self::special(src, &header, cparams, control)? {
             return Ok(chunk);
         }
-        // Tiny blocks cannot save as much as their table entries cost.
-        if 8 * header.nblocks() >= src.len() {
+        if has_tiny_blocks(&header) {
             header.flags |= flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
@@ -255,6 +342,30 @@ impl<'s> Plan<'s> {
     }
 }
 
+/// Returns the header of a chunk that is divided into blocks.
+fn blocks_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkError> {
+    let mut header = new_header(nbytes, cparams)?;
+    for slot in header.filters.iter_mut().filter(|slot| slot.id != FilterId::NONE) {
+        let properties = cparams.plugins().filter_properties(*slot, header.typesize.into());
+        if !nbytes.is_multiple_of(properties.chunk_multiple) {
+            *slot = FilterSlot::EMPTY;
+        }
+    }
+    header.flags = regular_flags(cparams, &header);
+    let blocksize = header.blocksize();
+    let split =
+        is_split(cparams, header.typesize(), blocksize) && blocksize.is_multiple_of(header.typesize());
+    if !split {
+        header.flags |= flags::NOT_SPLIT;
+    }
+    Ok(header)
+}
+
+/// Returns whether blocks are so small that they cannot save as much as their table entries cost.
+fn has_tiny_blocks(header: &ChunkHeader) -> bool {
+    8 * header.nblocks() >= header.nbytes()
+}
+
 /// Returns whether `src` is nothing but repetitions of its first `width` bytes.
 fn repeats(src: &[u8], width: usize, control: &Control) -> bool {
     const PIECE: usize = 256 << 10;
@@ -286,6 +397,21 @@ impl From<b2_core::Cancelled> for Differs {
     }
 }
 
+/// Writes a chunk that stores the bytes uncompressed.
+fn finish_stored(mut header: ChunkHeader, src: Plain<'_>, dst: &mut [u8]) -> Result<ChunkHeader, ChunkError> {
+    header.flags |= flags::MEMCPYED;
+    match src {
+        Plain::Slice(src) => Ok(finish(header, src, dst)),
+        Plain::Blocks(blocks) => {
+            let nbytes = blocks.nbytes();
+            header.cbytes = (EXTENDED_HEADER_LEN + nbytes) as u32;
+            dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+            copy_blocks(blocks, header.blocksize(), &mut dst[EXTENDED_HEADER_LEN..][..nbytes])?;
+            Ok(header)
+        }
+    }
+}
+
 /// Writes header and payload to the start of `dst`, which has enough room.
 fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeader {
     header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
@@ -296,55 +422,60 @@ fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeade
 
 /// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header.
 fn write_blocks(
-    src: &[u8],
+    src: Plain<'_>,
     cparams: &CParams,
     control: &Control,
     mut header: ChunkHeader,
     dst: &mut [u8],
 ) -> Result<ChunkHeader, ChunkError> {
-    let (blocksize, split) = (header.blocksize(), header.is_split());
+    let (nbytes, blocksize, split) = (src.len(), header.blocksize(), header.is_split());
     let nstreams = |block: &[u8]| match block.len() == blocksize && split {
         true => header.typesize(),
         false => 1,
     };
     let kept = |yes: bool, nbytes: usize| if yes { nbytes as u64 } else { 0 };
     // Memory shared by all threads: output of the prefilter, samples for a dictionary, the reference of delta.
-    let shared = kept(cparams.prefilter.is_set(), src.len())
-        + kept(cparams.use_dict(), src.len())
+    let shared = kept(cparams.prefilter.is_set(), nbytes)
+        + kept(cparams.use_dict(), nbytes)
         + kept(refers_to_block0(cparams), blocksize);
-    let threads = threads(cparams, blocksize, shared)?;
+    let threads = threads(cparams, blocksize, shared, src.needs_buffer())?;
     let block0 = reference_block(src, cparams, &header)?;
-    let dict =
-        if cparams.use_dict() { train(src, cparams, &header, block0.as_deref(), split)? } else { None };
+    let dict = match src {
+        Plain::Slice(src) if cparams.use_dict() => {
+            train(src, cparams, &header, block0.as_deref(), split)?
+        }
+        _ => None,
+    };
     let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks() + dict.as_ref().map_or(0, |d| 4 + d.len());
     // A chunk that would be as long as the stored form is stored instead.
-    let Some((head, room)) = dst[..src.len() + EXTENDED_HEADER_LEN - 1].split_at_mut_checked(tables) else {
-        header.flags |= flags::MEMCPYED;
-        return Ok(finish(header, src, dst));
+    let Some((head, room)) = dst[..nbytes + EXTENDED_HEADER_LEN - 1].split_at_mut_checked(tables) else {
+        return finish_stored(header, src, dst);
     };
     let joiner = Joiner::new(room, header.nblocks())?;
-    let pace = Pace::new(control, src.len(), blocksize);
+    let pace = Pace::new(control, nbytes, blocksize);
     for_each(
         control,
         threads,
-        src.chunks(blocksize).enumerate(),
-        src.len() as u64 * encoding_cost(cparams),
+        0..header.nblocks(),
+        nbytes as u64 * encoding_cost(cparams),
         || BlockEncoder::new(cparams, &header, dict.as_deref()),
-        |encoder, (nblock, block)| {
-            let nstreams = nstreams(block);
-            let mut buffer = encoder.take_buffer();
-            let most = most(block.len(), nstreams);
-            let result = joiner.write(nblock, most, &mut buffer, |out| {
-                encoder.encode(nblock, block, block0.as_deref().filter(|_| nblock > 0), nstreams, out)
+        |encoder, nblock| {
+            let start = nblock * blocksize;
+            let (mut buffer, mut plain) = encoder.take_buffers();
+            let result = src.block(start..nbytes.min(start + blocksize), &mut plain).and_then(|block| {
+                let nstreams = nstreams(block);
+                let most = most(block.len(), nstreams);
+                joiner.write(nblock, most, &mut buffer, |out| {
+                    encoder.encode(nblock, block, block0.as_deref().filter(|_| nblock > 0), nstreams, out)
+                })
             });
-            encoder.put_buffer(buffer);
+            encoder.put_buffers(buffer, plain);
             result?;
             pace.done(nblock)
         },
     )?;
     let Some(Joined { ends, all_zero }) = joiner.finish() else {
-        header.flags |= flags::MEMCPYED;
-        return Ok(finish(header, src, dst));
+        return finish_stored(header, src, dst);
     };
     if dict.is_none() && all_zero {
         header.special = Some(SpecialKind::Zeros);
@@ -476,7 +607,7 @@ fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
 
 /// Returns the reference block for delta: block 0 as a reader will decode it.
 fn reference_block(
-    src: &[u8],
+    src: Plain<'_>,
     cparams: &CParams,
     header: &ChunkHeader,
 ) -> Result<Option<Vec<u8>>, ChunkError> {
@@ -488,5 +619,5 @@ fn reference_block(
         return Ok(None);
     }
     let encoder = BlockEncoder::new(cparams, header, None)?;
-    encoder.decodable(&src[..header.blocksize()]).map(Some)
+    encoder.decodable(src.block(0..header.blocksize(), &mut Vec::new())?).map(Some)
 }

@@ -77,13 +77,13 @@ impl<'a> BlockEncoder<'a> {
             .with_reference(reference)
     }
 
-    /// Takes the buffer for one block. Return it with [`put_buffer`](Self::put_buffer).
-    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.scratch.block)
+    /// Takes the buffers for one encoded and one plain block. Return them with [`put_buffers`](Self::put_buffers).
+    pub(crate) fn take_buffers(&mut self) -> (Vec<u8>, Vec<u8>) {
+        (std::mem::take(&mut self.scratch.block), std::mem::take(&mut self.scratch.plain))
     }
 
-    pub(crate) fn put_buffer(&mut self, buffer: Vec<u8>) {
-        self.scratch.block = buffer;
+    pub(crate) fn put_buffers(&mut self, block: Vec<u8>, plain: Vec<u8>) {
+        (self.scratch.block, self.scratch.plain) = (block, plain);
     }
 
     /// Applies the filters to one block and writes its streams to the start of `out`, which has room for [`most`]

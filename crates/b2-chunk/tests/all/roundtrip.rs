@@ -1,8 +1,10 @@
 //! Round trips of whole chunks and parts, for all kinds of parameters.
 
+use std::ops::Range;
+
 use b2_chunk::{
-    CParams, Chunk, ChunkHeader, ChunkReader, CodecId, Container, DParams, Destination, FilterId, FilterSlot,
-    LazyChunk, LazyHead, SplitMode,
+    CParams, Chunk, ChunkError, ChunkHeader, ChunkReader, CodecId, Container, DParams, Destination, FilterId,
+    FilterSlot, HookError, LazyChunk, LazyHead, PlainBlocks, SplitMode,
 };
 use proptest::prelude::*;
 
@@ -354,4 +356,70 @@ fn bytedelta_gets_its_parameter_where_python_can_read_it() {
         assert_eq!(chunk.header().filters()[5].meta, meta);
         assert!(chunk.decompress_bytes_with(&knowing(&cparams)).unwrap() == raw);
     }
+}
+
+/// Hands out blocks of a slice in a buffer, and fails at one of them if asked.
+struct Blocks<'a> {
+    bytes: &'a [u8],
+    fails_at: Option<usize>,
+}
+
+impl PlainBlocks for Blocks<'_> {
+    fn nbytes(&self) -> usize {
+        self.bytes.len()
+    }
+    fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError> {
+        if self.fails_at.is_some_and(|at| range.contains(&at)) {
+            return Err(ChunkError::Source(HookError::new("no such block".into())));
+        }
+        buffer.clear();
+        buffer.extend_from_slice(&self.bytes[range]);
+        Ok(buffer)
+    }
+}
+
+#[test]
+fn blocks_one_by_one_give_the_same_chunk() {
+    let mut rng = b2_testkit::Rng::new(29);
+    let filters = [
+        vec![],
+        vec![FilterSlot::SHUFFLE],
+        vec![FilterSlot::BITSHUFFLE],
+        vec![FilterSlot::DELTA, FilterSlot::SHUFFLE],
+    ];
+    let (mut special, mut stored, mut failed) = (0, 0, 0);
+    for round in 0..300 {
+        let typesize = [1, 2, 4, 7, 8][rng.below(5)];
+        let kind = round % 5;
+        let values = [1, 2, 5, 256, 256][kind];
+        let mut bytes: Vec<u8> = (0..rng.below(20_000)).map(|_| rng.below(values) as u8).collect();
+        if kind == 1 && !bytes.is_empty() {
+            // A chunk that begins as if it repeated one item.
+            let len = bytes.len();
+            bytes[..len * 3 / 4].fill(7);
+        }
+        let cparams = CParams::builder(typesize)
+            .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
+            .level([0, 1, 5, 9][rng.below(4)])
+            .filters(filters[rng.below(4)].clone())
+            .blocksize([0, 16, 256, 1000, 4096][rng.below(5)])
+            .use_dict(rng.below(8) == 0)
+            .build();
+        let Ok(cparams) = cparams else { continue };
+        let whole = Chunk::compress_bytes(&bytes, &cparams).unwrap();
+        special += usize::from(whole.header().special().is_some());
+        stored += usize::from(whole.header().is_memcpyed());
+        let mut dst = vec![0xEE; bytes.len() + 40];
+        let blocks = Blocks { bytes: &bytes, fails_at: None };
+        let len = Chunk::compress_blocks_into(&blocks, &mut dst, &cparams).unwrap();
+        assert!(dst[..len] == *whole.as_bytes(), "{} bytes, {cparams:?}", bytes.len());
+        assert!(Chunk::compress_blocks_into(&blocks, &mut dst[..bytes.len() + 31], &cparams).is_err());
+        if !bytes.is_empty() {
+            let blocks = Blocks { fails_at: Some(rng.below(bytes.len())), ..blocks };
+            let error = Chunk::compress_blocks_into(&blocks, &mut dst, &cparams).unwrap_err();
+            assert!(matches!(error, ChunkError::Source(_)), "{error:?}");
+            failed += 1;
+        }
+    }
+    assert!(special > 20 && stored > 20 && failed > 200, "{special} {stored} {failed}");
 }
