@@ -40,8 +40,8 @@ pub use block::fill::fill;
 pub use chunk::{Chunk, ChunkReader, ChunkRef, Goal, sample_ranges};
 pub use decode::decoder::{BlockDecoder, BlockParts};
 pub use decode::lazy::{LazyChunk, LazyHead};
-pub use error::{ChunkError, HookError};
 pub use encode::compress::PlainBlocks;
+pub use error::{ChunkError, HookError};
 pub use model::compression::Compression;
 pub use model::header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MIN_HEADER_LEN, SpecialKind,

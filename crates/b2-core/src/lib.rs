@@ -23,10 +23,10 @@ pub use error::{Cancelled, ErrorKind, LimitExceeded, Report};
 pub use kept::Kept;
 pub use limits::Limits;
 pub use memory::OutOfMemory;
+#[doc(hidden)]
+pub use ordered::in_order;
 pub use pool::Pool;
 #[doc(hidden)]
 pub use process::ProcessId;
-#[doc(hidden)]
-pub use ordered::in_order;
 #[doc(hidden)]
 pub use run::{for_each, workers};

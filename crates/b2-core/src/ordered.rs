@@ -223,11 +223,18 @@ mod tests {
             let mut sum = 0;
             let make = |k: usize| {
                 let inner = AtomicUsize::new(0);
-                for_each(&control, usize::MAX, 0..20, u64::MAX, || Ok::<_, Failure>(()), |(), j| {
-                    work(j);
-                    inner.fetch_add(k, Ordering::Relaxed);
-                    Ok(())
-                })?;
+                for_each(
+                    &control,
+                    usize::MAX,
+                    0..20,
+                    u64::MAX,
+                    || Ok::<_, Failure>(()),
+                    |(), j| {
+                        work(j);
+                        inner.fetch_add(k, Ordering::Relaxed);
+                        Ok(())
+                    },
+                )?;
                 Ok(inner.into_inner())
             };
             let each = |k| {

@@ -66,4 +66,4 @@ pub use write::builder::ArrayBuilder;
 pub use write::concat::Concat;
 pub use write::create::{Arange, ByIndex, ByPosition, Fill, FromFn, FromReader, Items, Linspace, Number};
 pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
-pub use write::source::{Amount, ChunkContent, Region, RegionSource, Strided, WithLength};
+pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided, WithLength};

@@ -45,7 +45,10 @@ impl Scratch {
 
     /// Returns the scratch to its thread.
     pub(crate) fn keep(self) {
-        if [&self.planes.bytes, &self.a, &self.b, &self.block, &self.plain].iter().all(|b| b.len() <= LARGEST_KEPT) {
+        if [&self.planes.bytes, &self.a, &self.b, &self.block, &self.plain]
+            .iter()
+            .all(|b| b.len() <= LARGEST_KEPT)
+        {
             // During thread exit the thread-local may already be gone.
             let _ = SCRATCH.try_with(|kept| kept.replace(self));
         }

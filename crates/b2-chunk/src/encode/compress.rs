@@ -441,9 +441,7 @@ fn write_blocks(
     let threads = threads(cparams, blocksize, shared, src.needs_buffer())?;
     let block0 = reference_block(src, cparams, &header)?;
     let dict = match src {
-        Plain::Slice(src) if cparams.use_dict() => {
-            train(src, cparams, &header, block0.as_deref(), split)?
-        }
+        Plain::Slice(src) if cparams.use_dict() => train(src, cparams, &header, block0.as_deref(), split)?,
         _ => None,
     };
     let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks() + dict.as_ref().map_or(0, |d| 4 + d.len());

@@ -1,10 +1,17 @@
 //! Splits boxes of items into the blocks of a chunk.
 
-use crate::Geometry;
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use b2_chunk::{ChunkError, HookError, PlainBlocks};
+use b2_core::memory::{self, sized};
+
 use crate::model::geometry::{coords, strides};
 use crate::model::meta::MAX_DIM;
-use crate::select::copy::Loops;
-use crate::write::source::Strided;
+use crate::select::copy::{Loops, copy_box};
+use crate::write::source::{Region, SharedRegions, Strided, failed};
+use crate::{Dtype, Geometry, NdError};
 
 /// The items of one chunk, somewhere in memory.
 pub(crate) struct Cut<'a> {
@@ -32,34 +39,145 @@ impl<'a> Cut<'a> {
         Self { geometry, region, offset, part, block_strides, blocks }
     }
 
-    /// Copies a block in its stored order, padded with zeros.
-    pub(crate) fn block(&self, nblock: usize, dst: &mut [u8]) {
-        let mut counts = [0; MAX_DIM];
-        let mut from = self.offset;
-        let mut whole = true;
-        let nd = self.part.len();
-        for (dim, j) in coords(nblock as u64, &self.blocks).into_iter().enumerate() {
-            let b = u64::from(self.geometry.blockshape()[dim]);
-            let count = self.part[dim].saturating_sub(j * b).min(b);
-            whole &= count == b;
-            counts[dim] = count as usize;
-            // In a block without items this offset is not used.
-            from = step(from, (&(j * b), &self.region.strides()[dim]));
+    /// Returns the moves of a block's items, and whether they fill the block.
+    fn moves(&self, nblock: usize) -> (Option<Loops>, bool) {
+        let (start, counts, whole) = block_box(self.geometry, &self.blocks, nblock, &self.part);
+        // In a block without items this offset is not used.
+        let from = start.iter().zip(self.region.strides()).fold(self.offset, step);
+        let (strides, itemsize) = (self.region.strides(), self.geometry.itemsize());
+        let counts = &counts[..self.part.len()];
+        (Loops::new(counts, itemsize, (from, strides), (0, &self.block_strides)), whole)
+    }
+}
+
+/// Returns the position of a block's first item in its chunk, the number of its items along each dimension (a chunk has
+/// `part` items, the rest is padding), and whether it has no padding.
+fn block_box(
+    geometry: &Geometry,
+    blocks: &[u64],
+    nblock: usize,
+    part: &[u64],
+) -> ([u64; MAX_DIM], [usize; MAX_DIM], bool) {
+    let (mut start, mut counts) = ([0; MAX_DIM], [0; MAX_DIM]);
+    let mut whole = true;
+    for (dim, j) in coords(nblock as u64, blocks).into_iter().enumerate() {
+        let b = u64::from(geometry.blockshape()[dim]);
+        let count = part[dim].saturating_sub(j * b).min(b);
+        whole &= count == b;
+        counts[dim] = count as usize;
+        start[dim] = j * b;
+    }
+    (start, counts, whole)
+}
+
+/// Each block in its stored order, padded with zeros.
+impl PlainBlocks for Cut<'_> {
+    fn nbytes(&self) -> usize {
+        self.geometry.chunk_nbytes()
+    }
+
+    fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError> {
+        let (moves, whole) = self.moves(range.start / self.geometry.block_nbytes());
+        if whole
+            && let Some((from, _, len)) = moves.as_ref().and_then(Loops::contiguous)
+            && len == range.len()
+        {
+            return Ok(&self.region.bytes()[from..from + len]);
         }
+        let dst = sized(buffer, range.len())?;
         if !whole {
             dst.fill(0);
         }
-        let (counts, strides) = (&counts[..nd], self.region.strides());
-        let itemsize = self.geometry.itemsize();
-        if let Some(loops) = Loops::new(counts, itemsize, (from, strides), (0, &self.block_strides)) {
-            loops.copy(self.region.bytes(), dst);
+        if let Some(moves) = moves {
+            moves.copy(self.region.bytes(), dst);
+        }
+        Ok(dst)
+    }
+}
+
+/// Rows of blocks at least this long, in bytes, are read one by one.
+const LONG_ROW: usize = 16 << 10;
+
+/// The blocks of a chunk, each read from a plain source when it is needed.
+pub(crate) struct Direct<'a> {
+    geometry: &'a Geometry,
+    dtype: &'a Dtype,
+    source: &'a dyn SharedRegions,
+    start: Vec<u64>,
+    part: Vec<u64>,
+    blocks: Vec<u64>,
+    /// Why a block could not be read.
+    error: Mutex<Option<io::Error>>,
+}
+
+impl<'a> Direct<'a> {
+    /// Returns whether blocks consist of so long rows of the array that reading them one by one pays.
+    pub(crate) fn pays(geometry: &Geometry) -> bool {
+        let mut row = geometry.itemsize();
+        for (&b, &n) in geometry.blockshape().iter().zip(geometry.shape()).rev() {
+            row = row.saturating_mul(b as usize);
+            if u64::from(b) != n {
+                break;
+            }
+        }
+        row >= LONG_ROW.min(geometry.block_nbytes())
+    }
+
+    /// The chunk has the items `start..start + part` of the array.
+    pub(crate) fn new(
+        geometry: &'a Geometry,
+        dtype: &'a Dtype,
+        source: &'a dyn SharedRegions,
+        start: Vec<u64>,
+        part: Vec<u64>,
+    ) -> Self {
+        let blocks = geometry.blocks().iter().map(|&n| n.into()).collect();
+        Self { geometry, dtype, source, start, part, blocks, error: Mutex::default() }
+    }
+
+    /// Returns the source's own error, if that is why compressing failed.
+    pub(crate) fn cause(&self, error: NdError) -> NdError {
+        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => failed(error),
+            None => error,
         }
     }
 
-    /// Copies a chunk in its stored order, block after block.
-    pub(crate) fn chunk(&self, dst: &mut [u8]) {
-        for (nblock, dst) in dst.chunks_exact_mut(self.geometry.block_nbytes()).enumerate() {
-            self.block(nblock, dst);
+    fn read(&self, region: &Region<'_>, dst: &mut [u8]) -> Result<(), ChunkError> {
+        self.source.read_region(region, dst).map_err(|error| {
+            let kind = error.kind();
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            ChunkError::Source(HookError::new(io::Error::from(kind).into()))
+        })
+    }
+}
+
+impl PlainBlocks for Direct<'_> {
+    fn nbytes(&self) -> usize {
+        self.geometry.chunk_nbytes()
+    }
+
+    fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError> {
+        let nblock = range.start / self.geometry.block_nbytes();
+        let (first, counts, whole) = block_box(self.geometry, &self.blocks, nblock, &self.part);
+        let start: Vec<u64> = self.start.iter().zip(first).map(|(a, b)| a + b).collect();
+        let counts = &counts[..self.part.len()];
+        let shape: Vec<u64> = counts.iter().map(|&n| n as u64).collect();
+        let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
+        let dst = sized(buffer, range.len())?;
+        if whole {
+            self.read(&region, dst)?;
+            return Ok(dst);
         }
+        dst.fill(0);
+        if region.nitems() > 0 {
+            let itemsize = self.geometry.itemsize();
+            let mut items = memory::zeroed(counts.iter().product::<usize>() * itemsize)?;
+            self.read(&region, &mut items)?;
+            let from = strides(counts.iter().copied(), itemsize);
+            let to = strides(self.geometry.blockshape().iter().map(|&n| n as usize), itemsize);
+            copy_box(counts, itemsize, (&items, 0, &from), (dst, 0, &to));
+        }
+        Ok(dst)
     }
 }

@@ -1,23 +1,26 @@
 //! Turns items into compressed chunks, several at once, in bounded memory.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use b2_chunk::{CParams, Chunk, EXTENDED_HEADER_LEN, SpecialKind};
-use b2_core::{Control, memory};
+use b2_chunk::{CParams, Chunk, EXTENDED_HEADER_LEN, PlainBlocks, SpecialKind};
+use b2_core::{Control, in_order, memory};
 use bytes::Bytes;
 
 use crate::model::geometry::{for_each_position, product};
 use crate::select::moves::linear;
-use crate::write::cut::Cut;
-use crate::write::source::{ChunkContent, Region, RegionSource, Strided, failed};
+use crate::write::cut::{Cut, Direct};
+use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided, failed};
 use crate::{Dtype, Geometry, NdError};
 
 /// Bytes of items handled at once when arrays are changed. A single chunk may be larger.
 pub(crate) const BATCH: usize = 64 << 20;
-/// Bytes of items read from a source at once. One chunk per thread may be more.
+/// Bytes of items read at once from a source that only one thread may read. One chunk per thread may be more.
 const READ: usize = 8 << 20;
+/// Bytes of items that one thread reads at once from a shared source. One chunk may be more.
+const READ_SHARED: usize = 2 << 20;
+/// Bytes of items in memory that one thread takes at once. One chunk may be more.
+const TAKE: usize = 512 << 10;
 
 /// A chunk that is ready to be put into a frame.
 pub(crate) enum Produced {
@@ -31,6 +34,44 @@ pub(crate) struct ChunkProducer<'a> {
     dtype: &'a Dtype,
     cparams: CParams,
     control: &'a Control,
+    buffers: Arc<Buffers>,
+}
+
+/// Neighbouring chunks of the grid, with consecutive numbers.
+struct Run {
+    /// Grid position of the first chunk.
+    at: Vec<u64>,
+    /// The axis along which they lie; `None` if there is only one.
+    axis: Option<usize>,
+    count: u64,
+}
+
+impl Run {
+    fn position(&self, k: u64) -> Vec<u64> {
+        let mut at = self.at.clone();
+        if let Some(axis) = self.axis {
+            at[axis] += k;
+        }
+        at
+    }
+
+    /// Returns the box of items that the chunks cover.
+    fn items(&self, geometry: &Geometry) -> (Vec<u64>, Vec<u64>) {
+        let (start, mut shape) = geometry.chunk_box(&self.at);
+        if let Some(axis) = self.axis {
+            let c = u64::from(geometry.chunkshape()[axis]);
+            shape[axis] = (self.count * c).min(geometry.shape()[axis] - start[axis]);
+        }
+        (start, shape)
+    }
+}
+
+/// How the items of a run are reached.
+#[derive(Clone, Copy)]
+enum Access<'s> {
+    /// They are in memory. The position is that of the first item there.
+    Memory(&'s Strided<'s>, &'s [u64]),
+    Shared(&'s dyn SharedRegions),
 }
 
 impl<'a> ChunkProducer<'a> {
@@ -41,7 +82,8 @@ impl<'a> ChunkProducer<'a> {
         cparams: &CParams,
         control: &'a Control,
     ) -> Result<Self, NdError> {
-        Ok(Self { geometry, dtype, cparams: controlled(cparams, control)?, control })
+        let buffers = Arc::default();
+        Ok(Self { geometry, dtype, cparams: controlled(cparams, control)?, control, buffers })
     }
 
     /// Produces the chunks in a box of the grid, except those that `skip` selects. `each` receives
@@ -49,30 +91,147 @@ impl<'a> ChunkProducer<'a> {
     pub(crate) fn run(
         &self,
         grid: &[Range<u64>],
-        skip: impl Fn(&[u64]) -> bool,
+        skip: impl Fn(&[u64]) -> bool + Send,
         source: &mut dyn RegionSource,
         mut each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
     ) -> Result<(), NdError> {
-        let geometry = self.geometry;
-        // The last axis along which the box has several chunks: neighbours along it have
-        // consecutive numbers.
-        let axis = grid.iter().rposition(|range| range.end - range.start > 1);
-        let row = axis.map_or(0..1, |axis| grid[axis].clone());
-        let mut outer = grid.to_vec();
-        if let Some(axis) = axis {
-            outer[axis] = 0..1;
+        let (start, shape) = self.items_of(grid);
+        let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
+        if let Some(items) = source.lend_region(&region) {
+            return self.pipeline(grid, skip, Access::Memory(&items, &start), each);
         }
+        if let Some(shared) = source.shared() {
+            return self.pipeline(grid, skip, Access::Shared(shared), each);
+        }
+        self.in_turns(grid, skip, source, &mut each)
+    }
+
+    /// Produces chunks like [`run`](Self::run), from a source that any number of threads may read.
+    pub(crate) fn run_shared(
+        &self,
+        grid: &[Range<u64>],
+        skip: impl Fn(&[u64]) -> bool + Send,
+        source: &dyn SharedRegions,
+        each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
+    ) -> Result<(), NdError> {
+        self.pipeline(grid, skip, Access::Shared(source), each)
+    }
+
+    /// Returns the box of items in a box of the grid.
+    fn items_of(&self, grid: &[Range<u64>]) -> (Vec<u64>, Vec<u64>) {
+        let g = self.geometry;
+        let lengths = grid.iter().zip(g.chunkshape()).zip(g.shape());
+        lengths
+            .map(|((range, &c), &n)| {
+                let start = range.start.saturating_mul(c.into()).min(n);
+                (start, range.end.saturating_mul(c.into()).min(n) - start)
+            })
+            .unzip()
+    }
+
+    /// Produces chunks in a box of the grid. Each thread reads the items of its chunks itself.
+    fn pipeline(
+        &self,
+        grid: &[Range<u64>],
+        skip: impl Fn(&[u64]) -> bool + Send,
+        access: Access<'_>,
+        mut each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
+    ) -> Result<(), NdError> {
+        let g = self.geometry;
+        let most = match access {
+            Access::Memory(..) => TAKE,
+            Access::Shared(_) => READ_SHARED,
+        };
+        let most = (most / g.chunk_nbytes().max(1)).max(1) as u64;
+        let runs = Runs::new(grid, skip, most);
+        let (_, shape) = self.items_of(grid);
+        let nbytes = product(shape).saturating_mul(g.itemsize() as u64);
+        self.produce(runs, nbytes, |run| self.make(run, access), &mut each)
+    }
+
+    /// Makes the chunks of `runs` and passes them on in order.
+    fn produce(
+        &self,
+        runs: impl Iterator<Item = Run> + Send,
+        nbytes: u64,
+        make: impl Fn(&Run) -> Result<Vec<Chunk>, NdError> + Sync,
+        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
+    ) -> Result<(), NdError> {
+        let make = |run: Run| Ok((make(&run)?, run));
+        let each = |(chunks, run): (Vec<Chunk>, Run)| {
+            for (k, chunk) in (0..).zip(chunks) {
+                let at = run.position(k);
+                each(linear(&at, self.geometry.grid()), Produced::Chunk(chunk))?;
+                self.control.advance(self.nbytes_of(&at))?;
+            }
+            Ok(())
+        };
+        // Besides those that are being made, one result for each thread may wait.
+        let ahead = 2 * b2_core::workers(self.control);
+        // Encoding a byte costs several times as much as decoding one.
+        in_order(self.control, nbytes.saturating_mul(4), ahead, runs, make, each)
+    }
+
+    fn make(&self, run: &Run, access: Access<'_>) -> Result<Vec<Chunk>, NdError> {
+        let (start, shape) = run.items(self.geometry);
+        let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
+        match access {
+            Access::Memory(items, first) => {
+                let at: Vec<u64> = start.iter().zip(first).map(|(start, first)| start - first).collect();
+                self.compress_run(run, items, &at)
+            }
+            Access::Shared(source) => {
+                if let Some(items) = source.lend_region(&region) {
+                    return self.compress_run(run, &items, &vec![0; start.len()]);
+                }
+                if run.count == 1 && source.is_plain() && Direct::pays(self.geometry) {
+                    let blocks = Direct::new(self.geometry, self.dtype, source, start, shape);
+                    return Ok(vec![self.compress(&blocks, &run.at).map_err(|error| blocks.cause(error))?]);
+                }
+                self.buffers.with_plain(region.nbytes(), |plain| {
+                    source.read_region(&region, plain).map_err(failed)?;
+                    let items = Strided::packed(plain, &shape, self.geometry.itemsize())?;
+                    self.compress_run(run, &items, &vec![0; start.len()])
+                })
+            }
+        }
+    }
+
+    /// Compresses the chunks of a run whose first item is at `at` of `items`.
+    fn compress_run(&self, run: &Run, items: &Strided<'_>, at: &[u64]) -> Result<Vec<Chunk>, NdError> {
+        let g = self.geometry;
+        let compress = |k| {
+            let position = run.position(k);
+            let (_, shape) = g.chunk_box(&position);
+            let mut at = at.to_vec();
+            if let Some(axis) = run.axis {
+                at[axis] += k * u64::from(g.chunkshape()[axis]);
+            }
+            self.compress(&Cut::new(g, items, &at, shape), &position)
+        };
+        (0..run.count).map(compress).collect()
+    }
+
+    fn compress(&self, blocks: &dyn PlainBlocks, at: &[u64]) -> Result<Chunk, NdError> {
+        let nchunk = usize::try_from(linear(at, self.geometry.grid())).unwrap_or(usize::MAX);
+        self.buffers.compress(blocks, &self.cparams.for_chunk(nchunk))
+    }
+
+    /// Produces chunks from a source that only one thread may read at a time: batches are read and then compressed in
+    /// parallel. The source may have chunks in compressed form.
+    fn in_turns(
+        &self,
+        grid: &[Range<u64>],
+        skip: impl Fn(&[u64]) -> bool,
+        source: &mut dyn RegionSource,
+        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
+    ) -> Result<(), NdError> {
+        let geometry = self.geometry;
+        let (axis, row, outer) = rows(grid);
         let most = chunks_at_once(geometry.chunk_nbytes(), b2_core::workers(self.control));
         let mut buffer = Vec::new();
-        let buffers = Arc::default();
         for_each_position(&outer, |at| {
-            let coords = |k: u64| {
-                let mut coords = at.to_vec();
-                if let Some(axis) = axis {
-                    coords[axis] = k;
-                }
-                coords
-            };
+            let coords = |k: u64| Run { at: at.to_vec(), axis, count: 1 }.position(k - row.start);
             let number = |k: u64| linear(&coords(k), geometry.grid());
             let ask = |source: &mut dyn RegionSource, k| source.chunk(geometry, number(k)).map_err(failed);
             let mut k = row.start;
@@ -111,10 +270,8 @@ impl<'a> ChunkProducer<'a> {
                         }
                     }
                 }
-                self.batch(&coords(k), axis, count, source, (&mut buffer, &buffers), |n, chunk| {
-                    each(number(k + n), Produced::Chunk(chunk))?;
-                    Ok(self.control.advance(self.nbytes_of(&coords(k + n)))?)
-                })?;
+                let run = Run { at: coords(k), axis, count };
+                self.batch(&run, source, &mut buffer, each)?;
                 k += count;
             }
             Ok(())
@@ -127,54 +284,96 @@ impl<'a> ChunkProducer<'a> {
         product(shape).saturating_mul(self.geometry.itemsize() as u64)
     }
 
-    /// Compresses `count` chunks along `axis` in parallel.
+    /// Reads a run and compresses its chunks in parallel.
     fn batch(
         &self,
-        first: &[u64],
-        axis: Option<usize>,
-        count: u64,
+        run: &Run,
         source: &mut dyn RegionSource,
-        (buffer, buffers): (&mut Vec<u8>, &Arc<Buffers>),
-        each: impl FnMut(u64, Chunk) -> Result<(), NdError> + Send,
+        buffer: &mut Vec<u8>,
+        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
     ) -> Result<(), NdError> {
-        let geometry = self.geometry;
-        let (start, mut shape) = geometry.chunk_box(first);
-        if let Some(axis) = axis {
-            let c = u64::from(geometry.chunkshape()[axis]);
-            shape[axis] = (count * c).min(geometry.shape()[axis] - start[axis]);
-        }
-        let region = Region { whole: geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
+        let (start, shape) = run.items(self.geometry);
+        let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
         let items = match source.lend_region(&region) {
             Some(items) => items,
             None => {
-                let nbytes = region.nitems().saturating_mul(geometry.itemsize() as u64);
-                let items = grown(buffer, nbytes)?;
+                let items = grown(buffer, region.nbytes())?;
                 source.read_region(&region, items).map_err(failed)?;
-                Strided::packed(items, &shape, geometry.itemsize())?
+                Strided::packed(items, &shape, self.geometry.itemsize())?
             }
         };
-        let nchunk = |k: u64| {
-            let mut at = first.to_vec();
-            if let Some(axis) = axis {
-                at[axis] += k;
+        let runs = (0..run.count).map(|k| Run { at: run.position(k), axis: None, count: 1 });
+        let nbytes = run.count.saturating_mul(self.geometry.chunk_nbytes() as u64);
+        self.produce(runs, nbytes, |run| self.make(run, Access::Memory(&items, &start)), each)
+    }
+}
+
+/// Returns the last axis along which a box of the grid has several chunks (neighbours along it have consecutive
+/// numbers), the positions along it, and the box with the first of them only.
+fn rows(grid: &[Range<u64>]) -> (Option<usize>, Range<u64>, Vec<Range<u64>>) {
+    let axis = grid.iter().rposition(|range| range.end - range.start > 1);
+    let mut outer = grid.to_vec();
+    let row = match axis {
+        Some(axis) => {
+            let first = grid[axis].start;
+            std::mem::replace(&mut outer[axis], first..first + 1)
+        }
+        None => 0..1,
+    };
+    (axis, row, outer)
+}
+
+/// The chunks of a box of the grid in C order, in runs of at most `most`.
+struct Runs<F> {
+    grid: Vec<Range<u64>>,
+    axis: Option<usize>,
+    skip: F,
+    most: u64,
+    /// The next position; `None` at the end.
+    next: Option<Vec<u64>>,
+}
+
+impl<F: Fn(&[u64]) -> bool> Runs<F> {
+    fn new(grid: &[Range<u64>], skip: F, most: u64) -> Self {
+        let axis = grid.iter().rposition(|range| range.end - range.start > 1);
+        let next =
+            (!grid.iter().any(Range::is_empty)).then(|| grid.iter().map(|range| range.start).collect());
+        Self { grid: grid.to_vec(), axis, skip, most, next }
+    }
+
+    /// Moves on by one chunk.
+    fn advance(&mut self) {
+        let Some(at) = &mut self.next else { return };
+        for (at, range) in at.iter_mut().zip(&self.grid).rev() {
+            *at += 1;
+            if *at < range.end {
+                return;
             }
-            usize::try_from(linear(&at, geometry.grid())).unwrap_or(usize::MAX)
-        };
-        let compress = |k: u64| {
-            let mut at = vec![0; shape.len()];
-            let mut part = shape.clone();
-            if let Some(axis) = axis {
-                let c = u64::from(geometry.chunkshape()[axis]);
-                at[axis] = k * c;
-                part[axis] = (shape[axis] - at[axis]).min(c);
-            }
-            let cut = Cut::new(geometry, &items, &at, part);
-            with_scratch(geometry.chunk_nbytes(), |plain| {
-                cut.chunk(plain);
-                buffers.compress(plain, &self.cparams.for_chunk(nchunk(k)))
-            })
-        };
-        in_order(self.control, count, geometry.chunk_nbytes() as u64, compress, each)
+            *at = range.start;
+        }
+        self.next = None;
+    }
+}
+
+impl<F: Fn(&[u64]) -> bool> Iterator for Runs<F> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        while (self.skip)(self.next.as_ref()?) {
+            self.advance();
+        }
+        let at = self.next.clone()?;
+        let mut count = 1;
+        self.advance();
+        while count < self.most
+            && let (Some(axis), Some(next)) = (self.axis, &self.next)
+            && next[axis] == at[axis] + count
+            && !(self.skip)(next)
+        {
+            count += 1;
+            self.advance();
+        }
+        Some(Run { at, axis: self.axis, count })
     }
 }
 
@@ -184,24 +383,48 @@ pub(crate) fn controlled(cparams: &CParams, control: &Control) -> Result<CParams
     Ok(cparams.to_builder().control(control.quiet()).build()?)
 }
 
-/// Buffers of compressed chunks, reused because fresh memory would have to be mapped page by page.
+/// Buffers that are reused because fresh memory would have to be mapped page by page.
 #[derive(Debug, Default)]
-struct Buffers(Mutex<Vec<Vec<u8>>>);
+struct Buffers {
+    /// For compressed chunks.
+    chunks: Mutex<Vec<Vec<u8>>>,
+    /// For items read from a source.
+    plain: Mutex<Vec<Vec<u8>>>,
+}
 
 impl Buffers {
     /// Compresses a chunk into a buffer that returns here when the chunk is dropped.
-    fn compress(self: &Arc<Self>, plain: &[u8], cparams: &CParams) -> Result<Chunk, NdError> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut bytes = kept.unwrap_or_default();
-        let need = plain.len() + EXTENDED_HEADER_LEN;
+    fn compress(self: &Arc<Self>, blocks: &dyn PlainBlocks, cparams: &CParams) -> Result<Chunk, NdError> {
+        let mut bytes = take(&self.chunks);
+        let need = blocks.nbytes() + EXTENDED_HEADER_LEN;
         if bytes.len() < need {
             bytes = Vec::new();
             grown(&mut bytes, need as u64)?;
         }
         let mut lent = Lent { bytes, len: 0, home: self.clone() };
-        lent.len = Chunk::compress_bytes_into(plain, &mut lent.bytes, cparams)?;
+        lent.len = Chunk::compress_blocks_into(blocks, &mut lent.bytes, cparams)?;
         Ok(Chunk::from_bytes(Bytes::from_owner(lent))?)
     }
+
+    /// Calls `work` with a buffer of `len` bytes whose content is arbitrary.
+    fn with_plain<T>(
+        &self,
+        len: u64,
+        work: impl FnOnce(&mut [u8]) -> Result<T, NdError>,
+    ) -> Result<T, NdError> {
+        let mut plain = take(&self.plain);
+        let result = work(grown(&mut plain, len)?);
+        put(&self.plain, plain);
+        result
+    }
+}
+
+fn take(kept: &Mutex<Vec<Vec<u8>>>) -> Vec<u8> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+}
+
+fn put(kept: &Mutex<Vec<Vec<u8>>>, buffer: Vec<u8>) {
+    kept.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
 }
 
 struct Lent {
@@ -218,30 +441,8 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        put(&self.home.chunks, std::mem::take(&mut self.bytes));
     }
-}
-
-thread_local! {
-    /// The buffer for the chunk that this thread splits into blocks, kept because fresh memory
-    /// would have to be mapped.
-    static PLAIN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Larger buffers are not kept, in bytes.
-const LARGEST_KEPT: usize = 16 << 20;
-
-/// Calls `work` with a buffer whose content is arbitrary.
-fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T, NdError>) -> Result<T, NdError> {
-    // Take the buffer: `work` may end up here again, if this thread helps with other work while it
-    // waits.
-    let mut plain = PLAIN.take();
-    let result = work(grown(&mut plain, len as u64)?);
-    if plain.len() <= LARGEST_KEPT {
-        PLAIN.replace(plain);
-    }
-    result
 }
 
 /// Returns the first `len` bytes of a buffer, growing it if needed.
@@ -259,54 +460,6 @@ fn grown(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
 fn chunks_at_once(chunk_nbytes: usize, threads: usize) -> u64 {
     let nbytes = chunk_nbytes.max(1);
     (READ / nbytes).max(threads).min(isize::MAX as usize / 2 / nbytes).max(1) as u64
-}
-
-/// Makes results for `0..count` in parallel. `each` receives them in order, on any thread, while
-/// others are still being made. `nbytes` is the size of one result.
-fn in_order<T: Send, E: FnMut(u64, T) -> Result<(), NdError> + Send>(
-    control: &Control,
-    count: u64,
-    nbytes: u64,
-    make: impl Fn(u64) -> Result<T, NdError> + Sync,
-    each: E,
-) -> Result<(), NdError> {
-    struct Made<T> {
-        results: Vec<Option<T>>,
-        /// Index of the first result that `each` has not received.
-        next: usize,
-    }
-    let made = Mutex::new(Made { results: (0..count).map(|_| None).collect(), next: 0 });
-    let take = || {
-        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = made.next;
-        let result = made.results.get_mut(next)?.take()?;
-        made.next += 1;
-        Some((next as u64, result))
-    };
-    let each = Mutex::new(each);
-    // A thread that has made the next result also delivers all others that are ready, while the
-    // rest keep making.
-    let hand_over = |each: &mut E| -> Result<(), NdError> {
-        while let Some((k, result)) = take() {
-            each(k, result)?;
-        }
-        Ok(())
-    };
-    // Encoding a byte costs several times as much as decoding one.
-    b2_core::for_each(
-        control,
-        usize::MAX,
-        0..count,
-        count.saturating_mul(nbytes).saturating_mul(4),
-        || Ok(()),
-        |(), k| {
-            let result = make(k)?;
-            made.lock().unwrap_or_else(PoisonError::into_inner).results[k as usize] = Some(result);
-            each.try_lock().map_or(Ok(()), |mut each| hand_over(&mut each))
-        },
-    )?;
-    // Deliver results that became ready while another thread was delivering.
-    hand_over(&mut each.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Checks that a ready-made chunk has the sizes that C-Blosc2 requires for this array.

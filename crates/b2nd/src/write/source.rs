@@ -36,8 +36,14 @@ pub trait RegionSource {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()>;
 
     /// Returns the region as borrowed memory if the source holds it there. The region is then not
-    /// read, and is requested only once.
+    /// read, and its chunks are not requested.
     fn lend_region(&self, _region: &Region<'_>) -> Option<Strided<'_>> {
+        None
+    }
+
+    /// Returns the source in a form that several threads may read at once, if it has one. Regions
+    /// are then requested in any order, some more than once, and chunks are not.
+    fn shared(&self) -> Option<&dyn SharedRegions> {
         None
     }
 
@@ -85,6 +91,26 @@ pub trait RegionSource {
     }
 }
 
+/// A source that several threads may read at once; see [`RegionSource::shared`].
+pub trait SharedRegions: Sync {
+    /// Reads the stored bytes of a region's items in C order. `dst` must be filled completely.
+    ///
+    /// # Errors
+    /// As for [`RegionSource::read_region`].
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()>;
+
+    /// Returns the region as borrowed memory if the source holds it there.
+    fn lend_region(&self, _region: &Region<'_>) -> Option<Strided<'_>> {
+        None
+    }
+
+    /// Returns whether the items lie somewhere as they are and in C order, such as in a file. Reading many small
+    /// regions then costs as little as reading a large one.
+    fn is_plain(&self) -> bool {
+        false
+    }
+}
+
 /// A box of items that is requested from a [`RegionSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct Region<'a> {
@@ -114,6 +140,10 @@ impl<'a> Region<'a> {
     /// Returns the number of items.
     pub fn nitems(&self) -> u64 {
         product(self.shape.iter().copied())
+    }
+    /// Returns the size of the items in bytes.
+    pub(crate) fn nbytes(&self) -> u64 {
+        self.nitems().saturating_mul(self.itemsize() as u64)
     }
     /// Returns the size of an item in bytes.
     pub(crate) fn itemsize(&self) -> usize {
@@ -254,6 +284,9 @@ macro_rules! forward {
         fn lend_region(&$self, region: &Region<'_>) -> Option<Strided<'_>> {
             $inner.lend_region(region)
         }
+        fn shared(&$self) -> Option<&dyn SharedRegions> {
+            $inner.shared()
+        }
         fn chunk(&mut $self, geometry: &Geometry, nchunk: u64) -> io::Result<ChunkContent> {
             $inner.chunk(geometry, nchunk)
         }
@@ -372,14 +405,7 @@ fn check_length<T: Element>(items: &[T], region: &Region<'_>) -> io::Result<()> 
 /// Items in memory, taken as stored.
 impl RegionSource for Strided<'_> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
-        let Some(part) = self.lend_region(region) else {
-            let (shape, itemsize) = (&self.shape, self.itemsize);
-            return invalid(format!("the source has shape {shape:?} and items of {itemsize} bytes"));
-        };
-        let counts: Vec<usize> = region.shape.iter().map(|&n| n as usize).collect();
-        let to = strides(counts.iter().copied(), self.itemsize);
-        copy_box(&counts, self.itemsize, (part.bytes, part.offset, &part.strides), (dst, 0, &to));
-        Ok(())
+        self.read(region, dst)
     }
 
     fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
@@ -392,9 +418,41 @@ impl RegionSource for Strided<'_> {
     }
 }
 
+impl Strided<'_> {
+    /// Copies the items of a region.
+    pub(crate) fn read(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        let Some(part) = self.lend_region(region) else {
+            let (shape, itemsize) = (&self.shape, self.itemsize);
+            return invalid(format!("the source has shape {shape:?} and items of {itemsize} bytes"));
+        };
+        let counts: Vec<usize> = region.shape.iter().map(|&n| n as usize).collect();
+        let to = strides(counts.iter().copied(), self.itemsize);
+        copy_box(&counts, self.itemsize, (part.bytes, part.offset, &part.strides), (dst, 0, &to));
+        Ok(())
+    }
+}
+
 /// Items are decoded and compressed again; [`Concat`](crate::Concat) copies chunks without that.
 impl RegionSource for Slice {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        SharedRegions::read_region(self, region, dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+
+    fn amount(&self) -> Amount {
+        Amount::Shape(self.shape())
+    }
+
+    fn item_dtype(&self) -> Option<Dtype> {
+        Some(self.dtype().clone())
+    }
+}
+
+impl SharedRegions for Slice {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         if self.shape() != region.whole || self.dtype().itemsize() != region.itemsize() {
             let itemsize = self.dtype().itemsize();
             return invalid(format!("the source has shape {:?} and items of {itemsize} bytes", self.shape()));
@@ -413,20 +471,16 @@ impl RegionSource for Slice {
         copy_region(&whole, &Region { whole: &view.shape(), start: &from, ..*region }, dst);
         Ok(())
     }
-
-    fn amount(&self) -> Amount {
-        Amount::Shape(self.shape())
-    }
-
-    fn item_dtype(&self) -> Option<Dtype> {
-        Some(self.dtype().clone())
-    }
 }
 
 /// Reads all items of the array.
 impl RegionSource for &NdArray {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
-        self.all().read_region(region, dst)
+        RegionSource::read_region(&mut self.all(), region, dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(*self)
     }
 
     fn amount(&self) -> Amount {
@@ -435,6 +489,12 @@ impl RegionSource for &NdArray {
 
     fn item_dtype(&self) -> Option<Dtype> {
         Some(NdArray::dtype(self).clone())
+    }
+}
+
+impl SharedRegions for NdArray {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        SharedRegions::read_region(&self.all(), region, dst)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::select::moves::linear;
 use crate::write::edit::chunks::{Target, check_memory, same_numbers};
 use crate::write::edit::{ArrayEditor, Axis};
 use crate::write::produce::ChunkProducer;
-use crate::write::source::{ChunkContent, Region, RegionSource, Strided};
-use crate::{Geometry, NdArray, NdError};
+use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided};
+use crate::{Dtype, Geometry, NdArray, NdError};
 
 impl ArrayEditor {
     /// Inserts all items of a source along an axis, before position `at`. [`append`](Self::append)
@@ -99,8 +99,8 @@ impl ArrayEditor {
         self.guarded(|editor| {
             let old = editor.now()?.clone().with_control(control.quiet());
             check_memory(&old)?;
-            let spliced = Spliced { old: &old, axis, range, len, source, data };
-            editor.put_spliced(&new, control, spliced)?;
+            let spliced = Spliced { old: &old, axis, range, len, data };
+            editor.put_spliced(&new, control, spliced, source)?;
             drop(old);
             editor.set_shape(new)
         })
@@ -117,7 +117,8 @@ impl ArrayEditor {
         &mut self,
         new: &Geometry,
         control: &Control,
-        mut spliced: Spliced<'_>,
+        spliced: Spliced<'_>,
+        source: &mut dyn RegionSource,
     ) -> Result<(), NdError> {
         let old = self.geometry.clone();
         let axis = spliced.axis;
@@ -131,19 +132,21 @@ impl ArrayEditor {
         let in_place = in_place && !moves.any_moves(&old, new);
         let (cparams, dtype) = (self.cparams(control)?, self.dtype.clone());
         let producer = ChunkProducer::new(new, &dtype, &cparams, control)?;
-        producer.run(
-            &grid,
-            |at| kept(at).is_some(),
-            &mut spliced,
-            |nchunk, produced| {
-                let chunk = self.to_chunk(produced)?;
-                match in_place && (nchunk as usize) < before {
-                    true => self.frame.update(nchunk as usize, chunk)?,
-                    false => drop(self.frame.append(chunk)?),
-                }
-                Ok(())
-            },
-        )?;
+        let skip = |at: &[u64]| kept(at).is_some();
+        let put = |nchunk, produced| {
+            let chunk = self.to_chunk(produced)?;
+            match in_place && (nchunk as usize) < before {
+                true => self.frame.update(nchunk as usize, chunk)?,
+                false => drop(self.frame.append(chunk)?),
+            }
+            Ok(())
+        };
+        match Rows::new(&spliced, source, &dtype) {
+            Some(rows) => {
+                producer.run_shared(&grid, skip, &SharedSpliced { spliced: &spliced, rows }, put)?;
+            }
+            None => producer.run(&grid, skip, &mut ReadSpliced { spliced: &spliced, source }, put)?,
+        }
         if in_place {
             return self.truncate(new.nchunks());
         }
@@ -160,13 +163,12 @@ impl ArrayEditor {
     }
 }
 
-/// The old array with a range along an axis replaced; the source of the new chunks.
+/// The old array with a range along an axis replaced.
 struct Spliced<'a> {
     old: &'a NdArray,
     axis: usize,
     range: Range<u64>,
     len: u64,
-    source: &'a mut dyn RegionSource,
     /// The geometry of the inserted items.
     data: Geometry,
 }
@@ -239,29 +241,13 @@ impl Spliced<'_> {
         Shift { axis: self.axis, range: self.range.clone(), len: self.len }
     }
 
-    /// Reads a box of inserted items. `offset` (in bytes) and `dst_strides` are those of the box in
-    /// the result.
-    fn read_new(
-        &mut self,
+    /// Reads a box of the result. `read_new` reads a box of the inserted items.
+    fn read_region(
+        &self,
         region: &Region<'_>,
-        (dst, offset, dst_strides): (&mut [u8], usize, &[isize]),
+        dst: &mut [u8],
+        read_new: impl FnOnce(&Region<'_>, &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let itemsize = self.data.itemsize();
-        let nbytes = product(region.shape.iter().copied()) as usize * itemsize;
-        if nbytes == dst.len() {
-            return self.source.read_region(region, dst);
-        }
-        let mut part = memory::zeroed(nbytes).map_err(io::Error::other)?;
-        self.source.read_region(region, &mut part)?;
-        let counts: Vec<usize> = region.shape.iter().map(|&n| n as usize).collect();
-        let strides = strides(counts.iter().copied(), itemsize);
-        copy_box(&counts, itemsize, (&part, 0, &strides), (dst, offset, dst_strides));
-        Ok(())
-    }
-}
-
-impl RegionSource for Spliced<'_> {
-    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let (axis, start, shape) = (self.axis, region.start, region.shape);
         let dst_strides = strides(shape.iter().map(|&n| n as usize), region.itemsize());
         let (first, last) = (start[axis], start[axis] + shape[axis]);
@@ -282,33 +268,97 @@ impl RegionSource for Spliced<'_> {
         let (at, end) = (first.max(inserted.start), last.min(inserted.end));
         if at < end {
             (start[axis], shape[axis]) = (at - inserted.start, end - at);
-            let whole = self.data.shape().to_vec();
-            let part = Region { whole: &whole, start: &start, shape: &shape, dtype: region.dtype };
-            self.read_new(&part, (dst, offset(at), &dst_strides))?;
+            let part = Region { whole: self.data.shape(), start: &start, shape: &shape, dtype: region.dtype };
+            let nbytes = part.nbytes() as usize;
+            if nbytes == dst.len() {
+                return read_new(&part, dst);
+            }
+            let mut items = memory::zeroed(nbytes).map_err(io::Error::other)?;
+            read_new(&part, &mut items)?;
+            let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+            let strides = strides(counts.iter().copied(), region.itemsize());
+            copy_box(&counts, region.itemsize(), (&items, 0, &strides), (dst, offset(at), &dst_strides));
         }
         Ok(())
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    /// Returns the start of a box among the inserted items, if it contains nothing else.
+    fn new_start(&self, region: &Region<'_>) -> Option<Vec<u64>> {
         let mut start = region.start.to_vec();
-        // Only regions that are completely new can be lent.
         start[self.axis] = start[self.axis].checked_sub(self.range.start)?;
-        let new = start[self.axis] + region.shape[self.axis] <= self.len;
-        new.then(|| self.source.lend_region(&Region { whole: self.data.shape(), start: &start, ..*region }))?
+        (start[self.axis] + region.shape[self.axis] <= self.len).then_some(start)
+    }
+}
+
+/// Inserted items that several threads can read at once.
+enum Rows<'s> {
+    Memory(Strided<'s>),
+    Shared(&'s dyn SharedRegions),
+}
+
+impl<'s> Rows<'s> {
+    fn new(spliced: &Spliced<'_>, source: &'s dyn RegionSource, dtype: &Dtype) -> Option<Self> {
+        let (shape, start) = (spliced.data.shape(), vec![0; spliced.data.ndim()]);
+        match source.lend_region(&Region { whole: shape, dtype, start: &start, shape }) {
+            Some(items) => Some(Self::Memory(items)),
+            None => source.shared().map(Self::Shared),
+        }
+    }
+}
+
+/// A spliced array whose inserted items several threads can read at once.
+struct SharedSpliced<'a> {
+    spliced: &'a Spliced<'a>,
+    rows: Rows<'a>,
+}
+
+impl SharedRegions for SharedSpliced<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.spliced.read_region(region, dst, |part, dst| match &self.rows {
+            Rows::Memory(items) => items.read(part, dst),
+            Rows::Shared(source) => source.read_region(part, dst),
+        })
+    }
+
+    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+        let start = self.spliced.new_start(region)?;
+        let part = Region { whole: self.spliced.data.shape(), start: &start, ..*region };
+        match &self.rows {
+            Rows::Memory(items) => items.lend_region(&part),
+            Rows::Shared(source) => source.lend_region(&part),
+        }
+    }
+}
+
+/// A spliced array whose inserted items one thread reads at a time.
+struct ReadSpliced<'a> {
+    spliced: &'a Spliced<'a>,
+    source: &'a mut dyn RegionSource,
+}
+
+impl RegionSource for ReadSpliced<'_> {
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.spliced.read_region(region, dst, |part, dst| self.source.read_region(part, dst))
+    }
+
+    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+        let start = self.spliced.new_start(region)?;
+        self.source.lend_region(&Region { whole: self.spliced.data.shape(), start: &start, ..*region })
     }
 
     fn chunk(&mut self, geometry: &Geometry, nchunk: u64) -> io::Result<ChunkContent> {
+        let Spliced { axis, range, len, data, .. } = self.spliced;
         let mut at = geometry.chunk_coords(nchunk);
-        let (start, len) = geometry.chunk_box(&at);
-        let (start, len) = (start[self.axis], len[self.axis]);
-        let c = u64::from(geometry.chunkshape()[self.axis]);
-        let Some(from) = start.checked_sub(self.range.start) else { return Ok(ChunkContent::Items) };
+        let (start, length) = geometry.chunk_box(&at);
+        let (start, length) = (start[*axis], length[*axis]);
+        let c = u64::from(geometry.chunkshape()[*axis]);
+        let Some(from) = start.checked_sub(range.start) else { return Ok(ChunkContent::Items) };
         // A chunk of the source whose boundaries match can be copied.
-        let alike = from < self.len && from.is_multiple_of(c) && len == c.min(self.len - from);
+        let alike = from < *len && from.is_multiple_of(c) && length == c.min(len - from);
         if !alike {
             return Ok(ChunkContent::Items);
         }
-        at[self.axis] = from / c;
-        self.source.chunk(&self.data, linear(&at, self.data.grid()))
+        at[*axis] = from / c;
+        self.source.chunk(data, linear(&at, data.grid()))
     }
 }
