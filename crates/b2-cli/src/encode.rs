@@ -3,14 +3,15 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::CParams;
 use b2kit::chunk::MAX_CHUNK_NBYTES;
 use b2kit::frame::WriteOptions;
-use b2kit::frame::{FrameParams, Storage};
-use b2kit::nd::{METALAYER, OLD_METALAYER, Region};
+use b2kit::frame::{Durability, FrameParams, Storage};
+use b2kit::nd::{METALAYER, OLD_METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, RegionSource};
 use rayon::prelude::*;
 
@@ -253,13 +254,16 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
     pub(crate) format: Format,
     pub(crate) overwrite: bool,
+    /// Whether to wait until the disk has it.
+    pub(crate) sync: bool,
     /// How frames are written, but for that.
     pub(crate) global: Global,
 }
 
 impl Target<'_> {
     fn options(&self) -> WriteOptions {
-        self.global.writing().overwrite(self.overwrite)
+        let durability = if self.sync { Durability::Sync } else { Durability::None };
+        self.global.writing().overwrite(self.overwrite).durability(durability)
     }
 
     /// Starts a frame with these parameters and metalayers.
@@ -377,16 +381,36 @@ pub(crate) fn append_bytes(
 
 /// Passes items on and counts them.
 pub(crate) struct Tracked<'a, S> {
-    pub(crate) source: S,
-    pub(crate) progress: &'a mut Progress,
+    source: S,
+    progress: Mutex<&'a mut Progress>,
 }
 
-impl<S: RegionSource> RegionSource for Tracked<'_, S> {
-    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> std::io::Result<()> {
-        signals::check().map_err(std::io::Error::other)?;
+impl<'a, S: SharedRegions> Tracked<'a, S> {
+    pub(crate) fn new(source: S, progress: &'a mut Progress) -> Self {
+        Self { source, progress: Mutex::new(progress) }
+    }
+}
+
+impl<S: SharedRegions> RegionSource for Tracked<'_, S> {
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        SharedRegions::read_region(self, region, dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+}
+
+impl<S: SharedRegions> SharedRegions for Tracked<'_, S> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        signals::check().map_err(io::Error::other)?;
         self.source.read_region(region, dst)?;
-        self.progress.add(dst.len() as u64);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).add(dst.len() as u64);
         Ok(())
+    }
+
+    fn is_plain(&self) -> bool {
+        self.source.is_plain()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use b2kit::nd::Region;
+use b2kit::nd::{Region, SharedRegions};
 use b2kit::{Dtype, RegionSource};
 
 use crate::encode::buffer;
@@ -191,7 +192,7 @@ impl Operand {
             None => (0, false),
         };
         let source = RawSource::new(self.file, offset, shape, itemsize, fortran);
-        Ok(Items { source: source.context("the array is too large")?, name: self.name, progress })
+        Ok(Items { source: source.context("the array is too large")?, name: self.name, progress: Mutex::new(progress) })
     }
 
     /// All bytes of the items in C order, as an array of bytes. Fortran order is turned into C order beside
@@ -206,7 +207,7 @@ impl Operand {
             let itemsize = header.dtype.itemsize();
             let name = self.name.clone();
             self.npy = Some(header.clone());
-            let mut items = self.into_items(&header.shape, itemsize, true)?;
+            let items = self.into_items(&header.shape, itemsize, true)?;
             let mut spool = spool(beside)?;
             let axes = slice::resolve(&[], &header.shape)?;
             let whole = &header.shape;
@@ -224,7 +225,7 @@ impl Operand {
         let progress = Progress::new(self.name.clone(), nbytes, quiet);
         let offset = self.npy.as_ref().map_or(0, |header| header.data_offset);
         let source = RawSource::new(self.file, offset, &[nbytes], 1, false);
-        Ok(Items { source: source.context("the input is too large")?, name: self.name, progress })
+        Ok(Items { source: source.context("the input is too large")?, name: self.name, progress: Mutex::new(progress) })
     }
 }
 
@@ -253,7 +254,7 @@ fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
 pub(crate) struct Items {
     source: RawSource<File>,
     name: String,
-    progress: Progress,
+    progress: Mutex<Progress>,
 }
 
 impl Items {
@@ -261,11 +262,11 @@ impl Items {
     ///
     /// # Errors
     /// With the name of the input.
-    pub(crate) fn read(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
         signals::check().map_err(io::Error::other)?;
         let read = self.source.read_box(start, shape, dst);
         read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.name)))?;
-        self.progress.add(dst.len() as u64);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).add(dst.len() as u64);
         Ok(())
     }
 }
@@ -273,6 +274,20 @@ impl Items {
 impl RegionSource for Items {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read(region.start(), region.shape(), dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+}
+
+impl SharedRegions for Items {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.read(region.start(), region.shape(), dst)
+    }
+
+    fn is_plain(&self) -> bool {
+        self.source.is_plain()
     }
 }
 

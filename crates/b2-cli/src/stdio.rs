@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Seek};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::ReadAt;
@@ -47,12 +47,12 @@ pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     let mut file = tempfile::tempfile().context("a temporary file for standard input")?;
     let len = io::copy(&mut stdin, &mut file).context("standard input")?;
     ensure!(len > 0, "standard input is empty");
-    Ok(Arc::new(Spooled { file: Mutex::new(file), len }))
+    Ok(Arc::new(Spooled { file, len }))
 }
 
 /// A file that nobody else knows.
 struct Spooled {
-    file: Mutex<File>,
+    file: File,
     len: u64,
 }
 
@@ -62,7 +62,7 @@ impl ReadAt for Spooled {
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        ByteSource::read_exact_at(&mut *self.file.lock().unwrap_or_else(PoisonError::into_inner), offset, buf)
+        ByteSource::read_exact_at(&self.file, offset, buf)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
@@ -27,11 +27,11 @@ pub(crate) enum Data {
 /// An `.npy` file.
 pub(crate) struct Npy {
     header: NpyHeader,
-    source: Mutex<RawSource<Arc<dyn ReadAt>>>,
+    source: RawSource<Arc<dyn ReadAt>>,
 }
 
 impl ByteSource for Arc<dyn ReadAt> {
-    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         ReadAt::read_exact_at(&**self, offset, buf)
     }
 }
@@ -149,7 +149,7 @@ impl Npy {
         );
         let (itemsize, fortran) = (header.dtype.itemsize(), header.fortran_order);
         let source = RawSource::new(file.clone(), header.data_offset, &header.shape, itemsize, fortran);
-        let source = Mutex::new(source.context("the array is too large")?);
+        let source = source.context("the array is too large")?;
         Ok(Some(Self { header, source }))
     }
 
@@ -165,7 +165,7 @@ impl Npy {
 
 enum Kind<'a> {
     Blosc(input::Selection<'a>),
-    Npy(&'a Mutex<RawSource<Arc<dyn ReadAt>>>),
+    Npy(&'a RawSource<Arc<dyn ReadAt>>),
 }
 
 /// Some items of an open file.
@@ -220,7 +220,7 @@ impl View<'_> {
         let mut plain = Vec::new();
         let all = npy::nbytes(&shape, self.itemsize).context("the array is too large")?;
         resize(&mut plain, usize::try_from(all)?)?;
-        source.lock().unwrap_or_else(PoisonError::into_inner).read_box(&start, &shape, &mut plain)?;
+        source.read_box(&start, &shape, &mut plain)?;
         if axes.iter().all(|axis| axis.step == 1) {
             *buffer = plain;
             return Ok(());

@@ -87,7 +87,7 @@ fn append_bytes(
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
     input.check_itemsize(frame.typesize())?;
     let nbytes = input.nbytes();
-    let mut bytes = input.into_bytes(&args.target.file, global.quiet)?;
+    let bytes = input.into_bytes(&args.target.file, global.quiet)?;
     let mut batch = buffer(usize::try_from(BATCH.min(nbytes))?)?;
     let mut done = 0;
     while done < nbytes {

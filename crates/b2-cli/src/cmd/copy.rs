@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, SpecialKind};
 use b2kit::frame::{Entry, FrameParams, Storage};
-use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER, Region};
-use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, RegionSource, SuperChunk};
+use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER, Region, SharedRegions};
+use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
@@ -51,6 +51,11 @@ pub(crate) struct Args {
     /// Overwrite OUT: a file, or the directory of a sparse frame
     #[arg(long)]
     force: bool,
+    /// Do not wait for the disk
+    ///
+    /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
+    #[arg(long)]
+    no_sync: bool,
     #[command(flatten)]
     encoding: Encoding,
 }
@@ -79,7 +84,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });
-    let target = Target { path: output, format, overwrite: args.force, global };
+    let target = Target { path: output, format, overwrite: args.force, sync: !args.no_sync, global };
     let progress = Progress::new(named(), input.nbytes(), global.quiet);
     let itemsize = dtype.as_ref().map_or_else(|| input.itemsize(), Dtype::itemsize);
     let old = input.frame().map(|frame| frame.header().codec());
@@ -250,7 +255,7 @@ impl Job<'_> {
         let builder = builder.compression(cparams.clone());
         let (named, mut progress) = (self.named(), self.progress);
         let source = ArraySource { array, named };
-        self.target.array(builder, layers, Tracked { source, progress: &mut progress })?;
+        self.target.array(builder, layers, Tracked::new(source, &mut progress))?;
         let all = Selection::all(self.input);
         let mut plain = Vec::new();
         measure(&cparams, self.target, self.global, |axes, dst| {
@@ -291,8 +296,8 @@ impl Job<'_> {
         let spool = spool(self.input, self.target.path).context(named)?;
         let again = spool.try_clone()?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
-        self.target.array(builder, layers, Tracked { source, progress: &mut progress })?;
-        let mut source =
+        self.target.array(builder, layers, Tracked::new(source, &mut progress))?;
+        let source =
             RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
         measure(&cparams, self.target, self.global, |axes, dst| {
             let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
@@ -490,8 +495,8 @@ struct ArraySource<'a> {
     named: String,
 }
 
-impl RegionSource for ArraySource<'_> {
-    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+impl SharedRegions for ArraySource<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let read = self
             .array
             .slice(ranges(region.start(), region.shape()))

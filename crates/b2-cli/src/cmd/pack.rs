@@ -56,6 +56,11 @@ pub(crate) struct Args {
     /// Overwrite OUT: a file, or the directory of a sparse frame
     #[arg(long)]
     force: bool,
+    /// Do not wait for the disk
+    ///
+    /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
+    #[arg(long)]
+    no_sync: bool,
     /// Take IN as plain bytes, even if it is a file of a known format (.npy, HDF5, PNG, ...)
     #[arg(long)]
     raw: bool,
@@ -132,6 +137,7 @@ fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Glob
         path: output,
         format: encoding.format.unwrap_or(Format::Cframe),
         overwrite: args.force,
+        sync: !args.no_sync,
         global,
     };
     let mut layers = Layers::default();
@@ -188,26 +194,24 @@ impl Job<'_> {
         let again = self.file.try_clone()?;
         let source = RawSource::new(self.file, offset, &shape, itemsize, fortran_order)
             .context("the array is too large")?;
-        let mut source = Tracked { source, progress: &mut self.progress };
         if self.target.format == Format::Chunk {
             ensure!(self.encoding.typesize.is_none(), "--typesize: the dtype of an array says it");
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
-            source.source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
+            source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
             return pack_chunk(self.target, self.encoding, itemsize, &plain, self.global);
         }
         self.encoding.only_array_options()?;
         let geometry =
             self.encoding.array(&shape, dtype.clone(), plugins::cparams(itemsize).build()?)?.geometry()?;
-        let raw = &mut source.source;
-        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(raw.read_box(start, shape, dst)?);
+        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(source.read_box(start, shape, dst)?);
         let encoding = auto::for_array(self.encoding, &geometry, read).context(self.name)?;
         let cparams = encoding.cparams(itemsize)?;
         let lossy = lossy::of_params(&cparams);
         let builder = self.encoding.array(&shape, dtype, cparams)?;
-        self.target.array(builder, layers, &mut source)?;
+        self.target.array(builder, layers, Tracked::new(source, &mut self.progress))?;
         let Some(what) = lossy else { return Ok(()) };
-        let mut source = RawSource::new(again, offset, &shape, itemsize, fortran_order)
+        let source = RawSource::new(again, offset, &shape, itemsize, fortran_order)
             .context("the array is too large")?;
         lossy::measure(self.target.path, &what, self.global, |axes, dst| {
             let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
@@ -224,8 +228,8 @@ impl Job<'_> {
             return pack_chunk(self.target, self.encoding, typesize, &plain, self.global);
         }
         self.encoding.no_array_options("super-chunk")?;
-        let mut again = self.file.try_clone()?;
-        let (name, mut file) = (self.name, self.file);
+        let again = self.file.try_clone()?;
+        let (name, file) = (self.name, self.file);
         let mut read =
             move |offset: u64, dst: &mut [u8]| file.read_exact_at(offset, dst).with_context(|| name.clone());
         let cparams = auto::for_bytes(self.encoding, typesize, self.nbytes, &mut read)?.cparams(typesize)?;

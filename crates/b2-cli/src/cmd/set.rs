@@ -67,7 +67,7 @@ fn set_items(
     change::check_dtype(array, &input)?;
     input.check_shape(&shape, itemsize)?;
     let nitems = input.nbytes() / itemsize as u64;
-    let mut items = input.into_items(&shape, itemsize, global.quiet)?;
+    let items = input.into_items(&shape, itemsize, global.quiet)?;
     let mut buffer = Vec::new();
     for_each_box(&axes, &chunks, itemsize as u64, &mut |ranges| {
         let kept = || ranges.iter().zip(&axes).filter(|(_, axis)| !axis.dropped).map(|(range, _)| range);
@@ -101,7 +101,7 @@ fn set_bytes(
         input.name,
         count(axis.len, "item")
     );
-    let mut bytes = input.into_bytes(&args.target.file, global.quiet)?;
+    let bytes = input.into_bytes(&args.target.file, global.quiet)?;
     // Pieces end with chunks where all have the same size, so that each chunk is compressed once.
     let chunk = match frame.chunksize() as u64 / itemsize {
         0 => (BATCH / itemsize).max(1),

@@ -1,9 +1,10 @@
 //! Boxes of items out of a file that holds a whole array, in C or Fortran order.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use b2kit::RegionSource;
-use b2kit::nd::Region;
+use b2kit::nd::{Region, SharedRegions};
 
 use super::header::nbytes;
 use super::transpose::reverse_axes;
@@ -13,26 +14,29 @@ const MAX_GAP: u64 = 16 << 10;
 /// Bytes read together at most, when runs are gathered.
 const MAX_SPAN: u64 = 4 << 20;
 
-/// Bytes that can be read at any position.
+/// Bytes that can be read at any position, by several threads at once.
 pub(crate) trait ByteSource {
     /// Fills `buf` from `offset` on.
     ///
     /// # Errors
     /// When the source ends before, or cannot be read.
-    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
 impl ByteSource for std::fs::File {
     #[cfg(unix)]
-    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
     }
 
     #[cfg(not(unix))]
-    fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         use std::io::{Read, Seek, SeekFrom};
-        self.seek(SeekFrom::Start(offset))?;
-        self.read_exact(buf)
+        // Here files have one cursor, which all threads share.
+        static CURSOR: Mutex<()> = Mutex::new(());
+        let _cursor = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
+        (&*self).seek(SeekFrom::Start(offset))?;
+        (&*self).read_exact(buf)
     }
 }
 
@@ -45,8 +49,14 @@ pub(crate) struct RawSource<S> {
     /// In the order of the file: the last one varies fastest.
     file_shape: Vec<u64>,
     fortran_order: bool,
+    /// Buffers to read into, one for each thread that reads: fresh memory would have to be mapped.
+    buffers: Mutex<Vec<Buffers>>,
+}
+
+#[derive(Default)]
+struct Buffers {
     /// A box in file order, before it is transposed.
-    scratch: Vec<u8>,
+    turned: Vec<u8>,
     /// Neighbouring runs with the gaps between them.
     span: Vec<u8>,
 }
@@ -65,30 +75,38 @@ impl<S: ByteSource> RawSource<S> {
         if fortran_order {
             file_shape.reverse();
         }
-        Some(Self { bytes, offset, itemsize, file_shape, fortran_order, scratch: vec![], span: vec![] })
+        Some(Self { bytes, offset, itemsize, file_shape, fortran_order, buffers: Mutex::default() })
     }
 
     /// Reads the box that starts at item `start` and is `shape` items large into `dst`, in C order.
     ///
     /// # Errors
     /// When the box is not inside the array or `dst` does not have its size; when reading fails.
-    pub(crate) fn read_box(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        if !self.fortran_order {
-            return self.read_in_file_order(start, shape, dst);
-        }
-        let start: Vec<u64> = start.iter().rev().copied().collect();
-        let file_shape: Vec<u64> = shape.iter().rev().copied().collect();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(dst.len(), 0);
-        let result = self.read_in_file_order(&start, &file_shape, &mut scratch);
-        if result.is_ok() {
-            reverse_axes(&scratch, dst, shape, self.itemsize);
-        }
-        self.scratch = scratch;
+    pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+        let kept = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = kept().pop().unwrap_or_default();
+        let Buffers { turned, span } = &mut buffers;
+        let result = match self.fortran_order {
+            false => self.read_in_file_order(start, shape, dst, span),
+            true => {
+                let start: Vec<u64> = start.iter().rev().copied().collect();
+                let file_shape: Vec<u64> = shape.iter().rev().copied().collect();
+                turned.resize(dst.len(), 0);
+                let read = self.read_in_file_order(&start, &file_shape, turned, span);
+                read.map(|()| reverse_axes(turned, dst, shape, self.itemsize))
+            }
+        };
+        kept().push(buffers);
         result
     }
 
-    fn read_in_file_order(&mut self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
+    fn read_in_file_order(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        span: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let ndim = self.file_shape.len();
         let inside = start.len() == ndim
             && shape.len() == ndim
@@ -140,11 +158,11 @@ impl<S: ByteSource> RawSource<S> {
                 self.bytes.read_exact_at(group_start, group)?;
                 continue;
             }
-            self.span.resize((end - group_start) as usize, 0);
-            self.bytes.read_exact_at(group_start, &mut self.span)?;
+            span.resize((end - group_start) as usize, 0);
+            self.bytes.read_exact_at(group_start, span)?;
             for (piece, offset) in group.chunks_exact_mut(run as usize).zip(offsets) {
                 let at = (offset - group_start) as usize;
-                piece.copy_from_slice(&self.span[at..at + run as usize]);
+                piece.copy_from_slice(&span[at..at + run as usize]);
             }
         }
         Ok(())
@@ -172,30 +190,46 @@ impl Outer<'_> {
     }
 }
 
-impl<S: ByteSource> RegionSource for RawSource<S> {
+impl<S: ByteSource + Sync> RegionSource for RawSource<S> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read_box(region.start(), region.shape(), dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+}
+
+impl<S: ByteSource + Sync> SharedRegions for RawSource<S> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.read_box(region.start(), region.shape(), dst)
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.fortran_order || self.file_shape.len() < 2
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// Bytes in memory that note how they are read.
     struct Memory {
         bytes: Vec<u8>,
-        reads: usize,
-        read_bytes: usize,
+        reads: Cell<usize>,
+        read_bytes: Cell<usize>,
     }
 
     impl ByteSource for Memory {
-        fn read_exact_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
             let at = offset as usize;
             let src = self.bytes.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
             buf.copy_from_slice(src);
-            self.reads += 1;
-            self.read_bytes += buf.len();
+            self.reads.set(self.reads.get() + 1);
+            self.read_bytes.set(self.read_bytes.get() + buf.len());
             Ok(())
         }
     }
@@ -226,7 +260,7 @@ mod tests {
         } else {
             bytes[HEAD..].copy_from_slice(&c_order);
         }
-        let memory = Memory { bytes, reads: 0, read_bytes: 0 };
+        let memory = Memory { bytes, reads: Cell::new(0), read_bytes: Cell::new(0) };
         (RawSource::new(memory, HEAD as u64, shape, itemsize, fortran).unwrap(), c_order)
     }
 
@@ -261,7 +295,7 @@ mod tests {
         for fortran in [false, true] {
             for itemsize in [1, 2, 3, 4, 8, 12, 16] {
                 for (full, start, shape) in cases {
-                    let (mut source, c_order) = array(full, itemsize, fortran);
+                    let (source, c_order) = array(full, itemsize, fortran);
                     let expected = cut(&c_order, full, start, shape, itemsize);
                     let mut got = vec![0; expected.len()];
                     source.read_box(start, shape, &mut got).unwrap();
@@ -274,16 +308,16 @@ mod tests {
     #[test]
     fn whole_array_is_one_read_and_near_runs_go_together() {
         for fortran in [false, true] {
-            let (mut source, _) = array(&[30, 40, 50], 4, fortran);
+            let (source, _) = array(&[30, 40, 50], 4, fortran);
             source.read_box(&[0, 0, 0], &[30, 40, 50], &mut vec![0; 240_000]).unwrap();
-            assert_eq!((source.bytes.reads, source.bytes.read_bytes), (1, 240_000));
+            assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (1, 240_000));
         }
-        let (mut source, _) = array(&[100, 100], 4, false);
+        let (source, _) = array(&[100, 100], 4, false);
         source.read_box(&[0, 0], &[100, 50], &mut vec![0; 20_000]).unwrap();
-        assert_eq!((source.bytes.reads, source.bytes.read_bytes), (1, 40_000 - 200));
-        let (mut source, _) = array(&[3, 10_000], 4, false);
+        assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (1, 40_000 - 200));
+        let (source, _) = array(&[3, 10_000], 4, false);
         source.read_box(&[0, 0], &[3, 10], &mut [0; 120]).unwrap();
-        assert_eq!((source.bytes.reads, source.bytes.read_bytes), (3, 120), "gaps are too wide to read over");
+        assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (3, 120), "gaps are too wide to read over");
     }
 
     #[test]
