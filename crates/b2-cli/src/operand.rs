@@ -192,7 +192,11 @@ impl Operand {
             None => (0, false),
         };
         let source = RawSource::new(self.file, offset, shape, itemsize, fortran);
-        Ok(Items { source: source.context("the array is too large")?, name: self.name, progress: Mutex::new(progress) })
+        Ok(Items {
+            source: source.context("the array is too large")?,
+            name: self.name,
+            progress: Mutex::new(progress),
+        })
     }
 
     /// All bytes of the items in C order, as an array of bytes. Fortran order is turned into C order beside
@@ -225,7 +229,11 @@ impl Operand {
         let progress = Progress::new(self.name.clone(), nbytes, quiet);
         let offset = self.npy.as_ref().map_or(0, |header| header.data_offset);
         let source = RawSource::new(self.file, offset, &[nbytes], 1, false);
-        Ok(Items { source: source.context("the input is too large")?, name: self.name, progress: Mutex::new(progress) })
+        Ok(Items {
+            source: source.context("the input is too large")?,
+            name: self.name,
+            progress: Mutex::new(progress),
+        })
     }
 }
 

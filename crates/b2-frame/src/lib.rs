@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
-// Only `storage::mmap` has unsafe code, and it is off by default.
-#![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
-#![cfg_attr(feature = "mmap", deny(unsafe_code))]
+// Only `storage::writeback` (one system call) and `storage::mmap` (off by default) have unsafe code.
+#![cfg_attr(not(any(feature = "mmap", target_os = "linux")), forbid(unsafe_code))]
+#![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
     deny(

@@ -297,8 +297,7 @@ impl Job<'_> {
         let again = spool.try_clone()?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
         self.target.array(builder, layers, Tracked::new(source, &mut progress))?;
-        let source =
-            RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
+        let source = RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
         measure(&cparams, self.target, self.global, |axes, dst| {
             let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
             Ok(source.read_box(&start, &shape, dst)?)

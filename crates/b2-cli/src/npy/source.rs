@@ -317,7 +317,11 @@ mod tests {
         assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (1, 40_000 - 200));
         let (source, _) = array(&[3, 10_000], 4, false);
         source.read_box(&[0, 0], &[3, 10], &mut [0; 120]).unwrap();
-        assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (3, 120), "gaps are too wide to read over");
+        assert_eq!(
+            (source.bytes.reads.get(), source.bytes.read_bytes.get()),
+            (3, 120),
+            "gaps are too wide to read over"
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -258,6 +260,19 @@ impl WriteAt for DiskFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, range: Range<u64>) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        // Where the file system cannot do it, space is found when bytes are written.
+        let len = range.end.saturating_sub(range.start);
+        let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, len);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn start_sync(&self, range: Range<u64>) {
+        crate::storage::writeback::start(&self.file, range);
     }
 
     fn lock(&self, mode: LockMode) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! File access: the traits that the crate needs, the file system, memory maps, the lock, and
 //! staging files beside their targets. Also knows the files of a frame and the redo record that
-//! repairs a torn header. Uses `format`.
+//! repairs a torn header, and asks the system to begin writing early. Uses `format`.
 
 pub(crate) mod contiguous;
 pub(crate) mod disk;
@@ -13,3 +13,5 @@ pub(crate) mod redo;
 pub(crate) mod sparse;
 pub(crate) mod staging;
 pub(crate) mod traits;
+#[cfg(target_os = "linux")]
+mod writeback;

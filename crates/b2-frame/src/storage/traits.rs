@@ -94,6 +94,18 @@ pub trait WriteAt: ReadAt {
     /// Any error of the storage.
     fn sync(&self) -> io::Result<()>;
 
+    /// Asks for space for the bytes of `range`, which will be written soon, so that writing them costs less. It does not
+    /// change the length of the file. [`WriteAt::set_len`] gives back what was not used. A storage may ignore this.
+    fn reserve(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
+    /// Begins to send the bytes of `range` to the disk without waiting, so that a later [`WriteAt::sync`] takes less
+    /// time. A storage may ignore this.
+    fn start_sync(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// Waits for an advisory lock on the file. It is released when the handle is dropped.
     ///
     /// # Errors

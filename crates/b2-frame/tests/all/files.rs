@@ -4,9 +4,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use b2_chunk::{CParams, Chunk};
+
 use crate::common::*;
 use b2_frame::{
-    Disk, FileSystem, FrameError, Links, LockMode, PathKind, Storage, Structure, SuperChunk, sniff,
+    Disk, Durability, FileSystem, FrameError, FrameParams, FrameWriter, Links, LockMode, PathKind, Storage,
+    Structure, SuperChunk, sniff,
 };
 
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
@@ -296,4 +299,34 @@ fn disk_files_do_what_storage_must() {
     assert_eq!(Disk.open(&other, Links::Refuse).unwrap().read_at(0..6).unwrap(), &b"second"[..]);
     assert_eq!(Disk.list(dir.path()).unwrap(), ["other"]);
     Disk.sync_dir(dir.path()).unwrap();
+}
+
+/// Space that was asked for ahead is given back, and nothing else of a file changes by that.
+#[test]
+fn a_large_file_takes_no_more_space_than_it_has_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = b2_testkit::Rng::new(5);
+    let noise: Vec<u8> = (0..1 << 20).map(|_| rng.below(256) as u8).collect();
+    for durability in [Durability::Sync, Durability::None] {
+        let path = dir.path().join("large.b2frame");
+        let options = FrameWriter::options().durability(durability).overwrite(true);
+        let mut writer = options.create(&path, FrameParams::new(1).chunksize(noise.len())).unwrap();
+        for _ in 0..40 {
+            let chunk = Chunk::compress_bytes(&noise, &CParams::builder(1).build().unwrap()).unwrap();
+            writer.append(chunk).unwrap();
+        }
+        writer.finish().unwrap();
+        let there = std::fs::metadata(&path).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let taken = there.blocks() * 512;
+            assert!(taken < there.len() + (1 << 20), "{} bytes take {taken}", there.len());
+        }
+        let frame = SuperChunk::open(&path).unwrap();
+        assert_eq!(frame.layout().trailer.end, there.len());
+        for nchunk in [0, 7, 39] {
+            assert!(frame.decompress_chunk(nchunk).unwrap() == noise);
+        }
+    }
 }

@@ -29,6 +29,12 @@ use crate::{FrameError, SuperChunk};
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
 
+/// New files ask for space in steps of this many bytes, once they are longer than one of them.
+const RESERVE: u64 = 16 << 20;
+
+/// After this many bytes the disk is told to begin writing them, so that the sync at the end has less to wait for.
+const START_SYNC: u64 = 8 << 20;
+
 /// Length of the magic number, the header length and the marker after it, in bytes.
 const FIRST: usize = 16;
 
@@ -45,6 +51,10 @@ pub(crate) struct ContiguousStore {
     buf: Vec<u8>,
     /// End of the bytes that may have been written.
     high: u64,
+    /// End of the space asked for.
+    reserved: u64,
+    /// End of the bytes that the disk was told to begin writing.
+    sync_started: u64,
     /// The committed pages of sums.
     pages: Vec<Page>,
     watch: Arc<Watch>,
@@ -114,6 +124,8 @@ impl ContiguousStore {
             at: end,
             buf: Vec::new(),
             high: end,
+            reserved: 0,
+            sync_started: end,
             pages: schunk.sum_pages().to_vec(),
             watch: Arc::new(Watch::new(end)),
             durability,
@@ -140,6 +152,8 @@ impl ContiguousStore {
             at: 0,
             buf: memory::zeroed(header_len as usize)?,
             high: 0,
+            reserved: 0,
+            sync_started: 0,
             pages: Vec::new(),
             watch: Arc::new(Watch::new(0)),
             durability,
@@ -243,10 +257,19 @@ impl ContiguousStore {
     }
 
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), FrameError> {
-        self.high = self.high.max(at + data.len() as u64);
+        let end = at + data.len() as u64;
+        if matches!(self.home, Home::Staged(_)) && end > self.reserved.max(RESERVE) {
+            self.reserved = end + RESERVE;
+            self.file.reserve(at..self.reserved);
+        }
+        self.high = self.high.max(end);
         let base = if let Home::Behind(base) = self.home { base } else { 0 };
         self.file.write_all_at(base + at, data).map_err(FrameError::io(&*self.name))?;
         self.written += data.len() as u64;
+        if self.durability == Durability::Sync && end >= self.sync_started + START_SYNC {
+            self.file.start_sync(base + self.sync_started..base + end);
+            self.sync_started = end;
+        }
         Ok(())
     }
 
@@ -344,6 +367,10 @@ impl ContiguousStore {
         self.written += before()?;
         self.push(&tail)?;
         self.flush()?;
+        if self.reserved > self.at {
+            self.file.set_len(self.at).map_err(FrameError::io(&*self.name))?;
+            self.reserved = 0;
+        }
         let mut start = &head.bytes[..];
         if let Home::Behind(_) = self.home {
             // No rename makes this frame visible; it exists as soon as the first bytes of its

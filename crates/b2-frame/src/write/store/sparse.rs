@@ -25,6 +25,10 @@ use crate::write::ends::{self, Content, Ends};
 use crate::write::state::{FrameState, Head};
 use crate::write::store::Change;
 
+/// The disk is told to begin writing files of at least this many bytes, so that the sync at the end has less to wait
+/// for.
+const START_SYNC: usize = 64 << 10;
+
 /// The directory of a sparse frame.
 pub(crate) struct SparseStore {
     fs: Arc<dyn FileSystem>,
@@ -147,6 +151,9 @@ impl SparseStore {
         if let Err(error) = file.write_all_at(0, chunk) {
             let _ = self.fs.remove_file(&path);
             return Err(FrameError::io(path.display().to_string())(error));
+        }
+        if self.durability == Durability::Sync && chunk.len() >= START_SYNC {
+            file.start_sync(0..chunk.len() as u64);
         }
         self.written += chunk.len() as u64;
         self.staged.insert(id, chunk.len() as u64);
