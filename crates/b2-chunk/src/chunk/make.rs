@@ -3,8 +3,9 @@
 use super::Chunk;
 use super::bytes::Stored;
 use crate::encode::compress::{self, Made, PlainBlocks};
+use crate::encode::patch;
 use crate::model::header::EXTENDED_HEADER_LEN;
-use crate::{CParams, ChunkError, Compression, Element, SpecialKind};
+use crate::{CParams, ChunkError, Compression, DParams, Element, SpecialKind};
 use b2_core::memory::zeroed;
 
 /// Fails if `dst` cannot hold every chunk of `nbytes` bytes.
@@ -81,6 +82,28 @@ impl Chunk {
     ) -> Result<usize, ChunkError> {
         check_room(blocks.nbytes(), dst)?;
         compress::compress_blocks_into(blocks, dst, cparams).map(|header| header.cbytes())
+    }
+
+    /// Returns a chunk with other content in some blocks, given by number. All other blocks stay as they are stored and
+    /// are not decoded, so this takes as long as compressing the changed blocks. The result is what compressing
+    /// everything with `cparams` would give, if this chunk was made with the same parameters.
+    ///
+    /// Returns `None` where everything has to be compressed anew: the chunk was made with other parameters, blocks
+    /// depend on each other (delta, dictionaries), it is not divided into blocks (special or stored), or would become
+    /// so.
+    ///
+    /// # Errors
+    /// Fails if the chunk is malformed, a block does not have the length of the one that it replaces, or as
+    /// [`compress_bytes`](Self::compress_bytes).
+    pub fn with_blocks(
+        &self,
+        changed: &[(usize, &[u8])],
+        cparams: &CParams,
+        dparams: &DParams,
+    ) -> Result<Option<Self>, ChunkError> {
+        let lazy = self.lazy(dparams)?;
+        let made = patch::with_blocks(self.as_bytes(), &lazy, changed, cparams)?;
+        made.map(Self::from_bytes).transpose()
     }
 
     /// Compresses blocks of different lengths into one chunk (docs/format/chunk.md, section 8).

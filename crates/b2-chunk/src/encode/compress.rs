@@ -259,7 +259,7 @@ fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<Made, ChunkErro
 }
 
 /// Returns whether a filter uses block 0 as reference, as delta does.
-fn refers_to_block0(cparams: &CParams) -> bool {
+pub(crate) fn refers_to_block0(cparams: &CParams) -> bool {
     cparams.has_filter(|filter| filter.reference != Reference::None)
 }
 
@@ -343,7 +343,7 @@ impl<'s> Plan<'s> {
 }
 
 /// Returns the header of a chunk that is divided into blocks.
-fn blocks_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkError> {
+pub(crate) fn blocks_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkError> {
     let mut header = new_header(nbytes, cparams)?;
     for slot in header.filters.iter_mut().filter(|slot| slot.id != FilterId::NONE) {
         let properties = cparams.plugins().filter_properties(*slot, header.typesize.into());

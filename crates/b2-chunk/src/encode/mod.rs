@@ -6,3 +6,4 @@ pub(crate) mod compress;
 pub(crate) mod dict;
 pub(crate) mod encoder;
 pub(crate) mod join;
+pub(crate) mod patch;

@@ -122,3 +122,61 @@ fn with_blocks_shuffled(chunk: &Chunk, rng: &mut b2_testkit::Rng) -> Chunk {
     assert_eq!(shuffled.len(), bytes.len());
     Chunk::from_bytes(shuffled).unwrap()
 }
+
+#[test]
+fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
+    let mut rng = b2_testkit::Rng::new(41);
+    let (mut kept, mut anew) = (0, 0);
+    for round in 0..300 {
+        let typesize = [1, 2, 4, 7, 8][rng.below(5)];
+        let values = [2, 5, 60, 256][round % 4];
+        let nbytes = (200 + rng.below(2000)) * typesize;
+        let mut raw: Vec<u8> = (0..nbytes).map(|_| rng.below(values) as u8).collect();
+        let filters =
+            [vec![], vec![FilterSlot::SHUFFLE], vec![FilterSlot::BITSHUFFLE], vec![FilterSlot::DELTA]];
+        let cparams = CParams::builder(typesize)
+            .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
+            .level([1, 5, 9][rng.below(3)])
+            .filters(filters[rng.below(4)].clone())
+            .blocksize((32 + rng.below(100)) * typesize)
+            .build()
+            .unwrap();
+        let dparams = DParams::default();
+        let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
+        let out_of_order = rng.below(2) == 0;
+        let chunk = if out_of_order { with_blocks_shuffled(&chunk, &mut rng) } else { chunk };
+        let lazy = chunk.lazy(&dparams).unwrap();
+        let mut changed = Vec::new();
+        for nblock in 0..lazy.nblocks() {
+            if rng.below(4) == 0 {
+                let range = lazy.block_range(nblock);
+                let fill = rng.below(6);
+                for byte in &mut raw[range.clone()] {
+                    *byte = match fill {
+                        0 => 9,
+                        _ => rng.below(values) as u8,
+                    };
+                }
+                changed.push((nblock, range));
+            }
+        }
+        changed.reverse();
+        let blocks: Vec<_> = changed.iter().map(|(nblock, range)| (*nblock, &raw[range.clone()])).collect();
+        let Some(made) = chunk.with_blocks(&blocks, &cparams, &dparams).unwrap() else {
+            anew += 1;
+            continue;
+        };
+        kept += 1;
+        assert!(made.decompress_bytes().unwrap() == raw, "{cparams:?}");
+        if !out_of_order {
+            let whole = Chunk::compress_bytes(&raw, &cparams).unwrap();
+            assert!(made.as_bytes() == whole.as_bytes(), "{cparams:?}");
+        }
+        let other = cparams.to_builder().splitmode(SplitMode::Always).codec(CodecId::ZLIB).build().unwrap();
+        assert!(made.with_blocks(&blocks, &other, &dparams).unwrap().is_none());
+        let short = [(0, &raw[..1])];
+        assert!(made.with_blocks(&short, &cparams, &dparams).is_err());
+        assert!(made.with_blocks(&[(lazy.nblocks(), &raw[..8])], &cparams, &dparams).is_err());
+    }
+    assert!(kept > 50 && anew > 50, "{kept} {anew}");
+}

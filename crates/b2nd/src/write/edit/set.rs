@@ -2,6 +2,7 @@
 
 use b2_chunk::{CParams, Chunk, SpecialKind};
 use b2_core::memory;
+use b2_frame::{Compare, Entry};
 
 use crate::model::geometry::strides;
 use crate::select::moves::{ChunkPart, Moves};
@@ -241,6 +242,10 @@ impl Setting<'_> {
 fn changed(array: &NdArray, part: &ChunkPart<'_>, items: &[u8], cparams: &CParams) -> Result<Chunk, NdError> {
     check_memory(array)?;
     let geometry = array.geometry();
+    let cparams = &cparams.for_chunk(part.nchunk);
+    if let Some(chunk) = with_changed_blocks(array, part, items, cparams)? {
+        return Ok(chunk);
+    }
     let old = if part.whole { None } else { plain(array, part.nchunk)? };
     let mut chunk = match old {
         Some(old) => old,
@@ -248,14 +253,53 @@ fn changed(array: &NdArray, part: &ChunkPart<'_>, items: &[u8], cparams: &CParam
     };
     let size = geometry.block_nbytes();
     for &nblock in &part.nblocks {
-        let block = &mut chunk[nblock * size..(nblock + 1) * size];
-        (part.moves)(nblock, &mut |step| {
-            if let Some(loops) = step.to_block() {
-                loops.copy(items, block);
-            }
-        });
+        set_items(part, nblock, items, &mut chunk[nblock * size..(nblock + 1) * size]);
     }
-    Ok(Chunk::compress_bytes(&chunk, &cparams.for_chunk(part.nchunk))?)
+    Ok(Chunk::compress_bytes(&chunk, cparams)?)
+}
+
+/// Copies the new items of a block.
+fn set_items(part: &ChunkPart<'_>, nblock: usize, items: &[u8], block: &mut [u8]) {
+    (part.moves)(nblock, &mut |step| {
+        if let Some(loops) = step.to_block() {
+            loops.copy(items, block);
+        }
+    });
+}
+
+/// Returns a chunk of which only the blocks with changed items are compressed, if that is possible.
+fn with_changed_blocks(
+    array: &NdArray,
+    part: &ChunkPart<'_>,
+    items: &[u8],
+    cparams: &CParams,
+) -> Result<Option<Chunk>, NdError> {
+    let size = array.geometry().block_nbytes();
+    let frame = array.super_chunk();
+    let few = 2 * part.nblocks.len() * size <= array.geometry().chunk_nbytes();
+    if part.whole || !few || !matches!(frame.entry(part.nchunk)?, Entry::Stored(_)) {
+        return Ok(None);
+    }
+    // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
+    // checksum.
+    let frame = frame.clone().with_compare(Compare::Always);
+    let chunk = frame.chunk(part.nchunk)?;
+    array.check_chunk(part.nchunk, chunk.nbytes())?;
+    let lazy = chunk.lazy(frame.dparams())?;
+    if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
+        return Ok(None);
+    }
+    let mut decoder = lazy.decoder(frame.dparams())?;
+    let mut blocks = memory::list(part.nblocks.len())?;
+    for &nblock in &part.nblocks {
+        let mut block = memory::zeroed(size)?;
+        let stored = chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
+        decoder.decode(nblock, stored, None, &mut block)?;
+        set_items(part, nblock, items, &mut block);
+        blocks.push((nblock, block));
+    }
+    let blocks: Vec<(usize, &[u8])> = blocks.iter().map(|(nblock, block)| (*nblock, &block[..])).collect();
+    Ok(chunk.with_blocks(&blocks, cparams, frame.dparams())?)
 }
 
 /// Returns whether the array's edge clips a chunk. What lies beyond the edge must stay zero.

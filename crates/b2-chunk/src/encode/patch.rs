@@ -1,0 +1,72 @@
+//! Replaces some blocks of a chunk and keeps the others as they are stored.
+
+use b2_core::memory;
+
+use crate::block::fill::repeated;
+use crate::encode::compress::{blocks_header, refers_to_block0};
+use crate::encode::encoder::{BlockEncoder, most};
+use crate::model::header::EXTENDED_HEADER_LEN;
+use crate::model::layout::Body;
+use crate::{CParams, ChunkError, ChunkHeader, LazyChunk};
+
+/// Returns the bytes of `chunk` with other blocks, or `None` if the chunk must be compressed anew for that.
+pub(crate) fn with_blocks(
+    chunk: &[u8],
+    lazy: &LazyChunk,
+    changed: &[(usize, &[u8])],
+    cparams: &CParams,
+) -> Result<Option<Vec<u8>>, ChunkError> {
+    let header = lazy.header();
+    let mut as_made_now = blocks_header(header.nbytes(), cparams)?;
+    as_made_now.cbytes = header.cbytes;
+    let alike = as_made_now.to_bytes() == header.to_bytes();
+    let plain_blocks = matches!(lazy.layout.body, Body::Blocks { dict: None });
+    if !alike || !plain_blocks || lazy.blocksize() != header.blocksize() {
+        return Ok(None);
+    }
+    // Each of these makes a block depend on others.
+    if refers_to_block0(cparams) || cparams.use_dict() || cparams.prefilter.is_set() {
+        return Ok(None);
+    }
+    let mut encoder = BlockEncoder::new(cparams, header, None)?;
+    let mut encoded = memory::list(changed.len())?;
+    for &(nblock, block) in changed {
+        let len = lazy.block_range(nblock).len();
+        if len == 0 || block.len() != len {
+            let what = format!("block {nblock} has {} bytes, expected {len}", block.len());
+            return Err(ChunkError::argument("changed", what));
+        }
+        // The chunk may repeat one item now.
+        if repeated(block, cparams.typesize().min(len)).is_some() {
+            return Ok(None);
+        }
+        let nstreams = if len == header.blocksize() && header.is_split() { header.typesize() } else { 1 };
+        let mut out = memory::zeroed(most(len, nstreams))?;
+        let done = encoder.encode(nblock, block, None, nstreams, &mut out)?;
+        out.truncate(done.len);
+        encoded.push((nblock, out));
+    }
+    encoded.sort_by_key(|&(nblock, _)| nblock);
+    let mut encoded = encoded.into_iter().peekable();
+    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks();
+    let mut made = memory::list(header.nbytes())?;
+    made.resize(tables, 0);
+    for nblock in 0..header.nblocks() {
+        let new = encoded.next_if(|&(changed, _)| changed == nblock);
+        let stored = match &new {
+            Some((_, new)) => new,
+            None => chunk.get(lazy.block_extent(nblock)).unwrap_or_default(),
+        };
+        // A chunk that would be as long as the stored form is stored instead.
+        if made.len() + stored.len() >= header.nbytes() + EXTENDED_HEADER_LEN {
+            return Ok(None);
+        }
+        let start = made.len() as u32;
+        made[EXTENDED_HEADER_LEN + 4 * nblock..][..4].copy_from_slice(&start.to_le_bytes());
+        memory::reserve(&mut made, stored.len())?;
+        made.extend_from_slice(stored);
+    }
+    let header = ChunkHeader { cbytes: made.len() as u32, ..header.clone() };
+    made[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+    Ok(Some(made))
+}
