@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::CParams;
+use b2kit::core::{Buffer, in_order, workers};
 use b2kit::chunk::MAX_CHUNK_NBYTES;
 use b2kit::frame::WriteOptions;
 use b2kit::frame::{Durability, FrameParams, Storage};
 use b2kit::nd::{METALAYER, OLD_METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, RegionSource};
-use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
 use crate::capture;
@@ -24,7 +24,7 @@ use crate::npy;
 use crate::output::Output;
 use crate::plugins;
 use crate::progress::Progress;
-use crate::pump::{pump, resize};
+use crate::pump::resize;
 use crate::signals;
 use crate::summary;
 use crate::table::printable;
@@ -343,40 +343,31 @@ pub(crate) fn chunksize(given: Option<u64>, nbytes: u64, typesize: u64) -> Resul
     Ok((about - about % typesize).max(typesize).min(limit))
 }
 
-/// Cuts plain bytes into chunks of equal size, compresses and appends them. `read` fills a buffer from a
-/// position; it runs on a thread of its own.
+/// Cuts plain bytes into chunks of equal size, compresses and appends them. `read` fills a buffer from a position.
 pub(crate) fn append_bytes(
     writer: &mut FrameWriter,
     cparams: &CParams,
     chunksize: u64,
     nbytes: u64,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<()> + Send,
+    read: impl Fn(u64, &mut [u8]) -> Result<()> + Sync,
     progress: &mut Progress,
 ) -> Result<()> {
-    let step = chunksize * (BATCH / chunksize).max(1);
-    let mut read_batch = |start: u64, batch: &mut Vec<u8>| {
-        resize(batch, usize::try_from(step.min(nbytes - start))?)?;
-        read(start, batch)
-    };
-    let mut append = |batch: &[u8]| -> Result<()> {
+    let control = writer.control().quiet();
+    let make = |start: u64| {
         signals::check()?;
-        let parts = batch.par_chunks(usize::try_from(chunksize)?);
-        for chunk in parts.map(|part| Chunk::compress_bytes(part, cparams)).collect::<Result<Vec<_>, _>>()? {
-            writer.append(chunk)?;
-        }
+        let len = chunksize.min(nbytes - start);
+        let mut plain = Buffer::new(len)?;
+        read(start, &mut plain)?;
+        Ok((Chunk::compress_bytes(&plain, cparams)?, len))
+    };
+    let append = |(chunk, len)| {
+        writer.append(chunk)?;
+        progress.add(len);
         Ok(())
     };
-    let starts = (0..nbytes.div_ceil(step)).map(|i| i * step);
-    if chunksize <= MAX_OVERLAPPED {
-        return pump(starts, true, read_batch, append, progress);
-    }
-    let mut batch = Vec::new();
-    for start in starts {
-        read_batch(start, &mut batch)?;
-        append(&batch)?;
-        progress.add(batch.len() as u64);
-    }
-    Ok(())
+    let most = if chunksize <= MAX_OVERLAPPED { usize::MAX } else { 1 };
+    let starts = (0..nbytes.div_ceil(chunksize)).map(|n| n * chunksize);
+    in_order(&control, most, nbytes, 2 * workers(&control), starts, make, append)
 }
 
 /// Passes items on and counts them.

@@ -9,7 +9,7 @@ use crate::{Cancelled, Control};
 /// Makes a result from each item in parallel. `each` receives the results in the order of the items, on any thread,
 /// while others are still being made.
 ///
-/// `nbytes` measures the work as in [`for_each`](crate::for_each). At most `ahead` items are begun or waiting to be
+/// At most `most` threads work; `nbytes` measures the work as in [`for_each`](crate::for_each). At most `ahead` items are begun or waiting to be
 /// handed over at a time, but always as many as there are threads. A thread that may not begin another item stops
 /// working here instead of waiting, because a waiting thread of a pool could be the one that others wait for.
 ///
@@ -17,6 +17,7 @@ use crate::{Cancelled, Control};
 /// Returns the first error of `make` or `each`, or that the call was cancelled. Nothing is handed over after an error.
 pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
     control: &Control,
+    most: usize,
     nbytes: u64,
     ahead: usize,
     items: impl Iterator<Item = T> + Send,
@@ -24,11 +25,10 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
     mut each: impl FnMut(R) -> Result<(), E> + Send,
 ) -> Result<(), E> {
     control.check()?;
-    let helpers = match Crew::of(control, nbytes) {
-        Some(crew) => Some((crew, crew.helpers(nbytes, items.size_hint().1).min(control.threads() - 1))),
-        None => None,
-    };
-    let Some((crew, helpers @ 1..)) = helpers else {
+    let most = most.min(control.threads()).saturating_sub(1);
+    let helpers = |crew: Crew| crew.helpers(nbytes, items.size_hint().1).min(most);
+    let crew = Crew::of(control, nbytes).map(|crew| (crew, helpers(crew)));
+    let Some((crew, helpers @ 1..)) = crew else {
         for item in items {
             control.check()?;
             each(make(item)?)?;
@@ -207,7 +207,7 @@ mod tests {
                     got.push(k);
                     Ok(())
                 };
-                in_order(&control, nbytes, ahead, 0..2000, make, each).unwrap();
+                in_order(&control, usize::MAX, nbytes, ahead, 0..2000, make, each).unwrap();
                 assert!(got.iter().copied().eq(0..2000));
                 // The result that is being handed over does not count any more.
                 let threads = control.threads().min(crate::workers(&control)).max(1);
@@ -241,7 +241,7 @@ mod tests {
                 sum += k;
                 Ok::<_, Failure>(())
             };
-            in_order(&control, u64::MAX, 2, 0..300, make, each).unwrap();
+            in_order(&control, usize::MAX, u64::MAX, 2, 0..300, make, each).unwrap();
             assert_eq!(sum, 20 * (0..300).sum::<usize>());
         }
     }
@@ -257,7 +257,7 @@ mod tests {
                     got += 1;
                     if k == bad_each { Err(Failure::Of(k)) } else { Ok(()) }
                 };
-                let result = in_order(&control, u64::MAX, 4, 0..usize::MAX, make, each);
+                let result = in_order(&control, usize::MAX, u64::MAX, 4, 0..usize::MAX, make, each);
                 assert_eq!(result, Err(Failure::Of(100)));
                 assert!(got <= 101);
             }
@@ -277,7 +277,7 @@ mod tests {
                 begun.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, Failure>(())
             };
-            let result = in_order(&control, u64::MAX, 4, 0..1000, make, |()| Ok(control.advance(1)?));
+            let result = in_order(&control, usize::MAX, u64::MAX, 4, 0..1000, make, |()| Ok(control.advance(1)?));
             assert_eq!(result, Err(Failure::Cancelled));
             assert!((10..30).contains(&begun.into_inner()));
         }

@@ -1,22 +1,13 @@
 //! Copies super-chunks, with or without recompressing them.
 
 use b2_chunk::{CParams, Chunk};
-use b2_core::Control;
+use b2_core::{Control, in_order, workers};
 
 use crate::format::index::Entry;
 use crate::read::compare::Compare;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
-/// Uncompressed bytes that are handled at once. A single chunk may be larger.
-const BATCH: u64 = 32 << 20;
-
 /// A chunk of the copy.
-struct CopyJob {
-    nchunk: usize,
-    nbytes: u64,
-    made: Option<Made>,
-}
-
 enum Made {
     Chunk(Chunk),
     Special(b2_chunk::SpecialKind, usize),
@@ -97,29 +88,23 @@ impl SuperChunk {
         cparams: Option<&CParams>,
         control: &Control,
     ) -> Result<(), FrameError> {
-        let mut next = 0;
-        let jobs = || {
-            let nchunk = next;
-            next += 1;
-            if nchunk >= self.nchunks() {
-                return Ok(None);
+        append_all(writer, control, self.threads(), self.nchunks(), self.nbytes(), |nchunk| {
+            let nbytes = self.chunk_nbytes(nchunk)?;
+            let error = || FrameError::chunk(Structure::Chunk(nchunk));
+            if let (Entry::Special(kind), true) = (self.entry(nchunk)?, self.chunksize() > 0) {
+                return Ok((Made::Special(kind, nbytes as usize), nbytes));
             }
-            Ok(Some(CopyJob { nchunk, nbytes: self.chunk_nbytes(nchunk)?, made: None }))
-        };
-        batches(writer, control, self.threads(), jobs, |job| {
-            let error = || FrameError::chunk(Structure::Chunk(job.nchunk));
-            if let (Entry::Special(kind), true) = (self.entry(job.nchunk)?, self.chunksize() > 0) {
-                return Ok(Made::Special(kind, job.nbytes as usize));
-            }
-            let chunk = self.chunk(job.nchunk)?;
-            let Some(cparams) = cparams else { return Ok(Made::Chunk(chunk)) };
+            let chunk = self.chunk(nchunk)?;
+            let Some(cparams) = cparams else { return Ok((Made::Chunk(chunk), nbytes)) };
             if chunk.header().is_vl() {
                 let blocks = chunk.blocks(&self.dparams).map_err(error())?;
                 let blocks: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
-                return Chunk::compress_vl(&blocks, cparams).map(Made::Chunk).map_err(error());
+                let made = Chunk::compress_vl(&blocks, cparams).map_err(error())?;
+                return Ok((Made::Chunk(made), nbytes));
             }
             let plain = chunk.decompress_bytes_with(&self.dparams).map_err(error())?;
-            Chunk::compress_bytes(&plain, &cparams.for_chunk(job.nchunk)).map(Made::Chunk).map_err(error())
+            let made = Chunk::compress_bytes(&plain, &cparams.for_chunk(nchunk)).map_err(error())?;
+            Ok((Made::Chunk(made), nbytes))
         })
     }
 
@@ -142,60 +127,34 @@ impl SuperChunk {
             }
         };
         self.check_output()?;
-        let mut next = 0;
-        let jobs = || {
-            let start = next as u64 * chunksize;
-            next += 1;
-            let nbytes = chunksize.min(self.nbytes().saturating_sub(start));
-            Ok((nbytes > 0).then_some(CopyJob { nchunk: next - 1, nbytes, made: None }))
-        };
-        batches(writer, control, self.threads(), jobs, |job| {
-            let start = job.nchunk as u64 * chunksize;
-            let plain = self.read_bytes(start..start + job.nbytes)?;
-            let chunk = Chunk::compress_bytes(&plain, &cparams.for_chunk(job.nchunk));
-            chunk.map(Made::Chunk).map_err(FrameError::chunk(Structure::Chunk(job.nchunk)))
+        // There are fewer chunks than bytes, whose number fits.
+        let nchunks = self.nbytes().div_ceil(chunksize) as usize;
+        append_all(writer, control, self.threads(), nchunks, self.nbytes(), |nchunk| {
+            let start = nchunk as u64 * chunksize;
+            let nbytes = chunksize.min(self.nbytes() - start);
+            let plain = self.read_bytes(start..start + nbytes)?;
+            let chunk = Chunk::compress_bytes(&plain, &cparams.for_chunk(nchunk));
+            Ok((Made::Chunk(chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?), nbytes))
         })
     }
 }
 
-/// Makes the chunks of a batch in parallel and appends them in order.
-fn batches(
+/// Makes chunks in parallel and appends them in order. `make` returns a chunk and its uncompressed size, `nbytes` is that
+/// of all of them.
+fn append_all(
     writer: &mut FrameWriter,
     control: &Control,
     threads: usize,
-    mut next: impl FnMut() -> Result<Option<CopyJob>, FrameError>,
-    make: impl Fn(&CopyJob) -> Result<Made, FrameError> + Sync,
+    nchunks: usize,
+    nbytes: u64,
+    make: impl Fn(usize) -> Result<(Made, u64), FrameError> + Sync,
 ) -> Result<(), FrameError> {
-    let mut jobs = Vec::new();
-    loop {
-        let mut nbytes = 0;
-        let mut more = true;
-        while more && nbytes < BATCH {
-            match next()? {
-                Some(job) => {
-                    // Count a minimum per chunk, so that many special chunks do not make a long
-                    // list.
-                    nbytes += job.nbytes.max(1 << 12);
-                    jobs.push(job);
-                }
-                None => more = false,
-            }
-        }
-        let work = |(): &mut (), job: &mut CopyJob| {
-            job.made = Some(make(job)?);
-            Ok(())
+    let append = |(made, nbytes)| {
+        match made {
+            Made::Chunk(chunk) => writer.append(chunk)?,
+            Made::Special(kind, nbytes) => writer.append_special(kind, nbytes)?,
         };
-        b2_core::for_each(control, threads, jobs.iter_mut(), nbytes, || Ok::<_, FrameError>(()), work)?;
-        for job in jobs.drain(..) {
-            match job.made {
-                Some(Made::Chunk(chunk)) => writer.append(chunk)?,
-                Some(Made::Special(kind, nbytes)) => writer.append_special(kind, nbytes)?,
-                None => continue,
-            };
-            control.advance(job.nbytes)?;
-        }
-        if !more {
-            return Ok(());
-        }
-    }
+        Ok(control.advance(nbytes)?)
+    };
+    in_order(control, threads, nbytes, 2 * workers(control), 0..nchunks, make, append)
 }

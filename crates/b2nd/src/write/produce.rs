@@ -169,7 +169,7 @@ impl<'a> ChunkProducer<'a> {
         // Besides those that are being made, one result for each thread may wait.
         let ahead = 2 * b2_core::workers(self.control);
         // Encoding a byte costs several times as much as decoding one.
-        in_order(self.control, nbytes.saturating_mul(4), ahead, runs, make, each)
+        in_order(self.control, usize::MAX, nbytes.saturating_mul(4), ahead, runs, make, each)
     }
 
     fn make(&self, run: &Run, access: Access<'_>) -> Result<Vec<Chunk>, NdError> {
@@ -474,29 +474,6 @@ fn check(geometry: &Geometry, chunk: &Chunk) -> Result<(), NdError> {
         )));
     }
     Ok(())
-}
-
-/// Returns the results of `work` for `0..count`, in order.
-pub(crate) fn in_parallel<T: Send>(
-    control: &Control,
-    count: u64,
-    work: impl Fn(u64) -> T + Sync,
-) -> Result<Vec<T>, NdError> {
-    // A batch has a few dozen chunks at most.
-    let mut results = memory::collect((0..count).map(|_| None))?;
-    let slots = results.iter_mut().zip(0..);
-    b2_core::for_each(
-        control,
-        usize::MAX,
-        slots,
-        u64::MAX,
-        || Ok::<_, NdError>(()),
-        |(), (slot, k)| {
-            *slot = Some(work(k));
-            Ok(())
-        },
-    )?;
-    Ok(results.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

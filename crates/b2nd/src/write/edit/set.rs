@@ -1,7 +1,7 @@
 //! Changes items.
 
 use b2_chunk::{CParams, Chunk, SpecialKind};
-use b2_core::memory;
+use b2_core::{in_order, memory, workers};
 use b2_frame::{Compare, Entry};
 
 use crate::model::geometry::strides;
@@ -9,7 +9,6 @@ use crate::select::moves::{ChunkPart, Moves};
 use crate::select::slice::{IntoSelections, Mark};
 use crate::write::edit::ArrayEditor;
 use crate::write::edit::chunks::{check_memory, plain, special};
-use crate::write::produce::{BATCH, in_parallel};
 use crate::write::source::{Region, RegionSource, Strided, check_amount, failed, read_whole};
 use crate::{Dtype, DtypeKind, Element, Fill, Geometry, NdArray, NdError, Slice};
 
@@ -127,23 +126,15 @@ impl ArrayEditor {
         let quiet = array.clone().with_control(control.quiet());
         let setting = Setting { array: &quiet, moves, items, whole, cparams: self.cparams(&control)? };
         self.guarded(|editor| {
-            let most = (BATCH / array.geometry().chunk_nbytes()).max(1) as u64;
-            let mut first = 0;
-            while first < moves.nparts() {
-                let count = most.min(moves.nparts() - first);
-                let chunks = in_parallel(&control, count, |k| {
-                    let part = moves.part(first + k)?;
-                    let chunk = setting.chunk(&part)?;
-                    control.advance(setting.share(first + k))?;
-                    Ok::<_, NdError>((part.nchunk, chunk))
-                })?;
-                for chunk in chunks {
-                    let (nchunk, chunk) = chunk?;
-                    editor.frame.update(nchunk, chunk)?;
-                }
-                first += count;
-            }
-            Ok(())
+            let nbytes = moves.nparts().saturating_mul(array.geometry().chunk_nbytes() as u64);
+            let make = |k| {
+                let part = moves.part(k)?;
+                let chunk = setting.chunk(&part)?;
+                control.advance(setting.share(k))?;
+                Ok::<_, NdError>((part.nchunk, chunk))
+            };
+            let put = |(nchunk, chunk)| Ok(editor.frame.update(nchunk, chunk)?);
+            in_order(&control, usize::MAX, nbytes, 2 * workers(&control), 0..moves.nparts(), make, put)
         })
     }
 }

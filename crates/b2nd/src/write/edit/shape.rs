@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use b2_chunk::Chunk;
-use b2_core::Control;
+use b2_core::{Control, in_order, workers};
 
 use crate::model::geometry::{for_each_position, product};
 use crate::select::moves::linear;
 use crate::write::edit::ArrayEditor;
 use crate::write::edit::chunks::{Target, cropped, plain, same_numbers};
-use crate::write::produce::{BATCH, in_parallel};
+use crate::write::produce::BATCH;
 use crate::{Geometry, NdError};
 
 impl ArrayEditor {
@@ -97,8 +97,7 @@ impl ArrayEditor {
         }
         let cparams = self.cparams.is_some().then(|| self.cparams(control)).transpose()?;
         let array = self.now()?.clone().with_control(control.quiet());
-        let cleared = in_parallel(control, chunks.len() as u64, |k| -> Result<Option<Chunk>, NdError> {
-            let (nchunk, keep) = &chunks[k as usize];
+        let clear = |(nchunk, keep): &(usize, Vec<u64>)| -> Result<Option<(usize, Chunk)>, NdError> {
             control.advance(array.geometry().chunk_nbytes() as u64)?;
             let Some(plain) = plain(&array, *nchunk)? else { return Ok(None) };
             let clean = cropped(array.geometry(), &plain, keep)?;
@@ -106,16 +105,17 @@ impl ArrayEditor {
                 return Ok(None);
             }
             let cparams = cparams.clone().map_or_else(|| array.cparams(), Ok)?;
-            Ok(Some(Chunk::compress_bytes(&clean, &cparams.for_chunk(*nchunk))?))
-        })?;
-        drop(array);
-        for ((nchunk, _), chunk) in chunks.iter().zip(cleared) {
-            if let Some(chunk) = chunk? {
-                self.frame.update(*nchunk, chunk)?;
+            Ok(Some((*nchunk, Chunk::compress_bytes(&clean, &cparams.for_chunk(*nchunk))?)))
+        };
+        let put = |cleared: Option<(usize, Chunk)>| {
+            if let Some((nchunk, chunk)) = cleared {
+                self.frame.update(nchunk, chunk)?;
                 self.current = None;
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        let nbytes = (chunks.len() as u64).saturating_mul(array.geometry().chunk_nbytes() as u64);
+        in_order(control, usize::MAX, nbytes, 2 * workers(control), chunks.iter(), clear, put)
     }
 
     /// Adds chunks of zeros for new places in the grid, and removes those outside the new grid.
