@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::CParams;
-use b2kit::core::{Buffer, in_order, workers};
 use b2kit::chunk::MAX_CHUNK_NBYTES;
+use b2kit::core::{Buffer, in_order, workers};
 use b2kit::frame::WriteOptions;
 use b2kit::frame::{Durability, FrameParams, Storage};
 use b2kit::nd::{METALAYER, OLD_METALAYER, Region, SharedRegions};

@@ -277,7 +277,8 @@ mod tests {
                 begun.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, Failure>(())
             };
-            let result = in_order(&control, usize::MAX, u64::MAX, 4, 0..1000, make, |()| Ok(control.advance(1)?));
+            let result =
+                in_order(&control, usize::MAX, u64::MAX, 4, 0..1000, make, |()| Ok(control.advance(1)?));
             assert_eq!(result, Err(Failure::Cancelled));
             assert!((10..30).contains(&begun.into_inner()));
         }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
 
-use crate::model::geometry::{for_each_position, product, strides};
+use crate::model::geometry::{coords, for_each_position, product, strides};
 use crate::model::swap::Native;
 use crate::read::items::FromItems;
 use crate::read::jobs::{read_selection, read_to_keep, read_uninit};
-use crate::select::along::{Along, Chosen, OutDim};
+use crate::select::along::{Along, Chosen, OutDim, count_set, set_marks};
 use crate::select::moves::{BoxMoves, Moves, extent};
 use crate::select::points::PointMoves;
 use crate::select::slice::{IntoSelections, Mark, Selection};
@@ -151,7 +151,22 @@ impl Slice {
         match &self.own_shape()[..] {
             // A mask applies to at least one dimension.
             [] => self.slice(Selection::NewAxis)?.points(Selection::mask(marks)),
-            shape => self.points(Selection::mask_of(shape, marks)),
+            shape => {
+                let set = marks.as_ref();
+                let count = count_set(set);
+                let few = count.saturating_mul(16) < set.len();
+                if few && product(shape.iter().copied()) == set.len() as u64 {
+                    // A list of the few is quicker made than a copy of all marks.
+                    let lists = shape.iter().map(|_| memory::list(count));
+                    let mut lists = lists.collect::<Result<Vec<Vec<i64>>, _>>()?;
+                    for at in set_marks(set) {
+                        let at = coords(at, shape);
+                        lists.iter_mut().zip(at).for_each(|(list, at)| list.push(at as i64));
+                    }
+                    return self.points(lists.into_iter().map(Selection::List).collect::<Vec<_>>());
+                }
+                self.points(Selection::mask_of(shape, marks))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use b2_core::memory;
 
 use crate::model::geometry::{coords, product};
-use crate::select::slice::{Positions, Selection};
+use crate::select::slice::{Mark, Positions, Selection};
 use crate::{MAX_DIM, NdError};
 
 /// The positions chosen along one dimension of the array.
@@ -511,12 +511,27 @@ impl List<'_> {
 
 /// Returns the coordinates of the set marks, in C order.
 fn marked(shape: &[u64], marks: &[bool]) -> Result<Vec<i64>, NdError> {
-    let count = marks.iter().filter(|mark| **mark).count();
-    let mut table = memory::list(count.saturating_mul(shape.len()))?;
-    for (n, _) in marks.iter().enumerate().filter(|(_, mark)| **mark) {
-        table.extend(coords(n as u64, shape).into_iter().map(|at| at as i64));
+    let mut table = memory::list(count_set(marks).saturating_mul(shape.len()))?;
+    for n in set_marks(marks) {
+        table.extend(coords(n, shape).into_iter().map(|at| at as i64));
     }
     Ok(table)
+}
+
+/// Returns how many marks are set.
+pub(crate) fn count_set<M: Mark>(marks: &[M]) -> usize {
+    marks.iter().map(|mark| usize::from(mark.is_set())).sum()
+}
+
+/// Returns the positions of the set marks. Stretches without any are passed over quickly.
+pub(crate) fn set_marks<M: Mark>(marks: &[M]) -> impl Iterator<Item = u64> {
+    const STRETCH: usize = 64;
+    let stretches = marks.chunks(STRETCH).enumerate();
+    let any = |marks: &[M]| marks.iter().fold(false, |any, mark| any | mark.is_set());
+    stretches.filter(move |(_, marks)| any(marks)).flat_map(|(n, marks)| {
+        let set = marks.iter().enumerate().filter(|(_, mark)| mark.is_set());
+        set.map(move |(k, _)| (n * STRETCH + k) as u64)
+    })
 }
 
 fn wrong(dim: usize, what: impl Into<String>) -> NdError {
