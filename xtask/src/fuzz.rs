@@ -144,11 +144,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(total) => (total * jobs as u64 / chosen.len() as u64).max(1),
         None => args.seconds,
     };
-    let limit = match args.runs {
+    let mut limit = vec![match args.runs {
         Some(runs) => format!("-runs={runs}"),
         None => format!("-max_total_time={seconds}"),
-    };
-    println!("fuzzing {} targets, {jobs} at once, {limit} each", chosen.len());
+    }];
+    if args.ci {
+        // The same inputs each time, so that the outcome depends on the change and not on luck.
+        limit.push("-seed=1".into());
+    }
+    println!("fuzzing {} targets, {jobs} at once, {} each", chosen.len(), limit.join(" "));
     let queue = Mutex::new(chosen.iter());
     let done = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
@@ -185,6 +189,7 @@ fn report(done: BTreeMap<&str, Result<Ran>>) -> Result<()> {
         }
         for finding in &ran.findings {
             println!("  {}", finding.display());
+            print_input(finding);
         }
         if let Some(failure) = &ran.failure {
             println!("{}", failure.trim_end());
@@ -196,6 +201,18 @@ fn report(done: BTreeMap<&str, Result<Ran>>) -> Result<()> {
         bail!("{findings} findings; the binary with the name of the target repeats one: TARGET FILE");
     }
     Ok(())
+}
+
+/// Prints a small input, since the machine that found it may be gone tomorrow; `xxd -r -p` makes a file of it.
+fn print_input(path: &Path) {
+    const MOST: usize = 4096;
+    if let Ok(input) = fs::read(path)
+        && input.len() <= MOST
+    {
+        for line in input.chunks(60) {
+            println!("    {}", line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        }
+    }
 }
 
 /// The names of the targets, from the manifest of their package.
@@ -248,7 +265,7 @@ struct Run {
 
 impl Run {
     /// Runs one target to its limit, or to its first finding.
-    fn fuzz(&self, target: &str, limit: &str, max_len: u32) -> Result<Ran> {
+    fn fuzz(&self, target: &str, limit: &[String], max_len: u32) -> Result<Ran> {
         let corpus = self.corpus.join(target);
         let artifacts = root::target().join("fuzz-artifacts").join(target);
         fs::create_dir_all(&corpus)?;
@@ -259,7 +276,8 @@ impl Run {
         let mut command = Command::new(self.binaries.join(target));
         command
             .arg(&corpus)
-            .args([limit, "-print_final_stats=1"])
+            .args(limit)
+            .arg("-print_final_stats=1")
             .arg(format!("-timeout={TIMEOUT}"))
             .arg(format!("-rss_limit_mb={MEMORY}"))
             .arg(format!("-malloc_limit_mb={MEMORY}"))
@@ -333,7 +351,8 @@ fn last_number(text: &str, label: &str) -> Option<u64> {
 /// What went wrong: from the panic on, or the end.
 fn failure(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| line.len() < 300).collect();
-    let start = lines.iter().rposition(|line| line.contains("panicked at") || line.contains("ERROR:"));
+    let last = |what: &str| lines.iter().rposition(|line| line.contains(what));
+    let start = last("panicked at").or_else(|| last("ERROR:"));
     let start = start.unwrap_or(lines.len().saturating_sub(12));
     lines.iter().skip(start).take(12).flat_map(|line| ["    ", line, "\n"]).collect()
 }
