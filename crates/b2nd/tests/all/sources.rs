@@ -1,11 +1,11 @@
 //! What items may come from: values, bytes, memory of any layout, functions, readers, with and without an end.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 
 use b2_core::ErrorKind;
 use b2nd::{
-    Amount, ArrayBuilder, Axis, Dtype, Element, Fill, FromFn, FromReader, Items, NdArray, NdError,
-    RegionSource, Strided,
+    Amount, ArrayBuilder, Axis, Dtype, Element, Fill, FromFn, FromReader, Items, NdArray, NdError, Region,
+    RegionSource, SharedRegions, Strided,
 };
 
 fn built(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
@@ -73,6 +73,87 @@ fn the_same_items_make_the_same_bytes_wherever_they_come_from() {
     same_from_everywhere(|i| i as f64 / 3.0);
     same_from_everywhere(|i| i as i8);
     same_from_everywhere(|i| i % 3 == 0);
+}
+
+/// Items that any number of threads reads, and that fails at one of them if asked.
+struct Shared<'a> {
+    items: Strided<'a>,
+    plain: bool,
+    fails: bool,
+}
+
+impl RegionSource for Shared<'_> {
+    fn read_region(&mut self, _: &Region<'_>, _: &mut [u8]) -> io::Result<()> {
+        unreachable!("a source that can be shared is")
+    }
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+    fn amount(&self) -> Amount {
+        self.items.amount()
+    }
+}
+
+impl SharedRegions for Shared<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        if self.fails && region.start().iter().zip(region.shape()).all(|(start, len)| start + len > 2) {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the cable is out"));
+        }
+        self.items.clone().read_region(region, dst)
+    }
+    fn is_plain(&self) -> bool {
+        self.plain
+    }
+}
+
+#[test]
+fn shared_sources_of_any_shape_make_the_same_bytes() {
+    let mut rng = b2_testkit::Rng::new(23);
+    for round in 0..150 {
+        let itemsize = [1, 2, 3, 8, 300][rng.below(5)];
+        let ndim = 1 + rng.below(4);
+        let shape: Vec<u64> = (0..ndim).map(|_| 1 + rng.below([200, 40, 12, 8][ndim - 1]) as u64).collect();
+        let chunks: Vec<u32> = shape.iter().map(|&n| 1 + rng.below(n as usize) as u32).collect();
+        // Often all of the last dimension, so that rows of blocks are long.
+        let (mut chunks, mut blocks) = (chunks.clone(), chunks);
+        for (block, chunk) in blocks.iter_mut().zip(&mut chunks) {
+            *block = 1 + rng.below(*chunk as usize) as u32;
+        }
+        if round % 2 == 0 {
+            let last = *shape.last().unwrap() as u32;
+            (*chunks.last_mut().unwrap(), *blocks.last_mut().unwrap()) = (last, last);
+        }
+        let nbytes = shape.iter().product::<u64>() as usize * itemsize;
+        let stored: Vec<u8> = (0..nbytes).map(|k| (k / 5) as u8 ^ rng.below(4) as u8).collect();
+        let mut strides = vec![itemsize as isize; ndim];
+        for dim in (1..ndim).rev() {
+            strides[dim - 1] = strides[dim] * shape[dim] as isize;
+        }
+        let items = Strided::new(&stored, shape.clone(), itemsize, 0, strides).unwrap();
+        let builder =
+            ArrayBuilder::with_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}")).unwrap());
+        let builder = builder.chunks(chunks.clone()).blocks(blocks.clone());
+        let want = builder.to_bytes(items.clone()).unwrap();
+        for plain in [false, true] {
+            let shared = Shared { items: items.clone(), plain, fails: false };
+            assert!(builder.to_bytes(shared).unwrap() == want, "{shape:?} {chunks:?} {blocks:?} {plain}");
+            let error = builder.to_bytes(Shared { items: items.clone(), plain, fails: true });
+            if shape.iter().all(|&n| n > 2) {
+                let error = error.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io);
+                assert!(b2_core::Report(&error).to_string().contains("the cable is out"), "{error}");
+            }
+        }
+        // Appended along each axis, so that some chunks are partly new.
+        let mut editor = NdArray::edit_bytes(want.clone()).unwrap();
+        let axis = rng.below(ndim);
+        editor.append(Axis(axis), Shared { items: items.clone(), plain: true, fails: false }).unwrap();
+        let mut other = NdArray::edit_bytes(want).unwrap();
+        other.append(Axis(axis), items).unwrap();
+        editor.commit().unwrap();
+        other.commit().unwrap();
+        assert!(editor.into_bytes().unwrap() == other.into_bytes().unwrap(), "{shape:?} along {axis}");
+    }
 }
 
 #[test]
