@@ -26,7 +26,7 @@ mod tests {
     fn the_content_stays() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 100_000]).unwrap();
-        for range in [0..100_000, 50_000..60_000, 0..u64::MAX, 10..5, 0..0] {
+        for range in [0..100_000, 50_000..60_000, 0..u64::MAX, u64::MAX..u64::MAX, 0..0] {
             super::start(file.as_file(), range);
         }
         assert_eq!(std::fs::read(file.path()).unwrap(), [7; 100_000]);
