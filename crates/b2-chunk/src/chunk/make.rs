@@ -2,8 +2,8 @@
 
 use super::Chunk;
 use super::bytes::Stored;
+use super::patch;
 use crate::encode::compress::{self, Made, PlainBlocks};
-use crate::encode::patch;
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::{CParams, ChunkError, Compression, DParams, Element, SpecialKind};
 use b2_core::memory::zeroed;

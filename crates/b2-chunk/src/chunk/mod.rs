@@ -10,6 +10,13 @@
 mod auto;
 mod bytes;
 mod make;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "a chunk is smaller than 2 GiB, and block starts are written into a table made for them"
+)]
+mod patch;
 mod read;
 mod reader;
 

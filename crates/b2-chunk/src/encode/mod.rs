@@ -6,4 +6,3 @@ pub(crate) mod compress;
 pub(crate) mod dict;
 pub(crate) mod encoder;
 pub(crate) mod join;
-pub(crate) mod patch;
