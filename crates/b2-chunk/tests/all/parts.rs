@@ -178,5 +178,6 @@ fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
         assert!(made.with_blocks(&short, &cparams, &dparams).is_err());
         assert!(made.with_blocks(&[(lazy.nblocks(), &raw[..8])], &cparams, &dparams).is_err());
     }
-    assert!(kept > 50 && anew > 50, "{kept} {anew}");
+    // Pure-Rust zstd stores more of these chunks uncompressed.
+    assert!(kept > 20 && anew > 50, "{kept} {anew}");
 }

@@ -286,7 +286,9 @@ fn rounds_follow_the_formula() {
     let frame = builder.to_bytes(crate::ByIndex(|i| (i % 977) as u32)).unwrap();
     let array = with(&NdArray::from_bytes(frame).unwrap(), narrow, Compare::Never);
     let rounds = counted(&array, vec![Selection::from(60), Selection::from(60)]).rounds;
-    assert!((2..=4).contains(&rounds), "{rounds}");
+    // Pure-Rust zstd trains no dictionary, and without one all is where it is looked for.
+    let least = if cfg!(feature = "zstd-c") { 2 } else { 1 };
+    assert!((least..=4).contains(&rounds), "{rounds}");
     // Nothing is stored, so nothing is read.
     let zeros = ArrayBuilder::new::<u32>([64, 64]).chunks([16, 16]).blocks([8, 8]);
     let zeros = NdArray::from_bytes(zeros.to_bytes(crate::ByIndex(|_| 0u32)).unwrap()).unwrap();
