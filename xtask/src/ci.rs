@@ -9,8 +9,9 @@ use crate::{deny, fuzz, hostile, pythonpkg, sh, test, toolchains};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
 /// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, then
-/// `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package. Last the oldest Rust that is promised
-/// builds the crates, and Miri runs small cases of the unsafe code; rustup installs both toolchains where it can.
+/// `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package. Last
+/// the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
+/// both toolchains where it can.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
