@@ -308,10 +308,14 @@ impl<'a> ChunkProducer<'a> {
     }
 }
 
-/// Returns the last axis along which a box of the grid has several chunks (neighbours along it have consecutive
-/// numbers), the positions along it, and the box with the first of them only.
+/// Returns the last axis along which a box of the grid has several chunks: neighbours along it have consecutive numbers.
+fn row_axis(grid: &[Range<u64>]) -> Option<usize> {
+    grid.iter().rposition(|range| range.end - range.start > 1)
+}
+
+/// Returns the axis of [`row_axis`], the positions along it, and the box with the first of them only.
 fn rows(grid: &[Range<u64>]) -> (Option<usize>, Range<u64>, Vec<Range<u64>>) {
-    let axis = grid.iter().rposition(|range| range.end - range.start > 1);
+    let axis = row_axis(grid);
     let mut outer = grid.to_vec();
     let row = match axis {
         Some(axis) => {
@@ -335,7 +339,7 @@ struct Runs<F> {
 
 impl<F: Fn(&[u64]) -> bool> Runs<F> {
     fn new(grid: &[Range<u64>], skip: F, most: u64) -> Self {
-        let axis = grid.iter().rposition(|range| range.end - range.start > 1);
+        let axis = row_axis(grid);
         let next =
             (!grid.iter().any(Range::is_empty)).then(|| grid.iter().map(|range| range.start).collect());
         Self { grid: grid.to_vec(), axis, skip, most, next }
