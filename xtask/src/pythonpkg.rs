@@ -43,6 +43,8 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/xarray.md", "dask, xarray"),
     ("docs/dask.md", "dask"),
 ];
+/// Sizes that a wheel must stay below, in bytes: as it is published, and the larger one that is tested.
+const WHEEL: [u64; 2] = [5_000_000, 6_000_000];
 /// The oldest and the newest Python 3 that is looked for.
 const VERSIONS: (u32, u32) = (11, 20);
 
@@ -118,7 +120,9 @@ fn test(args: &Args) -> Result<Tested> {
     build.arg("--interpreter").arg(&python).arg("--manifest-path").arg(package.join("Cargo.toml"));
     sh::run(build)?;
     let wheel = fs::read_dir(&wheels)?.next().context("maturin has made no wheel")??;
-    println!("wheel: {} bytes", wheel.metadata()?.len());
+    let (size, limit) = (wheel.metadata()?.len(), WHEEL[usize::from(!args.release)]);
+    println!("wheel: {size} bytes");
+    ensure!(size < limit, "the wheel has {size} bytes, more than {limit}");
     let mut install = pip(&python);
     install.args(["--force-reinstall", "--no-deps"]).arg(wheel.path());
     sh::run(install)?;

@@ -78,6 +78,11 @@ impl HttpFile {
         self.version.is_guarded()
     }
 
+    /// Returns what the server told of the content when the file was opened.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
     /// Returns the URL without user, password and query.
     pub fn shown(&self) -> String {
         self.url.shown()

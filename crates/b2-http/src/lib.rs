@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
 
+pub use b2_async::Version;
 pub use client::{Counts, HttpOptions};
 pub use file::HttpFile;
 pub use system::Http;

@@ -43,6 +43,14 @@ impl Http {
         Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
     }
 
+    /// Creates a file system with the connections of this one, which has not opened any file yet. What a file
+    /// system has opened once it takes for unchanged as long as it lives.
+    #[must_use]
+    pub fn afresh(&self) -> Self {
+        let client = self.0.client.clone();
+        Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
+    }
+
     /// Sets how long a request may take in all, from now on, for all clones.
     pub fn set_timeout(&self, timeout: Duration) {
         self.0.client.set_timeout(timeout);

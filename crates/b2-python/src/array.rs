@@ -1,10 +1,11 @@
 //! An open array.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
+use b2_http::{Http, HttpFile};
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, ReadAt, ReadCosts, ReadOptions, SuperChunk};
+use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, ReadOptions, SuperChunk};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use numpy::PyArrayDescr;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyEllipsis, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 
 use crate::control::{How, plugins};
 use crate::errors::{OrRaise, argument, selection, wrong_type};
@@ -33,6 +34,8 @@ pub(crate) struct ArrayBase {
     pub(crate) threads: Option<usize>,
     /// Where its bytes come from, if many ranges are fetched at once.
     remote: Option<Arc<Remote>>,
+    /// The file on a web server.
+    web: Option<Arc<HttpFile>>,
 }
 
 struct State {
@@ -94,7 +97,13 @@ impl ArrayBase {
     }
 
     fn how(&self, threads: Option<usize>, progress: Option<Py<PyAny>>) -> How {
-        How { threads: self.threads_of(threads), progress, short: false, remote: self.remote.clone() }
+        How {
+            threads: self.threads_of(threads),
+            progress,
+            short: false,
+            remote: self.remote.clone(),
+            far: self.web.is_some(),
+        }
     }
 
     fn get<'py>(
@@ -170,8 +179,14 @@ impl ArrayBase {
         };
         let how = How::short(threads);
         let (opened, origin, path, frame);
-        let mut remote = None;
-        if let Ok(given) = source.extract::<PathBuf>() {
+        let (mut remote, mut web) = (None, None);
+        if let Ok(url) = source.extract::<String>()
+            && b2_http::is_url(&url)
+        {
+            let found = how.run_apart(py, move |_| open_url(&url, offset))?;
+            (opened, path, frame) = (found.array, Some(found.name), None);
+            (origin, web) = (Origin::Elsewhere, Some(found.file));
+        } else if let Ok(given) = source.extract::<PathBuf>() {
             let text = given.to_string_lossy().into_owned();
             let options = NdArray::options().frame_options(read_options()).offset(offset);
             origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };
@@ -220,7 +235,7 @@ impl ArrayBase {
         }
         let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
         let state = Mutex::new(State { array: controlled(opened, threads), dtype, frame });
-        Ok(Self { state, origin, path, writable, threads, remote })
+        Ok(Self { state, origin, path, writable, threads, remote, web })
     }
 
     #[getter]
@@ -292,10 +307,17 @@ impl ArrayBase {
     fn threads(&self) -> Option<usize> {
         self.threads
     }
-    /// Where it can be opened again: "path", "memory" or "elsewhere".
+    /// What a web server tells of the content: ETag, time of the last change, length.
+    #[getter]
+    fn _version(&self) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+        let version = self.web.as_ref()?.version().clone();
+        Some((version.etag, version.last_modified, version.len))
+    }
+    /// Where it can be opened again: "path", "web", "memory" or "elsewhere".
     #[getter]
     fn _origin(&self) -> &'static str {
         match self.origin {
+            _ if self.web.is_some() => "web",
             Origin::Path(_) => "path",
             Origin::Memory => "memory",
             Origin::Elsewhere => "elsewhere",
@@ -332,15 +354,14 @@ impl ArrayBase {
     #[pyo3(signature = (key, out, threads = None, progress = None))]
     fn _read_into(
         &self,
-        key: Option<&Bound<'_, PyAny>>,
+        key: &Bound<'_, PyAny>,
         out: &Bound<'_, PyAny>,
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let py = out.py();
         let (array, dtype) = self.both(py);
-        let all = PyEllipsis::get(py);
-        let chosen = Chosen::new(key.unwrap_or(all.as_any()), Style::Numpy, array.shape())?;
+        let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
         if chosen.fields.is_some() {
             return Err(selection(py, "several fields cannot be read with `out`"));
         }
@@ -381,21 +402,31 @@ impl ArrayBase {
     ) -> PyResult<&'static str> {
         let array = self.now();
         let how = self.how(threads, progress);
-        how.run(py, move |control| {
-            verify(array.with_control(control).super_chunk(), true).map_err(NdError::from)
-        })
+        let verify =
+            move |control| verify(array.with_control(control).super_chunk(), true).map_err(NdError::from);
+        if how.far { how.run_apart(py, verify) } else { how.run(py, verify) }
     }
 
     /// The stored bytes of a chunk.
     fn _chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
         let array = self.now();
-        let chunk = How::short(None).run(py, move |_| array.super_chunk().chunk(nchunk))?;
+        let fetch = move |_| array.super_chunk().chunk(nchunk);
+        let chunk = match self.web {
+            Some(_) => How::short(None).run_apart(py, fetch)?,
+            None => How::short(None).run(py, fetch)?,
+        };
         Ok(PyBytes::new(py, chunk.as_bytes()))
     }
 
     /// What chunk `nchunk` is: "stored", or the value it stands for.
     fn _chunk_kind(&self, py: Python<'_>, nchunk: usize) -> PyResult<&'static str> {
-        Ok(match self.now().super_chunk().entry(nchunk).or_raise(py)? {
+        let array = self.now();
+        let entry = move |_| array.super_chunk().entry(nchunk);
+        let entry = match self.web {
+            Some(_) => How::short(None).run_apart(py, entry)?,
+            None => How::short(None).run(py, entry)?,
+        };
+        Ok(match entry {
             Entry::Stored(_) => "stored",
             Entry::Special(SpecialKind::Zeros) => "zeros",
             Entry::Special(SpecialKind::NaN) => "nan",
@@ -420,6 +451,32 @@ impl ArrayBase {
             None => Ok(None),
         }
     }
+}
+
+/// An array on a web server.
+struct OnServer {
+    array: NdArray,
+    file: Arc<HttpFile>,
+    /// The URL without user, password and query.
+    name: String,
+}
+
+fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
+    // All arrays share the connections.
+    static CONNECTIONS: LazyLock<Http> = LazyLock::new(Http::default);
+    let http = CONNECTIONS.afresh();
+    let name = http.hide(url);
+    let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
+    let array = NdArray::options().frame_options(options).offset(offset).open(&name)?;
+    let file = match http.open_file(name.as_ref()) {
+        Ok(file) => file,
+        // A sparse frame: the file that changes with each commit.
+        Err(_) => {
+            let index = Path::new(&name).join(INDEX_NAME);
+            http.open_file(&index).map_err(|source| FrameError::Io { name: name.clone(), source })?
+        }
+    };
+    Ok(OnServer { array, file, name })
 }
 
 /// Compares checksums and decodes all chunks.

@@ -1,7 +1,8 @@
 //! How calls run: without the interpreter's lock, on how many threads, and who may stop them.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use b2kit::{Control, Plugins};
 use pyo3::prelude::*;
 
-use crate::errors::{KindedDyn, raise};
+use crate::errors::{KindedDyn, exception, raise};
 use crate::remote::Remote;
 
 /// As `b2kit.set_threads` says; 0: as many as there are.
@@ -34,6 +35,8 @@ pub(crate) struct How {
     pub(crate) short: bool,
     /// Where the items come from, if many ranges are fetched at once.
     pub(crate) remote: Option<Arc<Remote>>,
+    /// Whether the items come from a server, and the call may wait for it.
+    pub(crate) far: bool,
 }
 
 impl How {
@@ -43,7 +46,7 @@ impl How {
 
     /// A part of this call.
     pub(crate) fn part(&self) -> Self {
-        Self { threads: self.threads, remote: self.remote.clone(), ..Self::default() }
+        Self { threads: self.threads, remote: self.remote.clone(), far: self.far, ..Self::default() }
     }
 
     pub(crate) fn short(threads: Option<usize>) -> Self {
@@ -56,44 +59,90 @@ impl How {
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send,
     ) -> PyResult<T> {
+        let raised = Arc::new(Mutex::new(None));
+        let control = self.control(Some(thread::current().id()), &raised, None);
+        let result = py.detach(|| work(control));
+        told(py, result, &raised)
+    }
+
+    /// Runs `work` on a thread of its own, because it waits for others where no signal wakes it. If one comes, this
+    /// answers at once; the thread ends when what it waits for does, and keeps what it has until then.
+    pub(crate) fn run_apart<T: Send + 'static, E: KindedDyn + Send + 'static>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
+    ) -> PyResult<T> {
+        let (raised, given_up) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let control = self.control(None, &raised, Some(Arc::clone(&given_up)));
+        let (tell, mut answer) = sync_channel(1);
+        // Nobody listens any more after a signal.
+        let run = move || drop(tell.send(work(control)));
+        thread::Builder::new().name("b2kit-apart".to_owned()).spawn(run)?;
+        loop {
+            let waited;
+            (answer, waited) = py.detach(move || {
+                let waited = answer.recv_timeout(PATIENCE);
+                (answer, waited)
+            });
+            match waited {
+                Ok(result) => return told(py, result, &raised),
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
+                    given_up.store(true, Relaxed);
+                })?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(exception(py, "Error", "the thread that read has failed"));
+                }
+            }
+        }
+    }
+
+    /// What a call gets to know. `caller` is the thread that hears of signals.
+    fn control(
+        self,
+        caller: Option<thread::ThreadId>,
+        raised: &Arc<Mutex<Option<PyErr>>>,
+        given_up: Option<Arc<AtomicBool>>,
+    ) -> Control {
         let mut control = Control::new();
         match self.threads.unwrap_or(0).max(if self.threads.is_none() { THREADS.load(Relaxed) } else { 0 }) {
             0 => {}
             threads => control = control.with_threads(threads),
         }
-        let raised = Arc::new(Mutex::new(None));
-        if !self.short {
-            let watch = Watch {
-                caller: thread::current().id(),
-                looked: Instant::now(),
-                told: None,
-                progress: self.progress,
-                raised: Arc::clone(&raised),
-            };
-            control = watched(control, watch);
+        if self.short && given_up.is_none() {
+            return control;
         }
-        let result = py.detach(|| work(control));
-        let stopped = raised.lock().ok().and_then(|mut raised| raised.take());
-        match (result, stopped) {
-            (Ok(value), _) => Ok(value),
-            (Err(_), Some(raised)) => Err(raised),
-            (Err(error), None) => Err(raise(py, &error)),
-        }
+        let raised = Arc::clone(raised);
+        let looked = Instant::now();
+        watched(control, Watch { caller, looked, told: None, progress: self.progress, raised, given_up })
+    }
+}
+
+fn told<T, E: KindedDyn>(py: Python<'_>, result: Result<T, E>, raised: &Mutex<Option<PyErr>>) -> PyResult<T> {
+    let stopped = raised.lock().ok().and_then(|mut raised| raised.take());
+    match (result, stopped) {
+        (Ok(value), _) => Ok(value),
+        (Err(_), Some(raised)) => Err(raised),
+        (Err(error), None) => Err(raise(py, &error)),
     }
 }
 
 struct Watch {
-    caller: thread::ThreadId,
+    caller: Option<thread::ThreadId>,
     looked: Instant,
     told: Option<Instant>,
     progress: Option<Py<PyAny>>,
     raised: Arc<Mutex<Option<PyErr>>>,
+    /// Set when nobody waits for the result any more.
+    given_up: Option<Arc<AtomicBool>>,
 }
 
 fn watched(control: Control, mut watch: Watch) -> Control {
     control.with_progress(move |progress| {
+        if watch.given_up.as_ref().is_some_and(|given_up| given_up.load(Relaxed)) {
+            return ControlFlow::Break(());
+        }
         // Only the thread that called can hear of a signal.
-        let here = thread::current().id() == watch.caller;
+        let here = watch.caller.is_some_and(|caller| caller == thread::current().id());
         let look = here && watch.looked.elapsed() >= PATIENCE;
         let tell = watch.progress.is_some()
             && (watch.told.is_none_or(|told| told.elapsed() >= TELL) || progress.nbytes >= progress.total);

@@ -76,6 +76,9 @@ struct Place {
     len: usize,
 }
 
+// SAFETY: it is no more than an address; who uses it answers for the rest.
+unsafe impl Send for Place {}
+
 impl Place {
     /// # Safety
     /// The array must live as long as `'a`, and nobody else may use the memory as long.
@@ -110,18 +113,32 @@ pub(crate) fn read<'py>(
         return Err(argument(py, format!("{have} bytes for {nbytes}")));
     }
     how.short |= scalar || nbytes <= QUICK && !slice_is_long(&slice);
+    // `out` outlives the call, and no other code has seen it.
     let place = Place { start: data(&out), len: nbytes as usize };
-    // SAFETY: `out` outlives the call, and no other code has seen it.
-    let dst = unsafe { place.get() };
     if let Some(remote) = remote {
-        // SAFETY: as above; these bytes are zeros.
-        let dst = unsafe { dst.assume_init_mut() };
+        // SAFETY: as said; these bytes are zeros.
+        let dst = unsafe { place.get().assume_init_mut() };
         how.short = false;
         how.run(py, move |control| slice.with_control(control).read_with(dst, |plan| remote.drive(plan)))?;
+    } else if how.far {
+        // The thread keeps the memory: after Ctrl-C nobody else has it.
+        let keep = out.clone().unbind();
+        how.short = false;
+        how.run_apart(py, move |control| {
+            let place = place;
+            // SAFETY: `keep` is the array, and this call has handed it to nobody while the thread works.
+            let done = slice.with_control(control).read_uninit(unsafe { place.get() }).map(drop);
+            drop(keep);
+            done
+        })?;
     } else if how.short {
+        // SAFETY: as said.
+        let dst = unsafe { place.get() };
         // As the array was opened; another control would take longer than the item.
         py.detach(|| slice.read_uninit(dst).map(drop)).or_raise(py)?;
     } else {
+        // SAFETY: as said.
+        let dst = unsafe { place.get() };
         how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop))?;
     }
     if !scalar {
@@ -214,8 +231,10 @@ pub(crate) fn read_into<'py>(
     if view.slice.is_empty() {
         return Ok(());
     }
-    let alike =
-        how.remote.is_none() && out.dtype().is_equiv_to(dtype) && view.slice.ndim() == view.shape.len();
+    let alike = how.remote.is_none()
+        && !how.far
+        && out.dtype().is_equiv_to(dtype)
+        && view.slice.ndim() == view.shape.len();
     if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {
         let len = slice.nbytes() as usize;
         // The lowest byte of the items; they fill `len` bytes from there without gaps.

@@ -75,6 +75,27 @@ fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
 }
 
 impl Options<'_> {
+    /// What makes an array of that shape.
+    fn builder(&self, py: Python<'_>, shape: Vec<u64>, dtype: Dtype) -> PyResult<ArrayBuilder> {
+        let builder = ArrayBuilder::with_dtype(shape.clone(), dtype.clone());
+        let mut builder = self.apply(py, builder, None)?;
+        let empty = shape.iter().filter(|&&length| length == 0).count();
+        if empty > 0 && self.chunks.is_none() {
+            // Chunks without items could never be filled: these are for what the array may become.
+            let grown = if empty == 1 { 1 << 22 } else { 1 << 11 };
+            let shape: Vec<u64> =
+                shape.iter().map(|&length| if length == 0 { grown } else { length }).collect();
+            let mut later = ArrayBuilder::with_dtype(shape, dtype);
+            if let Some(blocks) = &self.blocks {
+                later = later.blocks(blocks.clone());
+            }
+            if let Ok(geometry) = later.geometry() {
+                builder = builder.chunks(geometry.chunkshape()).blocks(geometry.blockshape());
+            }
+        }
+        Ok(builder)
+    }
+
     fn apply(
         &self,
         py: Python<'_>,
@@ -158,7 +179,7 @@ pub(crate) fn write_items(
     let py = items.py();
     let dtype = crate::dtype::from_numpy(&items.dtype())?;
     let shape: Vec<u64> = items.shape().iter().map(|&length| length as u64).collect();
-    let builder = options.apply(py, ArrayBuilder::with_dtype(shape, dtype), None)?;
+    let builder = options.builder(py, shape, dtype)?;
     let items = Items::new(items);
     options.run(py, builder, move |write| write(&mut items.strided()?))
 }
@@ -173,7 +194,7 @@ pub(crate) fn write_constant(
 ) -> PyResult<Option<Frame>> {
     let py = dtype.py();
     let dtype: Dtype = crate::dtype::from_numpy(dtype)?;
-    let builder = options.apply(py, ArrayBuilder::with_dtype(shape, dtype), None)?;
+    let builder = options.builder(py, shape, dtype)?;
     let mut fill = item.map_or_else(Fill::uninit, Fill::item);
     options.run(py, builder, move |write| write(&mut fill))
 }
@@ -188,7 +209,7 @@ pub(crate) fn write_called(
 ) -> PyResult<Option<Frame>> {
     let py = dtype.py();
     let own = crate::dtype::from_numpy(dtype)?;
-    let builder = options.apply(py, ArrayBuilder::with_dtype(shape.clone(), own), None)?;
+    let builder = options.builder(py, shape.clone(), own)?;
     let mut source = Called::new(function, dtype.clone().unbind(), shape);
     options.run(py, builder, move |write| write(&mut source))
 }
@@ -220,6 +241,17 @@ pub(crate) fn write_joined(
     let views: Vec<_> = arrays.iter().map(NdArray::all).collect();
     let mut joined = Concat::new(views, axis).or_raise(py)?.recompress(recompress);
     let mut builder = options.apply(py, joined.builder(), Some(&first))?;
+    let fits = |array: &&NdArray| !array.chunkshape().contains(&0);
+    if options.chunks.is_none()
+        && !fits(&&first)
+        && let Some(other) = arrays.iter().find(fits)
+    {
+        // Chunks without items hold nothing of the others.
+        builder = builder.chunks(other.chunkshape());
+        if options.blocks.is_none() {
+            builder = builder.blocks(other.blockshape());
+        }
+    }
     if layers {
         builder = builder.layers_of(&first).or_raise(py)?;
     }
@@ -238,7 +270,7 @@ pub(crate) fn write_parts(
 ) -> PyResult<Option<Frame>> {
     let py = dtype.py();
     let dtype = crate::dtype::from_numpy(dtype)?;
-    let builder = options.apply(py, ArrayBuilder::with_dtype(shape.clone(), dtype.clone()), None)?;
+    let builder = options.builder(py, shape.clone(), dtype.clone())?;
     let Some(mut parts) = Parts::new(shape, dtype, starts, paths) else {
         return Err(argument(py, "the parts do not fill the array"));
     };

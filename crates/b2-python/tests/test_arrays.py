@@ -568,3 +568,38 @@ def test_waiting_for_a_lock_can_be_stopped(tmp_path):
     assert os.waitpid(child, 0)[1] == 0
     a[1] = 9
     assert a.refresh() is False and (a[0] == 7).all() and (a[1] == 9).all()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 10), (3, 0), (0, 0, 5)])
+def test_arrays_that_begin_empty_can_grow(tmp_path, shape):
+    """The chunks are those of what the array may become; python-blosc2 goes on with it too."""
+    path = tmp_path / "a.b2nd"
+    a = b2kit.zeros(shape, "f4", path)
+    assert a.shape == shape and all(a.chunks)
+    grown = tuple(n + 7 for n in shape)
+    a.resize(grown)
+    a[...] = 3
+    assert (b2kit.open(path)[...] == np.full(grown, 3, "f4")).all()
+    assert all(b2kit.asarray(np.zeros(shape, "i2")).chunks)
+    joined = b2kit.concat([b2kit.zeros((0, 4), chunks=None), np.ones((5, 4))])
+    assert joined.shape == (5, 4)
+
+
+def test_none_is_a_new_axis_with_out_too():
+    x = np.arange(6).reshape(2, 3)
+    a = b2kit.asarray(x)
+    out = np.empty((1, 2, 3), x.dtype)
+    assert (a.read(None, out=out) == x[None]).all() and a.read(None).shape == (1, 2, 3)
+
+
+def test_names_that_are_not_there_and_files_that_are_no_arrays(tmp_path):
+    a = b2kit.asarray(np.zeros(3), attrs={"a": 1})
+    g = b2kit.open(tmp_path / "s.b2d", mode="a")
+    for miss in (lambda: a.attrs["b"], lambda: a.attrs.pop("b"), lambda: g["b"], lambda: g.attrs["b"], lambda: g["a/b"]):
+        with pytest.raises(KeyError) as caught:
+            miss()
+        assert isinstance(caught.value, b2kit.Error)
+    (tmp_path / "bad.b2nd").write_bytes(b"hello")
+    with pytest.raises(ValueError, match="bad.b2nd") as caught:
+        b2kit.open(tmp_path / "bad.b2nd")
+    assert isinstance(caught.value, b2kit.Error)

@@ -4,8 +4,11 @@ import http.server
 import os
 import pickle
 import re
+import signal
 import threading
 import time
+import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -41,9 +44,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
             with open(path, "rb") as file:
                 data = file.read()
-            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            tag = f'"{zlib.crc32(data)}"'
+            asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
             if asked:
-                start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+                if asked[1]:
+                    start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+                else:
+                    start, end = max(0, len(data) - int(asked[2])), len(data)
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
                 data = data[start:end]
@@ -51,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.send_response(200)
                 self.send_header("Accept-Ranges", "bytes")
             self.send_header("Content-Length", str(len(data)))
-            self.send_header("ETag", '"one"')
+            self.send_header("ETag", tag)
             self.end_headers()
             if body:
                 server.log.append((self.path, len(data)))
@@ -64,9 +71,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):
+        """Clients that go away are no news."""
+
+
 @pytest.fixture
 def server(tmp_path):
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made = Server(("127.0.0.1", 0), Handler)
     made.folder, made.latency, made.log, made.open, made.most = tmp_path, 0.0, [], 0, 0
     made.turn = threading.Lock()
     made.url = f"http://127.0.0.1:{made.server_address[1]}"
@@ -100,7 +112,6 @@ def check(a, x):
 
 
 def test_urls(server, items):
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     a = b2kit.open(f"{server.url}/a.b2nd")
     check(a, items)
     assert a.path == f"{server.url}/a.b2nd"
@@ -118,17 +129,81 @@ def test_urls(server, items):
 
 
 def test_a_read_takes_few_rounds(server, items):
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     a = b2kit.open(f"{server.url}/a.b2nd")
+    assert len(server.log) == 2 and sum(nbytes for _, nbytes in server.log) < 100_000
     server.log.clear()
     server.latency, server.most = 0.2, 0
     began = time.monotonic()
-    # Rows of all chunks: heads, then blocks.
+    # Rows of all chunks.
     np.testing.assert_array_equal(a[::40, 5], items[::40, 5])
     assert time.monotonic() - began < 10
     assert 2 <= len(server.log) <= 6
     assert server.most >= 2
     assert sum(nbytes for _, nbytes in server.log) < a.cbytes
+
+
+def test_sparse_frames_behind_urls(server, items, tmp_path):
+    b2kit.copy(b2kit.open(tmp_path / "a.b2nd"), tmp_path / "s.b2nd", sparse=True)
+    a = b2kit.open(f"{server.url}/s.b2nd")
+    check(a, items)
+    assert a.__dask_tokenize__() == pickle.loads(pickle.dumps(a)).__dask_tokenize__()
+
+
+def test_passwords_and_signatures_of_urls_stay_hidden(server, items):
+    url = server.url.replace("://", "://me:secret@") + "/a.b2nd"
+    a = b2kit.open(url)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(a))[3], items[3])
+    assert "secret" not in f"{a!r} {a.path} {a.__dask_tokenize__()}"
+    with pytest.raises(FileNotFoundError) as caught:
+        b2kit.open(url.replace("a.b2nd", "none.b2nd?Signature=secret"))
+    assert "secret" not in str(caught.value)
+
+
+def test_files_that_change_on_the_server(server, items, tmp_path):
+    """Bytes of two states are never mixed, and opening it again shows the new one."""
+    a = b2kit.open(f"{server.url}/a.b2nd")
+    np.testing.assert_array_equal(a[3], items[3])
+    b2kit.asarray(items + 1, tmp_path / "a.b2nd", chunks=(40, 90, 40), blocks=(8, 10, 40), overwrite=True)
+    with pytest.raises(OSError, match="changed") as caught:
+        a[100]
+    assert isinstance(caught.value, b2kit.Error)
+    again = b2kit.open(f"{server.url}/a.b2nd")
+    np.testing.assert_array_equal(again[100], items[100] + 1)
+    assert again.__dask_tokenize__() != a.__dask_tokenize__()
+
+
+def test_ctrl_c_while_the_server_does_not_answer(server, items):
+    a = b2kit.open(f"{server.url}/a.b2nd")
+    server.latency = 3.0
+    for wait in (lambda: a[...], lambda: a.read(5, out=np.empty((90, 40), "f4")), lambda: b2kit.open(a.path)):
+        interrupted = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        began = time.monotonic()
+        interrupted.start()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        assert time.monotonic() - began < 1.5
+    server.latency = 0.0
+    np.testing.assert_array_equal(a[...], items)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_urls_after_a_fork(server, items):
+    """Parent and child have connections of their own."""
+    a = b2kit.open(f"{server.url}/a.b2nd")
+    np.testing.assert_array_equal(a[3], items[3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    right = all(np.array_equal(a[n], items[n]) for n in range(20, 60))
+    if child == 0:
+        os._exit(0 if right else 1)
+    assert right and os.waitpid(child, 0)[1] == 0
+
+
+def test_urls_by_way_of_fsspec(server, items):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    check(b2kit.open(fsspec.open(f"{server.url}/a.b2nd")), items)
+    check(b2kit.open(fsspec.filesystem("http").open(f"{server.url}/a.b2nd")), items)
 
 
 def test_files_of_fsspec(tmp_path, items):
@@ -211,7 +286,6 @@ def test_passwords_and_signatures_are_not_told():
 
 
 def test_dask_reads_urls(server, items):
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     dask = pytest.importorskip("dask", reason="dask is not installed")
     from b2kit.dask import from_b2kit
 

@@ -238,3 +238,19 @@ fn credentials_are_sent_once_and_never_shown() {
     other.spoil(Manner::Status(403, false), 0, 1);
     far.all().read_bytes().unwrap();
 }
+
+/// What one file system has opened it takes for unchanged.
+#[test]
+fn a_file_system_that_begins_afresh_sees_the_new_file() {
+    let server = Server::start().unwrap();
+    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let http = client(60_000);
+    assert_eq!(open(&http, &url).unwrap().slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(0)]);
+    server.put("a.b2nd", field().to_bytes(ByIndex(|i| mix(i + 1))).unwrap().to_vec());
+    let again = http.afresh();
+    assert!(again.open_file(Path::new(&url)).unwrap().version().is_guarded());
+    let array = open(&again, &url).unwrap();
+    assert_eq!(array.slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(1)]);
+    // The clients count together, because they are one.
+    assert_eq!(http.counts(), again.counts());
+}

@@ -16,7 +16,7 @@ import numpy as np
 from b2kit import _b2kit, _repr
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
-from b2kit.errors import ArgumentError, SelectionError
+from b2kit.errors import ArgumentError, NoSuchKeyError, SelectionError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -310,7 +310,7 @@ class Edit(_b2kit.EditorBase):
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
         for name in removed:
             if not self._remove_attr(name):
-                raise KeyError(name)
+                raise NoSuchKeyError(name)
         for name, value in changed.items():
             self._set_attr(name, value)
 
@@ -386,6 +386,9 @@ def _reopen(source: str | bytes, mode: str, threads: int | None) -> Array:
 def _token(array: Array) -> tuple[object, ...]:
     if array._origin == "memory":
         return (hashlib.blake2b(array._frame() or b"", digest_size=16).hexdigest(),)
+    if array._origin == "web":
+        # Without user, password and signature, which may change.
+        return (array.path, *(array._version or ()))
     # A member of a store is known by the store and the key.
     named: tuple[object, ...] = (array.path,) if array._origin == "path" else ()
     if hasattr(array, "_again"):

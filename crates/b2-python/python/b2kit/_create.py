@@ -14,7 +14,7 @@ from b2kit import _b2kit
 from b2kit._array import Array, as_shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
-from b2kit._remote import source_of
+from b2kit._remote import is_web, source_of
 from b2kit.errors import ArgumentError, Error, SelectionError
 
 if TYPE_CHECKING:
@@ -50,10 +50,12 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
     """Opens an array or a store; nothing but what tells its shape is read.
 
     ``source`` is a path, the bytes of a frame, a URL, a file of fsspec, a pair of a store of obstore and a path in it, or
-    any file of bytes that can seek. Of URLs (by way of fsspec), fsspec and obstore each read fetches the ranges it needs
-    in few rounds. With ``mode="a"`` a path can be changed, and a store (``.b2d``) that is not there is made. ``threads``
+    any file of bytes that can seek. URLs of web servers are read by this package itself, others by fsspec. Of all of
+    them each read fetches the ranges it needs in few rounds. With ``mode="a"`` a path can be changed, and a store (``.b2d``) that is not there is made. ``threads``
     is how many threads work on one call, by default as :func:`set_threads` says.
     """
+    if is_web(source):
+        return _web(source, mode, threads)
     if remote := source_of(source):
         return _reopened(remote, mode, threads)
     if not isinstance(source, (str, os.PathLike)):
@@ -61,13 +63,21 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
     path = os.fspath(source)
     try:
         return Array(path, mode, threads)
-    except Error:
+    except Error as error:
         from b2kit import store
 
         found = store.find(path, mode, threads)
         if found is None:
-            raise
+            if path in str(error):
+                raise
+            raise type(error)(f"{path}: {error}") from error
         return found
+
+
+def _web(url: str, mode: str, threads: int | None) -> Array:
+    array = Array(url, mode, threads)
+    array._again = (_web, (url, mode, threads))
+    return array
 
 
 def _reopened(source: _Source, mode: str, threads: int | None) -> Array:

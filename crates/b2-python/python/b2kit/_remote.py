@@ -1,14 +1,15 @@
-"""Arrays in object stores and on web servers, by way of fsspec or obstore."""
+"""Arrays in object stores, and in whatever else fsspec and obstore reach."""
 
 from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from b2kit.errors import IoError, NotFoundError, UnsupportedError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
+_WEB = re.compile(r"https?://", re.IGNORECASE)
 
 
 class Source(Protocol):
@@ -73,6 +74,14 @@ class Obstore:
         return Obstore, (self.store, self.path)
 
 
+def is_web(given: Any) -> TypeGuard[str]:
+    """Whether it is the URL of a web server, which the extension reads itself."""
+    if not isinstance(given, str) or not _WEB.match(given):
+        return False
+    _check_listing(given)
+    return True
+
+
 def source_of(given: Any) -> Source | None:
     """What answers the ranges of a URL, of a file of fsspec, or of a pair of a store of obstore and a path."""
     if isinstance(given, str):
@@ -91,8 +100,7 @@ def source_of(given: Any) -> Source | None:
 
 
 def _by_url(url: str, scheme: str) -> Source:
-    if _shown(url).rstrip("/").endswith(".b2d"):
-        raise UnsupportedError(f"{_shown(url)}: a store has no listing there: open an array of it, by its URL")
+    _check_listing(url)
     try:
         core: Any = importlib.import_module("fsspec.core")
     except ImportError:
@@ -107,6 +115,11 @@ def _by_url(url: str, scheme: str) -> Source:
         return Fsspec(fs, path, _shown(url))
     except FileNotFoundError as error:
         raise NotFoundError(f"{_shown(url)}: not found") from error
+
+
+def _check_listing(url: str) -> None:
+    if _shown(url).rstrip("/").endswith(".b2d"):
+        raise UnsupportedError(f"{_shown(url)}: a store has no listing there: open an array of it, by its URL")
 
 
 def _shown(url: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from b2kit.errors import NoSuchKeyError
+
 if TYPE_CHECKING:
     from b2kit._array import Array, Edit
 
@@ -34,7 +36,7 @@ class Attrs(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found = self._of._attr(_name(name))
         if found is None:
-            raise KeyError(name)
+            raise NoSuchKeyError(name)
         return found[0]
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -1,7 +1,8 @@
 """What goes wrong, as exceptions.
 
 All of them are :class:`Error`. Each is also what Python people catch in such a case: an ``OSError`` where a file is at
-fault, a ``ValueError`` where its content or an argument is, an ``IndexError`` where a selection is.
+fault, a ``ValueError`` where its content or an argument is, an ``IndexError`` where a selection is, a ``KeyError``
+where a name is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = [
     "LimitError",
     "NewerVersionError",
     "NoPermissionError",
+    "NoSuchKeyError",
     "NotBloscError",
     "NotFoundError",
     "OutOfMemoryError",
@@ -64,6 +66,10 @@ class ReadOnlyError(ArgumentError):
 
 class SelectionError(Error, IndexError):
     """What stands in the brackets does not fit the array."""
+
+
+class NoSuchKeyError(Error, KeyError):
+    """A store or its attributes have nothing of that name."""
 
 
 class CancelledError(Error):

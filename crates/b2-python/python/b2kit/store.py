@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._progress import Progress
-from b2kit.errors import ArgumentError, DamagedError, Error, ExistsError, ReadOnlyError, UnsupportedError
+from b2kit.errors import ArgumentError, DamagedError, Error, ExistsError, NoSuchKeyError, ReadOnlyError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -153,7 +153,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             return self._open(full, members[full])
         if any(member.startswith(f"{full}/") for member in members):
             return Group(self._path, self._mode, self._threads, full)
-        raise KeyError(key)
+        raise NoSuchKeyError(key)
 
     def create(self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Any) -> Array:
         """Adds an array: the items of ``x``, or zeros of a shape. For ``options`` see :func:`b2kit.asarray`."""
@@ -191,7 +191,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         full, members = self._full(key), self._members()
         gone = [place for member, place in members.items() if member == full or member.startswith(f"{full}/")]
         if not gone:
-            raise KeyError(key)
+            raise NoSuchKeyError(key)
         if any(place.kind != "path" for place in gone):
             raise UnsupportedError(f"{key}: small members in {_EMBEDDED} cannot be removed")
         for place in gone:
@@ -243,7 +243,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         parts = [part for part in key.split("/") if part]
         bad = {".", ".."}.intersection(parts) or any(c in key for c in "\\\0\n\r\t")
         if bad or not parts or len(parts) > _MAX_DEPTH:
-            raise KeyError(key)
+            raise NoSuchKeyError(key)
         return "/".join([self._key, *parts])
 
     def _members(self) -> dict[str, _Place]:
@@ -408,7 +408,7 @@ class GroupAttrs(MutableMapping[str, Any]):
         frame = self._frame()
         found = frame.attr(name) if frame else None
         if found is None:
-            raise KeyError(name)
+            raise NoSuchKeyError(name)
         return found[0]
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -437,7 +437,7 @@ class GroupAttrs(MutableMapping[str, Any]):
         group = self._group
         group._check_writable()
         if missing := [name for name in removed if name not in self]:
-            raise KeyError(missing[0])
+            raise NoSuchKeyError(missing[0])
         folder = os.path.join(group._path, *group._key.split("/")[1:])
         path = os.path.join(folder, f"{_ATTRS}.b2f")
         if os.path.exists(path):
