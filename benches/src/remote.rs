@@ -1,6 +1,6 @@
 //! Our side of `cargo xtask bench --remote`: opens URLs and reads parts of arrays, one command per line of standard input.
 //!
-//! `make RAW FRAME` stores the raw items of the array that is read. `open URL` and `read NAME` answer with seconds and a sum
+//! `make RAW FRAME` stores the raw items of the array that is read, and with a table of block starts as `FRAME.starts`. `open URL` and `read NAME` answer with seconds and a sum
 //! of the items.
 
 use std::io::{BufRead, Write};
@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use b2kit::nd::{Selection, Slice};
-use b2kit::{ArrayBuilder, Compression, FilterId, NdArray};
+use b2kit::{ArrayBuilder, Compression, FilterId, FrameWriter, NdArray};
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     if let [_, make, raw, frame] = &args[..]
         && make == "make"
     {
-        return store(raw, frame);
+        store(raw, frame, false)?;
+        return store(raw, &format!("{frame}.starts"), true);
     }
     let mut array: Option<NdArray> = None;
     for line in std::io::stdin().lock().lines() {
@@ -63,9 +64,10 @@ fn part(array: &NdArray, name: &str) -> Result<Slice> {
     Ok(array.slice(selection)?)
 }
 
-fn store(raw: &str, frame: &str) -> Result<()> {
+fn store(raw: &str, frame: &str, starts: bool) -> Result<()> {
     let items = std::fs::read(raw)?;
     let compression = Compression::zstd(5).filters([FilterId::SHUFFLE]);
     let builder = ArrayBuilder::new::<f32>([400, 400, 256]).chunks([100, 100, 128]).blocks([25, 25, 32]);
-    Ok(builder.compression(compression).write(frame, &items[..])?)
+    let options = FrameWriter::options().block_starts(starts);
+    Ok(builder.compression(compression).write_options(options).write(frame, &items[..])?)
 }

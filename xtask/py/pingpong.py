@@ -154,6 +154,9 @@ class Arrays(Sequence):
         shape = [rng.randint(1, 12) for _ in range(ndim)]
         if ndim and rng.random() < 0.1:
             shape[rng.randrange(ndim)] = 0
+        if ndim == 1 and rng.random() < 0.5:
+            # Chunks that are large enough for a table of block starts.
+            shape[0] *= 4000
         self.dtype = np.dtype(rng.choice(DTYPES))
         chunks = [rng.randint(1, n + 3) for n in shape]
         blocks = [rng.randint(1, c) for c in chunks]
@@ -294,7 +297,7 @@ class Frames(Sequence):
     def create(self):
         rng = self.rng
         self.typesize = rng.choice([1, 2, 4, 8, 3])
-        self.chunksize = self.typesize * rng.choice([1, 10, 100, 1000])
+        self.chunksize = self.typesize * rng.choice([1, 10, 100, 1000, 20_000])
         self.model = [self.fresh() for _ in range(rng.randint(0, 6))]
         self.layers = {}
         codec, clevel = rng.choice(CODECS), rng.choice([1, 5])

@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, FilterSlot};
-use b2kit::frame::FrameParams;
 use b2kit::frame::{Checksums, Durability, Storage};
+use b2kit::frame::{FrameParams, ReadCosts};
 use b2kit::{
     ArrayBuilder, ArrayEditor, CodecId, Dtype, Fill, FilterId, FrameEditor, FrameWriter, NdArray,
     RegionSource, Selection, SuperChunk,
@@ -66,6 +66,8 @@ struct Report {
     excluded: BTreeMap<String, u64>,
     /// What the checksums said before and after changes by C-Blosc2.
     verdicts: BTreeMap<String, u64>,
+    /// How often a frame had a table of block starts or none, by the last change.
+    tables: BTreeMap<String, u64>,
     counts: Counts,
 }
 
@@ -115,13 +117,16 @@ fn worker(
     let mut peer = Peer::start(command)?;
     let mut ours = Ours::default();
     let mut log: Vec<String> = Vec::new();
+    let mut changed = String::new();
     let mut next = first;
     while next < last {
         let dead = match peer.receive()? {
             Reply::Line(message) => {
                 if let Some(number) = message["begin"].as_u64() {
                     ensure!(number == next, "sequence {number} came instead of {next}");
-                    ours = Ours::default();
+                    // Every other sequence has tables of block starts.
+                    ours = Ours { block_starts: number.is_multiple_of(2), ..Ours::default() };
+                    changed = "creating".to_owned();
                     log.clear();
                 } else if let Some(words) = message["do"].as_array() {
                     let name = words.first().and_then(Value::as_str).context("no operation")?;
@@ -131,6 +136,13 @@ fn worker(
                     }
                     let _work = watchdog::enter(&format!("{kind} {next}"));
                     let reply = ours.answer(words);
+                    if name == "commit" {
+                        changed = "a commit of ours".to_owned();
+                    }
+                    if let (true, Some(found)) = (ours.block_starts, reply["block starts"].as_bool()) {
+                        let found = if found { "a table" } else { "no table" };
+                        *report.tables.entry(format!("after {changed}: {found}")).or_default() += 1;
+                    }
                     if !reading || reply["error"].is_string() {
                         let error = reply["error"].as_str().unwrap_or("ok");
                         log.push(format!("this project: {}: {error}", json!(words)));
@@ -138,6 +150,7 @@ fn worker(
                     peer.send(&reply);
                 } else if let Some(name) = message["note"].as_str() {
                     report.count(kind, "C-Blosc2", name);
+                    changed = format!("{name} by C-Blosc2");
                     log.push(format!("C-Blosc2: {name} {}", message["text"].as_str().unwrap_or("")));
                 } else if let Some(reason) = message["excluded"].as_str() {
                     *report.excluded.entry(reason.to_owned()).or_default() += 1;
@@ -188,17 +201,25 @@ impl Report {
         for (change, count) in &self.verdicts {
             println!("checksums, {change}: {count} times");
         }
+        for (what, count) in &self.tables {
+            println!("block starts, {what}: {count} times");
+        }
         let Counts { passed, failed } = self.counts;
         let operations: u64 = self.operations.values().sum();
         println!("{operations} operations, {} sequences, {failed} with a difference", passed + failed);
     }
 }
 
+/// Costs of a reader far away, which uses the table of block starts also for small chunks.
+const FAR: ReadCosts = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
+
 /// What this project has open.
 #[derive(Default)]
 struct Ours {
     array: Option<ArrayEditor>,
     frame: Option<FrameEditor>,
+    /// Whether frames get a table of block starts.
+    block_starts: bool,
 }
 
 impl Ours {
@@ -218,9 +239,24 @@ impl Ours {
             "create array" | "create frame" => create(words)?,
             "read array" => {
                 let array = NdArray::open(text(1)?)?;
-                fs::write(text(2)?, array.all().read_bytes()?)?;
-                let checksums = verdict(array.super_chunk())?;
-                return Ok(json!({ "shape": array.shape(), "checksums": checksums }));
+                let items = array.all().read_bytes()?;
+                let far =
+                    NdArray::options().frame_options(SuperChunk::options().costs(FAR)).open(text(1)?)?;
+                ensure!(far.all().read_bytes()? == items, "read as from far away, the items are others");
+                if let [len, ..] = *array.shape()
+                    && len > 0
+                {
+                    for at in [0, len / 3, len - 1] {
+                        let row = |array: &NdArray| -> Result<Vec<u8>> {
+                            Ok(array.slice(Selection::from(i64::try_from(at)?))?.read_bytes()?)
+                        };
+                        ensure!(row(&far)? == row(&array)?, "read as from far away, row {at} is another one");
+                    }
+                }
+                fs::write(text(2)?, items)?;
+                let frame = array.super_chunk();
+                let (checksums, starts) = (verdict(frame)?, frame.block_starts_len().is_some());
+                return Ok(json!({ "shape": array.shape(), "checksums": checksums, "block starts": starts }));
             }
             "read frame" => return read_frame(Path::new(text(1)?)),
             "open" => self.open(Path::new(text(1)?))?,
@@ -285,9 +321,13 @@ impl Ours {
         // Nothing here loses power.
         let options = FrameEditor::options().durability(Durability::None);
         if SuperChunk::open(path)?.metalayers().get("b2nd").is_some() {
-            self.array = Some(ArrayEditor::new(options.edit(path)?)?);
+            let mut frame = options.edit(path)?;
+            frame.set_block_starts(self.block_starts)?;
+            self.array = Some(ArrayEditor::new(frame)?);
         } else {
-            self.frame = Some(options.edit(path)?);
+            let mut frame = options.edit(path)?;
+            frame.set_block_starts(self.block_starts)?;
+            self.frame = Some(frame);
         }
         Ok(())
     }
@@ -302,7 +342,19 @@ fn read_frame(path: &Path) -> Result<Value> {
         let value = schunk.vlmetalayers().get(&*name)?.context("a vlmetalayer without a value")?;
         layers.insert(name.into_owned(), to_hex(&value));
     }
-    Ok(json!({ "chunks": chunks, "layers": layers, "checksums": verdict(&schunk)? }))
+    let far = schunk.clone().with_costs(FAR);
+    let mut start = 0;
+    for nchunk in 0..schunk.nchunks() {
+        let plain = schunk.decompress_chunk(nchunk)?;
+        for at in [0, plain.len() / 3, plain.len().saturating_sub(1)] {
+            let end = plain.len().min(at + 1);
+            let read = far.read_bytes(start + at as u64..start + end as u64)?;
+            ensure!(read == plain[at..end], "read as from far away, chunk {nchunk} is another one");
+        }
+        start += plain.len() as u64;
+    }
+    let (checksums, starts) = (verdict(&schunk)?, schunk.block_starts_len().is_some());
+    Ok(json!({ "chunks": chunks, "layers": layers, "checksums": checksums, "block starts": starts }))
 }
 
 /// What the checksums say; damage is an error.

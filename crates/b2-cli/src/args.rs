@@ -184,6 +184,13 @@ pub(crate) struct Encoding {
     #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
     pub(crate) shape: Option<Dims>,
 
+    /// Store where the blocks of all chunks are, for readers far away
+    ///
+    /// Readers behind HTTP or in object stores then fetch parts of chunks in one round of requests and in fewer bytes.
+    /// Takes 2 bytes per block. A copy of a file that has this table has it too.
+    #[arg(long, help_heading = "Layout")]
+    pub(crate) block_starts: bool,
+
     /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, or zfp_*
     ///
     /// auto chooses codec, level, filters and block size from a sample of the data, see --goal. zfp_acc, zfp_prec and

@@ -256,6 +256,8 @@ pub(crate) struct Target<'a> {
     pub(crate) overwrite: bool,
     /// Whether to wait until the disk has it.
     pub(crate) sync: bool,
+    /// Whether it tells where the blocks of the chunks are.
+    pub(crate) block_starts: bool,
     /// How frames are written, but for that.
     pub(crate) global: Global,
 }
@@ -263,7 +265,8 @@ pub(crate) struct Target<'a> {
 impl Target<'_> {
     fn options(&self) -> WriteOptions {
         let durability = if self.sync { Durability::Sync } else { Durability::None };
-        self.global.writing().overwrite(self.overwrite).durability(durability)
+        let options = self.global.writing().overwrite(self.overwrite).durability(durability);
+        options.block_starts(self.block_starts)
     }
 
     /// Starts a frame with these parameters and metalayers.

@@ -199,6 +199,8 @@ pub enum Structure {
     Entries,
     /// The checksums between index and trailer.
     Checksums,
+    /// The table of block starts before the checksums (docs/format/block-starts.md).
+    BlockStarts,
     /// The trailer.
     Trailer,
     /// Names and values of the vlmetalayers in the trailer.
@@ -228,6 +230,7 @@ impl fmt::Display for Structure {
             Self::Index => f.write_str("index chunk"),
             Self::Entries => f.write_str("decoded index"),
             Self::Checksums => f.write_str("checksums"),
+            Self::BlockStarts => f.write_str("table of block starts"),
             Self::Trailer => f.write_str("trailer"),
             Self::VlMetalayers => f.write_str("vlmetalayers"),
             Self::VlMetalayer(name) => write!(f, "vlmetalayer {name:?}"),

@@ -26,7 +26,8 @@ const PEERS: &[&str] = &[
 const PARTS: [&str; 6] = ["open", "item", "plane0", "plane2", "box", "whole"];
 
 /// A way to read the array: a name, the program, and the file.
-const SIDES: [(&str, &str, &str); 5] = [
+const SIDES: [(&str, &str, &str); 6] = [
+    ("b2kit, block starts", "ours", "ours.b2nd.starts"),
     ("b2kit", "ours", "ours.b2nd"),
     ("b2kit, file of C", "ours", "c.b2nd"),
     ("python-blosc2", "blosc2", "c.b2nd"),
@@ -100,7 +101,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
     let python = python::environment(PEERS)?;
     sh::run(sh::cargo(&["build", "--release", "-p", "b2-benches", "--bin", "b2-bench-remote"]))?;
     let ours = root::target().join("release").join("b2-bench-remote");
-    if !folder.join("whole").exists() {
+    if !folder.join("ours.b2nd.starts").exists() || !folder.join("whole").exists() {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         sh::run({
@@ -116,7 +117,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
         fs::write(folder.join("whole"), "")?;
     }
     let server = Server::start()?;
-    for name in ["ours.b2nd", "c.b2nd"] {
+    for name in ["ours.b2nd", "ours.b2nd.starts", "c.b2nd"] {
         server.put(name, fs::read(folder.join(name))?);
     }
     for name in ["chunks.zarr", "shards.zarr"] {

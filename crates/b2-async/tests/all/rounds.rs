@@ -2,7 +2,7 @@
 
 use b2_async::{AsyncNdArray, AsyncOptions};
 use b2_chunk::{CParams, FilterSlot};
-use b2_frame::Compare;
+use b2_frame::{Compare, FrameWriter};
 use b2nd::{ArrayBuilder, ByIndex, Selection};
 
 use crate::store::{Counts, Store};
@@ -85,6 +85,47 @@ fn what_is_in_flight_is_bounded() {
     store.in_rounds(array.all().read_bytes()).unwrap();
     let counts = store.counts();
     assert!(counts.most_bytes <= 1 << 20 && counts.most > 1, "{counts:?}");
+}
+
+/// Where the frame tells where its blocks are, one round fetches what is needed and hardly more.
+#[test]
+fn told_blocks_come_in_one_round() {
+    // Blocks of very different sizes, which cannot be guessed.
+    let noise = |i: u64| (i / 4096).wrapping_mul(7) % 11 < 4;
+    let item = move |i: u64| if noise(i) { mix(i) } else { 0 };
+    for delta in [false, true] {
+        let mut filters = vec![FilterSlot::SHUFFLE];
+        if delta {
+            filters.insert(0, FilterSlot { id: b2_chunk::FilterId::DELTA, meta: 0 });
+        }
+        let cparams = CParams::builder(4).filters(&filters[..]).level(1).build().unwrap();
+        let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
+        let builder = builder.compression(cparams);
+        let plain = builder.clone().to_bytes(ByIndex(item)).unwrap();
+        let options = FrameWriter::options().block_starts(true);
+        let frame = builder.write_options(options).to_bytes(ByIndex(item)).unwrap();
+        assert!(frame.len() > plain.len() && frame.len() < plain.len() + 1000);
+        let store = Store::new(frame);
+        let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
+        let opening = store.counts();
+        assert_eq!((opening.rounds, opening.requests), (1, 2));
+        for at in (0..(1 << 20) - 3).step_by(30_011) {
+            store.counts();
+            let slice = array.slice(at..at + 3).unwrap();
+            let expected = [0, 1, 2].map(|k| item(at as u64 + k));
+            assert_eq!(store.in_rounds(slice.read::<u32>()).unwrap(), expected);
+            let counts = store.counts();
+            assert!(
+                counts.rounds <= 1 && counts.requests <= 3 && counts.bytes < 150 << 10,
+                "{at}: {counts:?}"
+            );
+        }
+        // Blocks far apart, which a guess would fetch with all that is between them.
+        let array = &array;
+        let rows = Selection::from((0..1 << 20).step_by(1 << 15).map(|n| n as i64).collect::<Vec<_>>());
+        let far = cost(&store, array, vec![rows]);
+        assert_eq!(far.rounds, 1, "{far:?}");
+    }
 }
 
 /// A wrong guess of where blocks are costs a round, and nothing else.

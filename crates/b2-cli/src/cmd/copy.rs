@@ -84,7 +84,15 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });
-    let target = Target { path: output, format, overwrite: args.force, sync: !args.no_sync, global };
+    let had_starts = input.frame().is_some_and(|frame| frame.block_starts_len().is_some());
+    let target = Target {
+        path: output,
+        format,
+        overwrite: args.force,
+        sync: !args.no_sync,
+        block_starts: encoding.block_starts || had_starts,
+        global,
+    };
     let progress = Progress::new(named(), input.nbytes(), global.quiet);
     let itemsize = dtype.as_ref().map_or_else(|| input.itemsize(), Dtype::itemsize);
     let old = input.frame().map(|frame| frame.header().codec());

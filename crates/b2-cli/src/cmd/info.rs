@@ -284,6 +284,9 @@ impl Facts {
             put("leftover", leftover.into());
         }
         put("checksums", frame.map(|frame| checksums(frame.checksums())).into());
+        if let Some(len) = frame.and_then(SuperChunk::block_starts_len) {
+            put("block_starts", len.into());
+        }
         put("shape", array.map(NdArray::shape).into_json());
         put("chunks", array.map(NdArray::chunkshape).into_json());
         put("blocks", array.map(NdArray::blockshape).into_json());
@@ -385,6 +388,9 @@ impl Facts {
                     Checksums::Changed => "present, but another program changed the file since",
                 },
             );
+            if let Some(len) = frame.block_starts_len() {
+                table.row("block starts", format!("{} for readers far away", size(len)));
+            }
         }
         table
     }

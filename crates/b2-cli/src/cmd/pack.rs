@@ -138,6 +138,7 @@ fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Glob
         format: encoding.format.unwrap_or(Format::Cframe),
         overwrite: args.force,
         sync: !args.no_sync,
+        block_starts: encoding.block_starts,
         global,
     };
     let mut layers = Layers::default();

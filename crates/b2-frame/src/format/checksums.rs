@@ -23,7 +23,7 @@ use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-pub(crate) use self::chunks::ChunkSums;
+pub(crate) use self::chunks::{ChunkSums, EntryHashing};
 pub(crate) use self::pages::{Kept, Lookup, Page, Plan, SumTable, Sums, read_table};
 use crate::format::header::patch;
 use crate::format::metalayers::Metalayers;
@@ -81,6 +81,17 @@ pub(crate) fn block_len(end: &[u8], most: u64) -> u64 {
         _ => 0,
     };
     npages.saturating_mul(Page::LEN as u64).saturating_add(END_LEN as u64).min(most)
+}
+
+/// Returns the length of the block at the end of `before_trailer`, or 0 if there is none.
+pub(crate) fn stored_block_len(before_trailer: &[u8]) -> usize {
+    match before_trailer.last_chunk::<END_LEN>() {
+        Some(end) if end.starts_with(&MAGIC) => {
+            let len = block_len(before_trailer, before_trailer.len() as u64);
+            usize::try_from(len).unwrap_or(before_trailer.len())
+        }
+        _ => 0,
+    }
 }
 
 /// Returns the field at offset `at` of the end of a block.

@@ -1,4 +1,5 @@
-//! Parses and serializes the structures of a frame: header, metalayers, index, trailer, checksums.
+//! Parses and serializes the structures of a frame: header, metalayers, index, trailer, checksums,
+//! the table of block starts.
 //! There is no I/O, and no chunk but the index is decoded. Uses only the crate's errors and file
 //! names.
 
@@ -6,4 +7,5 @@ pub(crate) mod checksums;
 pub(crate) mod header;
 pub(crate) mod index;
 pub(crate) mod metalayers;
+pub(crate) mod starts;
 pub(crate) mod trailer;

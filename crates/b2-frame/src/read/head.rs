@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::error::within;
 use crate::format::checksums::{Sum, sum};
 use crate::format::index::Entry;
+use crate::format::starts::Starts;
 use crate::names::FrameFile;
 use crate::read::fetch::spent;
 use crate::read::plan::{Plan, Step};
@@ -122,8 +123,8 @@ struct Head {
     lazy: LazyChunk,
     /// Everything that was read, from the start of the chunk.
     bytes: Bytes,
-    /// What was read ahead, and its offset in the chunk.
-    ahead: (usize, Bytes),
+    /// What was read ahead: offsets in the chunk and bytes, in ascending order.
+    ahead: Vec<(usize, Bytes)>,
 }
 
 impl ChunkHead {
@@ -165,10 +166,11 @@ impl ChunkHead {
     /// Returns the bytes that hold a block that came with the head, and its range in them.
     fn found(&self, nblock: usize) -> Option<(&Bytes, Range<usize>)> {
         let extent = self.0.lazy.block_extent(nblock);
-        let (start, ahead) = &self.0.ahead;
         if self.0.bytes.get(extent.clone()).is_some() {
             return Some((&self.0.bytes, extent));
         }
+        let after = self.0.ahead.partition_point(|(start, _)| *start <= extent.start);
+        let (start, ahead) = self.0.ahead.get(after.checked_sub(1)?)?;
         let range = extent.start.checked_sub(*start)?..extent.end.checked_sub(*start)?;
         ahead.get(range.clone()).is_some().then_some((ahead, range))
     }
@@ -205,10 +207,10 @@ impl ChunkHead {
 pub struct HeadPlan<'a> {
     frame: &'a SuperChunk,
     nchunk: usize,
-    /// The blocks that will be read next.
-    blocks: Range<usize>,
-    /// What was read ahead, and its offset in the chunk.
-    ahead: (usize, Bytes),
+    /// The blocks that will be read next, in ascending order.
+    blocks: Vec<Range<usize>>,
+    /// What was read ahead: offsets in the chunk and bytes, in ascending order.
+    ahead: Vec<(usize, Bytes)>,
     state: HeadState,
 }
 
@@ -217,8 +219,19 @@ enum HeadState {
     /// A special chunk, for which nothing is stored.
     Made(Box<LazyChunk>),
     Start(Place),
-    Asked(Place, u64, Option<Box<PageRequest>>),
+    Asked(Place, Box<Asked>),
     Spent,
+}
+
+/// What was requested along with the first `len` bytes of a chunk.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    len: u64,
+    /// Further parts of the chunk, by their offsets in it.
+    ahead: Vec<usize>,
+    page: Option<PageRequest>,
+    /// A page of the table of block starts, which further chunks will use.
+    start_page: Option<usize>,
 }
 
 impl SuperChunk {
@@ -234,7 +247,7 @@ impl SuperChunk {
                 HeadState::Made(Box::new(lazy.map_err(FrameError::chunk(Structure::Index))?))
             }
         };
-        Ok(HeadPlan { frame: self, nchunk, blocks: 0..0, ahead: (0, Bytes::new()), state })
+        Ok(HeadPlan { frame: self, nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
     }
 }
 
@@ -245,12 +258,60 @@ impl HeadPlan<'_> {
     /// bytes are, so a wrong guess costs a round, never a wrong value.
     #[must_use]
     pub fn with_blocks(self, blocks: Range<usize>) -> Self {
+        Self { blocks: vec![blocks], ..self }
+    }
+
+    /// Like [`with_blocks`](Self::with_blocks) for several ranges of blocks, in ascending order.
+    /// Where the frame tells where the blocks are, only what is needed is requested.
+    #[must_use]
+    pub fn with_runs(self, blocks: Vec<Range<usize>>) -> Self {
         Self { blocks, ..self }
+    }
+
+    /// Returns how many bytes to read from the start of the chunk, and further ranges of the chunk
+    /// that hold the blocks if the frame tells the truth about them.
+    fn told(&self, place: &Place, starts: &Starts) -> (u64, Vec<Range<u64>>) {
+        let costs = &self.frame.costs;
+        let len = starts.len().min(place.guess);
+        let head = starts.head().clamp(EXTENDED_HEADER_LEN as u64, len.max(EXTENDED_HEADER_LEN as u64));
+        if len <= costs.small {
+            return (len.max(head), Vec::new());
+        }
+        if self.compares_all() {
+            // The whole chunk will be compared.
+            return if len <= costs.at_once { (len, Vec::new()) } else { (head, Vec::new()) };
+        }
+        let reference = if starts.needs_block0 { 0..1 } else { 0..0 };
+        let (mut first, mut ahead, mut total) = (head, Vec::<Range<u64>>::new(), head);
+        for blocks in std::iter::once(&reference).chain(&self.blocks) {
+            for nblock in blocks.start..blocks.end.min(starts.nblocks()) {
+                let block = starts.start(nblock).min(len)..starts.end(nblock).min(len);
+                total = total.saturating_add(block.end.saturating_sub(block.start));
+                let (from, end, gap) = match ahead.last_mut() {
+                    Some(last) => (last.start, &mut last.end, costs.gap),
+                    None => (0, &mut first, costs.gap.min(HEAD_GAP)),
+                };
+                if block.start <= end.saturating_add(gap) && block.end.saturating_sub(from) <= costs.at_once {
+                    *end = block.end.max(*end);
+                } else if !block.is_empty() {
+                    ahead.push(block);
+                }
+            }
+        }
+        match total <= costs.at_once.saturating_mul(MOST_AHEAD) {
+            true => (first, ahead),
+            // The driver bounds what is in flight of blocks, but not of heads.
+            false => (head, Vec::new()),
+        }
+    }
+
+    fn compares_all(&self) -> bool {
+        self.frame.compare == Compare::Always && self.frame.compares_stored()
     }
 
     /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
     /// that probably holds the blocks, which may be empty.
-    fn first(&self, place: &Place) -> (u64, Range<u64>) {
+    fn guessed(&self, place: &Place) -> (u64, Range<u64>) {
         let costs = &self.frame.costs;
         if place.guess <= costs.small {
             return (place.guess, 0..0);
@@ -258,11 +319,14 @@ impl HeadPlan<'_> {
         let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
         let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
         let head = tables.clamp(least, place.guess);
-        let blocks = match self.frame.compare == Compare::Always && self.frame.compares_stored() {
+        let span = |first: &Range<usize>, last: &Range<usize>| first.start as u64..last.end as u64;
+        let blocks = match (self.blocks.first(), self.blocks.last()) {
             // The whole chunk will be compared.
-            true => 0..place.nblocks,
-            false => self.blocks.start as u64..(self.blocks.end as u64).min(place.nblocks),
+            _ if self.compares_all() => 0..place.nblocks,
+            (Some(first), Some(last)) => span(first, last),
+            _ => 0..0,
         };
+        let blocks = blocks.start..blocks.end.min(place.nblocks);
         if !costs.ahead || blocks.is_empty() || tables >= place.guess {
             return (head, 0..0);
         }
@@ -288,6 +352,12 @@ impl HeadPlan<'_> {
     }
 }
 
+/// Blocks that start at most this far behind the head of their chunk are read with it, in bytes, if
+/// it is known where they are.
+const HEAD_GAP: u64 = 64 << 10;
+/// This many times the largest read may be requested along with a head.
+const MOST_AHEAD: u64 = 8;
+
 /// A range of blocks is read with this part of the chunk around it, since blocks differ in size.
 const MARGIN: u64 = 48;
 /// Smallest such margin, in bytes.
@@ -304,30 +374,48 @@ impl Plan for HeadPlan<'_> {
                 place: None,
                 lazy: *lazy,
                 bytes: Bytes::new(),
-                ahead: (0, Bytes::new()),
+                ahead: Vec::new(),
             })))),
             HeadState::Start(place) => {
-                let (asked, ahead) = self.first(&place);
-                let mut need = vec![place.at_most(asked)];
-                if !ahead.is_empty() {
-                    need.push(place.part(&ahead));
-                    self.ahead.0 = usize::try_from(ahead.start).unwrap_or(usize::MAX);
-                }
-                let page = frame.sums_ahead(nchunk)?.map(Box::new);
+                let (starts, start_page) = match self.blocks.iter().all(Range::is_empty) {
+                    true => (None, None),
+                    false => frame.starts_of(nchunk),
+                };
+                let (len, ahead) = match &starts {
+                    Some(starts) => self.told(&place, starts),
+                    None => {
+                        let (len, ahead) = self.guessed(&place);
+                        (len, if ahead.is_empty() { Vec::new() } else { vec![ahead] })
+                    }
+                };
+                let page = frame.sums_ahead(nchunk)?;
+                let mut need = memory::list(ahead.len().saturating_add(3))?;
+                need.push(place.at_most(len));
+                need.extend(ahead.iter().map(|range| place.part(range)));
                 need.extend(page.iter().map(|page| page.extent.clone()));
-                self.state = HeadState::Asked(place, asked, page);
+                let start_page = start_page.map(|(npage, extent)| {
+                    need.push(extent);
+                    npage
+                });
+                let offset = |range: &Range<u64>| usize::try_from(range.start).unwrap_or(usize::MAX);
+                let ahead = memory::collect(ahead.iter().map(offset))?;
+                self.state = HeadState::Asked(place, Box::new(Asked { len, ahead, page, start_page }));
                 Ok(Step::Need(need))
             }
-            HeadState::Asked(place, asked, page) => {
+            HeadState::Asked(place, asked) => {
+                let Asked { len, ahead, page, start_page } = *asked;
                 let mut parts = parts.into_iter();
                 let bytes = parts.next().unwrap_or_default();
-                if self.ahead.0 > 0 && self.ahead.1.is_empty() {
-                    self.ahead.1 = parts.next().unwrap_or_default();
+                for offset in ahead {
+                    memory::push(&mut self.ahead, (offset, parts.next().unwrap_or_default()))?;
                 }
                 if let Some(page) = page {
                     frame.take_page(&page, parts.next().unwrap_or_default())?;
                 }
-                let available = place.available(asked, bytes.len());
+                if let Some(npage) = start_page {
+                    frame.take_start_page(npage, parts.next().unwrap_or_default());
+                }
+                let available = place.available(len, bytes.len());
                 let header = place.header(&bytes, available)?;
                 let parsed = LazyChunk::parse(&bytes, available, &frame.dparams);
                 let more = match parsed.map_err(FrameError::chunk(place.structure()))? {
@@ -350,10 +438,8 @@ impl Plan for HeadPlan<'_> {
                     LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
                 };
                 let need = place.within_limit(more)?;
-                if self.ahead.1.is_empty() {
-                    self.ahead.0 = 0;
-                }
-                self.state = HeadState::Asked(place, more as u64, None);
+                self.state =
+                    HeadState::Asked(place, Box::new(Asked { len: more as u64, ..Asked::default() }));
                 Ok(Step::Need(vec![need]))
             }
             HeadState::Spent => Err(spent()),

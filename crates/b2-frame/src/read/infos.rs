@@ -90,7 +90,8 @@ impl SuperChunk {
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);
-        Ok((data + gap).saturating_sub(live + self.sums_len()))
+        let starts = self.block_starts_len().unwrap_or(0);
+        Ok((data + gap).saturating_sub(live + self.sums_len() + starts))
     }
 
     /// Returns the size of current checksums in bytes. Outdated ones that C-Blosc2 left behind do

@@ -27,6 +27,7 @@ pub(crate) mod places;
 pub(crate) mod plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
+mod starts;
 pub(crate) mod sums;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod super_chunk;

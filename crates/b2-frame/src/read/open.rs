@@ -7,12 +7,15 @@ use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
 
 use crate::error::{max_metadata, max_nchunks, within};
-use crate::format::checksums::{self, Checked, Checksums, Parts, SumTable, Sums, block_len};
+use crate::format::checksums::{
+    self, Checked, Checksums, Parts, SumTable, Sums, block_len, stored_block_len,
+};
 use crate::format::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
 use crate::format::index::{Entry, Index};
 use crate::format::metalayers::Metalayers;
+use crate::format::starts::{Found, StartTable};
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
@@ -47,6 +50,8 @@ pub struct Opened {
     pub checksums: Checksums,
     /// The sums of the chunks, if they exist and are reliable.
     pub(crate) sums: Option<Sums>,
+    /// Where the blocks of the chunks probably are, if the frame tells it.
+    pub(crate) starts: Option<StartTable>,
 }
 
 impl Opened {
@@ -87,7 +92,8 @@ impl Opened {
         let layout = Layout { header: 0..header_len, data: header_len..rest, index, trailer: trailer_range };
         let index = Index::from_entries(Arc::new(vec![Entry::Stored(0).to_raw()]));
         let checksums = Checksums::None;
-        Ok(Some(Self { header, header_bytes, metalayers, index, trailer, layout, checksums, sums: None }))
+        let (sums, starts) = (None, None);
+        Ok(Some(Self { header, header_bytes, metalayers, index, trailer, layout, checksums, sums, starts }))
     }
 }
 
@@ -161,7 +167,12 @@ struct Wanted {
 impl Wanted {
     /// `block_len` is the known length of the block of checksums.
     fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
-        let block = trailer.start.saturating_sub(block_len).max(index.end)..trailer.start;
+        // What was read in front of the block may hold the table of block starts.
+        let start = match block_len {
+            0 => trailer.start,
+            len => trailer.start.saturating_sub(len).min(base),
+        };
+        let block = start.max(index.end)..trailer.start;
         Self { ranges: [index, trailer, block], end, base }
     }
 
@@ -339,6 +350,19 @@ impl OpenPlan {
         };
         let trailer_start = trailer.start;
         let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
+        let gap_start = trailer_start.saturating_sub(before_trailer.len() as u64);
+        let starts = match nchunks {
+            Some(0) => None,
+            _ => {
+                let before_block = before_trailer.len().saturating_sub(stored_block_len(&before_trailer));
+                let nstored = decoded.nstored(decoded.len()) as u64;
+                let index_sum = checksums::sum(&index_bytes);
+                match Found::at_end(&before_trailer.slice(..before_block), gap_start, index_sum, nstored) {
+                    Found::Table(table) => Some(table),
+                    Found::Nothing | Found::Other => None,
+                }
+            }
+        };
         let (checksums, sums) = if self.checksums {
             let index = if decoded.is_empty() { Bytes::new() } else { index_bytes };
             let values = trailer::values(&trailer_bytes);
@@ -346,8 +370,7 @@ impl OpenPlan {
             let nstored = (!decoded.is_empty()).then(|| decoded.nstored(decoded.len()) as u64);
             let Checked { checksums, pages } =
                 parts.check(nstored, &before_trailer, trailer_parsed.fingerprint())?;
-            let base = trailer_start.saturating_sub(before_trailer.len() as u64);
-            (checksums, pages.map(|pages| Sums::Pages(SumTable::new(pages, (base, before_trailer)))))
+            (checksums, pages.map(|pages| Sums::Pages(SumTable::new(pages, (gap_start, before_trailer)))))
         } else {
             (Checksums::None, None)
         };
@@ -367,6 +390,7 @@ impl OpenPlan {
             layout,
             checksums,
             sums,
+            starts,
         })
     }
 }

@@ -231,6 +231,7 @@ impl SuperChunk {
     /// [`FrameError::Checksum`] for the first damaged chunk, and when a chunk cannot be read.
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
         let control = self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
+        self.verify_between()?;
         let mut driver = self.driver();
         let mut nchunk = 0;
         // Storage that is far away answers many requests in the time of one.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::format::checksums::ChunkSums;
 use crate::format::index::Entry;
 use crate::format::metalayers::{check_name, show};
+use crate::format::starts::ChunkStarts;
 use crate::write::fit::Fit;
 use crate::write::state::{FrameState, room_for};
 use crate::write::store::Store;
@@ -22,6 +23,8 @@ pub(crate) struct Draft {
     pub(crate) fit: Fit,
     /// Checksums of the chunks, if they are known.
     pub(crate) sums: Option<ChunkSums>,
+    /// Where the blocks of the chunks are, if the frame is to tell it.
+    pub(crate) starts: Option<ChunkStarts>,
     pub(crate) max_vlmetalayers: usize,
 }
 
@@ -129,6 +132,9 @@ impl Draft {
         let raw = Entry::Stored(self.store.put(chunk.as_bytes())?).to_raw();
         if let Some(sums) = &mut self.sums {
             sums.put(raw, chunk.as_bytes())?;
+        }
+        if let Some(starts) = &mut self.starts {
+            starts.put(raw, chunk.as_bytes(), &self.fit.dparams);
         }
         Ok(raw)
     }

@@ -21,6 +21,7 @@ pub struct WriteOptions {
     pub(crate) control: Control,
     pub(crate) max_vlmetalayers: usize,
     pub(crate) checksums: bool,
+    pub(crate) block_starts: bool,
 }
 
 impl Default for WriteOptions {
@@ -32,6 +33,7 @@ impl Default for WriteOptions {
             control: Control::new(),
             max_vlmetalayers: MAX_METALAYERS,
             checksums: true,
+            block_starts: false,
         }
     }
 }
@@ -83,6 +85,17 @@ impl WriteOptions {
     /// per chunk.
     pub fn checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
+        self
+    }
+
+    /// Sets whether the frame gets a table of block starts, with which readers far away fetch
+    /// parts of chunks in one round of requests and in fewer bytes. It is off by default.
+    ///
+    /// C-Blosc2 reads such frames; if it changes their chunks, the table is lost. It takes 2 bytes
+    /// per block, and is left out where that is more than 1 MiB in all
+    /// (docs/format/block-starts.md). Changes of the frame keep it.
+    pub fn block_starts(mut self, block_starts: bool) -> Self {
+        self.block_starts = block_starts;
         self
     }
 

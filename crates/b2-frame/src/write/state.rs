@@ -301,6 +301,7 @@ impl FrameState {
             // There is no trailer with a fingerprint yet.
             checksums: Checksums::None,
             sums,
+            starts: None,
         }
     }
 }

@@ -10,15 +10,16 @@ use b2_core::{Control, memory};
 use crate::format::checksums::ChunkSums;
 use crate::format::header::MAGIC;
 use crate::format::index::Entry;
+use crate::format::starts::ChunkStarts;
 use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Target};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::state::FrameState;
-use crate::write::store::{Change, ContiguousStore, Store};
+use crate::write::store::{Change, ContiguousStore, Copied, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy
-/// each. Returns the state with the new entries, and their sums.
+/// each. `starts` says whether the new frame tells where the blocks are.
 ///
 /// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied
 /// and not recomputed, so that damage on the way is detected.
@@ -26,15 +27,21 @@ pub(crate) fn copy_chunks(
     state: &FrameState,
     source: &SuperChunk,
     sums: Option<&ChunkSums>,
+    starts: bool,
     control: &Control,
     mut put: impl FnMut(&[u8]) -> Result<u64, FrameError>,
-) -> Result<(FrameState, Option<ChunkSums>), FrameError> {
+) -> Result<Copied, FrameError> {
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
+    let mut new_starts = starts.then(ChunkStarts::default);
     for (nchunk, raw) in state.entries.iter().enumerate() {
         entries.push(match Entry::from_raw(*raw) {
             Some(Entry::Stored(_)) => {
-                let new = Entry::Stored(put(source.chunk(nchunk)?.as_bytes())?).to_raw();
+                let chunk = source.chunk(nchunk)?;
+                let new = Entry::Stored(put(chunk.as_bytes())?).to_raw();
+                if let Some(starts) = &mut new_starts {
+                    starts.put(new, chunk.as_bytes(), source.dparams());
+                }
                 if let (Some(new_sums), Some(sum)) = (&mut new_sums, sums.and_then(|sums| sums.get(*raw))) {
                     new_sums.put_sum(new, sum)?;
                 }
@@ -44,7 +51,8 @@ pub(crate) fn copy_chunks(
         });
         control.advance(state.chunk_nbytes(nchunk).unwrap_or(0) as u64)?;
     }
-    Ok((FrameState { entries: Arc::new(entries), ..state.clone() }, new_sums))
+    let state = FrameState { entries: Arc::new(entries), ..state.clone() };
+    Ok(Copied { state, sums: new_sums, starts: new_starts })
 }
 
 impl SuperChunk {
@@ -101,8 +109,11 @@ impl SuperChunk {
         let sums = self.chunk_sums()?;
         let control = self.dparams().control.begin(self.nbytes(), self.typesize() as u64);
         let mut store = Store::from(store(state.head.len())?);
-        let (state, sums) = copy_chunks(&state, self, sums.as_ref(), &control, |chunk| store.put(chunk))?;
-        store.commit(&Change { old: &state, new: &state, sums: sums.as_ref(), metadata_only: false })?.1?;
+        let starts = self.opened().starts.is_some();
+        let put = |chunk: &[u8]| store.put(chunk);
+        let copied = copy_chunks(&state, self, sums.as_ref(), starts, &control, put)?;
+        let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());
+        store.commit(&Change { old: state, new: state, sums, starts, metadata_only: false })?.1?;
         Ok(store)
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::format::checksums::ChunkSums;
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::metalayers::Metalayers;
+use crate::format::starts::ChunkStarts;
 use crate::write::draft::{Draft, Fitted};
 use crate::write::fit::Fit;
 use crate::write::options::WriteOptions;
@@ -199,6 +200,7 @@ impl FrameWriter {
             state,
             fit: Fit { typesize, blocksize, dparams: dparams.with_container(container) },
             sums: options.checksums.then(ChunkSums::default),
+            starts: options.block_starts.then(ChunkStarts::default),
             max_vlmetalayers: options.max_vlmetalayers,
         };
         Ok(Self { draft, abandoned: false })
@@ -308,10 +310,15 @@ impl FrameWriter {
         if self.abandoned {
             return Err(FrameError::Abandoned);
         }
-        let Draft { store, state, sums, .. } = &mut self.draft;
+        let Draft { store, state, sums, starts, .. } = &mut self.draft;
         state.check()?;
-        let (head, late) =
-            store.commit(&Change { old: state, new: state, sums: sums.as_ref(), metadata_only: false })?;
+        let (head, late) = store.commit(&Change {
+            old: state,
+            new: state,
+            sums: sums.as_ref(),
+            starts: starts.as_ref(),
+            metadata_only: false,
+        })?;
         late?;
         Ok(Written {
             nchunks: state.nchunks(),

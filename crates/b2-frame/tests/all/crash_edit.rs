@@ -23,6 +23,14 @@ fn chunk(seed: u64) -> Chunk {
     compress(&data(CHUNKSIZE, seed), &cparams(4))
 }
 
+/// A chunk that is large enough for a table of block starts.
+fn large(seed: u64) -> Chunk {
+    compress(
+        &noise(10 * CHUNKSIZE, seed),
+        &CParams::builder(4).level(1).blocksize(CHUNKSIZE).build().unwrap(),
+    )
+}
+
 fn create(fs: &SimFs, storage: Storage, params: FrameParams, fill: &dyn Fn(&mut FrameWriter)) {
     let options = FrameWriter::options().file_system(Arc::new(fs.clone()));
     let writer = options.storage(storage).create(PATH, params);
@@ -119,6 +127,38 @@ fn update() {
 fn delete() {
     check("delete", &|e| e.delete(0));
     check("delete, last", &|e| e.delete(4));
+}
+
+#[test]
+fn block_starts() {
+    let params = || FrameParams::new(4).metalayer("m", b"value").chunksize(10 * CHUNKSIZE);
+    let fill = |writer: &mut FrameWriter| {
+        for seed in 20..22 {
+            writer.append(large(seed)).unwrap();
+        }
+    };
+    check_on(
+        "table of block starts",
+        &params,
+        &fill,
+        &[
+            &|e| e.set_block_starts(true),
+            &|e| e.insert(1, large(22)),
+            &|e| e.update(0, large(23)),
+            &|e| e.set_metalayer("m", b"VALUE"),
+            &|e| e.delete(2),
+            &|e| e.set_block_starts(false),
+        ],
+    );
+    check_on(
+        "table of block starts, made",
+        &params,
+        &fill,
+        &[&|e| {
+            e.set_block_starts(true)?;
+            e.insert(0, large(24))
+        }],
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The tests of `b2-frame` from outside, in one program: a new file needs a line here.
 
+mod block_starts;
 mod checksums;
 mod common;
 mod crash;

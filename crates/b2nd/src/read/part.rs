@@ -80,7 +80,7 @@ impl<'a> PartPlan<'a> {
                 {
                     return Ok(PartStep::Fill(uniform, part));
                 }
-                let plan = frame.head_plan(self.nchunk)?.with_blocks(self.blocks()?);
+                let plan = frame.head_plan(self.nchunk)?.with_runs(self.blocks()?);
                 self.head(plan, parts)
             }
             PartState::Head(plan) => self.head(plan, parts),
@@ -95,16 +95,22 @@ impl<'a> PartPlan<'a> {
         }
     }
 
-    /// Returns the range of the blocks that will be read, if it is worth knowing before the head.
-    fn blocks(&self) -> Result<Range<usize>, NdError> {
+    /// Returns the blocks that will be read, if it is worth knowing before the head.
+    fn blocks(&self) -> Result<Vec<Range<usize>>, NdError> {
         let Reading { array, frame, moves, .. } = *self.reading;
         // The file only claims this number so far.
         if !frame.costs().ahead || array.geometry().nblocks() > MAX_GUESSED {
-            return Ok(0..0);
+            return Ok(Vec::new());
         }
-        let blocks = moves.part(self.npart)?.nblocks;
+        let mut runs = Vec::<Range<usize>>::new();
         // They are in ascending order.
-        Ok(blocks.first().copied().unwrap_or(0)..blocks.last().map_or(0, |last| last + 1))
+        for nblock in moves.part(self.npart)?.nblocks {
+            match runs.last_mut() {
+                Some(run) if run.end == nblock => run.end += 1,
+                _ => memory::push(&mut runs, nblock..nblock + 1)?,
+            }
+        }
+        Ok(runs)
     }
 
     fn head(&mut self, mut plan: HeadPlan<'a>, parts: Vec<Bytes>) -> Result<PartStep<'a>, NdError> {

@@ -25,6 +25,7 @@ pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSums, Sums};
 use crate::format::header::MIN_TRAILER_LEN;
 use crate::format::index::Entry;
+use crate::format::starts::ChunkStarts;
 use crate::read::compare::Compare;
 use crate::read::options::FrameOrigin;
 use crate::read::sizes::ChunkSizes;
@@ -86,6 +87,8 @@ pub struct FrameEditor {
     has_sums: (bool, bool),
     /// Whether the committed checksums are outdated. The next commit rewrites or drops them.
     stale_sums: bool,
+    /// Whether the committed frame has a table of block starts.
+    had_starts: bool,
     source: Option<Arc<FrameOrigin>>,
     /// Value of the store's byte counter at the last commit.
     accounted: u64,
@@ -248,7 +251,8 @@ impl FrameEditor {
         let same_tail = Arc::ptr_eq(&old.entries, &self.draft.state.entries)
             && Arc::ptr_eq(&old.vlmetalayers, &self.draft.state.vlmetalayers)
             && self.has_sums.0 == self.has_sums.1
-            && !self.stale_sums;
+            && !self.stale_sums
+            && self.had_starts == self.draft.starts.is_some();
         if !(same_tail && old.head.bytes == self.draft.state.head.bytes) {
             self.draft.state.check()?;
             // C-Blosc2 expects the trailer of an empty frame directly behind its header.
@@ -262,12 +266,18 @@ impl FrameEditor {
                 }
                 None => {
                     self.settle_sums();
-                    let Draft { store, state, sums, .. } = &mut self.draft;
+                    let Draft { store, state, sums, starts, .. } = &mut self.draft;
+                    let starts = starts.as_ref();
                     let sums = sums.as_ref().filter(|_| self.has_sums.1);
                     // The checksums cover the header, so they change with it.
                     let metadata_only = same_tail && sums.is_none();
-                    let (head, late) =
-                        store.commit(&Change { old: &self.committed, new: state, sums, metadata_only })?;
+                    let (head, late) = store.commit(&Change {
+                        old: &self.committed,
+                        new: state,
+                        sums,
+                        starts,
+                        metadata_only,
+                    })?;
                     state.head = head;
                     late
                 }
@@ -275,6 +285,7 @@ impl FrameEditor {
             self.committed = self.draft.state.clone();
             self.has_sums.0 = self.has_sums.1;
             self.stale_sums = false;
+            self.had_starts = self.draft.starts.is_some();
             late?;
         }
         let written = self.draft.store.written();
@@ -294,6 +305,9 @@ impl FrameEditor {
     fn settle_sums(&mut self) {
         if let Some(sums) = &mut self.draft.sums {
             sums.settle(&self.draft.state.entries);
+        }
+        if let Some(starts) = &mut self.draft.starts {
+            starts.settle(&self.draft.state.entries);
         }
     }
 
@@ -322,6 +336,37 @@ impl FrameEditor {
             })?);
         }
         self.has_sums.1 = checksums;
+        Ok(())
+    }
+
+    /// Returns whether the frame will have a table of block starts after the next commit, if it is
+    /// not too large for one.
+    pub fn has_block_starts(&self) -> bool {
+        self.draft.starts.is_some()
+    }
+
+    /// Sets whether the frame has a table of block starts from the next commit on, with which
+    /// readers far away need fewer rounds and bytes. Adding it reads all chunks, but does not
+    /// decode them. A rollback does not undo this.
+    ///
+    /// # Errors
+    /// When a chunk cannot be read.
+    pub fn set_block_starts(&mut self, block_starts: bool) -> Result<(), FrameError> {
+        if !block_starts {
+            self.draft.starts = None;
+        } else if self.draft.starts.is_none() {
+            self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
+                let snapshot = editor.snapshot()?;
+                let mut starts = ChunkStarts::default();
+                for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
+                    if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
+                        starts.put(*raw, snapshot.chunk(nchunk)?.as_bytes(), snapshot.dparams());
+                    }
+                    control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
+                }
+                Ok(starts)
+            })?);
+        }
         Ok(())
     }
 
@@ -384,18 +429,21 @@ impl FrameEditor {
         })?;
         self.has_sums.0 = self.has_sums.1;
         self.stale_sums = false;
+        self.had_starts = self.draft.starts.is_some();
         self.committed = self.draft.state.clone();
         self.commit()
     }
 
     /// Writes the staged state as a new contiguous frame. `source` is a snapshot of it.
     fn rewrite(&mut self, source: &SuperChunk, control: &Control) -> Result<(), FrameError> {
-        let Draft { store, state, sums, .. } = &mut self.draft;
+        let Draft { store, state, sums, starts, .. } = &mut self.draft;
         let Some(store) = store.contiguous() else { return Ok(()) };
         let copy = |whole: &mut ContiguousStore| {
-            copy_chunks(state, source, sums.as_ref(), control, |chunk| whole.put(chunk))
+            let put = |chunk: &[u8]| whole.put(chunk);
+            copy_chunks(state, source, sums.as_ref(), starts.is_some(), control, put)
         };
-        (*state, *sums) = store.rewrite(&self.committed, self.has_sums.1, copy)?;
+        let copied = store.rewrite(&self.committed, self.has_sums.1, copy)?;
+        (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);
         Ok(())
     }
 

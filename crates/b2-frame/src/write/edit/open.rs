@@ -145,6 +145,7 @@ impl EditOptions {
         // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;
+        let starts = schunk.chunk_starts()?;
         Ok(FrameEditor {
             tail: None,
             cparams: None,
@@ -157,12 +158,14 @@ impl EditOptions {
                 sums.is_some(),
             ),
             stale_sums: schunk.checksums() == Checksums::Changed,
+            had_starts: starts.is_some(),
             committed: state.clone(),
             draft: Draft {
                 store: store(&state)?,
                 state,
                 fit: Fit { typesize, blocksize, dparams: schunk.dparams().clone() },
                 sums,
+                starts,
                 max_vlmetalayers: self.max_vlmetalayers,
             },
             source: path.map(|path| Arc::new(FrameOrigin::new(&self.read, path))),

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::format::checksums::{ChunkSums, Page};
 use crate::format::header::patch;
+use crate::format::starts::{ChunkStarts, StartPage};
 use crate::read::open::Layout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
@@ -57,6 +58,8 @@ pub(crate) struct ContiguousStore {
     sync_started: u64,
     /// The committed pages of sums.
     pages: Vec<Page>,
+    /// The committed pages of the table of block starts.
+    start_pages: Vec<StartPage>,
     watch: Arc<Watch>,
     durability: Durability,
     /// Number of bytes written so far.
@@ -69,6 +72,14 @@ pub(crate) struct ContiguousStore {
     /// Whether a power loss could bring back another file under this name: the process that renamed
     /// this one may have been killed before it synced the directory.
     unsafe_name: bool,
+}
+
+/// What describes chunks that were copied to another store.
+pub(crate) struct Copied {
+    /// The state with the new entries.
+    pub(crate) state: FrameState,
+    pub(crate) sums: Option<ChunkSums>,
+    pub(crate) starts: Option<ChunkStarts>,
 }
 
 /// Where a contiguous frame is stored.
@@ -127,6 +138,7 @@ impl ContiguousStore {
             reserved: 0,
             sync_started: end,
             pages: schunk.sum_pages().to_vec(),
+            start_pages: schunk.start_pages().to_vec(),
             watch: Arc::new(Watch::new(end)),
             durability,
             written: 0,
@@ -155,6 +167,7 @@ impl ContiguousStore {
             reserved: 0,
             sync_started: 0,
             pages: Vec::new(),
+            start_pages: Vec::new(),
             watch: Arc::new(Watch::new(0)),
             durability,
             written: 0,
@@ -298,20 +311,21 @@ impl ContiguousStore {
 
     /// Commits a state and returns the stored header.
     pub(super) fn commit(&mut self, change: &Change<'_>) -> Result<Arc<Head>, FrameError> {
-        let &Change { old, new, sums, metadata_only } = change;
+        let &Change { old, new, sums, starts, metadata_only } = change;
         if self.committed == 0 {
-            return self.complete(new, sums, || Ok(0));
+            return self.complete(new, sums, starts, || Ok(0));
         }
         let old = &old.head;
         self.check_unchanged(&old.bytes)?;
-        let (head, mut behind, frame_len, pages) = if metadata_only {
-            (new.head(old.header.cbytes, self.committed), Vec::new(), self.committed, Vec::new())
+        let (head, mut behind, frame_len, pages, start_pages) = if metadata_only {
+            let head = new.head(old.header.cbytes, self.committed);
+            (head, Vec::new(), self.committed, Vec::new(), self.start_pages.clone())
         } else {
             self.begin();
             self.flush()?;
-            let Ends { head, tail, pages } = self.ends(new, sums)?;
+            let Ends { head, tail, pages, start_pages } = self.ends(new, sums, starts)?;
             let frame_len = head.header.frame_len;
-            (head, tail, frame_len, pages)
+            (head, tail, frame_len, pages, start_pages)
         };
         let differing = old.bytes.iter().zip(&head.bytes).rposition(|(a, b)| a != b);
         let Some(last) = differing else { return Ok(head) };
@@ -335,7 +349,7 @@ impl ContiguousStore {
         self.write_header(&before, &after)?;
         self.at = frame_len;
         self.committed = frame_len;
-        self.pages = pages;
+        (self.pages, self.start_pages) = (pages, start_pages);
         self.watch.committed.store(frame_len, Ordering::SeqCst);
         // A leftover record is harmless: the header is complete, and the next writer truncates the
         // record.
@@ -344,12 +358,19 @@ impl ContiguousStore {
     }
 
     /// Serializes header and tail for the end of the chunks stored so far.
-    fn ends(&self, state: &FrameState, sums: Option<&ChunkSums>) -> Result<Ends, FrameError> {
+    fn ends(
+        &self,
+        state: &FrameState,
+        sums: Option<&ChunkSums>,
+        starts: Option<&ChunkStarts>,
+    ) -> Result<Ends, FrameError> {
         let end = self.end();
         ends::encode(&Content {
             state,
             sums,
             kept: &self.pages,
+            starts,
+            kept_starts: &self.start_pages,
             cbytes: end - self.header_len,
             index_at: end,
         })
@@ -361,9 +382,10 @@ impl ContiguousStore {
         &mut self,
         state: &FrameState,
         sums: Option<&ChunkSums>,
+        starts: Option<&ChunkStarts>,
         before: impl FnOnce() -> Result<u64, FrameError>,
     ) -> Result<Arc<Head>, FrameError> {
-        let Ends { head, tail, pages } = self.ends(state, sums)?;
+        let Ends { head, tail, pages, start_pages } = self.ends(state, sums, starts)?;
         self.written += before()?;
         self.push(&tail)?;
         self.flush()?;
@@ -388,7 +410,7 @@ impl ContiguousStore {
         {
             staged.commit()?;
         }
-        (self.committed, self.pages) = (self.at, pages);
+        (self.committed, self.pages, self.start_pages) = (self.at, pages, start_pages);
         Ok(head)
     }
 
@@ -444,13 +466,13 @@ impl ContiguousStore {
     }
 
     /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and
-    /// returns the state and the sums with the new entries.
+    /// returns what belongs to the new entries. `checksums` says whether the frame gets them.
     pub(crate) fn rewrite(
         &mut self,
         old: &FrameState,
         checksums: bool,
-        copy: impl FnOnce(&mut Self) -> Result<(FrameState, Option<ChunkSums>), FrameError>,
-    ) -> Result<(FrameState, Option<ChunkSums>), FrameError> {
+        copy: impl FnOnce(&mut Self) -> Result<Copied, FrameError>,
+    ) -> Result<Copied, FrameError> {
         self.check_unchanged(&old.head.bytes)?;
         if let (Home::Disk { force: false, .. }, links) =
             (&self.home, self.file.hard_links().map_err(FrameError::io(&*self.name))?)
@@ -465,12 +487,13 @@ impl ContiguousStore {
             }
             _ => Self::memory_of(self.header_len)?,
         };
-        let (mut state, sums) = copy(&mut whole)?;
+        let Copied { mut state, sums, starts } = copy(&mut whole)?;
         let count_change = || match &self.home {
             Home::Disk { lock: Some(lock), .. } => lock.count_change(),
             _ => Ok(0),
         };
-        let result = whole.complete(&state, sums.as_ref().filter(|_| checksums), count_change);
+        let stored_sums = sums.as_ref().filter(|_| checksums);
+        let result = whole.complete(&state, stored_sums, starts.as_ref(), count_change);
         // The target is already the new frame, which this store does not hold.
         self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
         state.head = result?;
@@ -483,11 +506,11 @@ impl ContiguousStore {
         let len = whole.committed;
         self.written += len;
         (self.committed, self.at, self.high) = (len, len, len);
-        self.pages = whole.pages;
+        (self.pages, self.start_pages) = (whole.pages, whole.start_pages);
         self.buf.clear();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch::new(len));
-        Ok((state, sums))
+        Ok(Copied { state, sums, starts })
     }
 
     /// Discards what was stored since the last commit.

@@ -20,11 +20,12 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 use bytes::Bytes;
 
-pub(crate) use self::contiguous::{ContiguousStore, Home};
+pub(crate) use self::contiguous::{ContiguousStore, Copied, Home};
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
 use crate::format::checksums::ChunkSums;
 use crate::format::header::Storage;
+use crate::format::starts::ChunkStarts;
 use crate::read::open::Layout;
 use crate::storage::files::FrameFiles;
 use crate::write::state::{FrameState, Head};
@@ -49,6 +50,8 @@ pub(crate) struct Change<'a> {
     pub(crate) new: &'a FrameState,
     /// Sums of the chunks, if the frame is to have checksums.
     pub(crate) sums: Option<&'a ChunkSums>,
+    /// Where the blocks of the chunks are, if the frame is to tell it.
+    pub(crate) starts: Option<&'a ChunkStarts>,
     /// Whether only values in the header differ, and no checksums cover the header.
     pub(crate) metadata_only: bool,
 }

@@ -179,7 +179,7 @@ impl SparseStore {
         &mut self,
         change: &Change<'_>,
     ) -> Result<(Arc<Head>, Result<(), FrameError>), FrameError> {
-        let &Change { old, new, sums, .. } = change;
+        let &Change { old, new, sums, starts, .. } = change;
         if self.new.is_none() {
             self.check_unchanged(&old.head.bytes)?;
         }
@@ -189,6 +189,8 @@ impl SparseStore {
             sums,
             // The whole index file is rewritten, so no page is reused.
             kept: &[],
+            starts,
+            kept_starts: &[],
             cbytes: self.cbytes(old, &named)?,
             index_at: self.header_len,
         };

@@ -10,7 +10,7 @@ pub mod reopen;
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_frame::{FrameError, INDEX_NAME, SuperChunk};
+use b2_frame::{FrameError, INDEX_NAME, ReadCosts, SuperChunk};
 use b2_storage_sim::{CrashState, Image, Plan, SimFs, every_crash};
 use contents::Contents;
 use dump::Dump;
@@ -82,7 +82,20 @@ pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     }
     let schunk = SuperChunk::options().file_system(Arc::new(fs.clone())).open(PATH);
     let schunk = schunk.map_err(|error| format!("cannot be opened: {error}"))?;
-    Contents::of(&schunk).map(Some)
+    let contents = Contents::of(&schunk)?;
+    if schunk.block_starts_len().is_some() {
+        // A table must fit the frame, whichever state it is from.
+        schunk.verify_checksums().map_err(|error| error.to_string())?;
+        let costs = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
+        let (far, plain) = (schunk.with_costs(costs), contents.plain());
+        for at in (0..plain.len()).step_by(997) {
+            let read = far.read_bytes(at as u64..at as u64 + 1).map_err(|error| error.to_string())?;
+            if read != plain[at..=at] {
+                return Err(format!("byte {at} is another one where the table of block starts is used"));
+            }
+        }
+    }
+    Ok(Some(contents))
 }
 
 /// The frame header as it is stored, if there is a frame.
