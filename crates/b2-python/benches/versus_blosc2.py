@@ -1,9 +1,11 @@
 """How long operations take beside python-blosc2, in one process, one after the other in rounds.
 
-    python benches/versus_blosc2.py [--threads 1] [--rounds 7] [--codec lz4 zstd] [--only item write]
+    python benches/versus_blosc2.py [--threads 1] [--wall] [--rounds 7] [--codec lz4 zstd] [--only item write]
+    python benches/versus_blosc2.py --readers
 
-The files are those of python-blosc2. Times are CPU time, which other programs disturb less; a figure is the median over
-rounds of their time by ours, the geometric mean over the arrays.
+The files are those of python-blosc2. Times are CPU time, which other programs disturb less, or with `--wall` those of the
+clock, for several threads; a figure is the median over rounds of their time by ours, the geometric mean over the arrays.
+`--readers` measures how much faster two threads of Python read one array of ours than one of them, by the clock.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 
@@ -65,27 +68,59 @@ def operations(x, path, codec, folder, threads):
     )
 
 
-def seconds(call):
-    """CPU time of a call, repeated until it is long enough to be measured."""
-    count, start = 0, time.process_time()
+def seconds(call, clock):
+    """Time of a call, repeated until it is long enough to be measured."""
+    count, start = 0, clock()
     while True:
         call()
         count += 1
-        spent = time.process_time() - start
+        spent = clock() - start
         if spent > 0.02:
             return spent / count
+
+
+def readers(given, folder):
+    """Two threads of Python against one, with one thread of ours in each call."""
+    for codec in given.codec:
+        for name, x in sources():
+            a = b2kit.asarray(x, os.path.join(folder, f"{name}.b2nd"), codec, overwrite=True)
+            a = b2kit.open(a.path, threads=1)
+            rng = np.random.default_rng(2)
+            boxes = [tuple(slice(at, at + 32) for at in rng.integers(0, np.array(x.shape) - 32)) for _ in range(400)]
+            planes = rng.integers(0, x.shape[0], 200).tolist()
+            wholes = [...] * 4
+            for what, keys in (("boxes", boxes), ("planes", planes), ("whole", wholes)):
+
+                def read(keys):
+                    for key in keys:
+                        a[key]
+
+                def with_threads(count, keys=keys):
+                    threads = [threading.Thread(target=read, args=(keys[n::count],)) for n in range(count)]
+                    began = time.perf_counter()
+                    [thread.start() for thread in threads]
+                    [thread.join() for thread in threads]
+                    return time.perf_counter() - began
+
+                ratios = [with_threads(1) / with_threads(2) for _ in range(given.rounds)]
+                print(f"{codec:5} {name:10} {what:7} {statistics.median(ratios):5.2f} (best {max(ratios):.2f})", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--wall", action="store_true")
+    parser.add_argument("--readers", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--codec", nargs="*", default=["lz4", "zstd"])
     parser.add_argument("--only", nargs="*", default=[])
     given = parser.parse_args()
     blosc2.set_nthreads(given.threads)
     table = defaultdict(lambda: defaultdict(list))
+    clock = time.perf_counter if given.wall else time.process_time
     with tempfile.TemporaryDirectory() as folder:
+        if given.readers:
+            return readers(given, folder)
         for codec in given.codec:
             for name, x in sources():
                 path = os.path.join(folder, f"{name}-{codec}.b2nd")
@@ -100,7 +135,7 @@ def main():
                             sys.exit(f"{name}, {codec}, {operation}: the results differ")
                     ratios, times = [], []
                     for _ in range(given.rounds):
-                        mine, other = seconds(ours), seconds(theirs)
+                        mine, other = seconds(ours, clock), seconds(theirs, clock)
                         ratios.append(other / mine)
                         times.append(mine)
                     table[operation][codec].append(statistics.median(ratios))

@@ -128,8 +128,8 @@ pub(crate) fn get<'py>(
     how: How,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = key.py();
-    if let Some(mask) = reader::dense_mask(array, key)? {
-        return reader::read_marked(array, dtype, &mask, how);
+    if let Some((mask, count)) = reader::dense_mask(array, key)? {
+        return reader::read_marked(array, dtype, &mask, count, how);
     }
     let chosen = Chosen::new(key, style, array.shape())?;
     let view = chosen.view(py, array)?;

@@ -89,7 +89,7 @@ impl RegionSource for Parts {
             .map(|((&at, &start), &length)| at - start..at - start + length)
             .collect();
         let slice = array.slice(ranges).map_err(io::Error::other)?;
-        slice.read_into(dst).map_err(io::Error::other)
+        slice.read_bytes_into(dst).map_err(io::Error::other)
     }
 
     fn amount(&self) -> Amount {

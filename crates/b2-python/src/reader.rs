@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use b2kit::NdArray;
-use b2kit::nd::{Selection, Slice};
+use b2kit::nd::{NdError, Selection, Slice};
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -17,6 +17,8 @@ use crate::index::{View, numpy};
 
 /// Destinations with gaps are filled by way of pieces of about this size, in bytes.
 const PIECE: u64 = 32 << 20;
+/// Masks are read by way of pieces of this size, which stay in the cache.
+const MARKED: u64 = 4 << 20;
 /// Results below this many bytes come so quickly that nobody need be able to stop them.
 const QUICK: u64 = 4096;
 
@@ -117,7 +119,7 @@ pub(crate) fn read<'py>(
     let place = Place { start: data(&out), len: nbytes as usize };
     if let Some(remote) = remote {
         // SAFETY: as said; these bytes are zeros.
-        let dst = unsafe { place.get().assume_init_mut() };
+        let dst = unsafe { slice::from_raw_parts_mut(place.start.cast::<u8>(), place.len) };
         how.short = false;
         how.run(py, move |control| slice.with_control(control).read_with(dst, |plan| remote.drive(plan)))?;
     } else if how.far {
@@ -154,11 +156,11 @@ pub(crate) fn read<'py>(
 /// Of a mask with more marks than one in so many, the items are read with those between them.
 const SPARSE: usize = 500;
 
-/// What is in the brackets, if it is a mask of all items that marks many of them.
+/// What is in the brackets, if it is a mask of all items that marks many of them, and how many.
 pub(crate) fn dense_mask<'py>(
     array: &NdArray,
     key: &Bound<'py, PyAny>,
-) -> PyResult<Option<Bound<'py, PyUntypedArray>>> {
+) -> PyResult<Option<(Bound<'py, PyUntypedArray>, usize)>> {
     let py = key.py();
     let Ok(mask) = key.cast::<PyUntypedArray>() else { return Ok(None) };
     let fits = mask.ndim() > 0
@@ -169,41 +171,119 @@ pub(crate) fn dense_mask<'py>(
         return Ok(None);
     }
     let count: usize = numpy(py)?.call_method1(intern!(py, "count_nonzero"), (mask,))?.extract()?;
-    Ok((count > mask.len() / SPARSE).then(|| mask.clone()))
+    Ok((count > mask.len() / SPARSE).then(|| (mask.clone(), count)))
 }
 
-/// Reads the items that a mask marks, by way of all items of some rows at a time.
+/// Reads the items that a mask marks, by way of all items of some rows at a time. `count` is how many there are.
 pub(crate) fn read_marked<'py>(
     array: &NdArray,
     dtype: &Bound<'py, PyArrayDescr>,
     mask: &Bound<'py, PyUntypedArray>,
+    count: usize,
     how: How,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = mask.py();
-    let rows = array.shape()[0];
-    let chunk = u64::from(array.chunkshape()[0]).max(1);
-    let at_once = (PIECE / (array.nbytes() / rows).max(1)).max(1).next_multiple_of(chunk);
-    let mut parts = Vec::new();
-    let mut start = 0;
+    let out = empty(py, dtype, &[count])?;
+    let (rows, row, itemsize) = (array.shape()[0], array.nbytes() / array.shape()[0], dtype.itemsize());
+    if row.saturating_mul(rows) != (mask.len() as u64).saturating_mul(itemsize as u64) {
+        return Err(argument(py, "the items have another size than the array tells"));
+    }
+    let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (mask,))?;
+    let flat = flat.cast_into::<PyUntypedArray>()?;
+    // SAFETY: `flat` lives as long as the call, and its marks are in one piece, one byte each. As everywhere with NumPy,
+    // nobody may change them while they are read; whoever does gets an error or other items.
+    let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
+    // SAFETY: `out` outlives the call, and no other code has seen it.
+    let dst = unsafe { Place { start: data(&out), len: count * itemsize }.get() };
+    let (chunk, block) = (u64::from(array.chunkshape()[0]), u64::from(array.blockshape()[0]));
+    let (chunk, block) = (chunk.max(1), block.max(1));
+    // Whole chunks where they are small, which are then compared with their checksums; else whole blocks.
+    let by_chunks = row.saturating_mul(chunk) <= MARKED;
+    let unit = if by_chunks { chunk } else { block };
+    let at_once = (MARKED / row.max(1)).max(1).next_multiple_of(unit);
+    let (mut items, mut start, mut filled) = (Vec::new(), 0, 0);
     while start < rows {
         let end = (start + at_once).min(rows);
-        let marks = mask.get_item(PySlice::new(py, start as isize, end as isize, 1))?;
+        let end = if by_chunks { end } else { end.min((start / chunk + 1) * chunk) };
+        let marks = &marks[(start * row) as usize / itemsize..(end * row) as usize / itemsize];
         let slice = array.slice(start..end).or_raise(py)?;
-        let mut shape = mask.shape().to_vec();
-        shape[0] = (end - start) as usize;
-        if marks.call_method0(intern!(py, "any"))?.is_truthy()? {
+        filled = if how.remote.is_some() || how.far {
+            let mut shape = mask.shape().to_vec();
+            shape[0] = (end - start) as usize;
             let items = read(View { slice, shape }, dtype, false, how.part())?;
-            parts.push(items.get_item(marks)?);
-        }
+            let items = items.cast_into::<PyUntypedArray>()?;
+            // SAFETY: a new array in one piece, which was read.
+            let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), marks.len() * itemsize) };
+            gather(items, marks, itemsize, dst, filled)
+        } else {
+            let (items, dst) = (&mut items, &mut *dst);
+            how.part().run(py, move |control| {
+                // Kept from piece to piece: new memory would cost as much as the decoding.
+                items.resize(marks.len() * itemsize, 0);
+                if marks.iter().any(|&mark| mark != 0) {
+                    slice.with_control(control).read_bytes_into(items)?;
+                }
+                Ok::<_, NdError>(gather(items, marks, itemsize, dst, filled))
+            })?
+        };
         start = end;
         if let Some(progress) = &how.progress {
-            progress.call1(py, (array.nbytes() / rows * end, array.nbytes()))?;
+            progress.call1(py, (row * end, array.nbytes()))?;
         }
     }
-    match parts.len() {
-        1 => Ok(parts.swap_remove(0)),
-        _ => numpy(py)?.call_method1(intern!(py, "concatenate"), (parts,)),
+    match filled == dst.len() {
+        true => Ok(out.into_any()),
+        false => Err(argument(py, "the mask was changed while it was read")),
     }
+}
+
+/// Copies the marked items behind the first `filled` bytes of `dst`; the bytes that are filled then. Copies no more than
+/// there is room for.
+fn gather(items: &[u8], marks: &[u8], itemsize: usize, dst: &mut [MaybeUninit<u8>], filled: usize) -> usize {
+    match itemsize {
+        1 => gather_of::<1>(items, marks, dst, filled),
+        2 => gather_of::<2>(items, marks, dst, filled),
+        4 => gather_of::<4>(items, marks, dst, filled),
+        8 => gather_of::<8>(items, marks, dst, filled),
+        16 => gather_of::<16>(items, marks, dst, filled),
+        _ => {
+            let mut filled = filled;
+            for (item, _) in items.chunks_exact(itemsize).zip(marks).filter(|&(_, &mark)| mark != 0) {
+                filled = append(dst, filled, item);
+            }
+            filled
+        }
+    }
+}
+
+fn gather_of<const N: usize>(
+    items: &[u8],
+    marks: &[u8],
+    dst: &mut [MaybeUninit<u8>],
+    mut filled: usize,
+) -> usize {
+    const MANY: usize = 64;
+    let mut found = [[0; N]; MANY];
+    for (items, marks) in items.as_chunks::<N>().0.chunks(MANY).zip(marks.chunks(MANY)) {
+        let mut count = 0;
+        // Every item is copied, and overwritten by the next one unless it is marked: without a branch for each.
+        for (item, &mark) in items.iter().zip(marks) {
+            found[count % MANY] = *item;
+            count += usize::from(mark != 0);
+        }
+        filled = append(dst, filled, found[..count].as_flattened());
+    }
+    filled
+}
+
+fn append(dst: &mut [MaybeUninit<u8>], filled: usize, bytes: &[u8]) -> usize {
+    let end = filled.saturating_add(bytes.len());
+    // Without room the count does not come out, and the caller tells it.
+    let Some(room) = dst.get_mut(filled..end) else { return end };
+    for (to, &from) in room.iter_mut().zip(bytes) {
+        to.write(from);
+    }
+    end
 }
 
 /// Whether few items may come from many blocks.

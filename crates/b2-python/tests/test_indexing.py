@@ -324,3 +324,28 @@ def test_array_protocol():
         a.__array__(copy=False)
     with pytest.raises(ValueError):
         bool(a)
+
+
+@pytest.mark.parametrize("chunks", [(64, 100, 50), (900, 100, 100), (7, 100, 100)])
+@pytest.mark.parametrize("dtype", ["u1", ">i2", "f4", "f8", "c16", "S3", [("a", "u1"), ("b", "f8")]])
+def test_masks_of_large_arrays(chunks, dtype):
+    """They are read in pieces, whole chunks or some blocks of them."""
+    x = np.zeros((900, 100, 100), dtype)
+    items = np.arange(x.size).reshape(x.shape)
+    if x.dtype.names:
+        x["a"], x["b"] = items, items
+    else:
+        x[...] = items if x.dtype.kind != "S" else (items % 999).astype("S3")
+    a = b2kit.asarray(x, chunks=chunks, blocks=(5, 50, 50), codec="lz4", level=1)
+    rng = np.random.default_rng(1)
+    for share in (0.01, 0.5, 1.0):
+        mask = rng.random(x.shape) < share
+        mask[200:400] = False
+        same(a[mask], x[mask])
+        same(a[mask.T.copy().T], x[mask])
+    # Any byte but 0 is a mark.
+    odd = (mask.view("u1") * 2).view(bool)
+    assert len(a[odd]) == np.count_nonzero(mask)
+    seen = []
+    a.read(mask, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (a.nbytes, a.nbytes)
