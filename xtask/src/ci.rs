@@ -5,12 +5,12 @@ use anyhow::{Result, ensure};
 use crate::bench::counts::{self, Outcome};
 use crate::sh::Counts;
 use crate::steps::Steps;
-use crate::{deny, fuzz, hostile, pythonpkg, sh, test, toolchains};
+use crate::{deny, fuzz, hostile, pythonpkg, sh, stores, test, toolchains};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
 /// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, a sample of hostile files, then
-/// `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package. Last
-/// the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
+/// `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
+/// object stores. Last the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
 /// both toolchains where it can.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 /// Steps beside those of `test`.
-const STEPS: usize = 13;
+const STEPS: usize = 14;
 
 /// Crates whose features change what their tests test.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run_tests(sh::cargo_without_c(&[&["test", "--no-fail-fast"], PURE, LIBRARIES].concat()))
     })?;
     let python = steps.run("the Python package", pythonpkg::check)?;
+    let object_stores = steps.run("object stores", stores::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     steps.finish()?;
@@ -102,6 +103,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         pythonpkg::Outcome::NotRun(why) => {
             println!("python: NOT RUN ({why}): a fault of the Python package would not have been noticed");
         }
+    }
+    object_stores.print();
+    if object_stores.counts.failed > 0 {
+        failed.push(format!("object stores: {} failed", object_stores.counts.failed));
     }
     dependencies.print();
     match counted {

@@ -68,9 +68,17 @@ pub(crate) fn check() -> Result<Report> {
     };
     let crates = crates()?;
     let mut problems = judge(&deny, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
+    // The object stores are a workspace of their own, with a list of their own.
+    let stores = |words: &[&str]| {
+        let mut command = Command::new(&tool);
+        command.current_dir(root::workspace().join("crates").join("b2-object-store")).args(words);
+        command
+    };
+    problems += judge(&stores, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
     let fetched = deny(&["fetch", "db"]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     let no_advisories = if fetched.success() {
         problems += judge(&deny, &["check", "advisories"], &["advisories"])?;
+        problems += judge(&stores, &["check", "advisories"], &["advisories"])?;
         None
     } else {
         Some("their database cannot be reached".into())

@@ -23,6 +23,7 @@ mod root;
 mod sanitize;
 mod sh;
 mod steps;
+mod stores;
 mod test;
 mod toolchains;
 
@@ -46,6 +47,7 @@ enum Task {
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
+    Stores(stores::Args),
     Demo(demo::Args),
     Deny(deny::Args),
     /// Check that imports between the rooms of each crate run one way, as ARCHITECTURE.md says.
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
             n => Err(anyhow::anyhow!("{n} sequences with a difference")),
         }),
         Task::Python(args) => pythonpkg::run(&args),
+        Task::Stores(args) => stores::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Deny(args) => deny::run(&args),

@@ -85,7 +85,12 @@ impl Global {
             let stored = web::open(path).and_then(|file| file.len()).unwrap_or(0);
             let when = if self.compare == Some(When::Always) { Compare::Always } else { Compare::WhereCheap };
             let options = self.reading_stored(stored).compare(when);
-            return options.file_system(web::file_system()).costs(ReadCosts::REMOTE);
+            // Without a file system for it, opening tells why.
+            let options = options.costs(ReadCosts::REMOTE);
+            return match web::file_system(path) {
+                Ok(fs) => options.file_system(fs),
+                Err(_) => options,
+            };
         }
         self.reading_stored(stored_bytes(path))
     }

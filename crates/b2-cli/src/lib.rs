@@ -40,6 +40,8 @@ mod version;
 mod viewed;
 mod web;
 
+pub use web::Stores;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -47,6 +49,13 @@ use std::process::ExitCode;
 /// Runs the command that the arguments of this process tell.
 pub fn main() -> ExitCode {
     ExitCode::from(run_from(std::env::args_os()))
+}
+
+/// As [`main`], with stores for URLs.
+#[doc(hidden)]
+pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
+    web::set_stores(stores);
+    main()
 }
 
 /// Runs a command line, whose first word is the name of the program, and returns the exit code. Signals are handled

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::ReadAt;
+use b2kit::frame::{Disk, FileSystem, Links, ReadAt};
 
 use crate::capture;
 use crate::npy::source::ByteSource;
 use crate::output::Output;
 use crate::values::Format;
+use crate::web;
 
 /// Whether this names standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
@@ -76,12 +77,16 @@ impl ReadAt for Spooled {
 pub(crate) fn write_through(
     path: &Path,
     format: Format,
+    force: bool,
     write: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
+    let named = || path.display().to_string();
+    if web::is_url(path) {
+        return upload(path, format, force, write);
+    }
     if !is_stream(path) {
         return write(path);
     }
-    let named = || path.display().to_string();
     if format == Format::Sframe {
         bail!("{}: a sparse frame is a folder of files; it needs a name", named());
     }
@@ -100,6 +105,23 @@ pub(crate) fn write_through(
             n => output.send(&buffer[..n])?,
         }
     }
+}
+
+/// Calls `write` with the path of a temporary file, which is uploaded when it is complete.
+fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let named = || url.display().to_string();
+    web::check_upload(url).with_context(named)?;
+    if format == Format::Sframe {
+        bail!("{}: a sparse frame is a folder of files; only single files are uploaded", named());
+    }
+    if !force && web::kind(url).is_ok() {
+        bail!("{}: is there already; --force overwrites it", named());
+    }
+    let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
+    let complete = folder.path().join("new");
+    write(&complete)?;
+    let file = Disk.open(&complete, Links::Follow)?;
+    web::upload(&*file, url, force).with_context(named)
 }
 
 /// Whether bytes written to this path go somewhere else than to a file of that name.

@@ -1,4 +1,5 @@
-//! URLs in the place of files: `http://` and `https://` through `b2-http`, and `file://`.
+//! URLs in the place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores through what
+//! a program brings along (`b2kit-stores` of `crates/b2-object-store`).
 //!
 //! A URL is a path to the rest of the command. One with a user, a password or a query, which may be secret, gets a name
 //! without them before anything else sees it; this module knows what the name stands for.
@@ -6,11 +7,39 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use b2kit::frame::{FileKind, FileSystem, ReadAt};
 
 use crate::args::Global;
+use crate::signals;
+use crate::table::thousands;
+
+/// Object stores that a program brings along.
+#[doc(hidden)]
+pub trait Stores: Send + Sync {
+    /// A file system whose paths are URLs, for reading.
+    fn file_system(&self) -> Arc<dyn FileSystem>;
+    /// Stores a file as an object, complete or not at all. `going` may stop it.
+    ///
+    /// # Errors
+    /// When the store refuses, or the object exists and `replace` is not given.
+    fn upload(
+        &self,
+        url: &str,
+        file: &dyn ReadAt,
+        replace: bool,
+        going: &mut (dyn FnMut() -> io::Result<()> + Send),
+    ) -> io::Result<()>;
+    /// Requests and bytes of objects so far.
+    fn counts(&self) -> (u64, u64);
+}
+
+static STORES: OnceLock<Box<dyn Stores>> = OnceLock::new();
+
+pub(crate) fn set_stores(stores: Box<dyn Stores>) {
+    let _ = STORES.set(stores);
+}
 
 /// Whether this is a URL that is no file here.
 pub(crate) fn is_url(path: &Path) -> bool {
@@ -25,6 +54,45 @@ fn scheme(name: &str) -> Option<&str> {
         .then_some(scheme)
 }
 
+/// Whether this is the URL of an object in a store.
+fn is_store(path: &Path) -> bool {
+    let scheme = path.to_str().and_then(scheme).unwrap_or_default();
+    ["s3", "gs", "az"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// The stores of this program.
+///
+/// # Errors
+/// When it has none.
+fn stores() -> io::Result<&'static dyn Stores> {
+    let none = "this program knows no object stores: b2kit-stores does (crates/b2-object-store)";
+    STORES.get().map(|stores| &**stores).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))
+}
+
+/// Finds out early that nothing can be stored under a URL.
+///
+/// # Errors
+/// When it cannot.
+pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
+    match is_store(url) {
+        true => stores().map(drop),
+        false => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "nothing is uploaded to web servers: a URL to write to starts with s3://, gs:// or az://",
+        )),
+    }
+}
+
+/// Stores a file under a URL, complete or not at all.
+///
+/// # Errors
+/// When the store refuses, the command is stopped, or an object of that name exists and `replace` is not given.
+pub(crate) fn upload(file: &dyn ReadAt, url: &Path, replace: bool) -> io::Result<()> {
+    check_upload(url)?;
+    let name = url.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+    stores()?.upload(name, file, replace, &mut || signals::check().map_err(io::Error::other))
+}
+
 /// The command line with names for its URLs, and paths for those of files.
 pub(crate) fn hide_all(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args.into_iter().map(|arg| hide(&arg)).collect()
@@ -36,6 +104,7 @@ pub(crate) fn hide(name: &OsStr) -> OsString {
         Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
             path_of(url).map_or_else(|| name.to_owned(), OsString::from)
         }
+        Some(url) if is_store(Path::new(url)) => name.to_owned(),
         Some(url) if scheme(url).is_some() => known::hide(url).into(),
         _ => name.to_owned(),
     }
@@ -71,8 +140,10 @@ fn path_of(url: &str) -> Option<PathBuf> {
 /// # Errors
 /// When the server cannot be reached or refuses, or this build reads no such URLs.
 pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
-    known::check(path)?;
-    file_system().kind(path, b2kit::frame::Links::Follow)
+    if !is_store(path) {
+        known::check(path)?;
+    }
+    file_system(path)?.kind(path, b2kit::frame::Links::Follow)
 }
 
 /// Opens the file of a URL. Says so where a change of the file would not be noticed.
@@ -80,11 +151,30 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
 /// # Errors
 /// As [`kind`].
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+    if is_store(path) {
+        return stores()?.file_system().open(path, b2kit::frame::Links::Follow);
+    }
     known::check(path)?;
     known::open(path)
 }
 
-pub(crate) use known::{begin, file_system, tell};
+/// The files behind URLs like this one.
+///
+/// # Errors
+/// When this program has no stores.
+pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn FileSystem>> {
+    if is_store(path) { Ok(stores()?.file_system()) } else { Ok(known::file_system()) }
+}
+
+/// Tells what was asked of servers.
+pub(crate) fn tell(global: Global) {
+    known::tell(global);
+    if let Some((requests, bytes)) = STORES.get().map(|stores| stores.counts()).filter(|(n, _)| *n > 0) {
+        global.tell(|| format!("{requests} requests to stores, {} bytes of objects read", thousands(bytes)));
+    }
+}
+
+pub(crate) use known::begin;
 
 #[cfg(feature = "http")]
 mod known {
@@ -115,7 +205,7 @@ mod known {
     }
 
     /// The files behind URLs.
-    pub(crate) fn file_system() -> Arc<dyn FileSystem> {
+    pub(super) fn file_system() -> Arc<dyn FileSystem> {
         Arc::new(WEB.clone())
     }
 
@@ -143,7 +233,7 @@ mod known {
     }
 
     /// Tells what was asked of servers.
-    pub(crate) fn tell(global: Global) {
+    pub(super) fn tell(global: Global) {
         let counts = WEB.counts();
         if counts.requests > 0 {
             global.tell(|| {
@@ -169,7 +259,7 @@ mod known {
 
     pub(crate) fn begin(_: Global) {}
 
-    pub(crate) fn file_system() -> Arc<dyn FileSystem> {
+    pub(super) fn file_system() -> Arc<dyn FileSystem> {
         Arc::new(b2kit::frame::Disk)
     }
 
@@ -182,7 +272,7 @@ mod known {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn tell(_: Global) {}
+    pub(super) fn tell(_: Global) {}
 }
 
 #[cfg(test)]

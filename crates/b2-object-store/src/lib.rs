@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "blocking")]
+mod blocking;
+
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +13,17 @@ use b2nd::NdError;
 use futures_util::future::join;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
+
+#[cfg(feature = "blocking")]
+pub use blocking::Stores;
+
+/// Makes ring the cryptography of TLS in this process, unless another one was chosen before. Stores behind HTTPS need one;
+/// [`Stores`] calls this by itself.
+#[cfg(feature = "cloud")]
+pub fn install_tls() {
+    // An error says that there is one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
 
 /// A frame in an object store: an object, or a folder of objects if it is sparse.
 #[derive(Clone, Debug)]
@@ -108,6 +122,7 @@ fn version(meta: &ObjectMeta) -> Version {
 fn failed(error: Error) -> io::Error {
     let kind = match &error {
         Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         Error::Precondition { .. } => io::ErrorKind::StaleNetworkFileHandle,
         _ => io::ErrorKind::Other,

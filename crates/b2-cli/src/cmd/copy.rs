@@ -28,6 +28,7 @@ use crate::signals;
 use crate::slice::Axis;
 use crate::stdio;
 use crate::values::{Codec, Format};
+use crate::web;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +63,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = args.encoding.format.unwrap_or(Format::Cframe);
-    stdio::write_through(&args.output, format, |output| copy(args, output, global))
+    stdio::write_through(&args.output, format, args.force, |output| copy(args, output, global))
 }
 
 fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
@@ -71,8 +72,10 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
-    check_folder(&args.output)?;
-    claim(&args.output, args.force, &[&args.input])?;
+    if !web::is_url(&args.output) {
+        check_folder(&args.output)?;
+        claim(&args.output, args.force, &[&args.input])?;
+    }
     let input = Input::open(&args.input, 0, global).with_context(named)?;
     input.check_output().with_context(named)?;
     if let Some(frame) = input.frame() {
@@ -80,7 +83,9 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     }
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
         Some(Storage::Contiguous) => Format::Cframe,
-        Some(Storage::Sparse) if stdio::is_stream(&args.output) => Format::Cframe,
+        Some(Storage::Sparse) if stdio::is_stream(&args.output) || web::is_url(&args.output) => {
+            Format::Cframe
+        }
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });

@@ -23,6 +23,7 @@ use crate::plugins;
 use crate::progress::Progress;
 use crate::stdio;
 use crate::values::{Codec, Format};
+use crate::web;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,9 +73,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = args.encoding.format.unwrap_or(Format::Cframe);
     let Some(dir) = &args.directory else {
         return match &args.paths[..] {
-            [input, output] => {
-                stdio::write_through(output, format, |path| pack(args, input, (path, output), global))
-            }
+            [input, output] => stdio::write_through(output, format, args.force, |path| {
+                pack(args, input, (path, output), global)
+            }),
             [input] => {
                 Err(Usage(format!("{}: name the new file, or its folder with -d DIR", input.display()))
                     .into())
@@ -82,6 +83,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             _ => Err(Usage("several inputs need -d DIR, the folder for the new files".into()).into()),
         };
     };
+    if web::is_url(dir) {
+        return Err(Usage("-d DIR: a folder, not a URL; upload one file at a time".into()).into());
+    }
     let outputs = many::outputs(&args.paths, dir, |input| new_name(input, &args.encoding))?;
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut outputs = outputs.iter();

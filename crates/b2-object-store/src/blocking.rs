@@ -1,0 +1,349 @@
+//! Stores behind URLs, for blocking readers and uploads: `s3://bucket/path`, `gs://bucket/path`,
+//! `az://container/path`.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use b2_async::{Opening, RangeReader};
+use b2_frame::{FileKind, FileSystem, FrameFile, INDEX_NAME, Links, ReadAt, WriteAt};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Object, failed};
+
+/// Length of the first read, in bytes.
+const FIRST: u64 = 16 << 10;
+/// Length of the read of the end, in bytes: trailer, index and checksums of most frames.
+const LAST: u64 = 64 << 10;
+/// Requests in flight of a reader.
+const IN_FLIGHT: usize = 16;
+/// Parts of an upload that are in flight, and so in memory.
+const PARTS_IN_FLIGHT: u64 = 4;
+/// Smallest part of an upload in bytes. S3 wants at least 5 MiB of all but the last.
+const PART: u64 = 8 << 20;
+/// Most parts of an upload; S3 takes 10,000.
+const MOST_PARTS: u64 = 9_000;
+/// Most files that are kept open. What is kept of each takes 80 KiB.
+const MOST_OPEN: usize = 64;
+
+/// Stores whose objects are named by URLs. As a [`FileSystem`] it only reads, and the path of a
+/// sparse frame is that of the folder with its objects. Cloning is cheap.
+///
+/// Buckets are opened when they are first named, with what the environment tells: `AWS_ACCESS_KEY_ID`,
+/// `AWS_ENDPOINT_URL` and so on, as `object_store` reads them.
+#[derive(Clone)]
+pub struct Stores(Arc<Shared>);
+
+struct Shared {
+    runtime: Runtime,
+    buckets: Mutex<HashMap<String, Bucket>>,
+    open: Mutex<HashMap<String, Arc<StoreFile>>>,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Bucket {
+    objects: Arc<dyn ObjectStore>,
+    parts: Arc<dyn MultipartStore>,
+}
+
+impl Bucket {
+    fn new<S: ObjectStore + MultipartStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { objects: store.clone(), parts: store }
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stores").finish_non_exhaustive()
+    }
+}
+
+impl Stores {
+    /// Creates it with a few threads of its own, on which requests run.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub fn new() -> io::Result<Self> {
+        #[cfg(feature = "cloud")]
+        crate::install_tls();
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Ok(Self(Arc::new(Shared {
+            runtime,
+            buckets: Mutex::default(),
+            open: Mutex::default(),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })))
+    }
+
+    /// Uses a store of your own for URLs that start with `prefix`, such as `s3://bucket`.
+    pub fn insert<S: ObjectStore + MultipartStore>(&self, prefix: &str, store: S) {
+        lock(&self.0.buckets).insert(prefix.to_owned(), Bucket::new(store));
+    }
+
+    /// Returns the number of requests and the bytes of objects that were read so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.0.requests.load(Relaxed), self.0.bytes.load(Relaxed))
+    }
+
+    /// Stores a file as an object, in parts of at least 8 MiB, of which at most four are in memory.
+    /// The part with the header goes last, and only when all parts are there the object appears.
+    /// `going` is called after each part; an error of it, like any other, aborts the upload, so that
+    /// the store keeps no parts.
+    ///
+    /// Without `replace` an object of that name is an error. Stores check that while they create the
+    /// object only if it has a single part; for others it is checked before.
+    ///
+    /// # Errors
+    /// When the file cannot be read, the store refuses, or the object exists and `replace` is not
+    /// given. The object is then what it was before.
+    pub fn upload(
+        &self,
+        url: &str,
+        file: &dyn ReadAt,
+        replace: bool,
+        going: &mut (dyn FnMut() -> io::Result<()> + Send),
+    ) -> io::Result<()> {
+        let (bucket, path) = self.bucket(url)?;
+        let len = file.len()?;
+        lock(&self.0.open).clear();
+        self.0.runtime.block_on(async {
+            going()?;
+            if len <= PART {
+                self.0.requests.fetch_add(1, Relaxed);
+                let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
+                let payload = PutPayload::from(file.read_at(0..len)?);
+                return bucket.objects.put_opts(&path, payload, mode.into()).await.map(drop).map_err(failed);
+            }
+            if !replace {
+                match bucket.objects.head(&path).await {
+                    Err(Error::NotFound { .. }) => {}
+                    Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            let id = bucket.parts.create_multipart(&path).await.map_err(failed)?;
+            let sent = async {
+                let size = PART.max(len.div_ceil(MOST_PARTS));
+                let count = len.div_ceil(size);
+                let send = |n: u64| {
+                    let (bucket, path, id) = (&bucket, &path, &id);
+                    async move {
+                        let start = n.saturating_mul(size);
+                        let bytes = file.read_at(start..len.min(start.saturating_add(size)))?;
+                        let at = usize::try_from(n).unwrap_or(usize::MAX);
+                        self.0.requests.fetch_add(1, Relaxed);
+                        bucket.parts.put_part(path, id, at, bytes.into()).await.map_err(failed)
+                    }
+                };
+                let in_flight = usize::try_from(PARTS_IN_FLIGHT).unwrap_or(1);
+                let mut others = stream::iter(1..count).map(send).buffered(in_flight);
+                let mut parts: Vec<PartId> = Vec::new();
+                while let Some(part) = others.try_next().await? {
+                    going()?;
+                    parts.push(part);
+                }
+                parts.insert(0, send(0).await?);
+                going()?;
+                bucket.parts.complete_multipart(&path, &id, parts).await.map_err(failed)
+            };
+            if let Err(error) = sent.await {
+                // The first error is the one to tell.
+                let _ = bucket.parts.abort_multipart(&path, &id).await;
+                return Err(error);
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the bucket of a URL, and the path in it.
+    fn bucket(&self, url: &str) -> io::Result<(Bucket, Path)> {
+        let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("not a URL"))?;
+        let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if name.is_empty() || path.is_empty() {
+            return Err(bad("a URL of a store names a bucket and an object: s3://bucket/path"));
+        }
+        let path = Path::parse(path.trim_end_matches('/')).map_err(|error| bad(&error.to_string()))?;
+        let prefix = format!("{}://{name}", scheme.to_ascii_lowercase());
+        let mut buckets = lock(&self.0.buckets);
+        if let Some(bucket) = buckets.get(&prefix) {
+            return Ok((bucket.clone(), path));
+        }
+        let bucket = open_bucket(&prefix)?;
+        buckets.insert(prefix, bucket.clone());
+        Ok((bucket, path))
+    }
+
+    fn open_file(&self, path: &FsPath) -> io::Result<Arc<StoreFile>> {
+        let url = path.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+        if let Some(file) = lock(&self.0.open).get(url) {
+            return Ok(file.clone());
+        }
+        let (bucket, path) = self.bucket(url)?;
+        let object = Object::new(bucket.objects, path);
+        self.0.requests.fetch_add(2, Relaxed);
+        let opening = self.0.runtime.block_on(RangeReader::open(&object, FrameFile::Main, FIRST, LAST))?;
+        self.0.bytes.fetch_add(opening.first.len() as u64 + opening.last.len() as u64, Relaxed);
+        let file = Arc::new(StoreFile { stores: self.clone(), object, opening });
+        let mut open = lock(&self.0.open);
+        if open.len() >= MOST_OPEN {
+            open.clear();
+        }
+        open.insert(url.to_owned(), file.clone());
+        Ok(file)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the bucket of `scheme://name`.
+fn open_bucket(prefix: &str) -> io::Result<Bucket> {
+    match prefix.split_once("://").map_or("", |(scheme, _)| scheme) {
+        #[cfg(feature = "aws")]
+        "s3" => {
+            let store = object_store::aws::AmazonS3Builder::from_env().with_url(prefix).build();
+            Ok(Bucket::new(store.map_err(failed)?))
+        }
+        #[cfg(feature = "gcp")]
+        "gs" => {
+            let store = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_url(prefix).build();
+            Ok(Bucket::new(store.map_err(failed)?))
+        }
+        #[cfg(feature = "azure")]
+        "az" => {
+            let store = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(prefix).build();
+            Ok(Bucket::new(store.map_err(failed)?))
+        }
+        scheme => {
+            let what = format!("this build has no stores for {scheme} URLs (features aws, gcp, azure)");
+            Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        }
+    }
+}
+
+/// An object that is open for reading.
+struct StoreFile {
+    stores: Stores,
+    object: Object,
+    opening: Opening,
+}
+
+impl ReadAt for StoreFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.opening.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let bytes = self.read_at(offset..offset.saturating_add(buf.len() as u64))?;
+        buf.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let Opening { first, last, len, version } = &self.opening;
+        if range.start >= range.end {
+            return Ok(Bytes::new());
+        }
+        if range.end > *len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (at, bytes) in [(0, first), (len.saturating_sub(last.len() as u64), last)] {
+            let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
+            if let (Some(from), Some(to)) = (index(range.start), index(range.end))
+                && to <= bytes.len()
+            {
+                return Ok(bytes.slice(from..to));
+            }
+        }
+        let shared = &self.stores.0;
+        shared.requests.fetch_add(1, Relaxed);
+        let answer = self.object.range(FrameFile::Main, range.clone());
+        let answer = shared.runtime.block_on(answer)?;
+        shared.bytes.fetch_add(answer.bytes.len() as u64, Relaxed);
+        if !version.may_be(&answer.version) {
+            let what = "the object has changed since it was opened";
+            return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, what));
+        }
+        match answer.bytes.len() as u64 == range.end - range.start {
+            true => Ok(answer.bytes),
+            false => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the store answered with another length than was asked for",
+            )),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        IN_FLIGHT
+    }
+}
+
+fn read_only<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "objects in stores cannot be changed in place"))
+}
+
+impl FileSystem for Stores {
+    fn kind(&self, path: &FsPath, _: Links) -> io::Result<FileKind> {
+        match self.open_file(path) {
+            Ok(_) => Ok(FileKind::File),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.open_file(&path.join(INDEX_NAME)).map(|_| FileKind::Directory).map_err(|_| error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(&self, path: &FsPath, _: Links) -> io::Result<Arc<dyn ReadAt>> {
+        Ok(self.open_file(path)?)
+    }
+
+    fn open_write(&self, _: &FsPath, _: Links) -> io::Result<Arc<dyn WriteAt>> {
+        read_only()
+    }
+    fn create_new(&self, _: &FsPath) -> io::Result<Arc<dyn WriteAt>> {
+        read_only()
+    }
+    fn create_dir(&self, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn rename(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn rename_new(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn remove_file(&self, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn remove_dir(&self, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn list(&self, _: &FsPath) -> io::Result<Vec<OsString>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "folders in stores are not listed"))
+    }
+    fn sync_dir(&self, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+    fn resolve(&self, path: &FsPath) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+    fn copy_attributes(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
+        read_only()
+    }
+}

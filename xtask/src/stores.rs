@@ -1,0 +1,66 @@
+//! `cargo xtask stores`: builds `b2-object-store` with all of its stores and tests it, S3 against moto's server.
+
+use anyhow::Result;
+
+use crate::sh::Counts;
+use crate::{python, root, sh};
+
+/// The S3 server of the tests.
+const MOTO: &[&str] = &["moto[server]==5.2.5"];
+
+/// Build the object stores and the command with them, and run their tests.
+///
+/// S3 is tested against the server of moto, on the loopback, which is installed from PyPI into target/xtask/venv.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// What came of the tests.
+pub(crate) struct Outcome {
+    pub(crate) counts: Counts,
+    /// Why S3 was not tested, if so.
+    pub(crate) no_s3: Option<String>,
+}
+
+impl Outcome {
+    pub(crate) fn print(&self) {
+        let Counts { passed, failed } = self.counts;
+        println!("object stores: {passed} passed, {failed} failed");
+        if let Some(why) = &self.no_s3 {
+            println!(
+                "S3: NOT RUN (moto cannot be installed: {why}): a fault there would not have been noticed"
+            );
+        }
+    }
+}
+
+pub(crate) fn run(_: &Args) -> Result<()> {
+    let outcome = check()?;
+    outcome.print();
+    match (outcome.counts.failed, outcome.no_s3) {
+        (0, None) => Ok(()),
+        (0, Some(_)) => anyhow::bail!("S3 was not tested"),
+        (n, _) => anyhow::bail!("{n} tests failed"),
+    }
+}
+
+/// Runs the tests as far as they can run here.
+pub(crate) fn check() -> Result<Outcome> {
+    let manifest = root::workspace().join("crates").join("b2-object-store").join("Cargo.toml");
+    let manifest = manifest.display().to_string();
+    let of_it = |words: &[&str]| sh::cargo(&[words, &["--manifest-path", &manifest]].concat());
+    sh::run(of_it(&["fmt", "--check"]))?;
+    let mut clippy = of_it(&["clippy", "--all-features", "--all-targets"]);
+    clippy.args(["--", "-D", "warnings"]);
+    sh::run(clippy)?;
+    match python::environment(MOTO) {
+        Ok(python) => {
+            let mut tests = of_it(&["test", "--no-fail-fast", "--all-features"]);
+            tests.env("B2KIT_MOTO", python.with_file_name("moto_server"));
+            Ok(Outcome { counts: sh::run_tests(tests)?, no_s3: None })
+        }
+        Err(e) => {
+            let tests = of_it(&["test", "--no-fail-fast", "--features", "blocking"]);
+            Ok(Outcome { counts: sh::run_tests(tests)?, no_s3: Some(format!("{e:#}")) })
+        }
+    }
+}
