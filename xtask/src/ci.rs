@@ -37,7 +37,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-        sh::run(sh::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python"] {
+            sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
+        }
+        Ok(())
     })?;
     let dependencies = steps.run("dependencies", || {
         let report = deny::check()?;
