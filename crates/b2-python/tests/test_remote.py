@@ -111,7 +111,7 @@ def check(a, x):
     assert a.verify() == "ok"
 
 
-def test_urls(server, items):
+def test_urls(server, items, tmp_path):
     a = b2kit.open(f"{server.url}/a.b2nd")
     check(a, items)
     assert a.path == f"{server.url}/a.b2nd"
@@ -122,6 +122,9 @@ def test_urls(server, items):
         b2kit.open(f"{server.url}/a.b2nd", mode="a")
     with pytest.raises(FileNotFoundError):
         b2kit.open(f"{server.url}/none.b2nd")
+    (tmp_path / "bad.b2nd").write_bytes(b"hello" * 100)
+    with pytest.raises(ValueError, match="bad.b2nd: not a Blosc2 frame"):
+        b2kit.open(f"{server.url}/bad.b2nd")
     with pytest.raises(ValueError, match="listing"):
         b2kit.open(f"{server.url}/store.b2d")
     with pytest.raises(ValueError, match="nosuchscheme"):
@@ -280,9 +283,9 @@ def test_what_the_store_raises_comes_through(tmp_path, items):
 
 
 def test_passwords_and_signatures_are_not_told():
-    from b2kit._remote import _shown
+    from b2kit._remote import shown
 
-    assert _shown("https://me:secret@host/a.b2nd?Signature=x#y") == "https://host/a.b2nd"
+    assert shown("https://me:secret@host/a.b2nd?Signature=x#y") == "https://host/a.b2nd"
 
 
 def test_dask_reads_urls(server, items):

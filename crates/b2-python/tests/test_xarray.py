@@ -230,3 +230,21 @@ def test_worker_processes_open_the_store(tmp_path, dataset):
         with xr.open_dataset(tmp_path / "a.b2d", chunks={}) as lazy:
             found = lazy.sst.groupby("time.day").mean().compute()
     xr.testing.assert_allclose(found, dataset.sst.groupby("time.day").mean())
+
+
+def test_arrays_without_names_of_dimensions(tmp_path):
+    """As python-blosc2 writes them: of any shapes, in groups."""
+    blosc2 = pytest.importorskip("blosc2", reason="python-blosc2 is not installed")
+    x = np.arange(60.0).reshape(3, 4, 5)
+    store = blosc2.TreeStore(str(tmp_path / "a.b2d"), mode="w")
+    store["/x"], store["/y"], store["/in/z"], store["/in/deep/x"] = x, x[0], x[:, 0], x[:2]
+    store["/alike/a"], store["/alike/b"] = x[0, :1], x[0, :1] + 1
+    store.close()
+    with xr.open_dataset(tmp_path / "a.b2d") as ds:
+        assert ds.x.dims == ("x_dim_0", "x_dim_1", "x_dim_2") and ds.y.dims == ("y_dim_0", "y_dim_1")
+        np.testing.assert_array_equal(ds.x, x)
+    with xr.open_dataset(tmp_path / "a.b2d", group="alike") as ds:
+        assert ds.a.dims == ds.b.dims == ("dim_0", "dim_1")
+    with xr.open_datatree(tmp_path / "a.b2d", engine="b2kit") as tree:
+        np.testing.assert_array_equal(tree["in/z"], x[:, 0])
+        np.testing.assert_array_equal(tree["in/deep/x"], x[:2])

@@ -14,7 +14,7 @@ from b2kit import _b2kit
 from b2kit._array import Array, as_shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
-from b2kit._remote import is_web, source_of
+from b2kit._remote import is_web, shown, source_of
 from b2kit.errors import ArgumentError, Error, SelectionError
 
 if TYPE_CHECKING:
@@ -68,14 +68,24 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
 
         found = store.find(path, mode, threads)
         if found is None:
-            if path in str(error):
-                raise
-            raise type(error)(f"{path}: {error}") from error
+            raise _named(error, path)
         return found
 
 
+def _named(error: Error, path: str) -> Error:
+    """An error that tells which file it is about."""
+    if path in str(error):
+        return error
+    named = type(error)(f"{path}: {error}")
+    named.__cause__ = error
+    return named
+
+
 def _web(url: str, mode: str, threads: int | None) -> Array:
-    array = Array(url, mode, threads)
+    try:
+        array = Array(url, mode, threads)
+    except Error as error:
+        raise _named(error, shown(url)) from error.__cause__
     array._again = (_web, (url, mode, threads))
     return array
 

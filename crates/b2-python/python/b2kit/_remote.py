@@ -32,7 +32,7 @@ class Fsspec:
 
     def __init__(self, fs: Any, path: str, url: str | None = None) -> None:
         self.fs, self.path = fs, path
-        self.name = url or _shown(fs.unstrip_protocol(path))
+        self.name = url or shown(fs.unstrip_protocol(path))
         about = fs.info(path)
         if about.get("size") is None:
             raise IoError(f"{self.name}: the server does not tell its size")
@@ -104,24 +104,24 @@ def _by_url(url: str, scheme: str) -> Source:
     try:
         core: Any = importlib.import_module("fsspec.core")
     except ImportError:
-        raise UnsupportedError(f"{_shown(url)}: URLs are opened by fsspec, which is not installed") from None
+        raise UnsupportedError(f"{shown(url)}: URLs are opened by fsspec, which is not installed") from None
     try:
         fs, path = core.url_to_fs(url)
     except ValueError as error:
-        raise UnsupportedError(f"{_shown(url)}: {error}") from error
+        raise UnsupportedError(f"{shown(url)}: {error}") from error
     except ImportError as error:
-        raise UnsupportedError(f"{_shown(url)}: {scheme} needs another package: {error}") from error
+        raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {error}") from error
     try:
-        return Fsspec(fs, path, _shown(url))
+        return Fsspec(fs, path, shown(url))
     except FileNotFoundError as error:
-        raise NotFoundError(f"{_shown(url)}: not found") from error
+        raise NotFoundError(f"{shown(url)}: not found") from error
 
 
 def _check_listing(url: str) -> None:
-    if _shown(url).rstrip("/").endswith(".b2d"):
-        raise UnsupportedError(f"{_shown(url)}: a store has no listing there: open an array of it, by its URL")
+    if shown(url).rstrip("/").endswith(".b2d"):
+        raise UnsupportedError(f"{shown(url)}: a store has no listing there: open an array of it, by its URL")
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """Without names, passwords and signatures."""
     return re.sub(r"[?#].*", "", re.sub(r"(://)[^/@]*@", r"\1", url))

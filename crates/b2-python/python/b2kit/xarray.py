@@ -75,9 +75,13 @@ class _Items(BackendArray):
 class DataStore(WritableCFDataStore):
     """A group of a store, or one array, as xarray's backends see it."""
 
-    def __init__(self, source: Array | Group, name: str | None = None) -> None:
+    def __init__(
+        self, source: Array | Group, name: str | None = None, above: Mapping[Hashable, int] | None = None
+    ) -> None:
         self._source = source
         self._name = name
+        # Dimensions of the groups that this one is in, with their lengths.
+        self._above = above or {}
 
     def get_variables(self) -> Mapping[str, Variable]:
         """The arrays of the group with their dimensions and attributes."""
@@ -87,9 +91,20 @@ class DataStore(WritableCFDataStore):
             members = self._source.items()
             arrays = {name: member for name, member in members if isinstance(member, Array)}
         found = {name: _variable(name, array) for name, array in arrays.items()}
+        nameless = [name for name, array in arrays.items() if _DIMS not in array.attrs]
+        key = "" if isinstance(self._source, Array) else self._source._key.strip("/").replace("/", "_") + "_"
+        for before in ("", key):
+            if nameless and not self._agree(found.values()):
+                found.update({name: _variable(name, arrays[name], f"{before}{name}_dim_") for name in nameless})
         # xarray takes names of any kind, mypy only strings.
-        nameless: Any = {None if name == _NAMELESS else name: variable for name, variable in found.items()}
-        return cast("Mapping[str, Variable]", nameless)
+        named: Any = {None if name == _NAMELESS else name: variable for name, variable in found.items()}
+        return cast("Mapping[str, Variable]", named)
+
+    def _agree(self, variables: Iterable[Variable]) -> bool:
+        """Whether each dimension has one length."""
+        lengths = dict(self._above)
+        sizes = (size for variable in variables for size in variable.sizes.items())
+        return all(lengths.setdefault(dim, length) == length for dim, length in sizes)
 
     def get_attrs(self) -> dict[str, Any]:
         """The attributes of the dataset."""
@@ -219,7 +234,8 @@ class Backend(BackendEntrypoint):
         threads: int | None = None,
     ) -> xr.Dataset:
         """Opens an array, or a group of a store. ``group`` is its key."""
-        store = DataStore(_opened(filename_or_obj, group, threads))
+        opened = filename_or_obj
+        store = opened if isinstance(opened, DataStore) else DataStore(_opened(opened, group, threads))
         return StoreBackendEntrypoint().open_dataset(
             store,
             mask_and_scale=mask_and_scale,
@@ -236,13 +252,16 @@ class Backend(BackendEntrypoint):
     ) -> dict[str, xr.Dataset]:
         """All groups of a store by their paths."""
         found: dict[str, xr.Dataset] = {}
-        pending: list[tuple[str, Array | Group]] = [("/", _opened(filename_or_obj, group, threads))]
+        top: tuple[str, Array | Group, dict[Hashable, int]] = ("/", _opened(filename_or_obj, group, threads), {})
+        pending = [top]
         while pending:
-            path, source = pending.pop()
-            found[path] = self.open_dataset(source, **options)
+            path, source, above = pending.pop()
+            store = DataStore(source, above=above)
+            found[path] = self.open_dataset(store, **options)
             if isinstance(source, Group):
+                within = {**above, **store.get_dimensions()}
                 below = [(name, member) for name, member in source.items() if isinstance(member, Group)]
-                pending.extend((f"{path.rstrip('/')}/{name}", member) for name, member in below)
+                pending.extend((f"{path.rstrip('/')}/{name}", member, within) for name, member in below)
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -328,11 +347,11 @@ def _name_of(array: Array) -> str:
     return stem or "array"
 
 
-def _variable(name: str, array: Array) -> Variable:
+def _variable(name: str, array: Array, nameless: str = "dim_") -> Variable:
     attrs = _merged(array.attrs.asdict())
     dims = attrs.pop(_DIMS, None)
     if dims is None:
-        dims = [f"dim_{axis}" for axis in range(array.ndim)]
+        dims = [f"{nameless}{axis}" for axis in range(array.ndim)]
     elif not isinstance(dims, (list, tuple)) or len(dims) != array.ndim or not all(isinstance(d, str) for d in dims):
         raise DamagedError(f"{name}: {_DIMS} is {dims!r}, expected {array.ndim} names")
     for fill in ("_FillValue", "missing_value"):
