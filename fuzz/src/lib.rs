@@ -15,6 +15,7 @@ mod msgpack;
 pub mod mutate;
 mod roundtrip;
 pub mod seeds;
+mod server;
 mod sparse;
 pub mod targets;
 mod versus;

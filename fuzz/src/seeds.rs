@@ -63,6 +63,17 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
         {
             put(target, &name, &noise)?;
         }
+        // Mostly good answers, one or two of another kind, and one that is sent as it is.
+        let mut manners = vec![n as u8; 17];
+        manners[1..].iter_mut().for_each(|manner| *manner = dice.below(100) as u8);
+        for _ in 0..n % 3 {
+            let at = 1 + dice.below(16);
+            manners[at] = 100 + dice.below(100) as u8;
+        }
+        manners.extend_from_slice(
+            b"HTTP/1.1 206 X\r\nContent-Range: bytes 0-9/400\r\nETag: \"one\"\r\n\r\n0123456789",
+        );
+        put("server", &name, &manners)?;
         if let Some(meta) = metalayer(&array) {
             put("b2nd_meta", &name, &meta)?;
         }

@@ -47,6 +47,8 @@ targets! {
     frame_disk => |data| crate::frame::disk(data);
     /// A frame read in other pieces, with reads that fail, and while it changes.
     split_reads => |data| crate::frame::split(data);
+    /// A web server that answers as the input says.
+    server => |data| crate::server::run(data);
     /// The directory of a sparse frame.
     sparse => |data| crate::sparse::run(data);
     /// The array metalayer and dtypes.
