@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Build it as it is published, which takes longer.
     #[arg(long)]
     release: bool,
-    /// Also the tests that take minutes: clusters with little memory, and more examples of everything.
+    /// Also a cluster whose workers are killed again and again, and eight times as many examples.
     #[arg(long)]
     full: bool,
     /// Only the tests whose names fit this expression of pytest.

@@ -11,6 +11,7 @@ import b2kit
 import numpy as np
 import pytest
 from b2kit import errors
+from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def test_made_on_disk_and_in_memory(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=many(200), deadline=None)
 def test_any_layout(data):
     shape = data.draw(st.lists(st.integers(0, 6), max_size=4))
     x = np.arange(int(np.prod(shape)), dtype=">u2").reshape(shape)
@@ -211,7 +212,7 @@ def changes(draw, x):
 
 
 @given(st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=many(600), deadline=None)
 def test_setting_items(data):
     shape = data.draw(st.lists(st.integers(0, 6), max_size=3))
     x = np.arange(int(np.prod(shape)), dtype=data.draw(st.sampled_from(["i2", ">i4", "f8"]))).reshape(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import b2kit
 import numpy as np
 import pytest
+from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,7 +90,7 @@ def test_dtypes_that_cannot_be_stored():
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60), deadline=None)
 def test_files_both_ways(tmp_path_factory, data):
     path = str(tmp_path_factory.mktemp("files") / "a.b2nd")
     shape = data.draw(st.lists(st.integers(1, 20), min_size=1, max_size=3))

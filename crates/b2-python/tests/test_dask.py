@@ -208,7 +208,6 @@ def test_what_a_killed_run_left_can_be_removed(tmp_path):
     assert os.listdir(tmp_path) == ["a.b2nd"]
 
 
-@pytest.mark.full
 def test_an_array_larger_than_the_memory_of_workers(tmp_path, cluster):
     """384 MB, workers of 300 MB each, of which Python and Dask take half: a rechunk and a reduction."""
     side = 256

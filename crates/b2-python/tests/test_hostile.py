@@ -6,6 +6,7 @@ import b2kit
 import numpy as np
 import pytest
 from b2kit import errors
+from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def use(frame):
 
 
 @given(st.integers(0, len(FRAME) - 1), st.integers(1, 255))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=many(1500), deadline=None)
 def test_a_byte_is_changed(at, difference):
     damaged = bytearray(FRAME)
     damaged[at] ^= difference
@@ -45,7 +46,7 @@ def test_a_byte_is_changed(at, difference):
 
 
 @given(st.integers(0, len(FRAME)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=many(200), deadline=None)
 def test_the_end_is_missing(end):
     if end < len(FRAME):
         with pytest.raises(OURS):
@@ -53,7 +54,7 @@ def test_the_end_is_missing(end):
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=many(300), deadline=None)
 def test_anything(data):
     for call in (use, b2kit.decompress, b2kit.verify):
         with pytest.raises(OURS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import b2kit
 import numpy as np
 import pytest
+from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,21 +112,21 @@ def compare(a, x, key):
 
 
 @given(st.data())
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=many(1500), deadline=None)
 def test_basic(data):
     x, a = data.draw(arrays())
     compare(a, x, data.draw(basic_keys(x.shape)))
 
 
 @given(st.data())
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=many(3000), deadline=None)
 def test_mixed(data):
     x, a = data.draw(arrays(min_dims=1))
     compare(a, x, data.draw(mixed_keys(x.shape)))
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=many(500), deadline=None)
 def test_orthogonal(data):
     x, a = data.draw(arrays(min_dims=1, min_length=1))
     key, lists = [], []
@@ -146,7 +147,7 @@ def test_orthogonal(data):
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=many(500), deadline=None)
 def test_vectorized(data):
     x, a = data.draw(arrays(min_dims=1, min_length=1))
     npoints = data.draw(st.integers(0, 6))
@@ -245,7 +246,7 @@ def test_fields():
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=many(400), deadline=None)
 def test_out(data):
     x, a = data.draw(arrays())
     key = data.draw(basic_keys(x.shape))

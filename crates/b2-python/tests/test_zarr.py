@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from conftest import many
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -93,7 +94,7 @@ def test_structured_items_come_back(tmp_path, pipeline):
     np.testing.assert_array_equal(again[2:5, 3], items[2:5, 3])
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=many(120), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("store", ["memory", "counting"])
 def test_selections_are_those_of_zarr(data, pipeline, store):
@@ -124,7 +125,7 @@ def test_selections_are_those_of_zarr(data, pipeline, store):
     np.testing.assert_array_equal(z[...], items)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=many(60), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_arrays_of_zarrs_own_strategies_pass(data, pipeline):
     """The arrays that zarr tests itself with, when our codec is what it takes by default."""
