@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { PLANES = 6, BOXES = 40, ELEMENTS = 200, OPENS = 40, READER_BOXES = 200, BOX = 32, ITEM = 4 };
+enum { PLANES = 6, BOXES = 40, ELEMENTS = 200, OPENS = 40, SETS = 20, READER_BOXES = 200, BOX = 32, ITEM = 4 };
 
 static uint8_t *src, *dst;
 static size_t nbytes;
@@ -136,10 +136,40 @@ static long append(struct spent *spent, int verify) {
   return n;
 }
 
+/* Sets boxes at random places: parts of chunks. */
+static long set_boxes(struct spent *spent, int verify) {
+  const int64_t box[3] = {BOX, BOX, BOX}, size = (int64_t)BOX * BOX * BOX * ITEM;
+  char path[4096];
+  snprintf(path, sizeof path, "%s.set", opt.path ? opt.path : "");
+  if (on_disk) copy_file(opt.path, path);
+  uint64_t seed = 21;
+  struct spent start = clock_now();
+  b2nd_array_t *a = on_disk ? open_file(path, opt.threads) : array;
+  int64_t from[3], to[3];
+  for (int k = 0; k < SETS; k++) {
+    for (int i = 0; i < 3; i++) {
+      from[i] = next_random(&seed) % (opt.shape[i] - BOX + 1);
+      to[i] = from[i] + BOX;
+    }
+    check(b2nd_set_slice_cbuffer(src + k * size, box, size, from, to, a), "cannot set a box");
+  }
+  if (on_disk) b2nd_free(a);
+  *spent = since(start);
+  if (verify) {
+    if (on_disk) a = open_file(path, 1);
+    check(b2nd_get_slice_cbuffer(a, from, to, dst, box, size), "cannot read what was set");
+    if (memcmp(src + (SETS - 1) * size, dst, size)) die("wrong items were set");
+    if (on_disk) b2nd_free(a);
+  }
+  if (on_disk) unlink(path);
+  return SETS * size;
+}
+
 static long run_op(const char *op, struct spent *spent, int verify) {
   const int64_t origin[3] = {0}, box[3] = {BOX, BOX, BOX}, one[3] = {1, 1, 1};
   long bytes = 0;
   if (!strcmp(op, "append")) return append(spent, verify);
+  if (!strcmp(op, "set")) return set_boxes(spent, verify);
   if (!strcmp(op, "write")) {
     if (array) b2nd_free(array);
     if (on_disk) unlink(opt.path);
@@ -172,7 +202,7 @@ static long run_op(const char *op, struct spent *spent, int verify) {
 
 static long calls_of(const char *op) {
   return !strncmp(op, "plane", 5) ? PLANES : !strcmp(op, "box") ? BOXES : !strcmp(op, "element") ? ELEMENTS
-         : !strcmp(op, "open") ? OPENS : !strcmp(op, "readers") ? READER_BOXES * opt.threads : 1;
+         : !strcmp(op, "open") ? OPENS : !strcmp(op, "set") ? SETS : !strcmp(op, "readers") ? READER_BOXES * opt.threads : 1;
 }
 
 static long status_kib(const char *key) {

@@ -20,6 +20,7 @@ const PLANES: usize = 6;
 const BOXES: usize = 40;
 const ELEMENTS: usize = 200;
 const OPENS: usize = 40;
+const SETS: usize = 20;
 const READER_BOXES: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -97,6 +98,7 @@ fn calls(op: &str, threads: usize) -> usize {
         "box" => BOXES,
         "element" => ELEMENTS,
         "open" => OPENS,
+        "set" => SETS,
         "readers" => READER_BOXES * threads,
         _ => 1,
     }
@@ -129,6 +131,7 @@ impl Bench<'_> {
         match op {
             "write" => return self.write(),
             "append" => return self.append(verify),
+            "set" => return self.set(verify),
             _ => {}
         }
         let clock = Clock::start();
@@ -211,6 +214,38 @@ impl Bench<'_> {
             editor.commit()?;
         }
         Ok((extra.len(), spent))
+    }
+
+    /// Sets boxes at random places: parts of chunks. All of them are one commit.
+    fn set(&mut self, verify: bool) -> Result<(usize, Spent)> {
+        let (shape, size) = (self.args.shape, nbytes(&BOX));
+        let path = self.args.path.with_extension("set");
+        if self.on_disk {
+            fs::copy(&self.args.path, &path)?;
+        }
+        let mut random = SplitMix64(21);
+        let clock = Clock::start();
+        let mut editor = if self.on_disk {
+            let options = FrameEditor::options().durability(Durability::None);
+            ArrayEditor::new(options.edit(&path)?)?
+        } else {
+            NdArray::edit_bytes(self.frame.clone())?
+        };
+        let mut last = [0; 3];
+        for part in self.src.chunks_exact(size).take(SETS) {
+            last = place(&mut random, &shape, &BOX);
+            editor.set_bytes(ranges(&last, &BOX), part)?;
+        }
+        editor.commit()?;
+        let spent = clock.stop();
+        if verify {
+            let got = editor.snapshot()?.slice(ranges(&last, &BOX))?.read_bytes()?;
+            ensure!(got == self.src[(SETS - 1) * size..][..size], "wrong items were set");
+        }
+        if self.on_disk {
+            remove_with_lock(&path)?;
+        }
+        Ok((SETS * size, spent))
     }
 
     fn get(&mut self, start: &[u64; 3], shape: &[u64; 3], verify: bool) -> Result<usize> {

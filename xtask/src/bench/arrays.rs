@@ -39,7 +39,7 @@ pub(super) const BLOCKS: &str = "5,100,100";
 /// Bytes of such a block.
 pub(super) const BLOCK_KIB: f64 = 200_000.0 / 1024.0;
 
-const OPS: &str = "write,read,plane0,plane1,plane2,box,element,append";
+const OPS: &str = "write,read,plane0,plane1,plane2,box,element,append,set";
 
 struct Job<'a> {
     set: &'a Set,

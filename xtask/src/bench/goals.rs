@@ -165,13 +165,17 @@ pub(super) fn row_name(row: &Row) -> String {
 
 fn arrays(results: &Results, goals: &mut Vec<Goal>) {
     for (threads, wanted) in [(1, 2.0), (2, 2.5)] {
-        let marks = |keep: &dyn Fn(&str) -> bool| -> Vec<Mark> {
+        let floored = |floor: f64, keep: &dyn Fn(&str) -> bool| -> Vec<Mark> {
             let rows = results.rows.iter().filter(|row| row.pair.threads == threads && keep(&row.op));
-            rows.map(|row| Mark { name: row_name(row), ratio: row.pair.ratio(), floor: wanted }).collect()
+            rows.map(|row| Mark { name: row_name(row), ratio: row.pair.ratio(), floor }).collect()
         };
+        let marks = |keep: &dyn Fn(&str) -> bool| floored(wanted, keep);
         let text = if threads == 1 { "1 thread" } else { "2 threads" };
-        let named = |op: &str| !matches!(op, "open" | "readers" | "element");
+        let named = |op: &str| !matches!(op, "open" | "readers" | "element" | "set" | "append");
         goals.extend(goal(format!("b2nd, {text}"), Some(wanted), marks(&named)));
+        for (op, what) in [("append", "append"), ("set", "set a part of a chunk")] {
+            goals.extend(goal(format!("{what}, {text}"), Some(1.5), floored(0.95, &|row| row == op)));
+        }
         if threads == 1 {
             goals.extend(goal("open a file and read one item", Some(3.0), marks(&|op| op == "open")));
         }
