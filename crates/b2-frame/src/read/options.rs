@@ -111,10 +111,14 @@ impl ReadOptions {
     /// As for [`SuperChunk::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SuperChunk, FrameError> {
         let path = path.as_ref();
-        match kind(&*self.fs, path)? {
-            FileKind::File => self.open_file(path),
+        // Most frames are files, and opening tells whether it is one: no need to ask before.
+        let error = match self.open_file(path) {
+            Err(error) if self.offset == 0 && may_be_directory(&error) => error,
             // Only a file can have an offset.
-            FileKind::Directory if self.offset > 0 => self.open_file(path),
+            result => return result,
+        };
+        match kind(&*self.fs, path)? {
+            FileKind::File => Err(error),
             FileKind::Directory => self.open_steadily(path, || {
                 let files = Sparse::open(self.fs.clone(), path.to_owned())?;
                 let index = files.open(FrameFile::Main)?;
@@ -327,6 +331,16 @@ pub fn sniff(path: impl AsRef<Path>) -> Result<PathKind, FrameError> {
         FileKind::Link | FileKind::Other => {
             Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
         }
+    }
+}
+
+/// Returns whether a path that could not be opened as a file may be a directory.
+fn may_be_directory(error: &FrameError) -> bool {
+    match error {
+        FrameError::NotRegular { .. } => true,
+        // For a web server, a directory has no name of its own.
+        FrameError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
+        _ => false,
     }
 }
 

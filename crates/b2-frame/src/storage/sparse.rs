@@ -100,10 +100,11 @@ pub(crate) fn open_file(
     base: u64,
 ) -> Result<OpenFile, FrameError> {
     let name = path.display().to_string();
-    match fs.kind(path, links).map_err(FrameError::io(&*name))? {
-        FileKind::File => {}
-        _ => return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: false }),
-    }
-    let file = fs.open(path, links).map_err(FrameError::io(&*name))?;
+    let file = fs.open(path, links).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
+            FrameError::NotRegular { path: path.to_owned(), or_directory: false }
+        }
+        _ => FrameError::io(&*name)(error),
+    })?;
     OpenFile::new(file, name, base)
 }
