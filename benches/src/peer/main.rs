@@ -4,6 +4,7 @@
 
 mod arrays;
 mod chunks;
+mod cuts;
 
 use anyhow::Result;
 use b2kit::chunk::{CParams, FilterSlot};
@@ -22,6 +23,8 @@ enum What {
     Encode(chunks::Args),
     /// Decode a file of chunks and compare with the input
     Decode(chunks::Args),
+    /// Print how fast arrays of 1 to 16 dimensions are cut into blocks, relative to memcpy
+    Cuts(cuts::Args),
     /// Print which kernels are used
     Kernels,
     /// Time operations on an array of three dimensions
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
     match Args::parse().what {
         What::Encode(args) => chunks::encode(&args),
         What::Decode(args) => chunks::decode(&args),
+        What::Cuts(args) => cuts::run(&args),
         What::Kernels => {
             println!("{}", b2_filters::kernels());
             Ok(())
