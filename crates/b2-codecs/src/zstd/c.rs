@@ -188,7 +188,7 @@ impl Compressor {
             // coding is as good as that of other levels.
             StreamKind::Uneven => Some(Setting { level: 1, hash_log: 0, search_log: 0, strategy: None }),
             // Finding the best of many long repeats is worth a search, which is short because each covers many bytes.
-            StreamKind::Long => Some(Setting { level, hash_log, search_log: 0, strategy }),
+            StreamKind::Long => Some(Setting { level, hash_log, search_log: 0, strategy: None }),
             StreamKind::Constant | StreamKind::Mixed => {
                 Some(Setting { level, hash_log, search_log, strategy })
             }
