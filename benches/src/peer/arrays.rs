@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use b2_measure::{Clock, Spent, SplitMix64, repeat};
 use b2kit::frame::Durability;
-use b2kit::{ArrayBuilder, ArrayEditor, Dtype, FrameEditor, FrameWriter, NdArray};
+use b2kit::{ArrayBuilder, ArrayEditor, Control, Dtype, FrameEditor, FrameWriter, NdArray, SuperChunk};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -50,26 +50,30 @@ pub(crate) struct Args {
     compression: Compression,
 }
 
+impl Args {
+    /// Opens the array, to be read with as many threads as were asked for. Each of several readers reads on its own: it
+    /// would use the threads of the process otherwise, since it is in no pool.
+    fn open(&self) -> Result<NdArray> {
+        let threads = if self.op == ["readers"] { 1 } else { self.threads };
+        let options = SuperChunk::options().control(Control::new().with_threads(threads));
+        Ok(NdArray::options().frame_options(options).open(&self.path)?)
+    }
+}
+
 fn dims(text: &str) -> Result<[u64; 3], String> {
     let dims = text.split(',').map(|part| part.parse().map_err(|_| format!("'{part}' is not a length")));
     dims.collect::<Result<Vec<_>, _>>()?.try_into().map_err(|_| "not three lengths".into())
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let pool = rayon::ThreadPoolBuilder::new();
-    if args.op == ["readers"] {
-        // Each reader reads on its own: no workers behind them.
-        pool.num_threads(1).build_global()?;
-    } else {
-        // This thread is one of the pool.
-        pool.num_threads(args.threads).use_current_thread().build_global()?;
-    }
+    // This thread is one of the pool.
+    rayon::ThreadPoolBuilder::new().num_threads(args.threads).use_current_thread().build_global()?;
     let src = fs::read(&args.input).context("the input")?;
     ensure!(src.len() == nbytes(&args.shape), "the shape is not that of the input");
     let (on_disk, dst) = (args.storage == "disk", vec![1; src.len()]);
     let mut bench = Bench { args, on_disk, src, dst, array: None, frame: Bytes::new(), editor: None };
     if on_disk && args.path.exists() {
-        bench.array = Some(NdArray::open(&args.path)?);
+        bench.array = Some(args.open()?);
     }
     for op in &args.op {
         if let Some(op) = op.strip_prefix("scratch-") {
@@ -172,7 +176,7 @@ impl Bench<'_> {
         }
         let spent = clock.stop();
         self.array = Some(match self.on_disk {
-            true => NdArray::open(&args.path)?,
+            true => args.open()?,
             false => NdArray::from_bytes(self.frame.clone())?,
         });
         Ok((self.src.len(), spent))
