@@ -193,14 +193,8 @@ impl Bench<'_> {
             self.editor = Some(NdArray::edit_bytes(self.frame.clone())?);
         }
         let clock = Clock::start();
-        let mut opened;
-        let editor = if self.on_disk {
-            let options = FrameEditor::options().durability(Durability::None);
-            opened = ArrayEditor::new(options.edit(&path)?)?;
-            &mut opened
-        } else {
-            self.editor.as_mut().context("no editor")?
-        };
+        let mut opened = None;
+        let editor = editor(self.on_disk.then_some(&path), &mut opened, &mut self.editor)?;
         editor.append(0, extra)?;
         editor.commit()?;
         let spent = clock.stop();
@@ -232,14 +226,8 @@ impl Bench<'_> {
             self.editor = Some(NdArray::edit_bytes(self.frame.clone())?);
         }
         let clock = Clock::start();
-        let mut opened;
-        let editor = if self.on_disk {
-            let options = FrameEditor::options().durability(Durability::None);
-            opened = ArrayEditor::new(options.edit(&path)?)?;
-            &mut opened
-        } else {
-            self.editor.as_mut().context("no editor")?
-        };
+        let mut opened = None;
+        let editor = editor(self.on_disk.then_some(&path), &mut opened, &mut self.editor)?;
         let mut last = [0; 3];
         for part in self.src.chunks_exact(size).take(SETS) {
             last = place(&mut random, &shape, &BOX);
@@ -320,6 +308,21 @@ impl Bench<'_> {
         let kib = status_kib("VmHWM:")?.saturating_sub(before);
         println!("{}", json!({"op": format!("scratch-{op}"), "kib": kib}));
         Ok(())
+    }
+}
+
+/// The editor of a file, which is opened now, or that of the array in memory.
+fn editor<'e>(
+    path: Option<&PathBuf>,
+    opened: &'e mut Option<ArrayEditor>,
+    kept: &'e mut Option<ArrayEditor>,
+) -> Result<&'e mut ArrayEditor> {
+    match path {
+        Some(path) => {
+            let options = FrameEditor::options().durability(Durability::None);
+            Ok(opened.insert(ArrayEditor::new(options.edit(path)?)?))
+        }
+        None => kept.as_mut().context("no editor"),
     }
 }
 
