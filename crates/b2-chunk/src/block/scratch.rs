@@ -21,6 +21,7 @@ pub(crate) struct Scratch {
     pub(crate) b: Vec<u8>,
     pub(crate) block: Vec<u8>,
     pub(crate) plain: Vec<u8>,
+    first: Vec<u8>,
 }
 
 thread_local! {
@@ -41,6 +42,18 @@ impl Scratch {
             self.block = block;
         }
         self
+    }
+
+    /// Takes the buffer for the first block alone. The rest of the scratch stays for the encoders of this thread.
+    pub(crate) fn take_first() -> Vec<u8> {
+        SCRATCH.try_with(|kept| std::mem::take(&mut kept.borrow_mut().first)).unwrap_or_default()
+    }
+
+    /// Returns the buffer for the first block to its thread.
+    pub(crate) fn keep_first(first: Vec<u8>) {
+        if first.len() <= LARGEST_KEPT {
+            let _ = SCRATCH.try_with(|kept| kept.borrow_mut().first = first);
+        }
     }
 
     /// Returns the scratch to its thread.

@@ -75,39 +75,57 @@ pub(crate) fn compress_blocks_into(
     dst: &mut [u8],
     cparams: &CParams,
 ) -> Result<ChunkHeader, ChunkError> {
-    let nbytes = blocks.nbytes();
-    if let Some(header) = streamed_header(blocks, cparams)? {
-        let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
-        return write_blocks(Plain::Blocks(blocks), cparams, control, header, dst);
-    }
-    let mut scratch = Scratch::take();
-    let mut plain = std::mem::take(&mut scratch.plain);
-    let result = sized(&mut plain, nbytes).map_err(ChunkError::from).and_then(|plain| {
-        let blocksize = new_header(nbytes, cparams)?.blocksize().max(1);
-        copy_blocks(blocks, blocksize, plain)?;
-        compress_into(plain, dst, cparams)
-    });
-    scratch.plain = plain;
-    scratch.keep();
+    let mut first = Scratch::take_first();
+    let result = compress_blocks_with(blocks, &mut first, dst, cparams);
+    Scratch::keep_first(first);
     result
 }
 
-/// Returns the header of a chunk whose blocks can be encoded one by one, without seeing the others.
-fn streamed_header(blocks: &dyn PlainBlocks, cparams: &CParams) -> Result<Option<ChunkHeader>, ChunkError> {
+fn compress_blocks_with(
+    blocks: &dyn PlainBlocks,
+    buffer: &mut Vec<u8>,
+    dst: &mut [u8],
+    cparams: &CParams,
+) -> Result<ChunkHeader, ChunkError> {
     let nbytes = blocks.nbytes();
+    if let Some(header) = streamed_header(nbytes, cparams)? {
+        // A chunk that repeats one item becomes a special chunk. Its first block then does so, too.
+        let first = blocks.block(0..header.blocksize(), buffer)?;
+        let repeats = |width: usize| first.len() <= width || first[width..] == first[..first.len() - width];
+        if !repeats(1) && !repeats(cparams.typesize()) {
+            let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
+            let blocks = WithFirst { blocks, first };
+            return write_blocks(Plain::Blocks(&blocks), cparams, control, header, dst);
+        }
+    }
+    let plain = sized(buffer, nbytes)?;
+    copy_blocks(blocks, new_header(nbytes, cparams)?.blocksize().max(1), plain)?;
+    compress_into(plain, dst, cparams)
+}
+
+/// Returns the header of a chunk whose blocks can be encoded one by one, without seeing the others.
+fn streamed_header(nbytes: usize, cparams: &CParams) -> Result<Option<ChunkHeader>, ChunkError> {
     if cparams.level() == 0 || nbytes < MIN_COMPRESSIBLE || cparams.prefilter.is_set() || cparams.use_dict() {
         return Ok(None);
     }
     let header = blocks_header(nbytes, cparams)?;
-    if has_tiny_blocks(&header) || header.nblocks() < 2 {
-        return Ok(None);
+    Ok((!has_tiny_blocks(&header) && header.nblocks() >= 2).then_some(header))
+}
+
+/// Blocks of which the first is there already.
+struct WithFirst<'a> {
+    blocks: &'a dyn PlainBlocks,
+    first: &'a [u8],
+}
+
+impl PlainBlocks for WithFirst<'_> {
+    fn nbytes(&self) -> usize {
+        self.blocks.nbytes()
     }
-    // A chunk that repeats one item becomes a special chunk. Its first block then does so, too.
-    let mut buffer = Vec::new();
-    let first = blocks.block(0..header.blocksize(), &mut buffer)?;
-    let width = cparams.typesize();
-    let repeats = |width: usize| first.len() <= width || first[width..] == first[..first.len() - width];
-    Ok((!repeats(1) && !repeats(width)).then_some(header))
+
+    fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError> {
+        if range == (0..self.first.len()) { Ok(self.first) } else { self.blocks.block(range, buffer) }
+    }
 }
 
 fn copy_blocks(blocks: &dyn PlainBlocks, blocksize: usize, dst: &mut [u8]) -> Result<(), ChunkError> {
