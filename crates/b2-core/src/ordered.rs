@@ -97,36 +97,35 @@ impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<()
                 state.begun += 1;
                 (state.begun - 1, item)
             };
-            let done = (self.make)(item).and_then(|result| {
-                self.lock().put(number, result);
-                self.hand_over(more)
-            });
-            if let Err(error) = done {
-                let mut state = self.lock();
-                state.items = None;
-                state.made.clear();
-                state.error.get_or_insert(error);
-                return;
+            match (self.make)(item) {
+                Ok(result) => {
+                    self.lock().put(number, result);
+                    self.hand_over(more);
+                }
+                Err(error) => self.lock().fail(error),
             }
         }
     }
 
     /// Hands over all results that are ready, unless another thread is doing that.
-    fn hand_over(&self, more: &dyn Fn()) -> Result<(), E> {
+    fn hand_over(&self, more: &dyn Fn()) {
         // That thread looks once more after it has let go of the lock, so none is left behind.
         while self.lock().is_ready() {
-            let Ok(mut each) = self.each.try_lock() else { return Ok(()) };
+            let Ok(mut each) = self.each.try_lock() else { return };
             loop {
                 let (result, wanted) = {
                     let mut state = self.lock();
                     let Some(result) = state.take() else { break };
                     (result, std::mem::take(&mut state.stopped))
                 };
-                each(result)?;
+                if let Err(error) = each(result) {
+                    // Before `each` is let go: another thread would hand over the next result.
+                    self.lock().fail(error);
+                    return;
+                }
                 (0..wanted).for_each(|_| more());
             }
         }
-        Ok(())
     }
 }
 
@@ -141,6 +140,12 @@ impl<I, R, E> State<I, R, E> {
             self.made.push_back(None);
         }
         self.made[at] = Some(result);
+    }
+
+    fn fail(&mut self, error: E) {
+        self.items = None;
+        self.made.clear();
+        self.error.get_or_insert(error);
     }
 
     fn is_ready(&self) -> bool {
@@ -248,8 +253,10 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_work() {
+        let bad = [(100, usize::MAX), (usize::MAX, 100)];
+        // Another thread is seldom about to hand over at the moment of the error.
         for control in controls() {
-            for (bad, bad_each) in [(100, usize::MAX), (usize::MAX, 100)] {
+            for (bad, bad_each) in bad.repeat(500) {
                 let mut got = 0;
                 let make = |k: usize| if k == bad { Err(Failure::Of(k)) } else { Ok(k) };
                 let each = |k| {
