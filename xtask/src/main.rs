@@ -13,6 +13,7 @@ mod demo;
 mod deny;
 mod digest;
 mod fixtures;
+mod flips;
 mod fuzz;
 mod hostile;
 mod pingpong;
@@ -40,6 +41,7 @@ enum Task {
     Test(test::Args),
     Ci(ci::Args),
     Fixtures(fixtures::Args),
+    Flips(flips::Args),
     Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
@@ -58,6 +60,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().task {
+        Task::Flips(args) => flips::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| match counts.failed {
             0 => Ok(()),

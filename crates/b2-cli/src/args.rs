@@ -45,10 +45,10 @@ pub(crate) struct Global {
     /// other commands.
     #[arg(long, global = true, display_order = 105, value_name = "BYTES", value_parser = parse_limit)]
     pub(crate) max_output: Option<u64>,
-    /// Compare chunks with their checksums always, or only where that is cheap
+    /// When to compare what is read with its checksums [default: once]
     ///
-    /// The default is always for files. Of URLs a part of a chunk is read without the rest, which its checksum needs;
-    /// chunks that are read whole are compared where that takes little time. `verify` and `copy` always compare all.
+    /// Whole chunks and parts of chunks are compared alike. What comes from a URL is compared each time. `verify` and
+    /// `copy` always compare all.
     #[arg(long, global = true, display_order = 106, value_name = "WHEN", value_enum)]
     pub(crate) compare: Option<When>,
     /// Wait at most SECONDS for the answer to a request to a server [default: 60]
@@ -59,10 +59,13 @@ pub(crate) struct Global {
 /// When chunks are compared with their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// Always: whole chunks are read for a part of them
+    /// Each time bytes are read
     Always,
-    /// Where it takes little time
-    Cheap,
+    /// When bytes are read for the first time
+    #[value(alias = "cheap")]
+    Once,
+    /// Not at all
+    Never,
 }
 
 /// Default of `--max-memory` for a file of `stored` bytes.
@@ -83,8 +86,7 @@ impl Global {
     pub(crate) fn reading(&self, path: &Path) -> ReadOptions {
         if web::is_url(path) {
             let stored = web::open(path).and_then(|file| file.len()).unwrap_or(0);
-            let when = if self.compare == Some(When::Always) { Compare::Always } else { Compare::WhereCheap };
-            let options = self.reading_stored(stored).compare(when);
+            let options = self.reading_stored(stored);
             // Without a file system for it, opening tells why.
             let options = options.costs(ReadCosts::REMOTE);
             return match web::file_system(path) {
@@ -97,9 +99,12 @@ impl Global {
 
     /// How a frame in a file of `stored` bytes is opened.
     pub(crate) fn reading_stored(&self, stored: u64) -> ReadOptions {
-        // Comparing checksums costs little beside what commands do with the chunks.
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
-        let when = if self.compare == Some(When::Cheap) { Compare::WhereCheap } else { Compare::Always };
+        let when = match self.compare {
+            Some(When::Always) => Compare::Always,
+            Some(When::Once) | None => Compare::Once,
+            Some(When::Never) => Compare::Never,
+        };
         let options = options.compare(when).control(signals::control());
         options.limits(self.limits(stored))
     }

@@ -266,7 +266,7 @@ impl Target<'_> {
     fn options(&self) -> WriteOptions {
         let durability = if self.sync { Durability::Sync } else { Durability::None };
         let options = self.global.writing().overwrite(self.overwrite).durability(durability);
-        options.block_starts(self.block_starts)
+        if self.block_starts { options.block_starts(true) } else { options }
     }
 
     /// Starts a frame with these parameters and metalayers.

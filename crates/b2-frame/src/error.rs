@@ -207,8 +207,19 @@ pub enum Structure {
     VlMetalayers,
     /// The value of one vlmetalayer, which is a chunk.
     VlMetalayer(String),
+    /// The table of sums of blocks before the checksums (docs/format/block-sums.md).
+    BlockSums,
     /// The data chunk at this position.
     Chunk(usize),
+    /// Some blocks of a data chunk, which are compared together.
+    Blocks {
+        /// Position of the chunk in the frame.
+        nchunk: usize,
+        /// Number of the first of these blocks.
+        first: usize,
+        /// Number of the last of these blocks.
+        last: usize,
+    },
     /// A data chunk with its place in a file.
     StoredChunk {
         /// Position of the chunk in the frame.
@@ -231,6 +242,11 @@ impl fmt::Display for Structure {
             Self::Entries => f.write_str("decoded index"),
             Self::Checksums => f.write_str("checksums"),
             Self::BlockStarts => f.write_str("table of block starts"),
+            Self::BlockSums => f.write_str("table of block sums"),
+            Self::Blocks { nchunk, first, last } if first == last => {
+                write!(f, "chunk {nchunk}, block {first}")
+            }
+            Self::Blocks { nchunk, first, last } => write!(f, "chunk {nchunk}, blocks {first} to {last}"),
             Self::Trailer => f.write_str("trailer"),
             Self::VlMetalayers => f.write_str("vlmetalayers"),
             Self::VlMetalayer(name) => write!(f, "vlmetalayer {name:?}"),

@@ -34,6 +34,8 @@ pub(crate) struct RangeReader {
 
 struct State {
     fetched: Fetched,
+    /// The last bytes of the frame, as long as its length is not known.
+    end: Bytes,
     opening: Opening,
 }
 
@@ -124,15 +126,16 @@ impl State {
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.opening, Opening::Start) {
             Opening::Start => {
                 let start = self.fetched.first();
-                if let Some(opened) = Opened::from_start(&start, &dparams).or_raise(py)? {
-                    self.opened(py, opened, dparams)?;
-                    return Ok(Vec::new());
-                }
                 let len = match self.fetched.len {
                     Some(len) => len,
                     None => FrameHeader::parse(&start).or_raise(py)?.frame_len(),
                 };
-                let mut plan = Box::new(OpenPlan::new(len, Storage::Contiguous, &dparams));
+                let end = std::mem::take(&mut self.end);
+                if let Some(at) = len.checked_sub(end.len() as u64) {
+                    self.fetched.put(at..len, end);
+                }
+                let plan = OpenPlan::new(len, Storage::Contiguous, &dparams).first(start.len() as u64);
+                let mut plan = Box::new(plan);
                 match plan.step(Vec::new()).or_raise(py)? {
                     Step::Need(wanted) => (plan, wanted),
                     Step::Done(opened) => {
@@ -201,11 +204,20 @@ fn drive(plan: &mut SelectionPlan<'_>, fetched: &Fetched, missing: &mut Vec<Exte
 
 #[pymethods]
 impl RangeReader {
-    /// `start` is the first bytes of a frame; `asked` is how many were asked for.
+    /// `start` is the first bytes of a frame, of which `asked` were asked for, `end` its last bytes, which tell the
+    /// checksums.
     #[new]
-    fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64) -> PyResult<Self> {
-        let reader =
-            Self { state: Mutex::new(State { fetched: Fetched::default(), opening: Opening::Start }) };
+    fn new(
+        py: Python<'_>,
+        start: &Bound<'_, PyAny>,
+        asked: u64,
+        end: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let Some(end) = crate::array::bytes_of(end)? else {
+            return Err(argument(py, "these are no bytes"));
+        };
+        let state = State { fetched: Fetched::default(), end, opening: Opening::Start };
+        let reader = Self { state: Mutex::new(state) };
         reader.put(py, 0, asked, start)?;
         Ok(reader)
     }

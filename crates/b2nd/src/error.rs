@@ -9,6 +9,14 @@ pub enum NdError {
     /// Reading the frame that holds the array failed, or the frame is damaged.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// Stored bytes are damaged.
+    #[error("{items} cannot be read, since stored bytes are damaged; `b2kit salvage` recovers the rest")]
+    Damaged {
+        /// The items of the damaged chunk, as a slice.
+        items: String,
+        /// What is damaged.
+        source: FrameError,
+    },
     /// A chunk is damaged or could not be decoded.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
@@ -129,7 +137,7 @@ impl NdError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Frame(error) => error.kind(),
+            Self::Frame(error) | Self::Damaged { source: error, .. } => error.kind(),
             Self::Chunk(error) => error.kind(),
             Self::NotAnArray => ErrorKind::NotBlosc,
             Self::Meta { .. } | Self::Contradiction { .. } | Self::Attribute { .. } => ErrorKind::Damaged,

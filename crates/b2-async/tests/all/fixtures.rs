@@ -21,7 +21,7 @@ pub(crate) fn costs(dice: &mut Rng) -> ReadCosts {
 }
 
 pub(crate) fn compare(dice: &mut Rng) -> Compare {
-    *dice.pick(&[Compare::Never, Compare::WhereCheap, Compare::WholeChunks, Compare::Always])
+    *dice.pick(&[Compare::Never, Compare::Once, Compare::Always])
 }
 
 fn frames(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -39,7 +39,7 @@ fn cost(store: &Store, array: &AsyncNdArray<Store>, selection: Vec<Selection>) -
 fn few_requests_in_few_rounds() {
     let frame = field();
     let (store, stored) = (Store::new(frame.clone()), frame.len() as u64);
-    let options = AsyncOptions::new().compare(Compare::WhereCheap);
+    let options = AsyncOptions::new().compare(Compare::Once);
     let array = store.in_rounds(options.open(store.clone())).unwrap();
     let opening = store.counts();
     assert_eq!((opening.rounds, opening.requests), (1, 2));
@@ -68,7 +68,7 @@ fn few_requests_in_few_rounds() {
     assert!(whole.requests <= 33 && whole.bytes <= stored / 100 * 101, "{whole:?}");
     assert!(whole.most <= 16);
 
-    // Comparing needs whole chunks, but no further round.
+    // Comparing each time needs no further round either.
     let options = AsyncOptions::new().compare(Compare::Always);
     let array = store.in_rounds(options.open(store.clone())).unwrap();
     let item = cost(&store, &array, vec![101.into(), 37.into(), 40.into()]);

@@ -264,6 +264,18 @@ impl LazyChunk {
         }
     }
 
+    /// Returns the length of what stands before the blocks, in bytes: header, block starts and dictionary.
+    pub fn head_len(&self) -> usize {
+        let header = self.header().header_len();
+        match &self.layout.body {
+            Body::Fill { .. } | Body::Stored => header,
+            Body::Blocks { dict } | Body::VlBlocks { dict } => {
+                let dict = dict.as_ref().map_or(0, |dict| dict.len().saturating_add(4));
+                header.saturating_add(self.nblocks().saturating_mul(4)).saturating_add(dict)
+            }
+        }
+    }
+
     /// Returns whether decoding any other block requires the decoded block 0, as the delta filter does.
     pub fn needs_block0(&self) -> bool {
         self.layout.needs_block0()

@@ -23,8 +23,8 @@ use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-pub(crate) use self::chunks::{ChunkSums, EntryHashing};
-pub(crate) use self::pages::{Kept, Lookup, Page, Plan, SumTable, Sums, read_table};
+pub(crate) use self::chunks::{ChunkSum, ChunkSums, EntryHashing};
+pub(crate) use self::pages::{Lookup, Page, Plan, SumTable, Sums, read_table};
 use crate::format::header::patch;
 use crate::format::metalayers::Metalayers;
 use crate::{FrameError, Structure};
@@ -34,6 +34,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"b2sums\0\x01";
 const XXH3: u32 = 1;
 /// Size of the fixed end of the block, after the list of pages, in bytes.
 pub(crate) const END_LEN: usize = 56;
+/// The metalayer of arrays.
+const ARRAY: &[u8] = b"b2nd";
 /// The fingerprint kind for 128 bits.
 const KIND: u8 = 3;
 
@@ -153,6 +155,33 @@ impl Parts<'_> {
             *place = sum.to_le_bytes();
         }
         Ok((KIND, value))
+    }
+
+    /// Computes the sum of what C-Blosc2 never changes in the metadata of an array: all but its shape.
+    /// It is 0 for frames that are no arrays.
+    pub(crate) fn array_sum(&self) -> Result<u64, FrameError> {
+        let metalayers = Metalayers::parse(self.header)?;
+        let Some(value) = metalayers.get(ARRAY) else { return Ok(0) };
+        let mut value = memory::copied(value)?;
+        // Behind version, number of dimensions and the length of the shape: a marker and 8 bytes for
+        // each dimension.
+        let ndim = value.get(2).copied().unwrap_or(0).into();
+        for dim in value.get_mut(4..).unwrap_or_default().as_chunks_mut::<9>().0.iter_mut().take(ndim) {
+            let [_, number @ ..] = dim;
+            number.fill(0);
+        }
+        Ok(sum(&value))
+    }
+
+    /// Compares the metadata of an array in a frame that C-Blosc2 may have changed.
+    pub(crate) fn check_array(&self, expected: u64) -> Result<(), FrameError> {
+        match self.array_sum()? == expected {
+            true => Ok(()),
+            false => Err(FrameError::Checksum {
+                structure: Structure::Metalayers,
+                what: "dtype, chunk or block shape of the array do not match their checksum",
+            }),
+        }
     }
 
     fn check_empty(&self, fingerprint: Fingerprint) -> Result<Checked, FrameError> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::read::head::ChunkHead;
 use crate::storage::files::Extent;
-use crate::{ReadCosts, SuperChunk};
+use crate::{FrameError, ReadCosts, SuperChunk};
 
 impl SuperChunk {
     /// Returns the read costs, which decide what is read at once.
@@ -39,7 +39,7 @@ impl ChunkHead {
     ///     // Nothing has to be read if the block came with the head.
     ///     let bytes = driver.read(group.extent().as_slice())?.pop().unwrap_or_default();
     ///     for &nblock in group.nblocks() {
-    ///         decoder.decode(nblock, group.stored(&head, nblock, &bytes), None, &mut block)?;
+    ///         decoder.decode(nblock, group.stored(&head, nblock, &bytes)?, None, &mut block)?;
     ///         assert_eq!(block, raw[nblock * 1000..(nblock + 1) * 1000]);
     ///     }
     /// }
@@ -49,9 +49,9 @@ impl ChunkHead {
         Groups { head: self, rest: nblocks, gap: costs.gap, at_once: costs.at_once }
     }
 
-    /// Returns the range of a block's stored bytes in the file, whether they were read or not.
+    /// Returns the part of the chunk that is needed for a block, whether it was read or not.
     fn extent(&self, nblock: usize) -> Range<u64> {
-        let extent = self.chunk().block_extent(nblock);
+        let extent = self.span(nblock);
         extent.start as u64..extent.end as u64
     }
 }
@@ -75,25 +75,16 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the stored bytes of one of the blocks. `read` are the bytes of the group's extent.
-    pub fn stored<'b>(&self, head: &'b ChunkHead, nblock: usize, read: &'b [u8]) -> &'b [u8] {
+    ///
+    /// # Errors
+    /// When the stored bytes do not match their checksum.
+    pub fn stored<'b>(
+        &self,
+        head: &'b ChunkHead,
+        nblock: usize,
+        read: &'b [u8],
+    ) -> Result<&'b [u8], FrameError> {
         head.stored(nblock, self.extent.as_ref(), read)
-    }
-}
-
-impl ChunkHead {
-    /// Returns the stored bytes of a block. `read` are the bytes of `extent`; they are not needed
-    /// for blocks that came with the head.
-    pub fn stored<'b>(&'b self, nblock: usize, extent: Option<&Extent>, read: &'b [u8]) -> &'b [u8] {
-        let base = extent.map_or(0, |all| all.range.start);
-        let extent = self.to_read(nblock);
-        if extent.is_empty() {
-            return self.at_hand(nblock);
-        }
-        let index = |at: u64| at.checked_sub(base).and_then(|at| usize::try_from(at).ok());
-        match (index(extent.start), index(extent.end)) {
-            (Some(start), Some(end)) => read.get(start..end).unwrap_or_default(),
-            _ => &[],
-        }
     }
 }
 
@@ -132,7 +123,10 @@ impl<'a> Iterator for Groups<'a> {
         let (nblocks, rest) = self.rest.split_at(count);
         self.rest = rest;
         // Blocks that came with the head need not be read.
-        let extents = nblocks.iter().map(|n| self.head.to_read(*n)).filter(|extent| !extent.is_empty());
+        let extents = nblocks
+            .iter()
+            .map(|n| self.head.to_read(&self.head.span(*n)))
+            .filter(|extent| !extent.is_empty());
         let all = extents.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         Some(Group { nblocks, extent: all.map(|all| Extent::exactly(self.head.file(), all)) })
     }

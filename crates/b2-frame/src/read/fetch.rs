@@ -10,6 +10,7 @@ use crate::format::checksums::sum;
 use crate::format::index::Entry;
 
 use crate::names::FrameFile;
+use crate::read::compared::ComparedChunk;
 use crate::read::head::{ChunkHead, ComparePlan, HeadPlan, Place, block0};
 use crate::read::plan::{Coalesced, Plan, Step};
 use crate::read::sums::PageRequest;
@@ -30,8 +31,9 @@ pub struct ChunkPlan<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparing {
     No,
-    /// As [`Compare`](crate::Compare) says for chunks that are decoded completely.
+    /// If [`Compare`](crate::Compare) asks for it.
     Decoded,
+    /// Always, unless [`Compare::Never`](crate::Compare::Never) is set.
     Yes,
 }
 
@@ -100,7 +102,10 @@ impl ChunkPlan<'_> {
         place.check(chunk.header(), chunk.cbytes() as u64)?;
         let compares = match self.compare {
             Comparing::No => false,
-            Comparing::Decoded => self.frame.compares(chunk.header(), true),
+            Comparing::Decoded => {
+                let known = self.frame.compared(self.nchunk).is_some_and(ComparedChunk::is_whole);
+                self.frame.compares_stored() && !known
+            }
             Comparing::Yes => self.frame.compares_stored(),
         };
         if !compares {
@@ -116,6 +121,7 @@ impl ChunkPlan<'_> {
 
     fn check(&self, chunk: Chunk) -> Result<Step<Chunk>, FrameError> {
         self.frame.check_sum(self.nchunk, || sum(chunk.as_bytes()))?;
+        self.frame.put_compared(self.nchunk, ComparedChunk::Whole);
         Ok(Step::Done(chunk))
     }
 }
@@ -131,10 +137,10 @@ impl Plan for ChunkPlan<'_> {
             ChunkState::Start(place) => {
                 let mut need = vec![place.at_most(place.first())];
                 let page = match self.compare {
-                    Comparing::No => None,
-                    // The sum will certainly be needed.
-                    Comparing::Yes if self.frame.compares_stored() => self.frame.sum_of(self.nchunk)?.err(),
-                    _ => self.frame.sums_ahead(self.nchunk)?,
+                    Comparing::Yes | Comparing::Decoded if self.frame.compares_stored() => {
+                        self.frame.sum_of(self.nchunk)?.err()
+                    }
+                    _ => None,
                 };
                 need.extend(page.iter().map(|page| page.extent.clone()));
                 self.state = ChunkState::Guessed(place, page);
@@ -226,8 +232,8 @@ pub(crate) enum Wanted {
 }
 
 /// A plan that reads the head of a chunk and then only the blocks that are needed, and block 0 if
-/// the delta filter needs it. This takes two rounds, or one if the chunk is small. If
-/// [`Compare`](crate::Compare) demands a comparison, the whole chunk is read.
+/// the delta filter needs it. This takes two rounds, or one if the chunk is small. Runs that are
+/// compared are read as a whole.
 #[derive(Debug)]
 pub struct BlocksPlan<'a> {
     frame: &'a SuperChunk,
@@ -239,7 +245,7 @@ pub struct BlocksPlan<'a> {
 enum BlocksState<'a> {
     Head(HeadPlan<'a>),
     Compare(ComparePlan<'a>),
-    Blocks { head: Box<ChunkHead>, numbers: Vec<usize>, coalesced: Coalesced },
+    Blocks { head: Box<ChunkHead>, numbers: Vec<usize>, spans: Vec<Range<usize>>, coalesced: Coalesced },
     Spent,
 }
 
@@ -291,28 +297,33 @@ impl<'a> BlocksPlan<'a> {
 
     fn blocks(&mut self, head: ChunkHead) -> Result<Step<StoredBlocks>, FrameError> {
         let numbers = self.numbers(head.chunk())?;
-        let extents = memory::collect(numbers.iter().map(|n| head.to_read(*n)))?;
+        let spans = memory::collect(numbers.iter().map(|n| head.span(*n)))?;
+        let extents = memory::collect(spans.iter().map(|span| head.to_read(span)))?;
         let coalesced = Coalesced::new(&extents, self.frame.costs.gap)?;
         if coalesced.reads.is_empty() {
-            return Self::finish(head, numbers, &coalesced, &[]);
+            return Self::finish(head, numbers, &spans, &coalesced, &[]);
         }
         let need = coalesced.reads.iter();
         let need = memory::collect(need.map(|read| Extent::exactly(head.file(), read.clone())))?;
-        self.state = BlocksState::Blocks { head: Box::new(head), numbers, coalesced };
+        self.state = BlocksState::Blocks { head: Box::new(head), numbers, spans, coalesced };
         Ok(Step::Need(need))
     }
 
     fn finish(
         head: ChunkHead,
         numbers: Vec<usize>,
+        spans: &[Range<usize>],
         coalesced: &Coalesced,
         parts: &[Bytes],
     ) -> Result<Step<StoredBlocks>, FrameError> {
-        let stored = |(i, nblock): (usize, usize)| match head.to_read(nblock).is_empty() {
-            true => (nblock, head.kept(nblock)),
-            false => (nblock, coalesced.pick(parts, i)),
-        };
-        let blocks = memory::collect(numbers.into_iter().enumerate().map(stored))?;
+        let mut blocks = memory::list(numbers.len())?;
+        for (i, (nblock, span)) in numbers.into_iter().zip(spans).enumerate() {
+            let bytes = match head.to_read(span).is_empty() {
+                true => head.at_hand(span),
+                false => coalesced.pick(parts, i),
+            };
+            blocks.push((nblock, head.kept(nblock, &bytes, span.start)?));
+        }
         let (structure, lazy) = (head.structure(), head.into_chunk());
         Ok(Step::Done(StoredBlocks { structure, lazy, blocks }))
     }
@@ -342,11 +353,11 @@ impl Plan for BlocksPlan<'_> {
                     self.state = BlocksState::Head(plan);
                     Ok(Step::Need(need))
                 }
-                Step::Done(head) => self.compare(head.compare(self.frame, false), Vec::new()),
+                Step::Done(head) => self.compare(head.compare(self.frame), Vec::new()),
             },
             BlocksState::Compare(plan) => self.compare(plan, parts),
-            BlocksState::Blocks { head, numbers, coalesced } => {
-                Self::finish(*head, numbers, &coalesced, &parts)
+            BlocksState::Blocks { head, numbers, spans, coalesced } => {
+                Self::finish(*head, numbers, &spans, &coalesced, &parts)
             }
             BlocksState::Spent => Err(spent()),
         }

@@ -137,7 +137,8 @@ impl SuperChunk {
             return items.try_for_each(|(start, item)| self.fill_special(nchunk, kind, start, item));
         }
         let wanted = Wanted::Items { starts: starts.clone(), len: typesize };
-        let stored = self.driver().run(self.plan_blocks(nchunk, wanted)?)?;
+        let stored =
+            self.driver().run(self.plan_blocks(nchunk, wanted)?).map_err(|error| self.explain(error))?;
         stored.decode(&self.dparams, |nblock, plain| {
             let block = stored.chunk().block_range(nblock);
             let first = starts.partition_point(|start| start + typesize <= block.start);

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use b2_chunk::{ChunkError, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
 use b2_core::memory;
@@ -11,13 +12,15 @@ use bytes::Bytes;
 use crate::error::within;
 use crate::format::checksums::{Sum, sum};
 use crate::format::index::Entry;
+use crate::format::runs::{self, Runs};
 use crate::format::starts::Starts;
 use crate::names::FrameFile;
+use crate::read::compared::ComparedChunk;
 use crate::read::fetch::spent;
 use crate::read::plan::{Plan, Step};
 use crate::read::sums::PageRequest;
 use crate::storage::files::Extent;
-use crate::{Compare, FrameError, Structure, SuperChunk};
+use crate::{FrameError, Structure, SuperChunk};
 
 /// Larger chunks are summed in pieces, in bytes. Their bytes are not kept for decoding.
 const LARGE: usize = 8 << 20;
@@ -125,6 +128,8 @@ struct Head {
     bytes: Bytes,
     /// What was read ahead: offsets in the chunk and bytes, in ascending order.
     ahead: Vec<(usize, Bytes)>,
+    /// The runs of the chunk, if they are compared when their blocks are taken.
+    runs: Option<Arc<Runs>>,
 }
 
 impl ChunkHead {
@@ -152,52 +157,125 @@ impl ChunkHead {
         self.0.place.as_ref().map_or(Structure::Index, Place::structure)
     }
 
-    /// Returns the stored bytes of a block if it came with the head, otherwise nothing.
-    pub(crate) fn at_hand(&self, nblock: usize) -> &[u8] {
-        self.found(nblock).map(|(bytes, range)| bytes.get(range).unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// Returns the stored bytes of a block that came with the head, in a form that outlives the
-    /// head.
-    pub(crate) fn kept(&self, nblock: usize) -> Bytes {
-        self.found(nblock).map(|(bytes, range)| bytes.slice(range)).unwrap_or_default()
-    }
-
-    /// Returns the bytes that hold a block that came with the head, and its range in them.
-    fn found(&self, nblock: usize) -> Option<(&Bytes, Range<usize>)> {
-        let extent = self.0.lazy.block_extent(nblock);
-        if self.0.bytes.get(extent.clone()).is_some() {
-            return Some((&self.0.bytes, extent));
+    /// Returns the part of the chunk that has to be at hand to take a block: the block, or its run if
+    /// that has to be compared first.
+    pub(crate) fn span(&self, nblock: usize) -> Range<usize> {
+        let block = self.0.lazy.block_extent(nblock);
+        match self.pending(&block) {
+            Some((_, run)) => run,
+            None => block,
         }
-        let after = self.0.ahead.partition_point(|(start, _)| *start <= extent.start);
+    }
+
+    /// Returns the run that has to be compared before a block is decoded, and its number.
+    fn pending(&self, block: &Range<usize>) -> Option<(usize, Range<usize>)> {
+        let runs = self.0.runs.as_ref().filter(|_| !block.is_empty())?;
+        runs.pending(block.start)
+    }
+
+    /// Returns the bytes that hold a part of the chunk that came with the head, and its range in
+    /// them.
+    fn found(&self, span: &Range<usize>) -> Option<(&Bytes, Range<usize>)> {
+        if self.0.bytes.get(span.clone()).is_some() {
+            return Some((&self.0.bytes, span.clone()));
+        }
+        let after = self.0.ahead.partition_point(|(start, _)| *start <= span.start);
         let (start, ahead) = self.0.ahead.get(after.checked_sub(1)?)?;
-        let range = extent.start.checked_sub(*start)?..extent.end.checked_sub(*start)?;
+        let range = span.start.checked_sub(*start)?..span.end.checked_sub(*start)?;
         ahead.get(range.clone()).is_some().then_some((ahead, range))
     }
 
-    /// Returns the range of a block's stored bytes in the file, which is empty if it came with the
-    /// head.
-    pub(crate) fn to_read(&self, nblock: usize) -> Range<u64> {
-        let extent = self.0.lazy.block_extent(nblock);
-        match (self.found(nblock), &self.0.place) {
+    /// Returns the bytes of a part of the chunk that came with the head.
+    pub(crate) fn at_hand(&self, span: &Range<usize>) -> Bytes {
+        self.found(span).map(|(bytes, range)| bytes.slice(range)).unwrap_or_default()
+    }
+
+    /// Returns the range of a part of the chunk in the file, which is empty if it came with the head.
+    pub(crate) fn to_read(&self, span: &Range<usize>) -> Range<u64> {
+        match (self.found(span), &self.0.place) {
             (None, Some(place)) => {
                 let at = |n: usize| place.start.saturating_add(n as u64);
-                at(extent.start)..at(extent.end)
+                at(span.start)..at(span.end)
             }
             _ => 0..0,
         }
     }
 
-    /// Returns whether [`compare`](Self::compare) would compare the chunk.
-    pub fn is_compared(&self, frame: &SuperChunk, whole: bool) -> bool {
-        self.is_stored() && frame.compares(self.0.lazy.header(), whole)
+    /// Returns the stored bytes of a block, and compares its run first if that is due. `read` are the
+    /// bytes of `extent`; they are not needed for what came with the head.
+    ///
+    /// # Errors
+    /// When the stored bytes do not match their checksum.
+    pub fn stored<'b>(
+        &'b self,
+        nblock: usize,
+        extent: Option<&Extent>,
+        read: &'b [u8],
+    ) -> Result<&'b [u8], FrameError> {
+        let block = self.0.lazy.block_extent(nblock);
+        let pending = self.pending(&block);
+        let span = pending.as_ref().map_or(&block, |(_, run)| run);
+        let (bytes, start) = match self.found(span) {
+            Some((bytes, range)) => (bytes.get(range).unwrap_or_default(), span.start),
+            None => {
+                let start = self.0.place.as_ref().map_or(0, |place| place.start);
+                let base = extent.and_then(|extent| extent.range.start.checked_sub(start));
+                (read, base.and_then(|base| usize::try_from(base).ok()).unwrap_or(usize::MAX))
+            }
+        };
+        self.take(block, pending, bytes, start)
     }
 
-    /// Returns a plan that compares the chunk with its checksum if [`Compare`](crate::Compare)
-    /// demands that. `whole` says whether all of the chunk will be decoded. The plan reads the rest
-    /// of the chunk.
-    pub fn compare(self, frame: &SuperChunk, whole: bool) -> ComparePlan<'_> {
-        ComparePlan { frame, head: Some(self), whole, state: CompareState::Start }
+    /// Returns the stored bytes of a block from bytes of the chunk that begin at `start`, after comparing
+    /// its run if that is due.
+    pub(crate) fn take<'b>(
+        &self,
+        block: Range<usize>,
+        pending: Option<(usize, Range<usize>)>,
+        bytes: &'b [u8],
+        start: usize,
+    ) -> Result<&'b [u8], FrameError> {
+        let part = |range: &Range<usize>| {
+            let range = range.start.checked_sub(start)?..range.end.checked_sub(start)?;
+            bytes.get(range)
+        };
+        if let (Some((number, run)), Some(runs)) = (pending, &self.0.runs) {
+            let fits = run.start <= block.start && block.end <= run.end;
+            let compared = part(&run).filter(|_| fits).map(|bytes| runs.compare(number, bytes));
+            if compared != Some(Ok(())) {
+                return Err(self.damaged(&run));
+            }
+        }
+        Ok(part(&block).unwrap_or_default())
+    }
+
+    /// Like [`stored`](Self::stored), from bytes of the chunk that begin at `start`, in a form that
+    /// outlives the head.
+    pub(crate) fn kept(&self, nblock: usize, bytes: &Bytes, start: usize) -> Result<Bytes, FrameError> {
+        let block = self.0.lazy.block_extent(nblock);
+        let pending = self.pending(&block);
+        Ok(bytes.slice_ref(self.take(block, pending, bytes, start)?))
+    }
+
+    /// Returns the error for a run that does not match its checksum.
+    fn damaged(&self, run: &Range<usize>) -> FrameError {
+        let lazy = &self.0.lazy;
+        let in_run = |nblock: &usize| run.contains(&lazy.block_extent(*nblock).start);
+        let nchunk = self.0.nchunk;
+        let structure = match (0..lazy.nblocks()).find(in_run) {
+            Some(first) => {
+                let last = (first..lazy.nblocks()).rev().find(in_run).unwrap_or(first);
+                Structure::Blocks { nchunk, first, last }
+            }
+            None => Structure::Chunk(nchunk),
+        };
+        FrameError::Checksum { structure, what: "the bytes do not match the checksum" }
+    }
+
+    /// Returns a plan that compares the head of the chunk with its checksum, or the whole chunk if there are no
+    /// sums of its blocks, as [`Compare`](crate::Compare) demands.
+    pub fn compare(self, frame: &SuperChunk) -> ComparePlan<'_> {
+        ComparePlan { frame, head: Some(self), state: CompareState::Start }
     }
 }
 
@@ -229,9 +307,8 @@ struct Asked {
     len: u64,
     /// Further parts of the chunk, by their offsets in it.
     ahead: Vec<usize>,
-    page: Option<PageRequest>,
-    /// A page of the table of block starts, which further chunks will use.
-    start_page: Option<usize>,
+    /// Pages that comparing the chunk will need, and one of block starts for further chunks.
+    pages: Vec<PageRequest>,
 }
 
 impl SuperChunk {
@@ -277,14 +354,20 @@ impl HeadPlan<'_> {
         if len <= costs.small {
             return (len.max(head), Vec::new());
         }
+        let record = self.frame.runs_of(self.nchunk).ok().and_then(Result::ok).flatten();
+        let compares = self.frame.compares_stored() && self.frame.compared(self.nchunk).is_none();
         if self.compares_all() {
-            // The whole chunk will be compared.
             return if len <= costs.at_once { (len, Vec::new()) } else { (head, Vec::new()) };
         }
+        let least = if compares { runs::min_len(record.as_deref()) } else { 0 };
         let reference = if starts.needs_block0 { 0..1 } else { 0..0 };
         let (mut first, mut ahead, mut total) = (head, Vec::<Range<u64>>::new(), head);
         for blocks in std::iter::once(&reference).chain(&self.blocks) {
-            for nblock in blocks.start..blocks.end.min(starts.nblocks()) {
+            let blocks = blocks.start..blocks.end.min(starts.nblocks());
+            if blocks.is_empty() {
+                continue;
+            }
+            for nblock in starts.in_runs(&blocks, least) {
                 let block = starts.start(nblock).min(len)..starts.end(nblock).min(len);
                 total = total.saturating_add(block.end.saturating_sub(block.start));
                 let (from, end, gap) = match ahead.last_mut() {
@@ -305,8 +388,11 @@ impl HeadPlan<'_> {
         }
     }
 
+    /// Returns whether the whole chunk will be compared, as far as that is known.
     fn compares_all(&self) -> bool {
-        self.frame.compare == Compare::Always && self.frame.compares_stored()
+        let frame = self.frame;
+        let whole = frame.keeps || frame.opened.runs.is_none();
+        whole && frame.compares_stored() && frame.compared(self.nchunk).is_none()
     }
 
     /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
@@ -336,7 +422,9 @@ impl HeadPlan<'_> {
             let at = data.saturating_mul(nblock.into()).checked_div(place.nblocks.into()).unwrap_or(0);
             tables.saturating_add(u64::try_from(at).unwrap_or(u64::MAX))
         };
+        let run = if self.frame.compares_stored() { runs::MIN_LEN } else { 0 };
         let margin = (place.guess / MARGIN).max(offset(1).saturating_sub(tables)).max(MIN_MARGIN);
+        let margin = margin.saturating_add(run);
         let start = offset(blocks.start).saturating_sub(margin);
         let end = offset(blocks.end).saturating_add(margin).min(place.guess);
         let most = costs.at_once;
@@ -375,6 +463,7 @@ impl Plan for HeadPlan<'_> {
                 lazy: *lazy,
                 bytes: Bytes::new(),
                 ahead: Vec::new(),
+                runs: None,
             })))),
             HeadState::Start(place) => {
                 let (starts, start_page) = match self.blocks.iter().all(Range::is_empty) {
@@ -388,32 +477,26 @@ impl Plan for HeadPlan<'_> {
                         (len, if ahead.is_empty() { Vec::new() } else { vec![ahead] })
                     }
                 };
-                let page = frame.sums_ahead(nchunk)?;
-                let mut need = memory::list(ahead.len().saturating_add(3))?;
+                let mut pages = frame.pages_ahead(nchunk, place.guess)?;
+                pages.extend(start_page);
+                let mut need = memory::list(ahead.len().saturating_add(4))?;
                 need.push(place.at_most(len));
                 need.extend(ahead.iter().map(|range| place.part(range)));
-                need.extend(page.iter().map(|page| page.extent.clone()));
-                let start_page = start_page.map(|(npage, extent)| {
-                    need.push(extent);
-                    npage
-                });
+                need.extend(pages.iter().map(|page| page.extent.clone()));
                 let offset = |range: &Range<u64>| usize::try_from(range.start).unwrap_or(usize::MAX);
                 let ahead = memory::collect(ahead.iter().map(offset))?;
-                self.state = HeadState::Asked(place, Box::new(Asked { len, ahead, page, start_page }));
+                self.state = HeadState::Asked(place, Box::new(Asked { len, ahead, pages }));
                 Ok(Step::Need(need))
             }
             HeadState::Asked(place, asked) => {
-                let Asked { len, ahead, page, start_page } = *asked;
+                let Asked { len, ahead, pages } = *asked;
                 let mut parts = parts.into_iter();
                 let bytes = parts.next().unwrap_or_default();
                 for offset in ahead {
                     memory::push(&mut self.ahead, (offset, parts.next().unwrap_or_default()))?;
                 }
-                if let Some(page) = page {
+                for page in pages {
                     frame.take_page(&page, parts.next().unwrap_or_default())?;
-                }
-                if let Some(npage) = start_page {
-                    frame.take_start_page(npage, parts.next().unwrap_or_default());
                 }
                 let available = place.available(len, bytes.len());
                 let header = place.header(&bytes, available)?;
@@ -432,6 +515,7 @@ impl Plan for HeadPlan<'_> {
                             lazy,
                             bytes,
                             ahead: std::mem::take(&mut self.ahead),
+                            runs: None,
                         }))));
                     }
                     LazyHead::Need(len) if len > bytes.len() => len,
@@ -447,18 +531,19 @@ impl Plan for HeadPlan<'_> {
     }
 }
 
-/// A plan that compares a chunk with its checksum and reads what that needs. Returned by
-/// [`ChunkHead::compare`].
+/// A plan that compares the head of a chunk with its checksum, or the whole chunk, and reads what that
+/// needs. Returned by [`ChunkHead::compare`].
 pub struct ComparePlan<'a> {
     frame: &'a SuperChunk,
     /// `None` after the plan has ended.
     head: Option<ChunkHead>,
-    whole: bool,
     state: CompareState,
 }
 
 enum CompareState {
     Start,
+    /// The page with the sums of the chunk's runs.
+    Runs(PageRequest),
     /// A chunk that is not large is read completely and kept. `whole` says whether bytes of it are
     /// missing.
     Rest {
@@ -476,11 +561,57 @@ enum CompareState {
 
 impl ComparePlan<'_> {
     fn start(&mut self) -> Result<Step<ChunkHead>, FrameError> {
-        let (frame, whole) = (self.frame, self.whole);
-        let Some(head) = &self.head else { return Err(spent()) };
-        let (Some(place), true) = (&head.0.place, head.is_compared(frame, whole)) else {
+        let frame = self.frame;
+        let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
+        if head.place.is_none() || !frame.compares_stored() {
             return self.finish();
+        }
+        if frame.keeps {
+            return self.whole();
+        }
+        match frame.compared(head.nchunk) {
+            Some(ComparedChunk::Whole) => return self.finish(),
+            Some(ComparedChunk::Runs(runs)) if runs.fits(&head.lazy) => {
+                head.runs = Some(runs.clone());
+                return self.finish();
+            }
+            _ => {}
+        }
+        match frame.runs_of(head.nchunk)? {
+            Ok(record) => self.divide(record),
+            Err(page) => {
+                let need = vec![page.extent.clone()];
+                self.state = CompareState::Runs(page);
+                Ok(Step::Need(need))
+            }
+        }
+    }
+
+    /// Compares the head of the chunk and divides it into runs, if there is a record of these. Otherwise
+    /// all of the chunk is compared.
+    fn divide(&mut self, record: Option<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
+        let frame = self.frame;
+        let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
+        let runs = record.and_then(|record| Runs::new(&head.lazy, &record, &head.bytes));
+        let Some(runs) = runs else { return self.whole() };
+        let Ok(runs) = runs else {
+            let (structure, what) = (Structure::Chunk(head.nchunk), "its head does not match the checksum");
+            return Err(FrameError::Checksum { structure, what });
         };
+        let runs = Arc::new(runs);
+        frame.put_compared(head.nchunk, ComparedChunk::Runs(runs.clone()));
+        // Another thread may have been faster.
+        head.runs = match frame.compared(head.nchunk) {
+            Some(ComparedChunk::Runs(known)) => Some(known.clone()),
+            _ => Some(runs),
+        };
+        self.finish()
+    }
+
+    fn whole(&mut self) -> Result<Step<ChunkHead>, FrameError> {
+        let frame = self.frame;
+        let Some(head) = &self.head else { return Err(spent()) };
+        let Some(place) = &head.0.place else { return self.finish() };
         let cbytes = head.0.lazy.header().cbytes();
         let page = frame.sum_of(head.0.nchunk)?.err();
         if cbytes > LARGE {
@@ -513,6 +644,7 @@ impl ComparePlan<'_> {
         let end = start.saturating_add(head.0.lazy.header().cbytes() as u64);
         if at >= end {
             frame.check_sum(head.0.nchunk, || sums.finish())?;
+            frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
             return self.finish();
         }
         let piece = at..end.min(at.saturating_add(PIECE));
@@ -527,6 +659,7 @@ impl ComparePlan<'_> {
         let Some(head) = &mut self.head else { return Err(spent()) };
         head.0.bytes.truncate(head.0.lazy.header().cbytes());
         self.frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
+        self.frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
         self.finish()
     }
 
@@ -549,13 +682,23 @@ impl Plan for ComparePlan<'_> {
         let mut parts = parts.into_iter();
         match std::mem::replace(&mut self.state, CompareState::Spent) {
             CompareState::Start => self.start(),
+            CompareState::Runs(page) => {
+                self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                let Some(head) = &self.head else { return Err(spent()) };
+                // A page that does not arrive is like a damaged one.
+                let record = self.frame.runs_of(head.0.nchunk)?.unwrap_or_default();
+                self.divide(record)
+            }
             CompareState::Rest { whole, page } => {
                 if whole {
                     let bytes = parts.next().unwrap_or_default();
                     let Some(head) = &mut self.head else { return Err(spent()) };
-                    // The file may have changed between two reads.
-                    if bytes.get(..head.0.bytes.len()) != Some(&head.0.bytes[..]) {
-                        return Err(FrameError::Changed { name: head.structure().to_string() });
+                    // The head is what was parsed, so it is what is compared.
+                    let len = head.0.bytes.len().min(head.0.lazy.header().cbytes());
+                    if bytes.get(..len) != head.0.bytes.get(..len) {
+                        let structure = Structure::Chunk(head.0.nchunk);
+                        let what = "its head was read differently before";
+                        return Err(FrameError::Checksum { structure, what });
                     }
                     head.0.bytes = bytes;
                 }

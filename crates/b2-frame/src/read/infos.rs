@@ -90,13 +90,13 @@ impl SuperChunk {
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);
-        let starts = self.block_starts_len().unwrap_or(0);
-        Ok((data + gap).saturating_sub(live + self.sums_len() + starts))
+        let tables = self.block_starts_len().unwrap_or(0) + self.block_sums_len().unwrap_or(0);
+        Ok((data + gap).saturating_sub(live + self.sums_len() + tables))
     }
 
     /// Returns the size of current checksums in bytes. Outdated ones that C-Blosc2 left behind do
     /// not count.
-    fn sums_len(&self) -> u64 {
+    pub(crate) fn sums_len(&self) -> u64 {
         let pages = self.sum_pages();
         match &self.opened.sums {
             Some(_) if self.nchunks() > 0 => {

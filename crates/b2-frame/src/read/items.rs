@@ -162,7 +162,9 @@ impl SuperChunk {
             }
             Entry::Stored(_) => {
                 let plan = self.plan_blocks(nchunk, Wanted::Bytes(range.clone()))?;
-                self.driver().run(plan)?.decode_range(range, dst, &self.dparams)
+                let stored = self.driver().run(plan);
+                let decoded = stored.and_then(|stored| stored.decode_range(range, dst, &self.dparams));
+                decoded.map_err(|error| self.explain(error))
             }
         }
     }

@@ -4,6 +4,7 @@
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod blocks;
 pub(crate) mod compare;
+pub(crate) mod compared;
 pub(crate) mod costs;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod fetch;
@@ -27,7 +28,7 @@ pub(crate) mod places;
 pub(crate) mod plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
-mod starts;
 pub(crate) mod sums;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod super_chunk;
+mod tables;

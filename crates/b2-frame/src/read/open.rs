@@ -1,7 +1,6 @@
 //! Opens frames: reads and checks header, index and trailer, but no chunks.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use b2_chunk::{ChunkHeader, DParams};
 use bytes::Bytes;
@@ -13,12 +12,13 @@ use crate::format::checksums::{
 use crate::format::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
-use crate::format::index::{Entry, Index};
+use crate::format::index::Index;
 use crate::format::metalayers::Metalayers;
-use crate::format::starts::{Found, StartTable};
+use crate::format::records::{Found, RecordTable, TableKind};
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
+use crate::read::compared::Compared;
 use crate::read::plan::{Plan, Step};
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure};
@@ -51,50 +51,11 @@ pub struct Opened {
     /// The sums of the chunks, if they exist and are reliable.
     pub(crate) sums: Option<Sums>,
     /// Where the blocks of the chunks probably are, if the frame tells it.
-    pub(crate) starts: Option<StartTable>,
-}
-
-impl Opened {
-    /// Opens a frame whose one chunk stands directly behind the header from its first bytes alone, without its index
-    /// and trailer, which saves a remote reader a request. Returns `None` for every other frame, and where `start`
-    /// ends before the header of the chunk does: those are opened with an [`OpenPlan`].
-    ///
-    /// The vlmetalayers and checksums of the frame are not known then. That the chunk is the one of the index is
-    /// concluded from its stored and plain sizes, which are those of the frame.
-    ///
-    /// # Errors
-    /// When the header is malformed or exceeds the limits.
-    pub fn from_start(start: &Bytes, dparams: &DParams) -> Result<Option<Self>, FrameError> {
-        let header = FrameHeader::parse(start)?;
-        let header_len = u64::from(header.header_len);
-        within("frame header, in bytes", header_len, max_metadata(dparams))?;
-        let rest = rest_of(&header)?;
-        let one = header.storage == Storage::Contiguous
-            && header.nbytes > 0
-            && header.cbytes > 0
-            && u64::try_from(header.chunksize) == Ok(header.nbytes);
-        let Some(behind) = usize::try_from(header_len).ok().and_then(|at| start.get(at..)) else {
-            return Ok(None);
-        };
-        if !one || behind.len() < b2_chunk::EXTENDED_HEADER_LEN {
-            return Ok(None);
-        }
-        match ChunkHeader::parse(behind) {
-            Ok(chunk) if chunk.cbytes() as u64 == header.cbytes && chunk.nbytes() as u64 == header.nbytes => {
-            }
-            _ => return Ok(None),
-        }
-        let header_bytes = sub(start, 0, 0..header_len)?;
-        let metalayers = Metalayers::parse(&header_bytes)?;
-        let frame_len = header.frame_len;
-        let trailer = Trailer::parse(&trailer::encode(&[])?.into(), frame_len, dparams)?;
-        let (index, trailer_range) = (rest..rest, frame_len..frame_len);
-        let layout = Layout { header: 0..header_len, data: header_len..rest, index, trailer: trailer_range };
-        let index = Index::from_entries(Arc::new(vec![Entry::Stored(0).to_raw()]));
-        let checksums = Checksums::None;
-        let (sums, starts) = (None, None);
-        Ok(Some(Self { header, header_bytes, metalayers, index, trailer, layout, checksums, sums, starts }))
-    }
+    pub(crate) starts: Option<RecordTable>,
+    /// The sums of runs of blocks, if they exist and the sums of the chunks are reliable.
+    pub(crate) runs: Option<RecordTable>,
+    /// What was compared with these sums.
+    pub(crate) compared: Compared,
 }
 
 /// Byte ranges in a contiguous frame, or in the index file of a sparse one, from its start.
@@ -137,6 +98,8 @@ pub struct OpenPlan {
     len: u64,
     whole: bool,
     checksums: bool,
+    /// Length of the first read.
+    first: u64,
     storage: Storage,
     dparams: DParams,
     state: OpenState,
@@ -167,7 +130,7 @@ struct Wanted {
 impl Wanted {
     /// `block_len` is the known length of the block of checksums.
     fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
-        // What was read in front of the block may hold the table of block starts.
+        // What was read in front of the block may hold the tables of block starts and block sums.
         let start = match block_len {
             0 => trailer.start,
             len => trailer.start.saturating_sub(len).min(base),
@@ -209,12 +172,18 @@ impl OpenPlan {
         if dparams.control.is_watched() {
             dparams.control = dparams.control.unwatched();
         }
-        Self { len, whole: false, checksums: true, storage, dparams, state: OpenState::Start }
+        Self { len, whole: false, checksums: true, first: PAGE, storage, dparams, state: OpenState::Start }
     }
 
     /// Sets whether checksums are compared (the default).
     pub fn checksums(self, checksums: bool) -> Self {
         Self { checksums, ..self }
+    }
+
+    /// Sets the length of the first read in bytes, at least that of the fixed header. A longer header takes no
+    /// further round.
+    pub fn first(self, len: u64) -> Self {
+        Self { first: len.max(FIXED_HEADER_LEN as u64), ..self }
     }
 
     /// Requires that the frame fills all of the bytes, as C-Blosc2 requires of frames in memory.
@@ -351,16 +320,22 @@ impl OpenPlan {
         let trailer_start = trailer.start;
         let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
         let gap_start = trailer_start.saturating_sub(before_trailer.len() as u64);
-        let starts = match nchunks {
-            Some(0) => None,
+        let (starts, runs) = match nchunks {
+            Some(0) => (None, None),
             _ => {
                 let before_block = before_trailer.len().saturating_sub(stored_block_len(&before_trailer));
                 let nstored = decoded.nstored(decoded.len()) as u64;
                 let index_sum = checksums::sum(&index_bytes);
-                match Found::at_end(&before_trailer.slice(..before_block), gap_start, index_sum, nstored) {
-                    Found::Table(table) => Some(table),
-                    Found::Nothing | Found::Other => None,
-                }
+                let table = |kind, end: usize| {
+                    let gap = before_trailer.slice(..end.min(before_trailer.len()));
+                    Found::at_end(kind, &gap, gap_start, index_sum, nstored).table()
+                };
+                let runs = table(TableKind::Sums, before_block);
+                let end = runs.as_ref().map_or(before_block, |runs| {
+                    let start = runs.list().start.saturating_sub(gap_start);
+                    usize::try_from(start).unwrap_or(before_block)
+                });
+                (table(TableKind::Starts, end), runs)
             }
         };
         let (checksums, sums) = if self.checksums {
@@ -370,10 +345,14 @@ impl OpenPlan {
             let nstored = (!decoded.is_empty()).then(|| decoded.nstored(decoded.len()) as u64);
             let Checked { checksums, pages } =
                 parts.check(nstored, &before_trailer, trailer_parsed.fingerprint())?;
+            if let (Some(runs), Some(_), Checksums::Changed) = (&runs, &pages, checksums) {
+                parts.check_array(runs.extra)?;
+            }
             (checksums, pages.map(|pages| Sums::Pages(SumTable::new(pages, (gap_start, before_trailer)))))
         } else {
             (Checksums::None, None)
         };
+        let runs = runs.filter(|_| sums.is_some());
         let data_start = u64::from(header.header_len);
         let data = match header.storage {
             // In a frame without chunks the stored size may be outdated.
@@ -391,6 +370,8 @@ impl OpenPlan {
             checksums,
             sums,
             starts,
+            runs,
+            compared: Compared::default(),
         })
     }
 }
@@ -402,7 +383,7 @@ impl Plan for OpenPlan {
         match std::mem::replace(&mut self.state, OpenState::Spent) {
             OpenState::Start => {
                 self.state = OpenState::Page;
-                Ok(Step::Need(vec![Extent::exactly(FrameFile::Main, 0..self.len.min(PAGE))]))
+                Ok(Step::Need(vec![Extent::exactly(FrameFile::Main, 0..self.len.min(self.first))]))
             }
             OpenState::Page => {
                 let (head, step) = self.page(parts.into_iter().next().unwrap_or_default())?;

@@ -274,7 +274,7 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct FrameOrigin {
     options: ReadOptions,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl FrameOrigin {

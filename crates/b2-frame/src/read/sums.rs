@@ -1,14 +1,18 @@
 //! Plans that look up the sums of chunks.
 
+use b2_core::memory;
 use bytes::Bytes;
 
 use crate::error::{max_metadata, within};
 use crate::format::checksums::{Lookup, SumTable, Sums};
 use crate::format::index::Entry;
+use crate::format::records::RecordTable;
+use crate::format::runs;
 use crate::names::FrameFile;
+use crate::read::compared::ComparedChunk;
 use crate::read::plan::{Plan, Step};
 use crate::storage::files::Extent;
-use crate::{FrameError, Structure, SuperChunk};
+use crate::{Compare, FrameError, Structure, SuperChunk};
 
 impl SuperChunk {
     fn sum_table(&self) -> Option<&SumTable> {
@@ -18,16 +22,71 @@ impl SuperChunk {
         }
     }
 
-    /// Returns the page with the sum of a chunk, if it is certainly needed, or probably needed and
-    /// cheap to request along with the chunk.
-    pub(crate) fn sums_ahead(&self, nchunk: usize) -> Result<Option<PageRequest>, FrameError> {
-        use crate::Compare::{Always, Never};
-        match self.opened.sums {
-            Some(_) if self.compare == Always || self.costs.ahead && self.compare != Never => {
-                Ok(self.sum_of(nchunk)?.err())
-            }
-            _ => Ok(None),
+    /// Returns whether stored chunks are compared when they are read.
+    #[doc(hidden)]
+    pub fn compares_stored(&self) -> bool {
+        self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
+    }
+
+    /// Returns whether what has been compared before is compared again.
+    pub(crate) fn compares_again(&self) -> bool {
+        self.keeps || self.compare == Compare::Always || self.costs.ahead
+    }
+
+    /// Returns what has been compared in a chunk, unless that will be compared again.
+    pub(crate) fn compared(&self, nchunk: usize) -> Option<&ComparedChunk> {
+        if self.compares_again() { None } else { self.opened.compared.get(nchunk) }
+    }
+
+    /// Remembers what has been compared in a chunk.
+    pub(crate) fn put_compared(&self, nchunk: usize, chunk: ComparedChunk) {
+        if !self.compares_again() {
+            self.opened.compared.put(nchunk, self.nchunks(), chunk);
         }
+    }
+
+    /// Returns the missing pages that comparing a chunk needs, or probably needs if requests are
+    /// expensive. `guess` is the estimated size of the chunk.
+    pub(crate) fn pages_ahead(&self, nchunk: usize, guess: u64) -> Result<Vec<PageRequest>, FrameError> {
+        if !self.compares_stored() || self.compared(nchunk).is_some() {
+            return Ok(Vec::new());
+        }
+        let sums = |needed: bool| -> Result<Option<PageRequest>, FrameError> {
+            Ok(if needed { self.sum_of(nchunk)?.err() } else { None })
+        };
+        let pages = if self.keeps {
+            [None, sums(true)?]
+        } else {
+            match self.runs_of(nchunk)? {
+                Err(page) => [Some(page), sums(self.costs.ahead && guess <= PROBABLY_WHOLE)?],
+                Ok(record) => [None, sums(!runs::has_sums(record.as_deref()))?],
+            }
+        };
+        Ok(pages.into_iter().flatten().collect())
+    }
+
+    /// Returns the record with the sums of a chunk's runs, if there is one, or the page that has to be
+    /// read for it.
+    pub(crate) fn runs_of(&self, nchunk: usize) -> Result<Result<Option<Bytes>, PageRequest>, FrameError> {
+        let (sums, entry) = (&self.opened.sums, self.entry(nchunk)?);
+        if let (Some(Sums::Known(sums)), Entry::Stored(_)) = (sums, entry) {
+            let record = sums.get(&entry.to_raw()).map(|sum| memory::copied(&sum.runs));
+            return Ok(Ok(record.transpose()?.map(Bytes::from)));
+        }
+        let (Some(table), Entry::Stored(_)) = (&self.opened.runs, entry) else { return Ok(Ok(None)) };
+        let nstored = self.index().nstored(nchunk) as u64;
+        Ok(match self.record_page(table, PageOf::Runs, nstored) {
+            Some(page) => Err(page),
+            None => Ok(table.get(nstored)),
+        })
+    }
+
+    /// Returns the page with a record if it is missing and not too long.
+    pub(crate) fn record_page(&self, table: &RecordTable, of: PageOf, nstored: u64) -> Option<PageRequest> {
+        let npage = table.page_of(nstored)?;
+        let range = table.missing(npage)?;
+        let fits = range.end.saturating_sub(range.start) <= max_metadata(&self.dparams).1;
+        fits.then(|| PageRequest { of, npage, extent: Extent::at_most(FrameFile::Main, range) })
     }
 
     /// Returns the sum of a stored chunk, if there is one, or the page that has to be read for it.
@@ -42,7 +101,7 @@ impl SuperChunk {
                     },
                 }
             }
-            (Some(Sums::Known(sums)), entry) => sums.get(&entry.to_raw()).copied(),
+            (Some(Sums::Known(sums)), entry) => sums.get(&entry.to_raw()).map(|sum| sum.whole),
             _ => None,
         };
         Ok(Ok(sum))
@@ -54,11 +113,20 @@ impl SuperChunk {
         };
         let len = range.end.saturating_sub(range.start);
         within("page of checksums, in bytes", len, max_metadata(&self.dparams))?;
-        Ok(Some(PageRequest { npage, extent: Extent::exactly(FrameFile::Main, range) }))
+        Ok(Some(PageRequest { of: PageOf::Sums, npage, extent: Extent::exactly(FrameFile::Main, range) }))
     }
 
     pub(crate) fn take_page(&self, request: &PageRequest, bytes: Bytes) -> Result<(), FrameError> {
-        self.sum_table().map_or(Ok(()), |table| table.put(request.npage, bytes))
+        let put = |table: &Option<RecordTable>| {
+            // What is damaged is not used.
+            let _ = table.as_ref().is_some_and(|table| table.put(request.npage, bytes.clone()));
+            Ok(())
+        };
+        match request.of {
+            PageOf::Sums => self.sum_table().map_or(Ok(()), |table| table.put(request.npage, bytes.clone())),
+            PageOf::Runs => put(&self.opened.runs),
+            PageOf::Starts => put(&self.opened.starts),
+        }
     }
 
     /// Returns whether a stored chunk that was read and compared is as it was written, as far as checksums tell: it has
@@ -80,9 +148,21 @@ impl SuperChunk {
     }
 }
 
-/// A request for a page of sums.
+/// Chunks up to this size are probably compared as a whole, in bytes.
+const PROBABLY_WHOLE: u64 = 64 << 10;
+
+/// The table that a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageOf {
+    Sums,
+    Runs,
+    Starts,
+}
+
+/// A request for a page of sums or of records.
 #[derive(Clone, Debug)]
 pub(crate) struct PageRequest {
+    of: PageOf,
     npage: usize,
     pub(crate) extent: Extent,
 }

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use b2_chunk::{BlockInfo, Chunk, ChunkError, ChunkHeader, Container, DParams};
-use b2_core::{Control, memory};
+use b2_core::{Control, ErrorKind, memory};
 use bytes::Bytes;
 
-use crate::format::checksums::{Checksums, ChunkSums, Page, Sums, sum};
+use crate::format::checksums::{Checksums, ChunkSum, ChunkSums, Page, Sums, sum};
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::index::{Entry, Index};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
+use crate::names::FrameFile;
 use crate::read::compare::Compare;
 use crate::read::fetch::{Comparing, StoredBlocks};
 use crate::read::head::ChunkHead;
@@ -20,8 +21,8 @@ use crate::read::open::{Layout, Opened};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::Driver;
 use crate::read::sizes::ChunkSizes;
-use crate::read::sums::SumsPlan;
-use crate::storage::files::FrameFiles;
+use crate::read::sums::{PageOf, SumsPlan};
+use crate::storage::files::{Extent, FrameFiles};
 use crate::{FrameError, ReadCosts, ReadOptions};
 
 /// A frame that is open for reading: a sequence of chunks and named metadata.
@@ -60,6 +61,9 @@ pub struct SuperChunk {
     pub(crate) source: Option<Arc<FrameOrigin>>,
     /// When chunks are compared with their checksums.
     pub(crate) compare: Compare,
+    /// Whether what is read will be stored again, so that chunks are always compared as a whole:
+    /// damaged data must not get a valid checksum.
+    pub(crate) keeps: bool,
     /// Read costs, which decide what is read at once.
     pub(crate) costs: ReadCosts,
 }
@@ -101,6 +105,44 @@ impl SuperChunk {
         Ok(true)
     }
 
+    /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
+    /// changed the frame since it was opened, else the same error.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn explain(&self, error: FrameError) -> FrameError {
+        let changed = if error.kind() == ErrorKind::Damaged { self.changed() } else { None };
+        changed.unwrap_or(error)
+    }
+
+    /// Returns [`FrameError::Changed`] if another program has changed the frame since it was opened.
+    #[doc(hidden)]
+    pub fn changed(&self) -> Option<FrameError> {
+        let name = || match &self.source {
+            Some(source) => source.path.display().to_string(),
+            None => "the frame".to_owned(),
+        };
+        self.has_changed().then(|| FrameError::Changed { name: name() })
+    }
+
+    /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
+    /// when it overwrites chunks. What cannot be read again counts as unchanged.
+    fn has_changed(&self) -> bool {
+        let (layout, trailer) = (self.layout(), self.trailer());
+        if layout.trailer.is_empty() {
+            // A snapshot of an editor, which has no header and trailer of its own.
+            return false;
+        }
+        if self.source.as_ref().is_some_and(|source| matches!(source.newer_than(self), Ok(Some(_)))) {
+            return true;
+        }
+        let ends = [layout.header.clone(), layout.trailer.clone()];
+        let ends = ends.map(|range| Extent::at_most(FrameFile::Main, range));
+        let Ok(read) = self.driver().read(&ends) else { return false };
+        let [header, end] = &read[..] else { return false };
+        let fingerprint = [&[trailer.fingerprint_kind][..], &trailer.fingerprint].concat();
+        *header != self.opened.header_bytes || !end.ends_with(&fingerprint)
+    }
+
     /// Returns default options for reading: plugins, limits, threads, file system.
     pub fn options() -> ReadOptions {
         ReadOptions::default()
@@ -116,7 +158,7 @@ impl SuperChunk {
         let dparams = dparams.with_container(container);
         let opened = Arc::new(opened);
         let (compare, costs) = (Compare::default(), ReadCosts::default());
-        Self { opened, files, dparams, sizes: Arc::default(), source: None, compare, costs }
+        Self { opened, files, dparams, sizes: Arc::default(), source: None, compare, keeps: false, costs }
     }
 
     /// Returns the frame header.
@@ -187,6 +229,14 @@ impl SuperChunk {
         Self { compare, ..self }
     }
 
+    /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
+    /// as a whole, since damaged data must not get a valid checksum.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn to_keep(&self) -> Self {
+        Self { keeps: true, ..self.clone() }
+    }
+
     /// Sets the threads, the progress callback and the cancellation of further calls.
     #[must_use]
     pub fn with_control(mut self, control: Control) -> Self {
@@ -201,7 +251,15 @@ impl SuperChunk {
         let pages = (0..table.pages().len()).map(|npage| table.page(npage));
         let sums = pages.flat_map(|page| page.as_chunks::<8>().0).map(|sum| u64::from_le_bytes(*sum));
         let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
-        Ok(Some(ChunkSums::of(&entries, sums)?))
+        let mut all = memory::list(entries.len())?;
+        for (nstored, whole) in sums.enumerate() {
+            let runs = match &self.opened.runs {
+                Some(table) => self.record(table, PageOf::Runs, nstored as u64)?.unwrap_or_default(),
+                None => Bytes::new(),
+            };
+            memory::push(&mut all, ChunkSum { whole, runs: memory::copied(&runs)?.into() })?;
+        }
+        Ok(Some(ChunkSums::of(&entries, all.into_iter())?))
     }
 
     /// Returns the pages with the sums of the chunks.
@@ -210,18 +268,6 @@ impl SuperChunk {
             Some(Sums::Pages(table)) => table.pages(),
             _ => &[],
         }
-    }
-
-    /// Returns whether a chunk with this header is compared with its sum when the `whole` or a part
-    /// of it is decoded.
-    pub(crate) fn compares(&self, header: &ChunkHeader, whole: bool) -> bool {
-        self.opened.sums.is_some() && self.compare.asks(header, whole, &self.dparams.plugins)
-    }
-
-    /// Returns whether chunks are compared that are read without being decoded.
-    #[doc(hidden)]
-    pub fn compares_stored(&self) -> bool {
-        self.opened.sums.is_some() && self.compare != Compare::Never
     }
 
     /// Compares all stored chunks with their checksums, if there are any, without decoding them.
@@ -328,7 +374,7 @@ impl SuperChunk {
     /// # Errors
     /// When the chunk does not exist, cannot be read, is damaged, or contradicts the frame.
     pub fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
-        self.driver().run(self.chunk_plan(nchunk)?)
+        self.driver().run(self.chunk_plan(nchunk)?).map_err(|error| self.explain(error))
     }
 
     /// Reads the head of chunk `nchunk`: header, block starts and dictionary.
@@ -344,17 +390,9 @@ impl SuperChunk {
         nchunk: usize,
         decode: impl FnOnce(&Chunk) -> Result<T, ChunkError>,
     ) -> Result<T, FrameError> {
-        let mut driver = self.driver();
-        let chunk = driver.run(self.plan_chunk(nchunk, Comparing::Decoded)?)?;
-        decode(&chunk).map_err(|error| {
-            // If the checksum does not match, that error is more useful.
-            let mut damage = || {
-                driver.run(SumsPlan::of(self, nchunk)?)?;
-                self.check_sum(nchunk, || sum(chunk.as_bytes()))
-            };
-            let damage = if self.compares_stored() { damage().err() } else { None };
-            damage.unwrap_or_else(|| self.chunk_error(nchunk)(error))
-        })
+        let chunk = self.driver().run(self.plan_chunk(nchunk, Comparing::Decoded)?);
+        let decoded = chunk.and_then(|chunk| decode(&chunk).map_err(self.chunk_error(nchunk)));
+        decoded.map_err(|error| self.explain(error))
     }
 
     /// Reads the header of chunk `nchunk`; `None` if the chunk is not stored.
@@ -399,7 +437,7 @@ impl SuperChunk {
     /// # Errors
     /// When the chunk or a block does not exist, cannot be read, or contradicts the frame.
     pub fn stored_blocks(&self, nchunk: usize, nblocks: &[usize]) -> Result<StoredBlocks, FrameError> {
-        self.driver().run(self.blocks_plan(nchunk, nblocks)?)
+        self.driver().run(self.blocks_plan(nchunk, nblocks)?).map_err(|error| self.explain(error))
     }
 
     /// Reads and decodes some blocks of chunk `nchunk`. `each` receives their numbers and plain

@@ -4,7 +4,6 @@ use b2_chunk::{CParams, Chunk};
 use b2_core::{Control, in_order, workers};
 
 use crate::format::index::Entry;
-use crate::read::compare::Compare;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
 /// A chunk of the copy.
@@ -64,9 +63,7 @@ impl SuperChunk {
         let before = writer.nchunks();
         let result = match chunksize {
             Some(0) => Err(FrameError::argument("chunksize", "must not be 0")),
-            Some(chunksize) => {
-                source.with_compare(Compare::Always).copy_cut(writer, cparams, chunksize as u64, &control)
-            }
+            Some(chunksize) => source.to_keep().copy_cut(writer, cparams, chunksize as u64, &control),
             None => source.copy_chunks(writer, cparams, &control),
         };
         if result.is_err() && writer.nchunks() != before {

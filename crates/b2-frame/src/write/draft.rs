@@ -7,9 +7,10 @@ use b2_chunk::{CParams, Chunk, CodecId, Plugins, SpecialKind};
 use b2_core::Control;
 use bytes::Bytes;
 
-use crate::format::checksums::ChunkSums;
+use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::metalayers::{check_name, show};
+use crate::format::runs;
 use crate::format::starts::ChunkStarts;
 use crate::write::fit::Fit;
 use crate::write::state::{FrameState, room_for};
@@ -130,11 +131,12 @@ impl Draft {
 
     fn put_stored(&mut self, chunk: &Chunk) -> Result<i64, FrameError> {
         let raw = Entry::Stored(self.store.put(chunk.as_bytes())?).to_raw();
+        let head = runs::parse(chunk.as_bytes(), &self.fit.dparams);
         if let Some(sums) = &mut self.sums {
-            sums.put(raw, chunk.as_bytes())?;
+            sums.put(raw, ChunkSum::of(chunk.as_bytes(), head.as_ref()))?;
         }
         if let Some(starts) = &mut self.starts {
-            starts.put(raw, chunk.as_bytes(), &self.fit.dparams);
+            starts.put(raw, head.as_ref());
         }
         Ok(raw)
     }

@@ -4,23 +4,25 @@
 use std::sync::Arc;
 
 use b2_core::memory;
-use bytes::Bytes;
 
 use crate::FrameError;
-use crate::format::checksums::{ChunkSums, END_LEN, Kept, Page, Parts, Plan};
+use crate::format::checksums::{ChunkSums, END_LEN, Page, Parts, Plan};
 use crate::format::index;
-use crate::format::starts::{ChunkStarts, StartPage};
+use crate::format::records::{Pages, RecordPage, Records, TableKind};
+use crate::format::starts::{ChunkStarts, budget};
 use crate::format::trailer;
 use crate::write::state::{FrameState, Head};
+
+/// A longer tail has its pages in front of the index, in bytes, so that what opening a frame needs is
+/// in the last 64 KiB.
+const LONG_TAIL: usize = 60 << 10;
 
 pub(crate) struct Ends {
     pub(crate) head: Arc<Head>,
     /// Index chunk, checksums, block starts and trailer.
     pub(crate) tail: Vec<u8>,
-    /// The pages with the sums of the chunks.
-    pub(crate) pages: Vec<Page>,
-    /// The pages of the table of block starts.
-    pub(crate) start_pages: Vec<StartPage>,
+    /// The pages of all tables.
+    pub(crate) pages: Pages,
 }
 
 /// The content of a frame that is being serialized.
@@ -28,55 +30,142 @@ pub(crate) struct Content<'a> {
     pub(crate) state: &'a FrameState,
     /// Sums of the chunks. Without them, or if one is unknown, the frame gets no checksums.
     pub(crate) sums: Option<&'a ChunkSums>,
-    /// Pages of sums that are in the file and stay where they are.
-    pub(crate) kept: Kept<'a>,
     /// Where the blocks of the chunks are, if the frame is to tell it.
     pub(crate) starts: Option<&'a ChunkStarts>,
-    /// Pages of the table of block starts that are in the file and stay where they are.
-    pub(crate) kept_starts: &'a [StartPage],
+    /// Pages that are in the file and stay where they are.
+    pub(crate) kept: &'a Pages,
     /// The size of all chunks for the header, in bytes.
     pub(crate) cbytes: u64,
     /// Offset of the tail in the frame, in bytes.
     pub(crate) index_at: u64,
+    /// Whether pages may stand in front of the index.
+    pub(crate) in_front: bool,
 }
 
 /// Serializes header and tail.
 pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
-    let Content { state, sums, kept, starts, kept_starts, cbytes, index_at } = *content;
+    let Content { state, sums, starts, kept, cbytes, index_at, in_front } = *content;
     let entries = &state.entries[..];
-    let head = |tail_len: usize| state.head(cbytes, index_at + tail_len as u64);
-    let index = if entries.is_empty() { Bytes::new() } else { index::encode(entries)?.into_bytes() };
+    if entries.is_empty() {
+        return empty(content);
+    }
+    let index = index::encode(entries)?.into_bytes();
     let mut trailer = trailer::encode(&state.vlmetalayers)?;
-    let sums = match sums {
-        Some(sums) => sums.all(entries)?,
+    let all = match sums {
+        Some(sums) => sums.all(entries)?.map(|all| (sums, all)),
         None => None,
     };
-    let starts_at = |at: u64| {
-        let table = starts.filter(|_| !entries.is_empty());
-        table.and_then(|table| table.table(entries, kept_starts, at, &index)).unwrap_or_default()
+    let starts = starts.and_then(|starts| Some((starts, starts.records(entries, &kept.starts)?)));
+    let Some((sums, all)) = all else {
+        let starts = starts.map(|(_, records)| records);
+        let Tables { front, behind, pages, .. } =
+            Tables { starts, index: &index, extra: 0, ..Tables::default() }.placed(index_at, false)?;
+        let tail = joined(&[&front, &index, &behind, &trailer])?;
+        return Ok(Ends { head: state.head(cbytes, index_at + tail.len() as u64), tail, pages });
     };
-    let index_end = index_at + index.len() as u64;
-    let Some(sums) = sums else {
-        let table = starts_at(index_end);
-        let tail = joined(&[&index, &table.bytes, &trailer])?;
-        return Ok(Ends { head: head(tail.len()), tail, pages: Vec::new(), start_pages: table.pages });
-    };
-    let plan = Plan::new(&sums, kept);
-    let (new, pages) = plan.place(&sums, index_end)?;
-    let table = starts_at(index_end + new.len() as u64);
-    // In a frame without chunks the block is not stored.
-    let block_len = if entries.is_empty() { 0 } else { Page::LEN * pages.len() + END_LEN };
-    let len = index.len() + new.len() + table.bytes.len() + block_len + trailer.len();
-    let head = head(len);
+    let plan = Plan::new(&all, &kept.sums);
+    let block_len = Page::LEN * plan.npages() + END_LEN;
+    let runs = sums.runs(entries, &kept.runs)?;
+    let taken = all.len() + block_len + runs.len() + runs.list_len(TableKind::Sums);
+    let most = budget(index_at);
+    let fits =
+        |records: &Records| (taken + records.len() + records.list_len(TableKind::Starts)) as u64 <= most;
+    let starts = starts.filter(|(starts, records)| starts.asked || fits(records)).map(|(_, records)| records);
+    // The array's metadata do not change with the numbers in the header.
+    let head = state.head(cbytes, index_at);
     let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
-    let (mut block, mut fingerprint) = parts.encode(&pages)?;
-    if entries.is_empty() {
-        fingerprint = parts.fingerprint_of_empty()?;
-    }
-    block.truncate(block_len);
+    let tables = Tables {
+        sums: Some((&plan, &all)),
+        runs: Some(runs),
+        starts,
+        index: &index,
+        extra: parts.array_sum()?,
+        ..Tables::default()
+    };
+    let behind = index.len() + tables.len() + block_len + trailer.len();
+    let tables = tables.placed(index_at, in_front && behind > LONG_TAIL)?;
+    let Tables { front, behind, pages, .. } = tables;
+    let len = front.len() + index.len() + behind.len() + block_len + trailer.len();
+    let head = state.head(cbytes + front.len() as u64, index_at + len as u64);
+    let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
+    let (block, fingerprint) = parts.encode(&pages.sums)?;
     trailer::set_fingerprint(&mut trailer, fingerprint);
-    let tail = joined(&[&index, &new, &table.bytes, &block, &trailer])?;
-    Ok(Ends { head, tail, pages, start_pages: table.pages })
+    let tail = joined(&[&front, &index, &behind, &block, &trailer])?;
+    Ok(Ends { head, tail, pages })
+}
+
+/// Serializes a frame without chunks, whose trailer must stand directly behind the header.
+fn empty(content: &Content<'_>) -> Result<Ends, FrameError> {
+    let Content { state, sums, cbytes, index_at, .. } = *content;
+    let mut trailer = trailer::encode(&state.vlmetalayers)?;
+    let head = state.head(cbytes, index_at + trailer.len() as u64);
+    if sums.is_some() {
+        let parts = Parts { header: &head.bytes, index: &[], vlmetalayers: trailer::values(&trailer) };
+        let fingerprint = parts.fingerprint_of_empty()?;
+        trailer::set_fingerprint(&mut trailer, fingerprint);
+    }
+    Ok(Ends { head, tail: trailer, pages: Pages::default() })
+}
+
+/// The tables of a frame, to be placed around its index.
+#[derive(Default)]
+struct Tables<'a> {
+    sums: Option<(&'a Plan, &'a [u8])>,
+    runs: Option<Records>,
+    starts: Option<Records>,
+    index: &'a [u8],
+    extra: u64,
+    /// What stands in front of the index.
+    front: Vec<u8>,
+    /// What stands between the index and the block of checksums.
+    behind: Vec<u8>,
+    pages: Pages,
+}
+
+impl Tables<'_> {
+    /// Returns the length of new pages and lists, in bytes.
+    fn len(&self) -> usize {
+        let records = |records: &Option<Records>, kind| {
+            records.as_ref().map_or(0, |records| records.new_len() + records.list_len(kind))
+        };
+        self.sums.map_or(0, |(plan, _)| plan.len)
+            + records(&self.runs, TableKind::Sums)
+            + records(&self.starts, TableKind::Starts)
+    }
+
+    /// Gives the new pages their places. Without `in_front` they follow the index.
+    fn placed(mut self, index_at: u64, in_front: bool) -> Result<Self, FrameError> {
+        let start = if in_front { index_at } else { index_at + self.index.len() as u64 };
+        let mut new = Vec::new();
+        if let Some((plan, sums)) = self.sums {
+            (new, self.pages.sums) = plan.place(sums, start)?;
+        }
+        let mut place = |records: &Option<Records>| -> Result<Vec<RecordPage>, FrameError> {
+            let Some(records) = records else { return Ok(Vec::new()) };
+            let Some((bytes, pages)) = records.place(start + new.len() as u64)? else {
+                return Err(FrameError::argument("chunks", "too many to have checksums"));
+            };
+            memory::reserve(&mut new, bytes.len())?;
+            new.extend_from_slice(&bytes);
+            Ok(pages)
+        };
+        self.pages.starts = place(&self.starts)?;
+        self.pages.runs = place(&self.runs)?;
+        let list = |records: &Option<Records>, kind, pages: &[RecordPage]| {
+            records
+                .as_ref()
+                .map_or_else(Vec::new, |records| records.list(kind, pages, self.index, self.extra))
+        };
+        let lists = [
+            list(&self.starts, TableKind::Starts, &self.pages.starts),
+            list(&self.runs, TableKind::Sums, &self.pages.runs),
+        ];
+        if in_front {
+            self.front = std::mem::take(&mut new);
+        }
+        self.behind = joined(&[&new, &lists[0], &lists[1]])?;
+        Ok(self)
+    }
 }
 
 fn joined(parts: &[&[u8]]) -> Result<Vec<u8>, FrameError> {

@@ -21,7 +21,8 @@ pub struct WriteOptions {
     pub(crate) control: Control,
     pub(crate) max_vlmetalayers: usize,
     pub(crate) checksums: bool,
-    pub(crate) block_starts: bool,
+    /// `None`: as far as there is room for it.
+    pub(crate) block_starts: Option<bool>,
 }
 
 impl Default for WriteOptions {
@@ -33,7 +34,7 @@ impl Default for WriteOptions {
             control: Control::new(),
             max_vlmetalayers: MAX_METALAYERS,
             checksums: true,
-            block_starts: false,
+            block_starts: None,
         }
     }
 }
@@ -89,13 +90,14 @@ impl WriteOptions {
     }
 
     /// Sets whether the frame gets a table of block starts, with which readers far away fetch
-    /// parts of chunks in one round of requests and in fewer bytes. It is off by default.
+    /// parts of chunks in one round of requests and in fewer bytes. By default it gets one where that and the checksums
+    /// take at most 0.05 % of the frame and 300 bytes.
     ///
     /// C-Blosc2 reads such frames; if it changes their chunks, the table is lost. It takes 2 bytes
     /// per block, and is left out where that is more than 1 MiB in all
     /// (docs/format/block-starts.md). Changes of the frame keep it.
     pub fn block_starts(mut self, block_starts: bool) -> Self {
-        self.block_starts = block_starts;
+        self.block_starts = Some(block_starts);
         self
     }
 

@@ -12,6 +12,7 @@ use crate::format::header::{FrameHeader, Storage, patch};
 use crate::format::index::{Entry, Index, MAX_NCHUNKS};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
+use crate::read::compared::Compared;
 use crate::read::open::{Layout, Opened};
 use crate::{FrameError, SuperChunk};
 
@@ -302,6 +303,8 @@ impl FrameState {
             checksums: Checksums::None,
             sums,
             starts: None,
+            runs: None,
+            compared: Compared::default(),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use ::bytes::Bytes;
 use b2_core::{Control, memory};
 
-use crate::format::checksums::ChunkSums;
+use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::header::MAGIC;
 use crate::format::index::Entry;
+use crate::format::runs;
 use crate::format::starts::ChunkStarts;
 use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Target};
@@ -19,7 +20,7 @@ use crate::write::store::{Change, ContiguousStore, Copied, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy
-/// each. `starts` says whether the new frame tells where the blocks are.
+/// each. `starts` says whether the new frame tells where the blocks are, and whether that was asked for.
 ///
 /// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied
 /// and not recomputed, so that damage on the way is detected.
@@ -27,23 +28,26 @@ pub(crate) fn copy_chunks(
     state: &FrameState,
     source: &SuperChunk,
     sums: Option<&ChunkSums>,
-    starts: bool,
+    starts: Option<bool>,
     control: &Control,
     mut put: impl FnMut(&[u8]) -> Result<u64, FrameError>,
 ) -> Result<Copied, FrameError> {
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
-    let mut new_starts = starts.then(ChunkStarts::default);
+    let mut new_starts = starts.map(ChunkStarts::new);
     for (nchunk, raw) in state.entries.iter().enumerate() {
         entries.push(match Entry::from_raw(*raw) {
             Some(Entry::Stored(_)) => {
                 let chunk = source.chunk(nchunk)?;
                 let new = Entry::Stored(put(chunk.as_bytes())?).to_raw();
+                let head = runs::parse(chunk.as_bytes(), source.dparams());
                 if let Some(starts) = &mut new_starts {
-                    starts.put(new, chunk.as_bytes(), source.dparams());
+                    starts.put(new, head.as_ref());
                 }
                 if let (Some(new_sums), Some(sum)) = (&mut new_sums, sums.and_then(|sums| sums.get(*raw))) {
-                    new_sums.put_sum(new, sum)?;
+                    // The chunk has been compared.
+                    let runs = runs::record(chunk.as_bytes(), head.as_ref());
+                    new_sums.put(new, ChunkSum { whole: sum.whole, runs })?;
                 }
                 new
             }
@@ -109,7 +113,7 @@ impl SuperChunk {
         let sums = self.chunk_sums()?;
         let control = self.dparams().control.begin(self.nbytes(), self.typesize() as u64);
         let mut store = Store::from(store(state.head.len())?);
-        let starts = self.opened().starts.is_some();
+        let starts = self.opened().starts.as_ref().map(|table| self.is_beyond_budget(table));
         let put = |chunk: &[u8]| store.put(chunk);
         let copied = copy_chunks(&state, self, sums.as_ref(), starts, &control, put)?;
         let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());

@@ -200,7 +200,10 @@ impl FrameWriter {
             state,
             fit: Fit { typesize, blocksize, dparams: dparams.with_container(container) },
             sums: options.checksums.then(ChunkSums::default),
-            starts: options.block_starts.then(ChunkStarts::default),
+            starts: match options.block_starts {
+                Some(asked) => asked.then(|| ChunkStarts::new(true)),
+                None => options.checksums.then(|| ChunkStarts::new(false)),
+            },
             max_vlmetalayers: options.max_vlmetalayers,
         };
         Ok(Self { draft, abandoned: false })

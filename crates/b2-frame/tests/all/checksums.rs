@@ -49,7 +49,7 @@ fn new_frames_have_them_and_they_cost_little() {
     fill(&mut writer);
     let without = writer.finish().unwrap().into_bytes();
     assert_eq!(verdict(without.to_vec()).unwrap(), Checksums::None);
-    assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4);
+    assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4 + 48);
 }
 
 /// Every bit of a contiguous frame without holes.
@@ -170,13 +170,13 @@ fn changed_values_and_thread_counts_are_told_from_damage() {
 }
 
 #[test]
-fn whole_chunks_are_compared_when_read_unless_switched_off() {
+fn chunks_are_compared_when_read_unless_switched_off() {
     let mut bad = frame();
     let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
     let info = schunk.chunk_infos().nth(3).unwrap().unwrap();
     let at = schunk.layout().data.start + info.offset().unwrap() + info.cbytes - 1;
     bad[at as usize] ^= 0x10;
-    let schunk = SuperChunk::options().compare(Compare::WholeChunks).from_bytes(bad.clone()).unwrap();
+    let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
     assert!(schunk.chunk(1).is_ok());
     let error = schunk.decompress_chunk(3).unwrap_err();
     assert!(matches!(error, FrameError::Checksum { structure: Structure::Chunk(3), .. }), "{error}");
@@ -259,7 +259,7 @@ fn they_are_added_and_removed() {
 }
 
 #[test]
-fn chunks_are_compared_where_it_costs_little_or_where_it_is_asked_for() {
+fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
     // Stored as it is, and runs: the first costs more to compare than to read.
     let plain = data(CHUNK, 3);
     let runs = [[0; CHUNK / 2], [9; CHUNK / 2]].concat();
@@ -285,23 +285,28 @@ fn chunks_are_compared_where_it_costs_little_or_where_it_is_asked_for() {
         });
         let bad = damaged.into_iter().find(|bad| decodes(bad)).unwrap();
         let start = (nchunk * CHUNK) as u64;
-        for (compare, whole, part) in [
-            (Compare::WhereCheap, nchunk == 1, false),
-            (Compare::WholeChunks, true, false),
-            (Compare::Always, true, true),
-        ] {
-            let schunk = SuperChunk::options().compare(compare).from_bytes(bad.clone()).unwrap();
-            assert_eq!(schunk.decompress_chunk(nchunk).is_err(), whole, "{nchunk} {compare:?}");
-            assert_eq!(schunk.read_bytes(start..start + CHUNK as u64).is_err(), whole);
-            assert_eq!(schunk.read_bytes(start..start + 100).is_err(), part);
-            assert_eq!(schunk.gather(&[start / 4]).is_err(), part);
-            assert_eq!(schunk.blocks(nchunk, &[0], |_, _| ()).is_err(), part);
+        // The damage is in the last block, or in the first one where blocks are values of runs.
+        let last = schunk.chunk_head(nchunk).unwrap().chunk().nblocks() - 1;
+        let end = start + CHUNK as u64;
+        for compare in [Compare::Never, Compare::Once, Compare::Always] {
+            let bad_one = SuperChunk::options().compare(compare).from_bytes(bad.clone()).unwrap();
+            let fails = compare != Compare::Never;
+            // Each of them on its own, and again: what failed is compared again.
+            for _ in 0..2 {
+                assert_eq!(bad_one.decompress_chunk(nchunk).is_err(), fails, "{nchunk} {compare:?}");
+                assert_eq!(bad_one.read_bytes(start..end).is_err(), fails);
+                assert_eq!(bad_one.read_bytes(end - 100..end).is_err(), fails);
+                assert_eq!(bad_one.gather(&[end / 4 - 1]).is_err(), fails);
+                assert_eq!(bad_one.blocks(nchunk, &[last], |_, _| ()).is_err(), fails);
+                assert_eq!(bad_one.chunk(nchunk).is_err(), fails);
+            }
+            assert!(bad_one.decompress_chunk(1 - nchunk).is_ok());
+        }
+        let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
+        {
+            // Without sums of blocks too.
             let head = schunk.chunk_head(nchunk).unwrap();
-            assert_eq!(drive(head.clone().compare(&schunk, true), schunk.files()).is_err(), whole);
-            assert_eq!(drive(head.compare(&schunk, false), schunk.files()).is_err(), part);
-            // As it is stored in any case: it may be stored again.
-            assert!(schunk.chunk(nchunk).is_err());
-            assert!(schunk.decompress_chunk(1 - nchunk).is_ok());
+            assert!(drive(head.compare(&schunk.to_keep()), schunk.files()).is_err());
         }
     }
 }
@@ -314,10 +319,15 @@ fn large_chunks_are_summed_up_in_pieces() {
     let mut frame = writer.finish().unwrap().into_bytes().to_vec();
     for damage in [0, 1] {
         frame[9 << 20] ^= damage;
-        let schunk = SuperChunk::options().compare(Compare::WholeChunks).from_bytes(frame.clone()).unwrap();
+        let schunk = SuperChunk::from_bytes(frame.clone()).unwrap();
         let head = schunk.chunk_head(0).unwrap();
-        let compared = drive(head.compare(&schunk, true), schunk.files());
+        let compared = drive(head.compare(&schunk.to_keep()), schunk.files());
         assert_eq!(compared.is_err(), damage == 1);
+        // Its blocks are compared one by one.
+        let last = schunk.nbytes() - 1;
+        assert!(schunk.read_bytes(0..100).is_ok() && schunk.read_bytes(last..last + 1).is_ok());
+        let at = (9 << 20) - schunk.layout().data.start - 32;
+        assert_eq!(schunk.read_bytes(at - 100..at + 100).is_err(), damage == 1);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tests of `b2-frame` from outside, in one program: a new file needs a line here.
 
 mod block_starts;
+mod block_sums;
 mod checksums;
 mod common;
 mod crash;

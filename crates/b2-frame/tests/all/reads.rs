@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot};
+use b2_chunk::{CParams, CodecId, FilterSlot};
 use b2_frame::{
-    FrameError, FrameFile, FrameFiles, FrameParams, FrameWriter, OpenFile, Opened, ReadAt, Storage,
-    SuperChunk,
+    FrameError, FrameFile, FrameFiles, FrameParams, FrameWriter, OpenFile, ReadAt, Storage, SuperChunk,
 };
 use bytes::Bytes;
 
@@ -295,55 +294,4 @@ fn many_threads_read_at_once() {
             });
         }
     });
-}
-
-/// A frame of these chunks, and the length of its header.
-fn frame_of(chunks: &[&[u8]]) -> (Bytes, usize) {
-    let cparams = CParams::builder(4).codec(CodecId::LZ4).blocksize(4096).build().unwrap();
-    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
-    for chunk in chunks {
-        writer.append(Chunk::compress_bytes(chunk, &cparams).unwrap()).unwrap();
-    }
-    let frame = writer.finish().unwrap().into_bytes();
-    let header = SuperChunk::from_bytes(frame.clone()).unwrap().header().header_len();
-    (frame, header)
-}
-
-#[test]
-fn a_frame_of_one_chunk_opens_from_its_first_bytes() {
-    let raw = data(100_000, 3);
-    let (frame, header) = frame_of(&[&raw]);
-    let dparams = DParams::default();
-    for n in 0..header + 40 {
-        let opened = Opened::from_start(&frame.slice(..n), &dparams);
-        match opened {
-            // Not even the fixed part of the header.
-            Err(error) => assert!(n < 100, "{n}: {error}"),
-            Ok(None) => assert!(n < header + 32, "{n}"),
-            Ok(Some(_)) => assert!(n >= header + 32, "{n}"),
-        }
-    }
-    let opened = Opened::from_start(&frame.slice(..header + 32), &dparams).unwrap().unwrap();
-    let schunk = SuperChunk::new(opened, Arc::new(Counting::new(&frame)), dparams);
-    assert_eq!(schunk.nchunks(), 1);
-    assert_eq!(schunk.decompress_chunk(0).unwrap(), raw);
-    assert_eq!(schunk.read_bytes(50_000..50_010).unwrap(), raw[50_000..50_010]);
-}
-
-#[test]
-fn other_frames_do_not_open_from_their_first_bytes() {
-    let raw = data(10_000, 3);
-    let dparams = DParams::default();
-    let (two, _) = frame_of(&[&raw, &raw]);
-    let (none, _) = frame_of(&[]);
-    // Zeros stand in the index only.
-    let (zeros, _) = frame_of(&[&[0; 10_000]]);
-    for frame in [two, none, zeros] {
-        assert!(Opened::from_start(&frame, &dparams).unwrap().is_none());
-    }
-    // A chunk of another size than the frame tells: it was replaced, and the index says by which.
-    let (frame, header) = frame_of(&[&raw]);
-    let mut changed = frame.to_vec();
-    changed[header + 12] ^= 1;
-    assert!(Opened::from_start(&changed.into(), &dparams).unwrap().is_none());
 }

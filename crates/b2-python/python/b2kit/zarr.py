@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, BytesBytesCodec
-from zarr.abc.store import RangeByteRequest
+from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.core.common import concurrent_map
 from zarr.core.config import config
 
@@ -47,6 +47,8 @@ _MAX_CHUNK = 2**31 - 1 - 32
 _INLINE = 1 << 18
 # Rounds of requests after which the bytes must have told where everything is.
 _MAX_ROUNDS = 16
+# So many bytes are asked for at the end of a chunk: its index and checksums, for chunks of up to 8 MiB.
+_END = 4096
 # Names of imagecodecs for codecs and filters.
 _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
 
@@ -167,10 +169,10 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             return await byte_getter.get(prototype, RangeByteRequest(start, stop))
 
         asked = self._first(chunk_spec)
-        start = await fetch(0, asked)
-        if start is None:
+        start, end = await asyncio.gather(fetch(0, asked), byte_getter.get(prototype, SuffixByteRequest(_END)))
+        if start is None or end is None:
             return None
-        reading = _Reading(start, asked, selection, chunk_spec)
+        reading = _Reading(start, asked, end, selection, chunk_spec)
         for _ in range(_MAX_ROUNDS):
             # Small results take less time than another thread does.
             found = reading.step() if reading.is_short else await asyncio.to_thread(reading.step)
@@ -196,9 +198,12 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
         asked = self._first(chunk_spec)
         start = fetch(0, asked)
-        if start is None:
+        end = None
+        if start is not None:
+            end = byte_getter.get_sync(prototype=prototype, byte_range=SuffixByteRequest(_END))
+        if start is None or end is None:
             return None
-        reading = _Reading(start, asked, selection, chunk_spec)
+        reading = _Reading(start, asked, end, selection, chunk_spec)
         for _ in range(_MAX_ROUNDS):
             found = reading.step()
             if not isinstance(found, list):
@@ -224,8 +229,8 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 class _Reading:
     """A selection of a chunk that is fetched by ranges."""
 
-    def __init__(self, start: Buffer, asked: int, selection: Any, chunk_spec: ArraySpec) -> None:
-        self._reader = _b2kit.RangeReader(start.to_bytes(), asked)
+    def __init__(self, start: Buffer, asked: int, end: Buffer, selection: Any, chunk_spec: ArraySpec) -> None:
+        self._reader = _b2kit.RangeReader(start.to_bytes(), asked, end.to_bytes())
         self._selection = selection
         self._spec = chunk_spec
         self._is_open = False

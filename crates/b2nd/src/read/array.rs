@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{CParams, Container, Plugins};
-use b2_core::{Control, LimitExceeded, Limits};
-use b2_frame::{FrameFiles, Metalayers, ReadAt, ReadOptions, SuperChunk, VlMetalayers};
+use b2_core::{Control, ErrorKind, LimitExceeded, Limits};
+use b2_frame::{
+    FrameError, FrameFiles, Metalayers, ReadAt, ReadOptions, Structure, SuperChunk, VlMetalayers,
+};
 use bytes::Bytes;
 
 use crate::model::geometry::GeometryPart;
@@ -348,6 +350,33 @@ impl NdArray {
         Slice::whole(self)
     }
 
+    /// Returns the error for a failed read: whether another program has changed the array, and which items are
+    /// damaged.
+    pub(crate) fn explain(&self, error: NdError) -> NdError {
+        if error.kind() != ErrorKind::Damaged {
+            return error;
+        }
+        if let Some(changed) = self.super_chunk().changed() {
+            return changed.into();
+        }
+        match error {
+            NdError::Frame(source @ FrameError::Checksum { .. }) => match damaged_chunk(&source) {
+                Some(nchunk) => NdError::Damaged { items: self.items_of(nchunk), source },
+                None => source.into(),
+            },
+            other => other,
+        }
+    }
+
+    /// Returns the items of a chunk, as a slice.
+    fn items_of(&self, nchunk: usize) -> String {
+        let geometry = self.geometry();
+        let (starts, shape) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
+        let range = |(start, length): (&u64, &u64)| format!("{start}:{}", start.saturating_add(*length));
+        let ranges: Vec<String> = starts.iter().zip(&shape).map(range).collect();
+        format!("[{}]", ranges.join(", "))
+    }
+
     pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
         if nbytes != self.geometry().chunk_nbytes() {
             let need = self.geometry().chunk_nbytes();
@@ -356,6 +385,15 @@ impl NdArray {
             )));
         }
         Ok(())
+    }
+}
+
+/// Returns the chunk that an error is about.
+fn damaged_chunk(error: &FrameError) -> Option<usize> {
+    match error {
+        FrameError::Checksum { structure: Structure::Chunk(nchunk), .. }
+        | FrameError::Checksum { structure: Structure::Blocks { nchunk, .. }, .. } => Some(*nchunk),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 use b2_core::Control;
-use b2_frame::{Compare, Driver, SuperChunk};
+use b2_frame::{Driver, SuperChunk};
 
 use crate::read::disjoint::{Destination, Disjoint, Shared, Unfilled};
 use crate::read::far;
@@ -43,11 +43,20 @@ pub(crate) fn read_uninit<'d>(
 /// Reads items that will be stored again. All chunks are compared with their checksums, since
 /// damaged data must not get a valid checksum.
 pub(crate) fn read_to_keep(array: &NdArray, moves: &dyn Moves, dst: &mut [u8]) -> Result<(), NdError> {
-    let frame = array.super_chunk().clone().with_compare(Compare::Always);
+    let frame = array.super_chunk().to_keep();
     read_from(array, &frame, moves, dst.into())
 }
 
 fn read_from(
+    array: &NdArray,
+    frame: &SuperChunk,
+    moves: &dyn Moves,
+    destination: Destination<'_>,
+) -> Result<(), NdError> {
+    read_parts(array, frame, moves, destination).map_err(|error| array.explain(error))
+}
+
+fn read_parts(
     array: &NdArray,
     frame: &SuperChunk,
     moves: &dyn Moves,
@@ -153,7 +162,7 @@ impl<B: Shared> ReadJob<'_, B> {
             _ => Ok(bytes::Bytes::new()),
         };
         let block0 = match blocks.reference(frame.costs()) {
-            Some(group) => blocks.decode_reference(group.stored(blocks.head(), 0, &read(&group)?))?,
+            Some(group) => blocks.decode_reference(group.stored(blocks.head(), 0, &read(&group)?)?)?,
             None => None,
         };
         b2_core::for_each(
@@ -166,7 +175,7 @@ impl<B: Shared> ReadJob<'_, B> {
                 let bytes = read(&group)?;
                 let mut nbytes = 0;
                 for &nblock in group.nblocks() {
-                    let stored = group.stored(blocks.head(), nblock, &bytes);
+                    let stored = group.stored(blocks.head(), nblock, &bytes)?;
                     nbytes += blocks.copy(worker, nblock, stored, &mut self.buffer.writer())?;
                 }
                 Ok(self.control.advance(nbytes as u64)?)

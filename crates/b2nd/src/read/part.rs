@@ -125,7 +125,7 @@ impl<'a> PartPlan<'a> {
         let header = head.chunk().header();
         array.check_chunk(self.nchunk, header.nbytes())?;
         if header.special().is_some() {
-            return self.special(head.compare(frame, true), Vec::new());
+            return self.special(head.compare(frame), Vec::new());
         }
         self.found(head)
     }
@@ -165,11 +165,7 @@ impl<'a> PartPlan<'a> {
     /// Lists the blocks of the chunk. Their number is bounded by the stored bytes at this point.
     fn found(&mut self, head: ChunkHead) -> Result<PartStep<'a>, NdError> {
         let part = self.reading.moves.part(self.npart)?;
-        let (frame, whole) = (self.reading.frame, part.whole);
-        match head.is_compared(frame, whole) {
-            true => self.compare(head.compare(frame, whole), part, Vec::new()),
-            false => Ok(PartStep::Blocks(Blocks::new(self.reading, head, part)?)),
-        }
+        self.compare(head.compare(self.reading.frame), part, Vec::new())
     }
 
     fn compare(

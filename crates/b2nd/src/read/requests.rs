@@ -134,7 +134,7 @@ impl<'a> SelectionPlan<'a> {
                 self.planning.insert(npart, planning);
             }
             Asked::Reference { blocks, extent, waiting } => {
-                let stored = blocks.blocks.head().stored(0, Some(&extent), &bytes);
+                let stored = blocks.blocks.head().stored(0, Some(&extent), &bytes)?;
                 let block0 = blocks.blocks.decode_reference(stored)?;
                 let _ = blocks.block0.set(block0);
                 waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
@@ -206,13 +206,17 @@ impl<'a> SelectionPlan<'a> {
         let costs = self.reading.frame.costs();
         let block0 = OnceLock::new();
         let extent = match blocks.reference(costs) {
+            Some(group) if group.extent().is_none() => {
+                let stored = blocks.head().stored(0, None, &[])?;
+                let _ = block0.set(blocks.decode_reference(stored)?);
+                None
+            }
             Some(group) => group.extent().clone(),
-            None => None,
+            None => {
+                let _ = block0.set(None);
+                None
+            }
         };
-        if extent.is_none() {
-            let stored = blocks.head().stored(0, None, &[]);
-            let _ = block0.set(blocks.decode_reference(stored)?);
-        }
         let mut groups = Vec::new();
         let mut start = 0;
         for group in blocks.groups(costs) {
@@ -286,7 +290,7 @@ impl DecodeJob<'_> {
                 let mut worker = blocks.worker(block0.get().and_then(Option::as_deref))?;
                 let mut nbytes = 0;
                 for &nblock in &blocks.nblocks()[group.blocks] {
-                    let stored = blocks.head().stored(nblock, group.extent.as_ref(), &bytes);
+                    let stored = blocks.head().stored(nblock, group.extent.as_ref(), &bytes)?;
                     nbytes += blocks.copy(&mut worker, nblock, stored, &mut self.buffer.writer())?;
                 }
                 nbytes

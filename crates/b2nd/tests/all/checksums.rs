@@ -1,4 +1,4 @@
-//! Reading all of a chunk of an array compares its checksum; reading a small part of it does not.
+//! What is read of an array is compared with its checksum, whole chunks and parts of them alike.
 
 use b2_chunk::{CParams, FilterSlot};
 use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};
@@ -29,7 +29,13 @@ fn damaged_frame(filters: &[FilterSlot], nchunk: usize) -> Vec<u8> {
 
 fn is_named(result: Result<Vec<u8>, NdError>, nchunk: usize) -> bool {
     match result {
-        Err(NdError::Frame(FrameError::Checksum { structure: Structure::Chunk(n), .. })) => n == nchunk,
+        Err(NdError::Damaged {
+            source:
+                FrameError::Checksum {
+                    structure: Structure::Chunk(n) | Structure::Blocks { nchunk: n, .. }, ..
+                },
+            ..
+        }) => n == nchunk,
         _ => false,
     }
 }
@@ -38,15 +44,18 @@ fn is_named(result: Result<Vec<u8>, NdError>, nchunk: usize) -> bool {
 fn reading_everything_names_the_damaged_chunk() {
     for filters in [&[][..], &[FilterSlot::SHUFFLE], &[FilterSlot::DELTA]] {
         for nchunk in 0..6 {
-            let array = damaged(filters, nchunk, Compare::WholeChunks);
+            let array = damaged(filters, nchunk, Compare::Once);
             assert!(is_named(array.all().read_bytes(), nchunk), "{nchunk}");
             // All of a chunk, and a few items of it: in another block than the damage.
             let (row, column) = (100 * (nchunk as i64 / 3), 100 * (nchunk as i64 % 3));
             let whole = [range(row..row + 100), range(column..column + 100)];
             assert!(is_named(array.slice(whole).unwrap().read_bytes(), nchunk), "{nchunk}");
-            let careful = damaged(filters, nchunk, Compare::Always);
-            let few = [range(row + 40..row + 42), range(column + 18..column + 20)];
-            assert!(is_named(careful.slice(few).unwrap().read_bytes(), nchunk), "{nchunk}");
+            // In the block of the damage.
+            let few = [range(row + 2..row + 4), range(column + 8..column + 20)];
+            for compare in [Compare::Once, Compare::Always] {
+                let array = damaged(filters, nchunk, compare);
+                assert!(is_named(array.slice(few.clone()).unwrap().read_bytes(), nchunk), "{nchunk}");
+            }
             // Backwards, and transposed.
             assert!(is_named(array.all().transpose().read_bytes(), nchunk));
             // Others are read.
@@ -59,14 +68,61 @@ fn reading_everything_names_the_damaged_chunk() {
 }
 
 #[test]
-fn a_small_part_is_not_compared() {
-    let array = damaged(&[], 0, Compare::WholeChunks);
+fn nothing_is_compared_on_request() {
+    let array = damaged(&[], 0, Compare::Never);
     let one = array.slice([range(0..10), range(0..10)]).unwrap();
     assert_eq!(one.read_bytes().unwrap().len(), 400);
     let whole = NdArray::from_super_chunk(
         SuperChunk::options().checksums(false).from_bytes(self::array(&[])).unwrap(),
     );
     assert!(whole.unwrap().all().read_bytes().is_ok());
+}
+
+#[test]
+fn errors_tell_the_items_that_are_damaged() {
+    let array = damaged(&[], 5, Compare::Once);
+    let error = array.all().read_bytes().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("[100:190, 200:220]") && text.contains("salvage"), "{text}");
+}
+
+/// A flipped bit anywhere: an error, a change that is told, or the right values, whatever is read.
+#[test]
+fn no_flipped_bit_gives_wrong_values() {
+    use b2_chunk::{CodecId, Compression};
+    use b2_testkit::Rng;
+
+    let rng = &mut Rng::new(21);
+    for case in 0..20 {
+        let shape = [40 + rng.below(100) as u64, 30 + rng.below(90) as u64];
+        let codec = *rng.pick(&[CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD, CodecId::ZLIB]);
+        let filters: &[&[FilterSlot]] =
+            &[&[], &[FilterSlot::SHUFFLE], &[FilterSlot::DELTA], &[FilterSlot::BITSHUFFLE]];
+        let compression = Compression::new().codec(codec).filters(*rng.pick(filters));
+        let noise = if case % 2 == 0 { u64::MAX } else { 0xff };
+        let builder =
+            ArrayBuilder::new::<u64>(shape).chunks([64, 96]).blocks([16, 24]).compression(compression);
+        let item = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31) & noise;
+        let good = builder.to_bytes(ByIndex(item)).unwrap().to_vec();
+        let items = NdArray::from_bytes(good.clone()).unwrap().all().read_bytes().unwrap();
+        let row = 8 * shape[1] as usize;
+        for _ in 0..40 {
+            let mut bad = good.clone();
+            bad[rng.below(good.len())] ^= 1 << rng.below(8);
+            let Ok(array) = NdArray::from_bytes(bad) else { continue };
+            if array.super_chunk().checksums() != Checksums::Ok {
+                continue;
+            }
+            let at = [rng.below(shape[0] as usize), rng.below(shape[1] as usize)];
+            let item = array.slice([at[0] as i64, at[1] as i64]).unwrap().read_bytes();
+            let start = at[0] * row + at[1] * 8;
+            assert!(item.is_err() || item.unwrap() == items[start..start + 8], "{case}");
+            let plane = array.slice([range(at[0] as i64..at[0] as i64 + 1), range(..)]).unwrap().read_bytes();
+            assert!(plane.is_err() || plane.unwrap() == items[at[0] * row..(at[0] + 1) * row], "{case}");
+            let all = array.all().read_bytes();
+            assert!(all.is_err() || all.unwrap() == items, "{case}");
+        }
+    }
 }
 
 /// What is left of a damaged chunk would get a checksum of its own, so it goes into no other array, and is not changed

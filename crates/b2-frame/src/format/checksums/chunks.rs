@@ -4,12 +4,33 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
+use b2_chunk::LazyChunk;
 use b2_core::memory::{self, OutOfMemory};
 
 use super::sum;
+use crate::format::records::{RecordPage, Records};
+use crate::format::runs;
+
+/// What a stored chunk is compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChunkSum {
+    /// The sum of the chunk as stored.
+    pub(crate) whole: u64,
+    /// The record with the sums of its runs; empty if it is not known.
+    pub(crate) runs: Box<[u8]>,
+}
+
+impl ChunkSum {
+    /// Computes the sums of a stored chunk. `chunk` is its head, if that could be parsed.
+    pub(crate) fn of(stored: &[u8], chunk: Option<&LazyChunk>) -> Self {
+        // The runs first: the sum of the chunk then finds much of it in the cache.
+        let runs = runs::record(stored, chunk);
+        Self { whole: sum(stored), runs }
+    }
+}
 
 /// Sums of stored chunks by index entry. Equal entries refer to the same bytes.
-pub(crate) type SumsByEntry = HashMap<i64, u64, EntryHashing>;
+pub(crate) type SumsByEntry = HashMap<i64, ChunkSum, EntryHashing>;
 
 /// Sums of the stored chunks of a frame that is being written.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +46,7 @@ impl ChunkSums {
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub(crate) fn of(entries: &[i64], sums: impl Iterator<Item = u64>) -> Result<Self, OutOfMemory> {
+    pub(crate) fn of(entries: &[i64], sums: impl Iterator<Item = ChunkSum>) -> Result<Self, OutOfMemory> {
         let mut old = SumsByEntry::default();
         reserve(&mut old, entries.len())?;
         old.extend(entries.iter().copied().filter(|raw| *raw >= 0).zip(sums));
@@ -37,19 +58,11 @@ impl ChunkSums {
         &self.old
     }
 
-    /// Records the sum of the chunk that this entry now refers to.
+    /// Records the sums of the chunk that this entry now refers to.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub(crate) fn put(&mut self, raw: i64, chunk: &[u8]) -> Result<(), OutOfMemory> {
-        self.put_sum(raw, sum(chunk))
-    }
-
-    /// Records a known sum for this entry.
-    ///
-    /// # Errors
-    /// As for [`put`](Self::put).
-    pub(crate) fn put_sum(&mut self, raw: i64, sum: u64) -> Result<(), OutOfMemory> {
+    pub(crate) fn put(&mut self, raw: i64, sum: ChunkSum) -> Result<(), OutOfMemory> {
         reserve(&mut self.new, 1)?;
         self.new.insert(raw, sum);
         // The entry no longer refers to the old chunk.
@@ -59,9 +72,9 @@ impl ChunkSums {
         Ok(())
     }
 
-    /// Returns the sum of a stored chunk, if it is known.
-    pub(crate) fn get(&self, raw: i64) -> Option<u64> {
-        self.new.get(&raw).or_else(|| self.old.get(&raw)).copied()
+    /// Returns the sums of a stored chunk, if they are known.
+    pub(crate) fn get(&self, raw: i64) -> Option<&ChunkSum> {
+        self.new.get(&raw).or_else(|| self.old.get(&raw))
     }
 
     /// Returns the sums of all stored entries, serialized in order; `None` if any is unknown.
@@ -72,9 +85,25 @@ impl ChunkSums {
         let mut sums = memory::list(entries.len().saturating_mul(8))?;
         for raw in entries.iter().filter(|raw| **raw >= 0) {
             let Some(sum) = self.get(*raw) else { return Ok(None) };
-            sums.extend_from_slice(&sum.to_le_bytes());
+            sums.extend_from_slice(&sum.whole.to_le_bytes());
         }
         Ok(Some(sums))
+    }
+
+    /// Returns the records with the sums of runs. `kept` are pages that are in the file already.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn runs(&self, entries: &[i64], kept: &[RecordPage]) -> Result<Records, OutOfMemory> {
+        let stored = entries.iter().filter(|raw| **raw >= 0);
+        let records = stored.map(|raw| match self.get(*raw) {
+            Some(sum) if !sum.runs.is_empty() => &*sum.runs,
+            _ => &runs::NOTHING,
+        });
+        match records.clone().all(|record| record == runs::NOTHING) {
+            true => Records::nothing(records.count()),
+            false => Records::new(records, kept),
+        }
     }
 
     /// Merges the new sums into the old ones unless a snapshot shares those. Drops sums of other
@@ -85,7 +114,7 @@ impl ChunkSums {
             let mut kept = SumsByEntry::default();
             // Without memory for a smaller map, keep the large one.
             if reserve(&mut kept, entries.len()).is_ok() {
-                kept.extend(entries.iter().filter_map(|raw| Some((*raw, self.get(*raw)?))));
+                kept.extend(entries.iter().filter_map(|raw| Some((*raw, self.get(*raw)?.clone()))));
                 *self = Self { old: Arc::new(kept), new: SumsByEntry::default() };
             }
         } else if let Some(old) = Arc::get_mut(&mut self.old)

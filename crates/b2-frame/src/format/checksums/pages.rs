@@ -72,12 +72,9 @@ enum Slot {
     New(Range<usize>),
 }
 
-/// Existing pages that may be reused.
-pub(crate) type Kept<'a> = &'a [Page];
-
 impl Plan {
     /// Divides `sums` into pages. Pages of `kept` that match the first or last sums are reused.
-    pub(crate) fn new(sums: &[u8], kept: Kept<'_>) -> Self {
+    pub(crate) fn new(sums: &[u8], kept: &[Page]) -> Self {
         let fits = |page: &Page, range: Option<Range<usize>>| {
             let bytes = range.clone().and_then(|range| sums.get(range))?;
             (page.count >= WORTH_KEEPING && sum(bytes) == page.sum).then_some(bytes.len())
@@ -107,6 +104,11 @@ impl Plan {
             (start..end).step_by(FULL * 8).map(|at| Slot::New(at..end.min(at.saturating_add(FULL * 8))));
         let pages = first.into_iter().chain(new).chain(last.into_iter().rev()).collect();
         Self { pages, len }
+    }
+
+    /// Returns the number of all pages.
+    pub(crate) fn npages(&self) -> usize {
+        self.pages.len()
     }
 
     /// Returns the bytes of the new pages, which will be stored at `offset`, and the list of all

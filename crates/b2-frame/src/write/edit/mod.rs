@@ -22,11 +22,11 @@ use b2_core::Control;
 
 pub use self::prepared::Prepared;
 pub use self::savepoint::Savepoint;
-use crate::format::checksums::{ChunkSums, Sums};
+use crate::format::checksums::{ChunkSum, ChunkSums, Sums};
 use crate::format::header::MIN_TRAILER_LEN;
 use crate::format::index::Entry;
+use crate::format::runs;
 use crate::format::starts::ChunkStarts;
-use crate::read::compare::Compare;
 use crate::read::options::FrameOrigin;
 use crate::read::sizes::ChunkSizes;
 use crate::write::draft::Draft;
@@ -229,7 +229,7 @@ impl FrameEditor {
     /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
     /// damaged data must not get a valid one.
     pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        Ok(self.snapshot()?.with_compare(Compare::Always))
+        Ok(self.snapshot()?.to_keep())
     }
 
     /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
@@ -328,7 +328,9 @@ impl FrameEditor {
                 let mut sums = ChunkSums::default();
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
-                        sums.put(*raw, snapshot.chunk(nchunk)?.as_bytes())?;
+                        let chunk = snapshot.chunk(nchunk)?;
+                        let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
+                        sums.put(*raw, ChunkSum::of(chunk.as_bytes(), head.as_ref()))?;
                     }
                     control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
                 }
@@ -354,13 +356,16 @@ impl FrameEditor {
     pub fn set_block_starts(&mut self, block_starts: bool) -> Result<(), FrameError> {
         if !block_starts {
             self.draft.starts = None;
-        } else if self.draft.starts.is_none() {
+        } else if let Some(starts) = &mut self.draft.starts {
+            starts.asked = true;
+        } else {
             self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
                 let snapshot = editor.snapshot()?;
-                let mut starts = ChunkStarts::default();
+                let mut starts = ChunkStarts::new(true);
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
-                        starts.put(*raw, snapshot.chunk(nchunk)?.as_bytes(), snapshot.dparams());
+                        let chunk = snapshot.chunk(nchunk)?;
+                        starts.put(*raw, runs::parse(chunk.as_bytes(), snapshot.dparams()).as_ref());
                     }
                     control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
                 }
@@ -440,7 +445,14 @@ impl FrameEditor {
         let Some(store) = store.contiguous() else { return Ok(()) };
         let copy = |whole: &mut ContiguousStore| {
             let put = |chunk: &[u8]| whole.put(chunk);
-            copy_chunks(state, source, sums.as_ref(), starts.is_some(), control, put)
+            copy_chunks(
+                state,
+                source,
+                sums.as_ref(),
+                starts.as_ref().map(|starts| starts.asked),
+                control,
+                put,
+            )
         };
         let copied = store.rewrite(&self.committed, self.has_sums.1, copy)?;
         (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::bytes::Bytes;
 
 use crate::format::checksums::Checksums;
+use crate::format::starts::ChunkStarts;
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::options::FrameOrigin;
@@ -145,7 +146,9 @@ impl EditOptions {
         // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;
-        let starts = schunk.chunk_starts()?;
+        // The first chunks decide whether there is room for block starts.
+        let new = sums.is_some() && schunk.nchunks() == 0;
+        let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(false)));
         Ok(FrameEditor {
             tail: None,
             cparams: None,

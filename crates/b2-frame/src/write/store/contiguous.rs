@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use b2_core::{ProcessId, memory};
 use bytes::Bytes;
 
-use crate::format::checksums::{ChunkSums, Page};
+use crate::format::checksums::ChunkSums;
 use crate::format::header::patch;
-use crate::format::starts::{ChunkStarts, StartPage};
+use crate::format::records::Pages;
+use crate::format::starts::ChunkStarts;
 use crate::read::open::Layout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
@@ -56,10 +57,8 @@ pub(crate) struct ContiguousStore {
     reserved: u64,
     /// End of the bytes that the disk was told to begin writing.
     sync_started: u64,
-    /// The committed pages of sums.
-    pages: Vec<Page>,
-    /// The committed pages of the table of block starts.
-    start_pages: Vec<StartPage>,
+    /// The committed pages of all tables.
+    pages: Pages,
     watch: Arc<Watch>,
     durability: Durability,
     /// Number of bytes written so far.
@@ -137,8 +136,7 @@ impl ContiguousStore {
             high: end,
             reserved: 0,
             sync_started: end,
-            pages: schunk.sum_pages().to_vec(),
-            start_pages: schunk.start_pages().to_vec(),
+            pages: schunk.pages(),
             watch: Arc::new(Watch::new(end)),
             durability,
             written: 0,
@@ -166,8 +164,7 @@ impl ContiguousStore {
             high: 0,
             reserved: 0,
             sync_started: 0,
-            pages: Vec::new(),
-            start_pages: Vec::new(),
+            pages: Pages::default(),
             watch: Arc::new(Watch::new(0)),
             durability,
             written: 0,
@@ -317,15 +314,15 @@ impl ContiguousStore {
         }
         let old = &old.head;
         self.check_unchanged(&old.bytes)?;
-        let (head, mut behind, frame_len, pages, start_pages) = if metadata_only {
+        let (head, mut behind, frame_len, pages) = if metadata_only {
             let head = new.head(old.header.cbytes, self.committed);
-            (head, Vec::new(), self.committed, Vec::new(), self.start_pages.clone())
+            (head, Vec::new(), self.committed, Pages { sums: Vec::new(), ..self.pages.clone() })
         } else {
             self.begin();
             self.flush()?;
-            let Ends { head, tail, pages, start_pages } = self.ends(new, sums, starts)?;
+            let Ends { head, tail, pages } = self.ends(new, sums, starts)?;
             let frame_len = head.header.frame_len;
-            (head, tail, frame_len, pages, start_pages)
+            (head, tail, frame_len, pages)
         };
         let differing = old.bytes.iter().zip(&head.bytes).rposition(|(a, b)| a != b);
         let Some(last) = differing else { return Ok(head) };
@@ -349,7 +346,7 @@ impl ContiguousStore {
         self.write_header(&before, &after)?;
         self.at = frame_len;
         self.committed = frame_len;
-        (self.pages, self.start_pages) = (pages, start_pages);
+        self.pages = pages;
         self.watch.committed.store(frame_len, Ordering::SeqCst);
         // A leftover record is harmless: the header is complete, and the next writer truncates the
         // record.
@@ -368,11 +365,11 @@ impl ContiguousStore {
         ends::encode(&Content {
             state,
             sums,
-            kept: &self.pages,
             starts,
-            kept_starts: &self.start_pages,
+            kept: &self.pages,
             cbytes: end - self.header_len,
             index_at: end,
+            in_front: true,
         })
     }
 
@@ -385,7 +382,7 @@ impl ContiguousStore {
         starts: Option<&ChunkStarts>,
         before: impl FnOnce() -> Result<u64, FrameError>,
     ) -> Result<Arc<Head>, FrameError> {
-        let Ends { head, tail, pages, start_pages } = self.ends(state, sums, starts)?;
+        let Ends { head, tail, pages } = self.ends(state, sums, starts)?;
         self.written += before()?;
         self.push(&tail)?;
         self.flush()?;
@@ -410,7 +407,7 @@ impl ContiguousStore {
         {
             staged.commit()?;
         }
-        (self.committed, self.pages, self.start_pages) = (self.at, pages, start_pages);
+        (self.committed, self.pages) = (self.at, pages);
         Ok(head)
     }
 
@@ -506,7 +503,7 @@ impl ContiguousStore {
         let len = whole.committed;
         self.written += len;
         (self.committed, self.at, self.high) = (len, len, len);
-        (self.pages, self.start_pages) = (whole.pages, whole.start_pages);
+        self.pages = whole.pages;
         self.buf.clear();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch::new(len));

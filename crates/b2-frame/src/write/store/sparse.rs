@@ -14,6 +14,7 @@ use b2_core::memory;
 use bytes::Bytes;
 
 use crate::FrameError;
+use crate::format::records::Pages;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
 use crate::read::open::Layout;
 use crate::storage::files::{FrameFiles, OpenFile};
@@ -187,12 +188,13 @@ impl SparseStore {
         let content = Content {
             state: new,
             sums,
-            // The whole index file is rewritten, so no page is reused.
-            kept: &[],
             starts,
-            kept_starts: &[],
+            // The whole index file is rewritten, so no page is reused.
+            kept: &Pages::default(),
             cbytes: self.cbytes(old, &named)?,
             index_at: self.header_len,
+            // The index stands directly behind the header.
+            in_front: false,
         };
         let Ends { head, tail, .. } = ends::encode(&content)?;
         let mut index = memory::list(head.bytes.len() + tail.len())?;

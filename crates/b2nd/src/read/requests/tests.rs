@@ -200,8 +200,8 @@ fn any_order_of_arrival_gives_the_same() {
         // `tiny` fetches as little as a single byte at a time.
         let tiny = ReadCosts { small: 0, head: 0, gap: 0, at_once: 0, ahead: case % 2 == 0 };
         let costs = [ReadCosts::LOCAL, ReadCosts::REMOTE, tiny][dice.below(3)];
-        let compares = [Compare::Never, Compare::WhereCheap, Compare::WholeChunks, Compare::Always];
-        let frame = frame.with_costs(costs).with_compare(compares[dice.below(4)]);
+        let compares = [Compare::Never, Compare::Once, Compare::Always];
+        let frame = frame.with_costs(costs).with_compare(compares[dice.below(3)]);
         let array = NdArray::from_super_chunk(frame).unwrap();
         for _ in 0..4 {
             let view = array.slice(selection(&shape, dice)).unwrap();
@@ -250,7 +250,7 @@ fn rounds_follow_the_formula() {
     let all = || vec![Selection::from(..), Selection::from(..)];
     let base = noise(&[]);
     let far = ReadCosts { small: 0, ahead: false, ..ReadCosts::REMOTE };
-    for compare in [Compare::Never, Compare::WhereCheap] {
+    for compare in [Compare::Never, Compare::Once] {
         let array = with(&base, far, compare);
         assert_eq!(counted(&array, item()).rounds, 2);
         assert_eq!(
@@ -261,11 +261,11 @@ fn rounds_follow_the_formula() {
     }
     // Blocks of equal size are where they are looked for.
     let ahead = ReadCosts { small: 0, ..ReadCosts::REMOTE };
-    for compare in [Compare::Never, Compare::WhereCheap, Compare::Always] {
+    for compare in [Compare::Never, Compare::Once, Compare::Always] {
         let array = with(&base, ahead, compare);
         assert_eq!(counted(&array, item()).rounds, 1);
         let plane = counted(&array, plane());
-        assert_eq!((plane.rounds, plane.ranges), (1, if compare == Compare::Always { 4 } else { 8 }));
+        assert_eq!((plane.rounds, plane.ranges), (1, 8));
         assert_eq!((counted(&array, all()).rounds, counted(&array, all()).ranges), (1, 16));
     }
     // Small chunks come with their heads.
@@ -275,8 +275,7 @@ fn rounds_follow_the_formula() {
         (counted(&array, item()).rounds, counted(&array, all())),
         (1, Fetched { rounds: 1, ranges: 16, bytes: 16 * (32 + (256 << 10)) })
     );
-    // Compared chunks are read whole in the second round. The checksums came with the trailer and
-    // cost nothing.
+    // What is compared is a block here. The checksums came with the trailer and cost nothing.
     let array = with(&base, far, Compare::Always);
     assert_eq!(counted(&array, item()).rounds, 2);
     // Heads of unexpected size need one more round.

@@ -2,7 +2,7 @@
 
 use b2_chunk::{Chunk, SpecialKind};
 use b2_core::memory::{self, OutOfMemory};
-use b2_frame::{Compare, Entry, MAX_NCHUNKS, SuperChunk};
+use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::model::geometry::{for_each_position, product, strides};
 use crate::model::meta::{METALAYER, OLD_METALAYER};
@@ -145,7 +145,7 @@ pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, N
     }
     check_memory(array)?;
     // The items go into a new chunk, so damage must be found: it must not get a valid checksum.
-    let plain = frame.clone().with_compare(Compare::Always).decompress_chunk(nchunk)?;
+    let plain = frame.to_keep().decompress_chunk(nchunk)?;
     array.check_chunk(nchunk, plain.len())?;
     Ok(Some(plain))
 }

@@ -2,7 +2,7 @@
 
 use b2_chunk::{CParams, Chunk, SpecialKind};
 use b2_core::{in_order, memory, workers};
-use b2_frame::{Compare, Entry};
+use b2_frame::Entry;
 
 use crate::model::geometry::strides;
 use crate::select::moves::{ChunkPart, Moves};
@@ -273,7 +273,7 @@ fn with_changed_blocks(
     }
     // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
     // checksum.
-    let frame = frame.clone().with_compare(Compare::Always);
+    let frame = frame.to_keep();
     let chunk = frame.chunk(part.nchunk)?;
     array.check_chunk(part.nchunk, chunk.nbytes())?;
     let lazy = chunk.lazy(frame.dparams())?;

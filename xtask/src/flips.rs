@@ -1,0 +1,228 @@
+//! `cargo xtask flips`: flipped bits anywhere in arrays, and what reading them in many ways returns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use b2_async::AsyncNdArray;
+use b2_testkit::Rng;
+use b2kit::chunk::{CodecId, Compression, FilterSlot};
+use b2kit::frame::{Checksums, Durability, FrameWriter, Storage};
+use b2kit::nd::{ArrayBuilder, Dtype, NdArray, range};
+use bytes::Bytes;
+
+/// Flip single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and read each of them
+/// whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. The
+/// Python package and Zarr do the same in `cargo xtask python --full`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Arrays.
+    #[arg(long, default_value_t = 40)]
+    arrays: u64,
+    /// Flipped bits in each array.
+    #[arg(long, default_value_t = 400)]
+    flips: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What became of the flips.
+#[derive(Debug, Default)]
+struct Counts {
+    errors: u64,
+    changes: u64,
+    right: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut counts = Counts::default();
+    for number in 0..args.arrays {
+        let rng = &mut Rng::case(args.seed, number);
+        let path = dir.path().join(format!("{number}.b2nd"));
+        let what = make(&path, number, rng)?;
+        check(&path, args.flips, rng, &mut counts).with_context(|| format!("array {number}: {what}"))?;
+    }
+    let Counts { errors, changes, right } = counts;
+    println!(
+        "of {} flipped bits: {errors} errors, {changes} told changes, {right} without effect",
+        errors + changes + right
+    );
+    println!("flips: {} passed, 0 failed", errors + changes + right);
+    Ok(())
+}
+
+/// Writes an array of random properties.
+fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
+    let dtype = *rng.pick(&["|u1", "<i2", "<f4", "<f8", ">i4", "<u8", "|S5", "<c16"]);
+    let codec = *rng.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
+    let filters: &[FilterSlot] = rng.pick(&[
+        &[][..],
+        &[FilterSlot::SHUFFLE],
+        &[FilterSlot::BITSHUFFLE],
+        &[FilterSlot::DELTA, FilterSlot::SHUFFLE],
+    ]);
+    let level = *rng.pick(&[0, 1, 5, 9]);
+    let ndim = 1 + rng.below(3);
+    // From a hundred items to a few hundred thousand.
+    let total = 100usize << rng.below(11);
+    let side = (total as f64).powf(1.0 / ndim as f64) as u64 + 1;
+    let shape: Vec<u64> = (0..ndim).map(|_| side + rng.below(5) as u64).collect();
+    let chunks: Vec<u32> = shape.iter().map(|&n| (n as u32).div_ceil(1 + rng.below(3) as u32)).collect();
+    let blocks: Vec<u32> = chunks.iter().map(|&n| n.div_ceil(1 + rng.below(5) as u32)).collect();
+    let storage = if number.is_multiple_of(4) { Storage::Sparse } else { Storage::Contiguous };
+    let dtype_of = Dtype::parse(dtype)?;
+    let nbytes = shape.iter().product::<u64>() as usize * dtype_of.itemsize();
+    // Noise, smooth, or small numbers.
+    let kind = rng.below(3);
+    let noise = rng.bytes(nbytes);
+    let items: Vec<u8> = match kind {
+        0 => noise,
+        1 => (0..nbytes).map(|at| (at / 64) as u8).collect(),
+        _ => noise.iter().enumerate().map(|(at, byte)| if at % 4 == 0 { byte & 0x0F } else { 0 }).collect(),
+    };
+    let what = format!("{dtype} {shape:?} in {chunks:?} in {blocks:?}, {codec:?}, {storage:?}, data {kind}");
+    let options = FrameWriter::options().durability(Durability::None).storage(storage);
+    ArrayBuilder::with_dtype(shape, dtype_of)
+        .chunks(chunks)
+        .blocks(blocks)
+        .compression(Compression::new().codec(codec).level(level).filters(filters))
+        .write_options(options)
+        .create(path, &items[..])
+        .with_context(|| what.clone())?;
+    Ok(what)
+}
+
+/// The files of an array, with their content.
+fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    if path.is_file() {
+        return Ok(vec![(path.to_owned(), fs::read(path)?)]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        files.push((path.clone(), fs::read(&path)?));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn check(path: &Path, flips: u64, rng: &mut Rng, counts: &mut Counts) -> Result<()> {
+    let good = NdArray::open(path)?;
+    let (shape, items) = (good.shape().to_vec(), good.all().read_bytes()?);
+    let files = files(path)?;
+    let total: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
+    for _ in 0..flips {
+        let mut at = rng.below(total);
+        let mut number = 0;
+        while at >= files[number].1.len() {
+            at -= files[number].1.len();
+            number += 1;
+        }
+        let (file, bytes) = &files[number];
+        let bit = rng.below(8);
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << bit;
+        fs::write(file, &bad)?;
+        let outcome = read(path, &shape, &items, &good, rng);
+        let outcome = outcome.with_context(|| format!("bit {bit} of byte {at} of {}", file.display()))?;
+        match outcome {
+            Outcome::Error => counts.errors += 1,
+            Outcome::Changed => counts.changes += 1,
+            Outcome::Right => counts.right += 1,
+        }
+        fs::write(file, bytes)?;
+    }
+    Ok(())
+}
+
+enum Outcome {
+    Error,
+    Changed,
+    Right,
+}
+
+/// Reads a damaged array in all ways, each from a fresh opening.
+fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng) -> Result<Outcome> {
+    let mut failed = false;
+    let at: Vec<i64> = shape.iter().map(|&n| rng.below(n as usize) as i64).collect();
+    let some: Vec<_> = at.iter().map(|&n| range(n..n + 3)).collect();
+    let marks: Vec<bool> = (0..shape.iter().product::<u64>()).map(|_| rng.chance(2)).collect();
+    for way in ["whole", "box", "item", "mask", "async"] {
+        let array = match NdArray::open(path) {
+            Ok(array) => array,
+            Err(_) => return Ok(Outcome::Error),
+        };
+        if array.super_chunk().checksums() != Checksums::Ok {
+            return Ok(Outcome::Changed);
+        }
+        let select = |array: &NdArray| match way {
+            "box" => array.slice(some.clone()),
+            "item" => array.slice(at.clone()),
+            "mask" => array.mask(&marks),
+            _ => Ok(array.all()),
+        };
+        let expected = match way {
+            "whole" | "async" => items.to_vec(),
+            _ => {
+                // The intact file is not there now, but its content is.
+                let intact = Intact { items, shape, itemsize: good.dtype().itemsize() };
+                intact.select(way, &some_of(&at, shape), &marks)
+            }
+        };
+        let found = match way {
+            "async" if path.is_file() => {
+                let store = Bytes::from(fs::read(path)?);
+                block_on(async { AsyncNdArray::open(store).await?.all().read_bytes().await })
+            }
+            _ => select(&array).and_then(|slice| slice.read_bytes()),
+        };
+        match found {
+            Ok(found) => ensure!(found == expected, "{way}: wrong values, silently"),
+            Err(_) => failed = true,
+        }
+    }
+    Ok(if failed { Outcome::Error } else { Outcome::Right })
+}
+
+/// The half-open ranges of a box of three items along each dimension, cut off at the end.
+fn some_of(at: &[i64], shape: &[u64]) -> Vec<std::ops::Range<u64>> {
+    at.iter().zip(shape).map(|(&at, &n)| at as u64..(at as u64 + 3).min(n)).collect()
+}
+
+/// The items as they were written.
+struct Intact<'a> {
+    items: &'a [u8],
+    shape: &'a [u64],
+    itemsize: usize,
+}
+
+impl Intact<'_> {
+    fn item(&self, n: u64) -> &[u8] {
+        &self.items[n as usize * self.itemsize..][..self.itemsize]
+    }
+
+    fn select(&self, way: &str, ranges: &[std::ops::Range<u64>], marks: &[bool]) -> Vec<u8> {
+        if way == "mask" {
+            let marked = (0..marks.len()).filter(|&n| marks[n]);
+            return marked.flat_map(|n| self.item(n as u64)).copied().collect();
+        }
+        let mut numbers = vec![0];
+        for (range, &length) in ranges.iter().zip(self.shape) {
+            let range = if way == "item" { range.start..range.start + 1 } else { range.clone() };
+            numbers = numbers.iter().flat_map(|n| range.clone().map(move |i| n * length + i)).collect();
+        }
+        numbers.iter().flat_map(|&n| self.item(n)).copied().collect()
+    }
+}
+
+/// Polls a future that never waits.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
+}
