@@ -61,7 +61,8 @@ pub(crate) struct Care {
     no_lock: bool,
     /// Change the file even if other data may be lost
     ///
-    /// That is: bytes behind the frame are destroyed, and hard links to the file keep the old data.
+    /// That is: bytes behind the frame are destroyed, and a file with several hard links is changed. What compact does
+    /// its other names do not get, and who changes it under one of them at the same time destroys it.
     #[arg(long, help_heading = "Care")]
     force: bool,
 }

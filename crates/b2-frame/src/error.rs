@@ -159,9 +159,11 @@ pub enum FrameError {
         /// Number of bytes behind the frame.
         len: u64,
     },
-    /// The file has several hard links. Replacing it would leave the old content under the other
-    /// names.
-    #[error("{name}: has {links} hard links, and replacing it would leave the old content under the others")]
+    /// The file has several hard links. The lock of one name does not keep away who changes the
+    /// file under another, and replacing it would leave the old content under the others.
+    #[error(
+        "{name}: not changed, since it has {links} hard links: change a copy of it, or remove the other names"
+    )]
     HardLinks {
         /// The file.
         name: String,

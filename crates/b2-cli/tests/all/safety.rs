@@ -120,3 +120,39 @@ fn other_directories_stay() {
     }
     assert_eq!(everything(&folder), before);
 }
+
+/// Each name of a file has a lock of its own, so two shells that append under two names would destroy it.
+#[cfg(unix)]
+#[test]
+fn files_with_several_names_are_not_changed() {
+    let folder = Folder::new();
+    folder.write("rows.npy", &npy("<i4", false, "(30, 10)", &counting(300)));
+    folder.pack("a", &folder.read("rows.npy"), &["--chunks", "10,10", "--vlmeta", "v=1"]);
+    fs::hard_link(folder.path("a"), folder.path("b")).unwrap();
+    let before = folder.read("a");
+    let changes: [&[&str]; 12] = [
+        &["append", "a", "rows.npy"],
+        &["append", "b", "rows.npy"],
+        &["append", "--no-lock", "b", "rows.npy"],
+        &["set", "a", "rows.npy", "--slice", ":,:"],
+        &["resize", "a", "--shape", "50,10"],
+        &["insert", "a", "rows.npy", "--at", "0"],
+        &["delete", "a", "--range", "0:10"],
+        &["vlmeta", "set", "a", "v", "2"],
+        &["vlmeta", "del", "a", "v"],
+        &["checksum", "add", "a"],
+        &["checksum", "remove", "a"],
+        &["compact", "a"],
+    ];
+    for args in changes {
+        let told = folder.fails(1, args);
+        assert!(told.contains("2 hard links: change a copy of it"), "{args:?}: {told}");
+        assert_eq!(folder.read("b"), before, "{args:?}");
+    }
+    // A copy has one name, and reading does not mind.
+    folder.ok(&["copy", "b", "c"]);
+    folder.change(&["append", "-q", "c", "rows.npy"]);
+    folder.ok(&["verify", "a", "b", "c"]);
+    folder.change(&["append", "-q", "--force", "a", "rows.npy"]);
+    assert_eq!(folder.info(&["b"])["shape"], serde_json::json!([60, 10]));
+}

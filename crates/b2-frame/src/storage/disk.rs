@@ -55,7 +55,11 @@ impl FileSystem for Disk {
         // A hard link is the only portable way to take a name that must not exist. Without hard
         // links, a check leaves a short race.
         match fs::hard_link(from, to) {
-            Ok(()) => fs::remove_file(from),
+            Ok(()) => match fs::remove_file(from) {
+                // Whoever opened the new name for changing has removed this one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => match fs::symlink_metadata(to) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),

@@ -229,6 +229,15 @@ pub(crate) fn temporary<T>(
     }
 }
 
+/// Refuses to change a file that has other names: whoever changes it under one of them holds the lock of that name
+/// only, and a rename reaches one name.
+pub(crate) fn check_links(name: &str, file: &dyn WriteAt) -> Result<(), FrameError> {
+    match file.hard_links().map_err(FrameError::io(name))? {
+        0 | 1 => Ok(()),
+        links => Err(FrameError::HardLinks { name: name.to_owned(), links }),
+    }
+}
+
 pub(crate) fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
     result.map_err(FrameError::io(path.display().to_string()))
 }

@@ -213,7 +213,9 @@ impl EditOptions {
     }
 
     /// Sets whether the editor may overwrite bytes behind the frame that are not part of it, and
-    /// replace a file that has several hard links.
+    /// change a file that has several hard links. Nobody else may change it under its other names
+    /// meanwhile: each name has a lock of its own. Commits that replace the file leave the old
+    /// content under the others.
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
         self

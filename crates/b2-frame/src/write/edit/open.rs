@@ -32,8 +32,8 @@ impl EditOptions {
     ///
     /// # Errors
     /// As for [`SuperChunk::open`], when the lock file cannot be opened or created, and when there
-    /// are bytes behind the frame that are not part of it ([`FrameError::ForeignBytes`], see
-    /// [`EditOptions::force`]).
+    /// are bytes behind the frame that are not part of it ([`FrameError::ForeignBytes`]) or the
+    /// file has several hard links ([`FrameError::HardLinks`]), see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
         if self.read.offset > 0 {
@@ -77,6 +77,10 @@ impl EditOptions {
         // Open the file only under the lock: another writer may have replaced it.
         let file = staging::io(&real, fs.open_write(&real, Links::Refuse))?;
         let name: Arc<str> = real.display().to_string().into();
+        if !self.force {
+            leftover::remove_own_link(&**fs, &real, &*file).map_err(FrameError::io(&*name))?;
+            staging::check_links(&name, &*file)?;
+        }
         self.repair(&*file).map_err(FrameError::io(&*name))?;
         let frame = OpenFile::new(file.clone(), name.clone(), 0)?;
         let schunk = self.read.open_files(Arc::new(Contiguous(frame)), Storage::Contiguous, false)?;

@@ -89,7 +89,7 @@ pub(crate) enum Home {
         /// The path with all symbolic links resolved.
         path: PathBuf,
         lock: Option<FrameLock>,
-        /// Whether files with several hard links may be replaced.
+        /// Whether files with several hard links may be changed.
         force: bool,
     },
     /// A new frame, in a temporary file that is renamed when it is complete.
@@ -451,15 +451,16 @@ impl ContiguousStore {
         }
     }
 
-    /// Detects changes by a writer that ignored the lock, or while there is no lock.
+    /// Detects changes by a writer that ignored the lock, or while there is no lock, and links made since opening:
+    /// whoever writes under another name holds another lock.
     fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
-        let Home::Disk { fs, path, .. } = &self.home else { return Ok(()) };
+        let Home::Disk { fs, path, force, .. } = &self.home else { return Ok(()) };
         let io = |error| FrameError::io(&*self.name)(error);
         let same_file = fs.identity(path, Links::Follow).map_err(io)? == self.file.identity().map_err(io)?;
         if !same_file || self.file.read_at(0..header.len() as u64).map_err(io)? != header {
             return Err(FrameError::Changed { name: self.name.to_string() });
         }
-        Ok(())
+        if *force { Ok(()) } else { staging::check_links(&self.name, &*self.file) }
     }
 
     /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and
@@ -471,12 +472,6 @@ impl ContiguousStore {
         copy: impl FnOnce(&mut Self) -> Result<Copied, FrameError>,
     ) -> Result<Copied, FrameError> {
         self.check_unchanged(&old.head.bytes)?;
-        if let (Home::Disk { force: false, .. }, links) =
-            (&self.home, self.file.hard_links().map_err(FrameError::io(&*self.name))?)
-            && links > 1
-        {
-            return Err(FrameError::HardLinks { name: self.name.to_string(), links });
-        }
         let mut whole = match &self.home {
             Home::Disk { fs, path, .. } => {
                 let target = Target { fs: fs.clone(), overwrite: true, durability: self.durability };

@@ -2,10 +2,12 @@
 //! commit, or foreign bytes, which must not be overwritten.
 
 use std::io;
+use std::path::Path;
 
 use crate::format::header::MAGIC as FRAME_MAGIC;
-use crate::names::FrameFile;
-use crate::storage::traits::ReadAt;
+use crate::names::{FrameFile, is_temporary};
+use crate::storage::staging::parent;
+use crate::storage::traits::{FileSystem, Links, ReadAt};
 use crate::{FrameError, Storage, SuperChunk};
 
 /// Precedes everything that is written behind a committed frame, and becomes dead space with the
@@ -28,6 +30,24 @@ pub(crate) fn is_ours(file: &dyn ReadAt, start: u64) -> io::Result<bool> {
     }
     let content = bytes.get(bytes.iter().take_while(|byte| **byte == 0).count()..).unwrap_or_default();
     Ok(!OTHERS.iter().any(|magic| content.starts_with(magic)))
+}
+
+/// Removes the temporary name of a new frame whose writer was killed between giving it its name and removing that one.
+pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn ReadAt) -> io::Result<()> {
+    let identity = file.identity()?;
+    if file.hard_links()? < 2 || identity.is_none() {
+        return Ok(());
+    }
+    let dir = parent(path);
+    for name in fs.list(&dir)? {
+        let link = dir.join(&name);
+        if name.to_str().is_some_and(is_temporary)
+            && fs.identity(&link, Links::Refuse).is_ok_and(|found| found == identity)
+        {
+            fs.remove_file(&link)?;
+        }
+    }
+    Ok(())
 }
 
 impl SuperChunk {

@@ -94,22 +94,49 @@ fn frames_are_appended_to_files_and_read_there() {
 
 #[cfg(unix)]
 #[test]
-fn files_with_several_names_are_not_parted() {
+fn files_with_several_names_are_not_changed() {
+    let refused = |error| matches!(error, FrameError::HardLinks { links: 2, .. });
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), &data(1000, 1), 400);
-    let other = dir.path().join("other");
+    let (other, original) = (dir.path().join("other"), fs::read(&path).unwrap());
     fs::hard_link(&path, &other).unwrap();
+    for name in [&path, &other] {
+        assert!(refused(options().edit(name).unwrap_err()));
+        assert!(refused(options().lock(false).edit(name).unwrap_err()));
+    }
+    assert_eq!(fs::read(&path).unwrap(), original);
+    fs::remove_file(&other).unwrap();
+    // A name that it gets while it is open.
     let mut editor = options().edit(&path).unwrap();
-    // In place, under both names.
+    fs::hard_link(&path, &other).unwrap();
     editor.append(compress(&data(400, 3), &cparams(4))).unwrap();
+    assert!(refused(editor.commit().unwrap_err()));
+    assert!(refused(editor.compact().unwrap_err()));
+    assert_eq!(SuperChunk::open(&other).unwrap().nchunks(), 3);
+    fs::remove_file(&other).unwrap();
+    editor.commit().unwrap();
+    drop(editor);
+    fs::hard_link(&path, &other).unwrap();
+    // In place, under both names.
+    let mut editor = options().force(true).edit(&path).unwrap();
+    editor.set_vlmetalayer("v", b"1").unwrap();
     editor.commit().unwrap();
     assert_eq!(SuperChunk::open(&other).unwrap().nchunks(), 4);
-    assert!(matches!(editor.compact(), Err(FrameError::HardLinks { links: 2, .. })));
-    drop(editor);
-    let mut editor = options().force(true).edit(&path).unwrap();
     editor.compact().unwrap();
     assert_eq!(editor.dead_bytes().unwrap(), 0);
     assert_eq!(SuperChunk::open(&other).unwrap().nchunks(), 4);
+}
+
+/// A new frame gets its name before it loses the temporary one.
+#[cfg(unix)]
+#[test]
+fn the_temporary_name_of_a_killed_writer_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &data(1000, 1), 400);
+    fs::hard_link(&path, dir.path().join(".b2kit-1-0123456789abcdef.tmp")).unwrap();
+    fs::write(dir.path().join(".b2kit-2-0123456789abcdef.tmp"), b"of another writer").unwrap();
+    options().edit(&path).unwrap().set_checksums(true).unwrap();
+    assert_eq!(crate::common::names(dir.path()), [".b2kit-2-0123456789abcdef.tmp", "frame", "frame.b2lock"]);
 }
 
 #[cfg(unix)]
