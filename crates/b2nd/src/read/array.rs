@@ -428,7 +428,6 @@ const SHARED_WORK: u64 = 16 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct ArrayOptions {
     pub(crate) options: ReadOptions,
-    pub(crate) offset: u64,
 }
 
 impl ArrayOptions {
@@ -442,14 +441,15 @@ impl ArrayOptions {
         self.options = self.options.limits(limits);
         self
     }
-    /// Sets all options of the frame, including its file system and how it is changed.
+    /// Sets all options of the frame, including its file system and its offset.
     pub fn frame_options(mut self, options: ReadOptions) -> Self {
         self.options = options;
         self
     }
-    /// Sets the offset of the frame in the file, in bytes.
+    /// Sets the offset of the frame in its file, buffer or reader, in bytes. It is the offset of
+    /// the [`frame_options`](Self::frame_options); what was set last applies.
     pub fn offset(mut self, offset: u64) -> Self {
-        self.offset = offset;
+        self.options = self.options.offset(offset);
         self
     }
     /// Opens an array in a file or directory.
@@ -457,7 +457,7 @@ impl ArrayOptions {
     /// # Errors
     /// As [`NdArray::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<NdArray, NdError> {
-        NdArray::from_super_chunk(self.options.clone().offset(self.offset).open(path)?)
+        NdArray::from_super_chunk(self.options.open(path)?)
     }
     /// Opens an array in a contiguous frame that `reader` provides. `name` appears in errors.
     ///
@@ -478,7 +478,7 @@ impl ArrayOptions {
         reader: Arc<dyn ReadAt>,
         name: impl Into<Arc<str>>,
     ) -> Result<NdArray, NdError> {
-        NdArray::from_super_chunk(self.options.clone().offset(self.offset).from_reader(reader, name)?)
+        NdArray::from_super_chunk(self.options.from_reader(reader, name)?)
     }
     /// Opens an array in a contiguous frame in memory.
     ///

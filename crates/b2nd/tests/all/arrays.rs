@@ -271,3 +271,37 @@ fn ndarray_goes_in_and_out() {
         assert_eq!(got, source.slice(s![2..9, 5, ..;-3]).into_dyn());
     }
 }
+
+/// The offset of the options and that of their frame options are one.
+#[test]
+fn an_offset_holds_however_it_is_set_and_the_array_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("archive");
+    let raw = items(60, 4);
+    let frame = ArrayBuilder::with_dtype([5, 12], Dtype::parse("<i4").unwrap()).to_bytes(&raw[..]).unwrap();
+    let archive = bytes::Bytes::from([b"before", &frame[..]].concat());
+    std::fs::write(&path, &archive).unwrap();
+    let inside = b2_frame::SuperChunk::options().offset(6);
+    for options in [
+        NdArray::options().offset(6),
+        NdArray::options().frame_options(inside.clone()),
+        NdArray::options().offset(1).frame_options(inside.clone()),
+        NdArray::options().frame_options(inside.clone().offset(1)).offset(6),
+    ] {
+        let reader = std::sync::Arc::new(archive.clone());
+        for array in
+            [options.open(&path), options.from_reader(reader, "archive"), options.from_bytes(archive.clone())]
+        {
+            assert_eq!(array.unwrap().all().read_bytes().unwrap(), raw);
+        }
+        // Frames inside of files are not changed.
+        let refused = |error: NdError| assert!(matches!(error, NdError::Unsupported { .. }), "{error}");
+        refused(options.edit(&path).unwrap_err());
+        refused(options.edit_bytes(archive.clone()).unwrap_err());
+        assert_eq!(std::fs::read(&path).unwrap(), archive);
+    }
+    let mut editing = b2_frame::EditOptions::from(inside);
+    assert!(editing.edit_bytes(archive.clone()).is_err());
+    editing = b2_frame::EditOptions::default();
+    assert!(editing.edit_bytes(frame).is_ok());
+}

@@ -36,12 +36,7 @@ impl EditOptions {
     /// file has several hard links ([`FrameError::HardLinks`]), see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
-        if self.read.offset > 0 {
-            return Err(FrameError::argument(
-                "offset",
-                "cannot change a frame that does not start at the beginning of its file",
-            ));
-        }
+        self.check_offset()?;
         match staging::io(path, self.read.fs.kind(path, Links::Follow))? {
             FileKind::File => self.edit_file(path),
             FileKind::Directory => self.edit_directory(path),
@@ -58,6 +53,7 @@ impl EditOptions {
     /// # Errors
     /// As for [`SuperChunk::from_bytes`].
     pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<FrameEditor, FrameError> {
+        self.check_offset()?;
         let memory = Arc::new(MemoryFile::new(frame.into()));
         let name: Arc<str> = "frame in memory".into();
         let file = OpenFile::new(memory.clone(), name.clone(), 0)?;
@@ -65,6 +61,11 @@ impl EditOptions {
         let home = Home::Memory(memory.clone());
         let store = ContiguousStore::of(home, memory, name, &schunk, Durability::None);
         self.editor(&schunk, |_| Ok(store.into()), None)
+    }
+
+    fn check_offset(&self) -> Result<(), FrameError> {
+        let what = "cannot change a frame that does not start at the beginning of its file";
+        if self.read.offset > 0 { Err(FrameError::argument("offset", what)) } else { Ok(()) }
     }
 
     fn edit_file(&self, path: &Path) -> Result<FrameEditor, FrameError> {

@@ -110,11 +110,7 @@ impl ArrayOptions {
     /// As for [`NdArray::open`]; when the array is at an offset in its file, when the lock file
     /// cannot be created, or when the file has bytes behind the frame that are not part of it.
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
-        if self.offset != 0 {
-            let what = "cannot change an array that does not start at the beginning of its file";
-            return Err(NdError::Unsupported { what });
-        }
-        ArrayEditor::new(EditOptions::from(self.options.clone()).edit(path)?)
+        ArrayEditor::new(self.editing()?.edit(path)?)
     }
 
     /// Opens an array in memory for changing. The buffer is copied only if others share it.
@@ -123,7 +119,15 @@ impl ArrayOptions {
     /// # Errors
     /// As for [`NdArray::from_bytes`].
     pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<ArrayEditor, NdError> {
-        ArrayEditor::new(EditOptions::from(self.options.clone()).edit_bytes(frame)?)
+        ArrayEditor::new(self.editing()?.edit_bytes(frame)?)
+    }
+
+    fn editing(&self) -> Result<EditOptions, NdError> {
+        if self.options.frame_offset() != 0 {
+            let what = "cannot change an array that does not start at the beginning of its file";
+            return Err(NdError::Unsupported { what });
+        }
+        Ok(EditOptions::from(self.options.clone()))
     }
 }
 
