@@ -107,7 +107,15 @@ pub enum ChunkError {
         /// The codec's own error; its offsets count from the start of the stream.
         source: CodecError,
     },
-    /// A filter could not be applied or undone.
+    /// A filter could not be applied: the caller chose it, or its parameter.
+    #[error("block {nblock}")]
+    Apply {
+        /// Index of the block.
+        nblock: usize,
+        /// The filter's own error.
+        source: FilterError,
+    },
+    /// A filter could not be undone.
     #[error("block {nblock}")]
     Filter {
         /// Index of the block.
@@ -168,8 +176,15 @@ impl ChunkError {
             Self::UnknownCodec { .. } | Self::UnknownCodecFormat(_) | Self::UnknownFilter { .. } => {
                 ErrorKind::Unsupported
             }
-            Self::Codec { source, .. } | Self::Stream { source, .. } => source.kind(),
-            Self::Filter { source, .. } => source.kind(),
+            Self::Stream { source, .. } => source.kind(),
+            // What is wrong with a codec or filter that the caller chose is no damage.
+            Self::Codec { source, .. } => chosen(source.kind()),
+            Self::Apply { source, .. } => chosen(source.kind()),
+            // It is the chunk that asks for a filter which cannot be undone without more than the chunk.
+            Self::Filter { source, .. } => match source.kind() {
+                ErrorKind::Argument => ErrorKind::Unsupported,
+                kind => kind,
+            },
             Self::Limit(_) => ErrorKind::Limit,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::OutOfMemory(_) => ErrorKind::Memory,
@@ -181,6 +196,10 @@ impl ChunkError {
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
         Self::Argument { name, what: what.into() }
     }
+}
+
+fn chosen(kind: ErrorKind) -> ErrorKind {
+    if kind == ErrorKind::Damaged { ErrorKind::Argument } else { kind }
 }
 
 /// Formats the position of a header field, if known.

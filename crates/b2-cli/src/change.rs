@@ -11,6 +11,7 @@ use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{ArrayEditor, FrameEditor};
 
 use crate::args::Global;
+use crate::error::one_line;
 use crate::many;
 use crate::npy;
 use crate::operand::{Items, Operand};
@@ -147,16 +148,20 @@ impl Target {
 
 /// Says what is in the way of the lock, which is a file beside the frame.
 fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
-    let of_lock = |error: &FrameError| match error {
-        FrameError::Io { name, source } => name.ends_with(".b2lock").then(|| source.kind()),
-        _ => None,
-    };
-    match error.downcast_ref().and_then(of_lock) {
-        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+    match error.downcast_ref() {
+        Some(FrameError::Lock { path, source })
+            if matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) && fs::symlink_metadata(path).is_err() =>
+        {
             anyhow!("cannot lock: the folder is not writable (--no-lock goes on without a lock)")
         }
-        Some(_) => error.context("cannot lock"),
-        None => error,
+        Some(FrameError::Lock { .. }) => {
+            let message = one_line(&error);
+            anyhow!("{message} (--no-lock goes on without it)")
+        }
+        _ => error,
     }
 }
 

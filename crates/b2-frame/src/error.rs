@@ -1,6 +1,6 @@
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use b2_chunk::{ChunkError, DParams};
 use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
@@ -20,14 +20,29 @@ pub enum FrameError {
         /// The error that it returned.
         source: io::Error,
     },
-    /// The path is a FIFO, device or socket, or a symbolic link inside a sparse frame. It was not
-    /// opened.
+    /// The path is a FIFO, device or socket. It was not opened.
     #[error("{}: not a regular file{}", .path.display(), if *.or_directory { " or directory" } else { "" })]
     NotRegular {
         /// The path.
         path: PathBuf,
         /// Whether a directory would have been accepted too.
         or_directory: bool,
+    },
+    /// What a sparse frame has in place of its index file or of the file of a chunk is not a
+    /// regular file. It was not opened.
+    #[error("{}: not a regular file, as the files of a sparse frame are", .path.display())]
+    Member {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The lock file beside a frame, which keeps other writers away, could not be opened, locked or
+    /// written.
+    #[error("cannot use the lock file {}", .path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The error that the file system returned.
+        source: io::Error,
     },
     /// The bytes do not start with the magic number of a frame.
     #[error("not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"")]
@@ -267,12 +282,15 @@ impl FrameError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::NotSynced { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::NotSynced { .. } | Self::Lock { .. } | Self::Abandoned => ErrorKind::Io,
             Self::NotAFrame => ErrorKind::NotBlosc,
             Self::NewerVersion { .. } => ErrorKind::NewerVersion,
-            Self::Truncated { .. } | Self::Field { .. } | Self::Msgpack { .. } | Self::Checksum { .. } => {
-                ErrorKind::Damaged
-            }
+            Self::Truncated { .. }
+            | Self::Field { .. }
+            | Self::Msgpack { .. }
+            | Self::Checksum { .. }
+            | Self::Member { .. } => ErrorKind::Damaged,
+            Self::ForeignBytes { .. } | Self::HardLinks { .. } => ErrorKind::Unsupported,
             Self::Chunk { source, .. } => source.kind(),
             Self::Limit(_) => ErrorKind::Limit,
             Self::Cancelled(_) => ErrorKind::Cancelled,
@@ -283,10 +301,7 @@ impl FrameError {
             | Self::Argument { .. }
             | Self::Exists { .. }
             | Self::NotASparseFrame { .. }
-            | Self::Foreign { .. }
-            | Self::ForeignBytes { .. }
-            | Self::HardLinks { .. }
-            | Self::Abandoned => ErrorKind::Argument,
+            | Self::Foreign { .. } => ErrorKind::Argument,
         }
     }
 
@@ -297,6 +312,10 @@ impl FrameError {
             io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
             _ => Self::Io { name, source },
         }
+    }
+
+    pub(crate) fn lock(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Lock { path: path.to_owned(), source }
     }
 
     pub(crate) fn chunk(structure: Structure) -> impl FnOnce(ChunkError) -> Self {

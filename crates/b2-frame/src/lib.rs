@@ -56,6 +56,7 @@ pub use repair::salvage::salvage_filled;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage, salvage_with};
 pub use storage::disk::Disk;
 pub use storage::files::{Extent, FrameFiles, OpenFile};
+pub use storage::lock::is_locked;
 #[cfg(feature = "mmap")]
 pub use storage::mmap::Mapped;
 pub use storage::staging::Durability;

@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use b2kit::chunk::Compression;
-use b2kit::frame::{Durability, EditOptions};
+use b2kit::frame::{Durability, EditOptions, is_locked};
 use b2kit::nd::{Axis, DtypeKind, NdError, RegionSource};
 use b2kit::{ArrayEditor, Control, Fill, NdArray};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -60,19 +60,9 @@ impl Turn {
         }
         let turn = Self(key);
         if let Key::Path(path) = &turn.0 {
-            let lock = if path.is_dir() {
-                path.join(LOCK)
-            } else {
-                let mut name = path.clone().into_os_string();
-                name.push(LOCK);
-                name.into()
-            };
             // The library waits for the lock where nothing can stop it. So this waits before, and the library only if
-            // somebody is quicker.
-            while let Ok(file) = fs::File::open(&lock)
-                && let Err(fs::TryLockError::WouldBlock) = file.try_lock()
-            {
-                drop(file);
+            // somebody is quicker. It also tells what is wrong with the lock.
+            while let Ok(true) = is_locked(path) {
                 pause(py)?;
             }
         }
@@ -92,9 +82,6 @@ fn pause(py: Python<'_>) -> PyResult<()> {
     py.detach(|| thread::sleep(Duration::from_millis(10)));
     py.check_signals()
 }
-
-/// The lock beside a file, or in a directory.
-const LOCK: &str = ".b2lock";
 
 /// A change under way. `b2kit.edit.Edit` adds Python to it.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]

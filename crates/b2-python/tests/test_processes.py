@@ -207,6 +207,26 @@ sys.exit("it was not interrupted")
     assert sorted(os.listdir(tmp_path)) in (["a.b2nd"], ["a.b2nd", "a.b2nd.b2lock"])
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_fifo_in_place_of_the_lock_hangs_nobody(tmp_path, sparse):
+    made(tmp_path, sparse=sparse)
+    lock = tmp_path / "a.b2nd" / ".b2lock" if sparse else tmp_path / "a.b2nd.b2lock"
+    os.mkfifo(lock)
+    script = f"""
+import b2kit
+a = b2kit.open({str(tmp_path / "a.b2nd")!r}, mode="a")
+try:
+    a[0] = 1
+except b2kit.errors.IoError as error:
+    assert ".b2lock" in str(error) and (a[0, :3] == [0, 1, 2]).all(), error
+else:
+    raise SystemExit("not refused")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_memory_is_lost(tmp_path):
     a = made(tmp_path)
     out = np.empty_like(x)

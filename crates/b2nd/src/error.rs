@@ -45,6 +45,16 @@ pub enum NdError {
         /// What was found and what was expected.
         what: String,
     },
+    /// A chunk does not have the size that the array's shape demands.
+    #[error("chunk {nchunk} has {have} bytes, the shape of the array needs {need}")]
+    ChunkSize {
+        /// Number of the chunk.
+        nchunk: usize,
+        /// Its uncompressed size in bytes.
+        have: usize,
+        /// The size of every chunk of the array, in bytes.
+        need: usize,
+    },
     /// Shapes are out of range or contradict each other.
     #[error("{what}")]
     Geometry {
@@ -140,7 +150,10 @@ impl NdError {
             Self::Frame(error) | Self::Damaged { source: error, .. } => error.kind(),
             Self::Chunk(error) => error.kind(),
             Self::NotAnArray => ErrorKind::NotBlosc,
-            Self::Meta { .. } | Self::Contradiction { .. } | Self::Attribute { .. } => ErrorKind::Damaged,
+            Self::Meta { .. }
+            | Self::Contradiction { .. }
+            | Self::ChunkSize { .. }
+            | Self::Attribute { .. } => ErrorKind::Damaged,
             Self::Geometry { .. }
             | Self::Slice { .. }
             | Self::Dtype { .. }

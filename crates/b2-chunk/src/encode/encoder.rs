@@ -134,7 +134,7 @@ impl<'a> BlockEncoder<'a> {
             let from = if i == 0 { src } else { &front[..len] };
             filter
                 .forward(&cx, *meta, from, sized(back, len)?)
-                .map_err(|source| ChunkError::Filter { nblock, source })?;
+                .map_err(|source| ChunkError::Apply { nblock, source })?;
             std::mem::swap(&mut front, &mut back);
         }
         Ok(if self.filters.as_slice().is_empty() { src } else { &front[..len] })
@@ -153,7 +153,7 @@ impl<'a> BlockEncoder<'a> {
             let mut plain = memory::zeroed(block.len())?;
             filter
                 .backward(&cx, *meta, &block, &mut plain)
-                .map_err(|source| ChunkError::Filter { nblock: 0, source })?;
+                .map_err(|source| ChunkError::Apply { nblock: 0, source })?;
             block = plain;
         }
         Ok(block)

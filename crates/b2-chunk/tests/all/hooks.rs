@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use b2_chunk::{
-    BlockInfo, CParams, Chunk, ChunkError, CodecId, Container, DParams, ErrorKind, FilterSlot, SpecialKind,
+    BlockInfo, CParams, Chunk, ChunkError, CodecId, Container, DParams, ErrorKind, FilterId, FilterSlot,
+    SpecialKind,
 };
 
 /// Adds to each byte its offset in the chunk, to detect wrong offsets and blocks.
@@ -133,4 +134,20 @@ fn the_item_size_of_the_container_is_told() {
     let container = Container { itemsize: Some(500), ..Container::default() };
     let dparams = DParams::default().with_container(container).with_postfilter(told);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
+}
+
+/// A parameter that its caller chose is no damage; the same parameter in a chunk is.
+#[test]
+fn a_wrong_parameter_of_a_filter_is_an_argument() {
+    for slot in [
+        FilterSlot::new(FilterId::TRUNC_PREC, 99),
+        FilterSlot::new(FilterId::INT_TRUNC, 99),
+        FilterSlot::new(FilterId::NDMEAN, 0),
+        FilterSlot::new(FilterId::NDCELL, 0),
+    ] {
+        let cparams = CParams::builder(4).filters([slot]).blockshape([16, 16]).build();
+        let made = cparams.and_then(|cparams| Chunk::compress_bytes(&[1, 2, 3, 4].repeat(256), &cparams));
+        let error = made.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{slot:?}: {error}");
+    }
 }

@@ -155,6 +155,16 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
     Ok(DiskFile::new(file))
 }
 
+/// Returns whether somebody holds a lock on a regular file. Does not wait.
+pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = open(path, Links::Refuse, OpenOptions::new().read(true))?.file;
+    match file.try_lock() {
+        Ok(()) => file.unlock().map(|()| false),
+        Err(fs::TryLockError::WouldBlock) => Ok(true),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
 fn regular(metadata: &fs::Metadata) -> io::Result<()> {
     match kind_of(metadata) {
         FileKind::File => Ok(()),

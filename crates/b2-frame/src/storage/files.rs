@@ -38,7 +38,7 @@ pub trait FrameFiles: Send + Sync {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// [`FrameError::Io`] or [`FrameError::NotRegular`] with the name of the file.
+    /// [`FrameError::Io`] or [`FrameError::Member`] with the name of the file.
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError>;
 
     /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].

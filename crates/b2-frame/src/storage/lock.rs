@@ -11,6 +11,7 @@ use b2_core::ProcessId;
 
 use crate::FrameError;
 use crate::names::LOCK_NAME;
+use crate::storage::disk;
 use crate::storage::traits::{FileSystem, Links, LockMode, WriteAt};
 
 const LEN: u64 = 16;
@@ -60,7 +61,7 @@ impl FrameLock {
     pub(crate) fn count_change(&self) -> Result<u64, FrameError> {
         let mut written = 0;
         for (path, file) in &self.files {
-            written += raise(&**file).map_err(FrameError::io(path.display().to_string()))?;
+            written += raise(&**file).map_err(FrameError::lock(path))?;
         }
         Ok(written)
     }
@@ -91,11 +92,23 @@ fn beside(path: &Path) -> PathBuf {
 fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>), FrameError> {
     match wait(fs, &path) {
         Ok(file) => Ok((path, file)),
-        // `open` returns this error for anything but a regular file.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(FrameError::NotRegular { path, or_directory: false })
-        }
-        Err(error) => Err(FrameError::io(path.display().to_string())(error)),
+        Err(error) => Err(FrameError::lock(&path)(error)),
+    }
+}
+
+/// Returns whether somebody holds the lock of the frame at `path`, a file or the directory of a
+/// sparse frame, without waiting for it. They may have let go of it when this returns, or others
+/// may have taken it; [`EditOptions::edit`](crate::EditOptions::edit) waits for it.
+///
+/// # Errors
+/// [`FrameError::Lock`] if the lock file cannot be opened, or is not a regular file, which is not
+/// opened.
+pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
+    let path = path.as_ref();
+    let lock = if path.is_dir() { path.join(LOCK_NAME) } else { beside(path) };
+    match disk::is_locked(&lock) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        result => result.map_err(FrameError::lock(&lock)),
     }
 }
 

@@ -102,7 +102,11 @@ pub(crate) fn open_file(
     let name = path.display().to_string();
     let file = fs.open(path, links).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
-            FrameError::NotRegular { path: path.to_owned(), or_directory: false }
+            match links {
+                Links::Follow => FrameError::NotRegular { path: path.to_owned(), or_directory: false },
+                // Only names inside a sparse frame are not followed.
+                Links::Refuse => FrameError::Member { path: path.to_owned() },
+            }
         }
         _ => FrameError::io(&*name)(error),
     })?;

@@ -191,6 +191,7 @@ fn a_failed_append_ends_the_frame() {
     // Call 1 creates the file, call 2 writes it.
     assert!(matches!(writer.append(compress(&data(500, 1), &cparams(4))), Err(FrameError::Io { .. })));
     assert!(matches!(writer.append_special(SpecialKind::Zeros, 500), Err(FrameError::Abandoned)));
+    assert_eq!(FrameError::Abandoned.kind(), b2_core::ErrorKind::Io);
     assert!(matches!(writer.finish(), Err(FrameError::Abandoned)));
     assert!(names(dir.path()).is_empty());
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use b2_chunk::{CParams, Chunk};
+use b2_core::ErrorKind;
 
 use crate::common::*;
 use b2_frame::{
@@ -213,7 +214,10 @@ mod unix {
         let chunk = path.join("00000001.chunk");
         let elsewhere = dir.path().join("elsewhere");
         let refused = |result: Result<(), FrameError>| match result {
-            Err(FrameError::NotRegular { path, .. }) => assert!(path.starts_with(dir.path())),
+            Err(error @ FrameError::Member { .. }) => {
+                assert_eq!(error.kind(), ErrorKind::Damaged);
+                assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+            }
             other => panic!("{other:?}"),
         };
         // A link, though it leads to a good chunk.

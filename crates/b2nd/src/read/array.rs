@@ -378,13 +378,8 @@ impl NdArray {
     }
 
     pub(crate) fn check_chunk(&self, nchunk: usize, nbytes: usize) -> Result<(), NdError> {
-        if nbytes != self.geometry().chunk_nbytes() {
-            let need = self.geometry().chunk_nbytes();
-            return Err(NdError::geometry(format!(
-                "chunk {nchunk} has {nbytes} bytes, the array needs {need}"
-            )));
-        }
-        Ok(())
+        let need = self.geometry().chunk_nbytes();
+        if nbytes == need { Ok(()) } else { Err(NdError::ChunkSize { nchunk, have: nbytes, need }) }
     }
 }
 

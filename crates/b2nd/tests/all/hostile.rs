@@ -1,8 +1,9 @@
 //! No metalayer makes opening panic, and shapes that contradict the frame are refused.
 
-use b2_chunk::{CParams, Chunk, Limits};
+use b2_chunk::{CParams, Chunk, Limits, SpecialKind};
+use b2_core::ErrorKind;
 use b2_frame::{FrameParams, FrameWriter};
-use b2nd::{ArrayBuilder, ArrayMeta, ArrayOptions, Axis, Dtype, Fill, NdArray, Selection};
+use b2nd::{ArrayBuilder, ArrayMeta, ArrayOptions, Axis, Dtype, Fill, NdArray, NdError, Selection};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -25,6 +26,44 @@ fn frame(name: &str, meta: &[u8]) -> Bytes {
         writer.append(Chunk::compress_bytes(&[i; 96], &cparams).unwrap()).unwrap();
     }
     writer.finish().unwrap().into_bytes()
+}
+
+/// A frame may end with a short chunk, an array may not.
+#[test]
+fn a_short_last_chunk_is_damage() {
+    let (meta, cparams) = (meta().to_bytes(), CParams::builder(4).blocksize(32).build().unwrap());
+    for last in [None, Some(64)] {
+        let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer("b2nd", &meta);
+        let mut writer = FrameWriter::memory(params).unwrap();
+        for i in 0..3u8 {
+            writer.append(Chunk::compress_bytes(&[i, 1].repeat(48), &cparams).unwrap()).unwrap();
+        }
+        match last {
+            Some(len) => writer.append(Chunk::compress_bytes(&noise(len), &cparams).unwrap()),
+            None => writer.append_special(SpecialKind::Zeros, 64),
+        }
+        .unwrap();
+        let bytes = writer.finish().unwrap().into_bytes();
+        let array = NdArray::from_bytes(bytes.clone()).unwrap();
+        assert!(array.slice((..5, ..4)).unwrap().read_bytes().is_ok());
+        let damaged = |result: Result<(), NdError>| {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+            assert_eq!(error.to_string(), "chunk 3 has 64 bytes, the shape of the array needs 96");
+        };
+        damaged(array.all().read_bytes().map(drop));
+        damaged(array.slice((9, 6)).unwrap().read::<Vec<i32>>().map(drop));
+        damaged(array.points(([9], [6])).unwrap().read_bytes().map(drop));
+        // Zeros of any length are as good as any others.
+        if last.is_some() {
+            let mut editor = NdArray::edit_bytes(bytes).unwrap();
+            damaged(editor.set((9, 6), &[1i32]).and_then(|()| editor.commit().map(drop)));
+        }
+    }
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 /// Opens and reads; errors are fine.

@@ -45,7 +45,7 @@ impl Scenario<'_> {
                     Err(error) => {
                         let at = frames[done..].iter().take(2).position(|frame| *frame == found);
                         match (at, &error) {
-                            (Some(0), FrameError::Io { .. }) => {}
+                            (Some(0), FrameError::Io { .. } | FrameError::Lock { .. }) => {}
                             // One error alone says that all is there but may not survive a power loss.
                             (Some(at), FrameError::NotSynced { .. }) => new += at as u64,
                             _ => panic!("{tag}: {error:?}, found {at:?}\n{}", fs.log().describe()),

@@ -6,10 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use b2_frame::{FrameError, Storage};
+use b2_core::ErrorKind;
+use b2_frame::{FrameError, Storage, is_locked};
 
 use super::{Home, options, params};
 use crate::common::{cparams, data, names};
+
+#[cfg(unix)]
+fn fifo(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
 
 fn counter(path: &Path) -> u64 {
     let lock = fs::read(path).unwrap();
@@ -67,11 +73,13 @@ fn writers_wait_for_each_other() {
             editor.commit().unwrap();
         });
         std::thread::sleep(Duration::from_millis(30));
+        assert!(is_locked(home.path()).unwrap());
         first.append_bytes(&data(100, 1)).unwrap();
         first.commit().unwrap();
         done.store(true, Ordering::SeqCst);
         drop(first);
         second.join().unwrap();
+        assert!(!is_locked(home.path()).unwrap());
         assert_eq!(home.read().read_bytes(0..200).unwrap(), [data(100, 1), data(100, 2)].concat());
     }
 }
@@ -101,15 +109,24 @@ fn locking_can_be_switched_off() {
 #[cfg(unix)]
 #[test]
 fn links_and_devices_are_no_lock_files() {
+    let not_used = |error: FrameError, lock: &Path| {
+        error.kind() == ErrorKind::Io && matches!(&error, FrameError::Lock { path, .. } if path == lock)
+    };
     for storage in [Storage::Contiguous, Storage::Sparse] {
         let home = Home::new(Some(storage), params(&cparams(4)));
         let victim = home.path().with_file_name("victim");
         fs::write(&victim, [7; 16]).unwrap();
         std::os::unix::fs::symlink(&victim, lock_path(&home, storage)).unwrap();
-        assert!(matches!(options().edit(home.path()), Err(FrameError::NotRegular { .. })));
+        assert!(not_used(options().edit(home.path()).unwrap_err(), &lock_path(&home, storage)));
+        assert!(not_used(is_locked(home.path()).unwrap_err(), &lock_path(&home, storage)));
         fs::remove_file(lock_path(&home, storage)).unwrap();
         fs::create_dir(lock_path(&home, storage)).unwrap();
-        assert!(matches!(options().edit(home.path()), Err(FrameError::NotRegular { .. })));
+        assert!(not_used(options().edit(home.path()).unwrap_err(), &lock_path(&home, storage)));
+        assert!(not_used(is_locked(home.path()).unwrap_err(), &lock_path(&home, storage)));
+        fs::remove_dir(lock_path(&home, storage)).unwrap();
+        fifo(&lock_path(&home, storage));
+        assert!(not_used(options().edit(home.path()).unwrap_err(), &lock_path(&home, storage)));
+        assert!(not_used(is_locked(home.path()).unwrap_err(), &lock_path(&home, storage)));
         assert_eq!(fs::read(victim).unwrap(), [7; 16]);
     }
 }
