@@ -1,6 +1,7 @@
 //! Decoding and writing at the same time, in bounded memory.
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Result;
@@ -11,7 +12,7 @@ use crate::progress::Progress;
 /// Decodes the pieces one after the other on a thread of its own and writes them in order on this one.
 ///
 /// `decode` fills the buffer it is given, which may hold anything before. At most three buffers are in use; without
-/// `ahead` one, and one thing after the other.
+/// `ahead`, or where the system has no thread for it, one, and one thing after the other.
 ///
 /// # Errors
 /// The first error of decoding, or of writing as `explain` tells it. What was written stays written.
@@ -28,19 +29,24 @@ pub(crate) fn pump<P: Send>(
     let mut buffer = Vec::new();
     decode(first, &mut buffer)?;
     if pieces.peek().is_none() || !ahead {
-        write(&buffer)?;
-        progress.add(buffer.len() as u64);
-        return pieces.try_for_each(|piece| {
-            decode(piece, &mut buffer)?;
-            write(&buffer)?;
-            progress.add(buffer.len() as u64);
-            Ok(())
-        });
+        return by_turns(buffer, pieces, decode, write, progress);
     }
     let (full_sender, full) = sync_channel(1);
     let (empty_sender, empty) = channel();
+    // Outside of the thread, in case that there is none.
+    let work = Mutex::new(Some((buffer, pieces, decode)));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
-        scope.spawn(move || decode_all(buffer, pieces, decode, &full_sender, &empty));
+        let decoder = move || {
+            if let Some((buffer, pieces, decode)) = take() {
+                decode_all(buffer, pieces, decode, &full_sender, &empty);
+            }
+        };
+        if thread::Builder::new().spawn_scoped(scope, decoder).is_err()
+            && let Some((buffer, pieces, decode)) = take()
+        {
+            return by_turns(buffer, pieces, decode, write, progress);
+        }
         for buffer in full {
             let buffer: Vec<u8> = buffer?;
             write(&buffer)?;
@@ -48,6 +54,24 @@ pub(crate) fn pump<P: Send>(
             // The decoder is done when nobody takes the buffer back.
             let _ = empty_sender.send(buffer);
         }
+        Ok(())
+    })
+}
+
+/// Writes the first piece, which is in the buffer, and decodes and writes the others, on this thread.
+fn by_turns<P>(
+    mut buffer: Vec<u8>,
+    mut pieces: impl Iterator<Item = P>,
+    mut decode: impl FnMut(P, &mut Vec<u8>) -> Result<()>,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+    progress: &mut Progress,
+) -> Result<()> {
+    write(&buffer)?;
+    progress.add(buffer.len() as u64);
+    pieces.try_for_each(|piece| {
+        decode(piece, &mut buffer)?;
+        write(&buffer)?;
+        progress.add(buffer.len() as u64);
         Ok(())
     })
 }

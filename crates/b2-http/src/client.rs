@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use b2_async::Version;
 use bytes::Bytes;
 use ureq::http::{HeaderMap, StatusCode};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Proxy};
 
+use crate::resolve::LookUp;
 use crate::url::Url;
 
 /// Settings of requests.
@@ -265,7 +267,7 @@ impl Agents {
             .accept_encoding("identity")
             .user_agent(concat!("b2kit/", env!("CARGO_PKG_VERSION")))
             .proxy(if options.proxy { Proxy::try_from_env() } else { None });
-        let agent = config.build().new_agent();
+        let agent = Agent::with_parts(config.build(), DefaultConnector::default(), LookUp::default());
         Self { process: std::process::id(), agent, next: OnceLock::new() }
     }
 

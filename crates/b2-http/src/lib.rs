@@ -19,6 +19,7 @@
 
 mod client;
 mod file;
+mod resolve;
 mod system;
 mod url;
 

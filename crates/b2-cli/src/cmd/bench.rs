@@ -12,7 +12,7 @@ mod table;
 
 use std::num::NonZeroUsize;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::args::Global;
 
@@ -61,8 +61,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     // This thread is one of the pool: nothing has to be handed over to the others and waited for.
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
-    pool.build_global().context("--threads")?;
+    crate::cli::begin_threads(threads)?;
     let common = Common { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
         Some(input) => machine::run(&args.machine, input, &common),

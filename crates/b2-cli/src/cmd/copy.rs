@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, SpecialKind};
+use b2kit::core::{Control, for_each};
 use b2kit::frame::{Entry, FrameParams, Storage};
 use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
-use rayon::prelude::*;
 
 use crate::args::{Encoding, Global};
 use crate::auto;
@@ -357,9 +357,13 @@ impl Job<'_> {
         while nchunk < frame.nchunks() {
             signals::check()?;
             let end = batch_end(frame, nchunk).with_context(|| named.clone())?;
-            let copies =
-                (nchunk..end).into_par_iter().map(|nchunk| Copied::new(frame, nchunk, cparams.as_ref()));
-            for copied in copies.collect::<Vec<_>>() {
+            let mut copies: Vec<_> = (nchunk..end).map(|nchunk| (nchunk, None)).collect();
+            let make = |(): &mut (), (nchunk, copied): &mut (usize, Option<Result<Copied>>)| {
+                *copied = Some(Copied::new(frame, *nchunk, cparams.as_ref()));
+                anyhow::Ok(())
+            };
+            for_each(&Control::new(), usize::MAX, copies.iter_mut(), u64::MAX, || Ok(()), make)?;
+            for copied in copies.into_iter().filter_map(|(_, copied)| copied) {
                 match copied.with_context(|| named.clone())? {
                     Copied::Special(kind, nbytes) => {
                         writer.append_special(kind, nbytes)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use b2kit::SuperChunk;
+use b2kit::core::{Control, for_each};
 use b2kit::nd::{Dtype, DtypeKind, METALAYER, OLD_METALAYER};
 
 use crate::args::Global;
@@ -201,9 +202,20 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
             views[k].read(&piece, buffer).with_context(|| sides[k].named())
         };
-        let (first, second) = rayon::join(|| read(0, &mut a), || read(1, &mut b));
-        first?;
-        second?;
+        let mut results = [None, None];
+        let jobs = [&mut a, &mut b].into_iter().zip(&mut results).enumerate();
+        for_each(
+            &Control::new(),
+            2,
+            jobs,
+            u64::MAX,
+            || anyhow::Ok(()),
+            |(), (k, (buffer, result))| {
+                *result = Some(read(k, buffer));
+                Ok(())
+            },
+        )?;
+        results.into_iter().flatten().collect::<Result<()>>()?;
         if a != b {
             tally.add(start, &a, &b);
         }

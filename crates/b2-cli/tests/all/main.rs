@@ -24,6 +24,7 @@ mod items;
 mod limits;
 mod lossy;
 mod many;
+mod no_threads;
 mod pack;
 mod safety;
 mod salvage;
