@@ -8,12 +8,14 @@ use bytes::Bytes;
 
 use crate::format::header::{MAGIC, Storage};
 use crate::names::FrameFile;
-use crate::names::INDEX_NAME;
+use crate::names::{INDEX_NAME, LOCK_NAME};
 use crate::read::compare::Compare;
 use crate::read::open::{OpenPlan, Opened};
 use crate::read::plan::drive;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
+use crate::storage::guard::Guard;
+use crate::storage::lock::beside;
 use crate::storage::redo::{Redo, Repaired};
 use crate::storage::sparse::{Sparse, open_file};
 use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt};
@@ -119,8 +121,8 @@ impl ReadOptions {
         };
         match kind(&*self.fs, path)? {
             FileKind::File => Err(error),
-            FileKind::Directory => self.open_steadily(path, || {
-                let files = Sparse::open(self.fs.clone(), path.to_owned())?;
+            FileKind::Directory => self.open_steadily(path, &path.join(LOCK_NAME), |guard| {
+                let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
                 let index = files.open(FrameFile::Main)?;
                 Ok((self.open_files(Arc::new(files), Storage::Sparse, false), index))
             }),
@@ -131,8 +133,8 @@ impl ReadOptions {
     }
 
     fn open_file(&self, path: &Path) -> Result<SuperChunk, FrameError> {
-        self.open_steadily(path, || {
-            let file = open_file(&*self.fs, path, Links::Follow, self.offset)?;
+        self.open_steadily(path, &beside(path), |guard| {
+            let file = open_file(&*self.fs, path, Links::Follow, self.offset)?.guarded(guard);
             Ok((self.open_contiguous(file.clone()), file))
         })
     }
@@ -181,17 +183,22 @@ impl ReadOptions {
         result
     }
 
-    /// Opens the frame, and repeats that if the header changed meanwhile. Readers take no lock, so
-    /// header, index and trailer could otherwise belong to different states.
+    /// Opens the frame, and repeats that if it changed meanwhile. Readers take no lock, so header,
+    /// index and trailer could otherwise belong to different states.
     fn open_steadily(
         &self,
         path: &Path,
-        open: impl Fn() -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+        lock: &Path,
+        open: impl Fn(Option<&Arc<Guard>>) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
         const TRIES: u32 = 100;
         let mut failed_at = None;
         for _ in 0..TRIES {
-            let (result, file) = open()?;
+            let guard = match self.offset {
+                0 => Guard::wait(&*self.fs, lock, &self.dparams)?,
+                _ => None,
+            };
+            let (result, file) = open(guard.as_ref())?;
             match result {
                 Ok(mut schunk) => {
                     let header = schunk.layout().header.clone();
@@ -201,7 +208,7 @@ impl ReadOptions {
                         schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
                     let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
                     if same {
-                        let source = FrameOrigin::new(self, path);
+                        let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
                         schunk.source = Some(Arc::new(source));
                         return Ok(schunk);
                     }
@@ -209,6 +216,8 @@ impl ReadOptions {
                 // Lengths are checked before anything is read, so the end has moved: a writer
                 // truncated its redo record.
                 Err(FrameError::Io { source, .. }) if source.kind() == ErrorKind::UnexpectedEof => {}
+                // By a writer whose changes the lock file counts.
+                Err(FrameError::Changed { .. }) => {}
                 Err(error) => {
                     let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
                     if page.is_none() || failed_at == page {
@@ -275,11 +284,12 @@ const PAGE: u64 = 4096;
 pub(crate) struct FrameOrigin {
     options: ReadOptions,
     pub(crate) path: PathBuf,
+    guard: Option<Arc<Guard>>,
 }
 
 impl FrameOrigin {
     pub(crate) fn new(options: &ReadOptions, path: &Path) -> Self {
-        Self { options: options.clone(), path: path.to_owned() }
+        Self { options: options.clone(), path: path.to_owned(), guard: None }
     }
 
     /// Returns the newest state if it differs from that of `schunk`.
@@ -293,6 +303,7 @@ impl FrameOrigin {
         // Failures here are ignored, since opening the frame will report them.
         if let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, fs.identity(&main, Links::Follow))
             && ours == theirs
+            && self.guard.as_ref().is_none_or(|guard| guard.is_unchanged())
             && let Ok(file) = open_file(&**fs, &main, Links::Follow, *offset)
             && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
             && file.read(&header).is_ok_and(|header| header == schunk.opened().header_bytes)

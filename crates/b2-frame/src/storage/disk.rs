@@ -38,6 +38,20 @@ impl FileSystem for Disk {
         open(path, links, OpenOptions::new().read(true).write(true)).map(|file| Arc::new(file) as _)
     }
 
+    fn has_locks(&self) -> bool {
+        true
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let file = open(path, Links::Refuse, OpenOptions::new().read(true))?.file;
+        // Shared, so that those who look are not in each other's way.
+        match file.try_lock_shared() {
+            Ok(()) => file.unlock().map(|()| false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(Arc::new(DiskFile::new(file)))
@@ -153,16 +167,6 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
     let file = options.open(path)?;
     regular(&file.metadata()?)?;
     Ok(DiskFile::new(file))
-}
-
-/// Returns whether somebody holds a lock on a regular file. Does not wait.
-pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
-    let file = open(path, Links::Refuse, OpenOptions::new().read(true))?.file;
-    match file.try_lock() {
-        Ok(()) => file.unlock().map(|()| false),
-        Err(fs::TryLockError::WouldBlock) => Ok(true),
-        Err(fs::TryLockError::Error(error)) => Err(error),
-    }
 }
 
 fn regular(metadata: &fs::Metadata) -> io::Result<()> {

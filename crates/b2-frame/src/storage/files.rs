@@ -7,6 +7,7 @@ use b2_core::memory;
 use bytes::Bytes;
 
 use crate::names::FrameFile;
+use crate::storage::guard::{Guard, Guarded};
 use crate::storage::traits::ReadAt;
 use crate::{FrameError, Structure};
 
@@ -120,6 +121,12 @@ impl OpenFile {
             return Err(FrameError::OutOfRange { what: "file bytes", start: base, end: base, len });
         };
         Ok(Self { file, name, base, len })
+    }
+
+    /// Returns the file with the promise that what is read is of the state that the guard knows.
+    pub(crate) fn guarded(self, guard: Option<&Arc<Guard>>) -> Self {
+        let Some(guard) = guard else { return self };
+        Self { file: Arc::new(Guarded { file: self.file, guard: guard.clone() }), ..self }
     }
 
     /// Returns the number of bytes from the start of the frame to the end of the file.

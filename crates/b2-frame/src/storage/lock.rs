@@ -11,11 +11,65 @@ use b2_core::ProcessId;
 
 use crate::FrameError;
 use crate::names::LOCK_NAME;
-use crate::storage::disk;
-use crate::storage::traits::{FileSystem, Links, LockMode, WriteAt};
+use crate::storage::disk::Disk;
+use crate::storage::traits::{FileSystem, Links, LockMode, ReadAt, WriteAt};
 
-const LEN: u64 = 16;
-const COUNTER_AT: u64 = 8;
+const COUNTER_AT: usize = 8;
+
+/// What the lock file holds: the change counter that C-Blosc2 knows, and behind it what tells our
+/// changes from others, which C-Blosc2 leaves alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Number of changes.
+    counter: u64,
+    /// How many of them were ours.
+    ours: u64,
+    /// One more than the counter when one of our writers last held the lock.
+    held: u64,
+}
+
+impl Record {
+    const LEN: usize = 32;
+
+    pub(crate) fn read(file: &dyn ReadAt) -> io::Result<Self> {
+        // Other writers make it shorter.
+        let len = file.len()?.min(Self::LEN as u64);
+        let mut bytes = [0; Self::LEN];
+        if let Some(part) = bytes.get_mut(..len as usize) {
+            file.read_exact_at(0, part)?;
+        }
+        let number = |at: usize| {
+            let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let [counter, ours, held] = [8, 16, 24].map(number);
+        Ok(Self { counter, ours, held })
+    }
+
+    /// Writes the record and returns the number of bytes.
+    fn write(self, file: &dyn WriteAt) -> io::Result<u64> {
+        let known = [self.counter, self.ours, self.held].map(u64::to_le_bytes).concat();
+        // The first 8 bytes belong to C-Blosc2, but must exist.
+        file.write_all_at(COUNTER_AT as u64, &known)?;
+        Ok(known.len() as u64)
+    }
+
+    /// Returns the number of changes that were not ours.
+    pub(crate) fn foreign(self) -> u64 {
+        self.counter.wrapping_sub(self.ours)
+    }
+
+    /// Returns whether one of our writers was the last who held the lock.
+    pub(crate) fn is_ours(self) -> bool {
+        self.held == self.counter.wrapping_add(1)
+    }
+
+    /// Returns the record after `changes` of ours, and while we hold the lock.
+    fn held_after(self, changes: u64) -> Self {
+        let counter = self.counter.wrapping_add(changes);
+        Self { counter, ours: self.ours.wrapping_add(changes), held: counter.wrapping_add(1) }
+    }
+}
 
 /// Exclusive locks on one frame, released on drop. A frame that was opened through a symbolic link
 /// has two, since C-Blosc2 locks the name that it was given.
@@ -68,29 +122,26 @@ impl FrameLock {
 }
 
 fn raise(file: &dyn WriteAt) -> io::Result<u64> {
-    let mut record = [0; LEN as usize];
-    let complete = file.len()? >= LEN;
-    if complete {
-        file.read_exact_at(0, &mut record)?;
-    }
-    let [_, _, _, _, _, _, _, _, counter @ ..] = record;
-    let counter = u64::from_le_bytes(counter).wrapping_add(1).to_le_bytes();
-    if complete {
-        file.write_all_at(COUNTER_AT, &counter)?;
-        return Ok(counter.len() as u64);
-    }
-    file.write_all_at(0, &[[0; 8], counter].concat())?;
-    Ok(LEN)
+    Record::read(file)?.held_after(1).write(file)
 }
 
-fn beside(path: &Path) -> PathBuf {
+/// Returns the lock file of a contiguous frame, beside it.
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(LOCK_NAME);
     name.into()
 }
 
 fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>), FrameError> {
-    match wait(fs, &path) {
+    let announced = wait(fs, &path).and_then(|file| {
+        // Readers need not wait for this writer.
+        let record = Record::read(&*file)?;
+        if !record.is_ours() {
+            record.held_after(0).write(&*file)?;
+        }
+        Ok(file)
+    });
+    match announced {
         Ok(file) => Ok((path, file)),
         Err(error) => Err(FrameError::lock(&path)(error)),
     }
@@ -106,7 +157,7 @@ fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>
 pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
     let path = path.as_ref();
     let lock = if path.is_dir() { path.join(LOCK_NAME) } else { beside(path) };
-    match disk::is_locked(&lock) {
+    match Disk.is_locked(&lock) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         result => result.map_err(FrameError::lock(&lock)),
     }

@@ -5,6 +5,7 @@
 pub(crate) mod contiguous;
 pub(crate) mod disk;
 pub(crate) mod files;
+pub(crate) mod guard;
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 pub(crate) mod lock;
 #[cfg(feature = "mmap")]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::FrameError;
 use crate::names::{FrameFile, INDEX_NAME, chunk_name};
 use crate::storage::files::{FrameFiles, OpenFile};
+use crate::storage::guard::Guard;
 use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt};
 
 /// The files of a sparse frame. Chunk files are opened when they are read.
@@ -19,6 +20,7 @@ pub(crate) struct Sparse {
     watch: Arc<IndexWatch>,
     /// For snapshots with uncommitted chunks: the number of rollbacks when the snapshot was taken.
     rollbacks: Option<u64>,
+    guard: Option<Arc<Guard>>,
 }
 
 /// Knows the newest index file. A chunk file belongs to the state that was read only while this
@@ -52,12 +54,16 @@ impl IndexWatch {
 }
 
 impl Sparse {
-    pub(crate) fn open(fs: Arc<dyn FileSystem>, dir: PathBuf) -> Result<Self, FrameError> {
+    pub(crate) fn open(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        guard: Option<Arc<Guard>>,
+    ) -> Result<Self, FrameError> {
         let path = dir.join(INDEX_NAME);
-        let index = open_file(&*fs, &path, Links::Refuse, 0)?;
+        let index = open_file(&*fs, &path, Links::Refuse, 0)?.guarded(guard.as_ref());
         let watch = IndexWatch::new(index.storage().clone());
         let watch = Arc::new(watch.map_err(FrameError::io(path.display().to_string()))?);
-        Ok(Self { fs, dir, index, watch, rollbacks: None })
+        Ok(Self { fs, dir, index, watch, rollbacks: None, guard })
     }
 
     /// Opens the files for a snapshot of a frame that is being changed.
@@ -69,7 +75,7 @@ impl Sparse {
         uncommitted: bool,
     ) -> Self {
         let rollbacks = uncommitted.then(|| watch.rollbacks.load(Ordering::SeqCst));
-        Self { fs, dir, index, watch, rollbacks }
+        Self { fs, dir, index, watch, rollbacks, guard: None }
     }
 }
 
@@ -88,7 +94,7 @@ impl FrameFiles for Sparse {
         if rolled_back || !current.map_err(FrameError::io(self.index.name()))? {
             return Err(FrameError::Changed { name: self.dir.display().to_string() });
         }
-        opened
+        opened.map(|file| file.guarded(self.guard.as_ref()))
     }
 }
 

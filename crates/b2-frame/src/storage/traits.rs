@@ -190,6 +190,22 @@ pub trait FileSystem: Debug + Send + Sync {
     /// As for [`FileSystem::open`].
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>>;
 
+    /// Returns whether readers can look at the locks of others here, with
+    /// [`is_locked`](Self::is_locked). If not, as by default, they do not look for lock files.
+    fn has_locks(&self) -> bool {
+        false
+    }
+
+    /// Returns whether somebody holds an exclusive lock on the regular file at `path`. Does not
+    /// wait.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::open`].
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Creates a file that must not exist yet.
     ///
     /// # Errors

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use b2_core::ErrorKind;
-use b2_frame::{FrameError, Storage, is_locked};
+use b2_frame::{FrameError, FrameWriter, Storage, SuperChunk, is_locked};
 
 use super::{Home, options, params};
-use crate::common::{cparams, data, names};
+use crate::common::{compress, cparams, data, names};
 
 #[cfg(unix)]
 fn fifo(path: &Path) {
@@ -19,9 +19,10 @@ fn fifo(path: &Path) {
 
 fn counter(path: &Path) -> u64 {
     let lock = fs::read(path).unwrap();
-    assert_eq!(lock.len(), 16);
+    // What C-Blosc2 knows, and what tells our changes from others.
+    assert_eq!(lock.len(), 32);
     assert_eq!(lock[..8], [0; 8]);
-    u64::from_le_bytes(lock[8..].try_into().unwrap())
+    u64::from_le_bytes(lock[8..16].try_into().unwrap())
 }
 
 fn lock_path(home: &Home, storage: Storage) -> std::path::PathBuf {
@@ -149,4 +150,80 @@ fn a_frame_behind_a_link_is_locked_under_both_names() {
     assert_eq!(names(&dir), ["frame", "frame.b2lock", "link", "link.b2lock"]);
     assert!(link.is_symlink());
     assert_eq!((counter(&dir.join("frame.b2lock")), counter(&dir.join("link.b2lock"))), (3, 2));
+}
+
+#[cfg(unix)]
+/// Changes a file as C-Blosc2 does: under the lock, which counts the change before it begins, and in place.
+fn overwrite(path: &Path, lock: &fs::File, new: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    lock.lock().unwrap();
+    let mut counter = [0; 8];
+    lock.read_exact_at(&mut counter, 8).unwrap();
+    lock.write_all_at(&(u64::from_le_bytes(counter) + 1).to_le_bytes(), 8).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    for (at, part) in new.chunks(1000).enumerate() {
+        file.write_all_at(part, at as u64 * 1000).unwrap();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    file.set_len(new.len() as u64).unwrap();
+    lock.unlock().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn readers_beside_a_writer_that_overwrites_see_one_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    // Without checksums, which would find torn data: C-Blosc2 writes none.
+    let states = [1, 2].map(|seed| {
+        let mut writer = FrameWriter::options().checksums(false).memory(params(&cparams(4))).unwrap();
+        let raw = data(16_000, seed);
+        for part in raw.chunks(2000) {
+            writer.append(compress(part, &cparams(4))).unwrap();
+        }
+        (raw, writer.finish().unwrap().into_bytes())
+    });
+    fs::write(&path, &states[0].1).unwrap();
+    fs::write(dir.path().join("frame.b2lock"), [0; 16]).unwrap();
+    let lock = fs::File::options().read(true).write(true).open(dir.path().join("frame.b2lock")).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut whole, mut told) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1..60 {
+                overwrite(&path, &lock, &states[n % 2].1);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        while !done.load(Ordering::SeqCst) {
+            let schunk = SuperChunk::open(&path).unwrap();
+            for _ in 0..3 {
+                match schunk.read_bytes(0..16_000) {
+                    Ok(found) => {
+                        assert!(states.iter().any(|(raw, _)| *raw == found));
+                        whole += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+                        told += 1;
+                    }
+                }
+            }
+        }
+    });
+    assert!(whole > 10 && told > 0, "{whole} {told}");
+    // An open frame says that it has changed until it is read anew, also where its header is as it was.
+    let mut schunk = SuperChunk::open(&path).unwrap();
+    overwrite(&path, &lock, &states[1].1);
+    assert_eq!(schunk.read_bytes(0..1).unwrap_err().kind(), ErrorKind::Changed);
+    assert!(schunk.refresh().unwrap());
+    assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
+    // Our own changes overwrite nothing, and are not waited for.
+    let mut editor = options().edit(&path).unwrap();
+    let beside = SuperChunk::open(&path).unwrap();
+    editor.delete(0).unwrap();
+    editor.commit().unwrap();
+    assert_eq!(beside.read_bytes(0..16_000).unwrap(), states[1].0);
+    assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
 }

@@ -1,0 +1,110 @@
+//! Reading beside writers that overwrite what they change, as C-Blosc2 does, under the lock file of
+//! the frame (docs/format/frame-contiguous.md, section 10).
+//!
+//! Such a writer counts its change in the lock file before it begins. So what was read is of one
+//! state if nobody was changing the frame when it was opened, and nobody has begun to since. The
+//! changes that this crate counted do not matter: they overwrite nothing.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use b2_chunk::DParams;
+use bytes::Bytes;
+
+use crate::FrameError;
+use crate::storage::lock::Record;
+use crate::storage::traits::{FileId, FileSystem, Links, ReadAt};
+
+/// How long opening waits for a writer to finish.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The state of the lock file when a frame was opened.
+pub(crate) struct Guard {
+    lock: Arc<dyn ReadAt>,
+    /// Number of changes that others have counted.
+    foreign: u64,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("foreign", &self.foreign).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// Waits until no other program is changing the frame with this lock file. `None` if there is
+    /// no lock file that can be read, or if the file system knows no locks.
+    pub(crate) fn wait(
+        fs: &dyn FileSystem,
+        path: &Path,
+        dparams: &DParams,
+    ) -> Result<Option<Arc<Self>>, FrameError> {
+        if !fs.has_locks() {
+            return Ok(None);
+        }
+        let Ok(lock) = fs.open(path, Links::Refuse) else { return Ok(None) };
+        let begun = Instant::now();
+        loop {
+            // Read before the lock is looked at: who takes it in between is found later.
+            let Ok(record) = Record::read(&*lock) else { return Ok(None) };
+            // Writers of this crate may hold it for long, and need not be waited for.
+            if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
+                return Ok(Some(Arc::new(Self { lock, foreign: record.foreign() })));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(FrameError::lock(path)(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "another program holds it, and may be changing the frame",
+                )));
+            }
+            dparams.control.check()?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Returns whether nobody else has begun a change since.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        Record::read(&*self.lock).is_ok_and(|record| record.foreign() == self.foreign)
+    }
+
+    fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        // After reading; a file that was cut off meanwhile has changed, too.
+        if self.is_unchanged() { result } else { Err(io::ErrorKind::StaleNetworkFileHandle.into()) }
+    }
+}
+
+/// A file whose bytes are those of the state in which the frame was opened, or an error.
+pub(crate) struct Guarded {
+    pub(crate) file: Arc<dyn ReadAt>,
+    pub(crate) guard: Arc<Guard>,
+}
+
+impl ReadAt for Guarded {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.guard.check(self.file.read_exact_at(offset, buf))
+    }
+
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.guard.check(self.file.read_at(range))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.file.in_flight()
+    }
+
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.file.identity()
+    }
+
+    fn hard_links(&self) -> io::Result<u64> {
+        self.file.hard_links()
+    }
+}
