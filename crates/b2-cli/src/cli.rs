@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::again::again;
 use crate::args::Global;
 use crate::error::outcome;
 use crate::{capture, cmd, help, signals, web};
@@ -138,7 +139,17 @@ impl Cli {
             begin_threads(threads.into())?;
         }
         web::begin(global);
-        let result = self.dispatch(global);
+        let result = match &self.command {
+            Command::Info(_)
+            | Command::Show(_)
+            | Command::Cat(_)
+            | Command::Unpack(_)
+            | Command::Copy(_)
+            | Command::Diff(_)
+            | Command::Ls(_)
+            | Command::Items(_) => again(|| self.dispatch(global)),
+            _ => self.dispatch(global),
+        };
         web::tell(global);
         result
     }

@@ -3,6 +3,7 @@
 //! A library only so that the fuzz targets and the Python package reach it; nothing here is an interface for others.
 #![forbid(unsafe_code)]
 
+mod again;
 mod args;
 mod auto;
 mod capture;

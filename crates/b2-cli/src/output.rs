@@ -3,6 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::INDEX_NAME;
@@ -30,6 +31,14 @@ pub(crate) enum Output {
         file: File,
         path: PathBuf,
     },
+}
+
+/// Bytes that went where they cannot be taken back.
+static SENT: AtomicU64 = AtomicU64::new(0);
+
+/// How many bytes have gone where they cannot be taken back: to standard output, a terminal or a pipe.
+pub(crate) fn sent() -> u64 {
+    SENT.load(Ordering::Relaxed)
 }
 
 impl Output {
@@ -130,6 +139,9 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if matches!(self, Self::Stdout(_) | Self::Captured | Self::Device { .. }) {
+            SENT.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        }
         match self {
             Self::Stdout(stdout) => stdout.write(buf),
             Self::Captured => capture::write(buf),

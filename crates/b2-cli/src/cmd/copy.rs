@@ -517,7 +517,7 @@ impl SharedRegions for ArraySource<'_> {
             .array
             .slice(ranges(region.start(), region.shape()))
             .and_then(|slice| slice.read_bytes_into(dst));
-        read.map_err(|e| io::Error::other(format!("{}: {e}", self.named)))
+        read.map_err(|e| io::Error::other(anyhow::Error::new(e).context(self.named.clone())))
     }
 }
 

@@ -12,6 +12,7 @@ use b2kit::{NdArray, SuperChunk};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::again::again;
 use crate::args::Global;
 use crate::change::count;
 use crate::cross;
@@ -123,7 +124,7 @@ impl Tally {
 
 /// Prints the line for one file. Whether it is fine.
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
-    let verified = verify(file, global);
+    let verified = again(|| verify(file, global));
     if let Ok(Verified { checksums, .. }) = &verified {
         tally.count(*checksums);
     }

@@ -4,6 +4,7 @@ mod address_space;
 mod auto;
 mod batch;
 mod bench;
+mod beside_writers;
 mod cat;
 mod change_append;
 mod change_chunk;
