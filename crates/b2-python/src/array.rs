@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
 
 use b2_http::{Http, HttpFile};
 use b2kit::chunk::{FilterSlot, SpecialKind};
@@ -16,7 +17,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 
 use crate::control::{How, plugins};
-use crate::errors::{OrRaise, argument, selection, wrong_type};
+use crate::errors::{OrRaise, argument, is_changed, selection, wrong_type};
 use crate::index::{Chosen, Style};
 use crate::reader;
 use crate::remote::Remote;
@@ -113,9 +114,54 @@ impl ArrayBase {
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (array, dtype) = self.both(key.py());
-        let how = self.how(threads, progress);
-        get(&array, dtype.bind(key.py()), key, style, how)
+        let py = key.py();
+        self.again(py, |array, dtype| {
+            let progress = progress.as_ref().map(|progress| progress.clone_ref(py));
+            get(array, dtype, key, style, self.how(threads, progress))
+        })
+    }
+
+    /// Reads, and again in the newest state if somebody has changed the file so that the state of this array is gone.
+    /// Each result is of one state. An array of another shape or dtype is not what the caller has asked about: there the
+    /// error stays.
+    fn again<'py, T>(
+        &self,
+        py: Python<'py>,
+        mut read: impl FnMut(&NdArray, &Bound<'py, PyArrayDescr>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        const TRIES: u32 = 20;
+        let mut n = 0;
+        loop {
+            let (array, dtype) = self.both(py);
+            match read(&array, dtype.bind(py)) {
+                Err(error) if n < TRIES && is_changed(&error, py) => {
+                    py.detach(|| std::thread::sleep(Duration::from_millis(1 << n.min(6))));
+                    py.check_signals()?;
+                    n += 1;
+                    if !self.follow(py, &array)? {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Moves to the newest state if it has the form of `old`; tells whether it has.
+    fn follow(&self, py: Python<'_>, old: &NdArray) -> PyResult<bool> {
+        if !matches!(self.origin, Origin::Path(_)) {
+            return Ok(false);
+        }
+        let mut newest = old.clone();
+        let newest = How::short(None).run(py, move |_| {
+            newest.refresh()?;
+            Ok::<_, NdError>(newest)
+        })?;
+        let same = newest.geometry() == old.geometry() && newest.dtype().as_str() == old.dtype().as_str();
+        if same {
+            self.set(py, newest, None)?;
+        }
+        Ok(same)
     }
 }
 
@@ -360,20 +406,21 @@ impl ArrayBase {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let py = out.py();
-        let (array, dtype) = self.both(py);
-        let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
-        if chosen.fields.is_some() {
-            return Err(selection(py, "several fields cannot be read with `out`"));
-        }
-        let view = chosen.view(py, &array)?;
-        let how = self.how(threads, progress);
-        match chosen.field {
-            Some(_) => {
-                let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
-                reader::read_into(view, &dtype, out, how)
+        self.again(py, |array, dtype| {
+            let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
+            if chosen.fields.is_some() {
+                return Err(selection(py, "several fields cannot be read with `out`"));
             }
-            None => reader::read_into(view, dtype.bind(py), out, how),
-        }
+            let view = chosen.view(py, array)?;
+            let how = self.how(threads, progress.as_ref().map(|progress| progress.clone_ref(py)));
+            match chosen.field {
+                Some(_) => {
+                    let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
+                    reader::read_into(view, &dtype, out, how)
+                }
+                None => reader::read_into(view, dtype, out, how),
+            }
+        })
     }
 
     /// Moves to the newest committed state; tells whether there was one.

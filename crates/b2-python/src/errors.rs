@@ -130,6 +130,11 @@ pub(crate) fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
     made().unwrap_or_else(|error| error)
 }
 
+/// Whether the exception says that somebody has changed the file.
+pub(crate) fn is_changed(error: &PyErr, py: Python<'_>) -> bool {
+    error.get_type(py).name().is_ok_and(|name| name == "ChangedError")
+}
+
 pub(crate) fn argument(py: Python<'_>, message: impl AsRef<str>) -> PyErr {
     exception(py, "ArgumentError", message.as_ref())
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
+
 import b2kit
 import numpy as np
 import pytest
@@ -302,3 +305,39 @@ def test_chunks_both_ways():
     data = np.arange(10_000, dtype="f8").tobytes()
     assert b2kit.decompress(blosc2.compress2(data, typesize=8)) == data
     assert blosc2.decompress2(b2kit.compress(data, "lz4", typesize=8)) == data
+
+
+def _overwrite(path, shape, ready, stop):
+    w = blosc2.open(path, mode="a", locking=True)
+    ready.set()
+    value = 0
+    while not stop.is_set():
+        value += 1
+        w[...] = np.full(shape, value, "i4")
+        # Without a pause there is no moment in which the file could be read.
+        time.sleep(0.05)
+
+
+def test_reading_beside_a_writer_with_locking(tmp_path):
+    path, shape = str(tmp_path / "a.b2nd"), (200, 300)
+    blosc2.asarray(np.zeros(shape, "i4"), urlpath=path, mode="w", chunks=(50, 60), locking=True)
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    writer = context.Process(target=_overwrite, args=(path, shape, ready, stop))
+    writer.start()
+    try:
+        assert ready.wait(60)
+        held, seen = b2kit.open(path), set()
+        for _ in range(150):
+            for reader in (lambda: held, lambda: b2kit.open(path)):
+                # Read again by itself, in the newest state; one read is of one state.
+                try:
+                    values = np.unique(reader()[...])
+                except b2kit.errors.ChangedError:
+                    continue
+                assert len(values) == 1, values
+                seen.add(int(values[0]))
+        assert len(seen) > 5, seen
+    finally:
+        stop.set()
+        writer.join(60)
