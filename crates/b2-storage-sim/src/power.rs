@@ -1,9 +1,9 @@
 //! States after a power loss: unsynced data are there or not, in parts and in any order.
 //!
-//! A file consists of 512-byte sectors. Each sector holds what it held at some time since the file
-//! was last synced, and the length is any length it had since then. A directory has some of the
-//! changes to its names since it was synced. Files and directories are independent of each other.
-//! Real disks and file systems do less harm.
+//! A file consists of pieces: sectors of 512 bytes, cache lines of 64 or words of 8. Each piece
+//! holds what it held at some time since the file was last synced, and the length is any length it
+//! had since then. A directory has some of the changes to its names since it was synced. Files and
+//! directories are independent of each other. Real disks and file systems do less harm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,12 @@ use crate::image::{Image, Names, Node, NodeId};
 use crate::log::{CrashState, Log, Op};
 use b2_testkit::Rng;
 
-const SECTOR: usize = 512;
+/// Sizes of the pieces into which a write can be torn. Disks write whole sectors, persistent memory
+/// only words, and caches write back lines, all of them in any order.
+const PIECES: [usize; 3] = [512, 64, 8];
+const SECTOR: usize = PIECES[0];
+/// Longer files are torn only into sectors, as there would be too many smaller pieces.
+const FINE: usize = 64 << 10;
 
 /// What was not synced after some number of calls.
 struct Pending {
@@ -29,11 +34,10 @@ struct Pending {
 enum Contents {
     /// The contents after this many calls.
     At(usize),
-    /// Each sector, and the length, as after any of these numbers of calls.
-    Mixed(Vec<usize>),
-    /// The contents after the first number of calls, but one sector as after the second: (before,
-    /// after, sector).
-    OneSector(usize, usize, usize),
+    /// Each piece of this size, and the length, as after any of these numbers of calls.
+    Mixed(usize, Vec<usize>),
+    /// The contents after the first number of calls, but one piece as after the second.
+    OnePiece { base: usize, other: usize, size: usize, piece: usize },
 }
 
 /// Returns a file's contents, given when they changed.
@@ -93,9 +97,12 @@ impl Log {
     }
 
     fn chances(&self, pending: &Pending) -> usize {
-        let sectors: usize =
-            pending.files.iter().map(|(node, times)| 1 + self.sectors(*node, times).len()).sum();
-        sectors.min(60) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
+        let pieces = |(node, times): (&NodeId, &Vec<usize>)| {
+            let smallest = if self.overwrites(*node, times) { PIECES[2] } else { SECTOR };
+            1 + self.pieces(*node, times, smallest).len()
+        };
+        let pieces: usize = pending.files.iter().map(pieces).sum();
+        pieces.min(60) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
     }
 
     fn pending(&self, at: usize) -> Pending {
@@ -125,7 +132,7 @@ impl Log {
         Pending { at, files, directories }
     }
 
-    /// Returns the systematic states: all lost, all kept, one thing lost or kept, one sector of a
+    /// Returns the systematic states: all lost, all kept, one thing lost or kept, one piece of a
     /// file's last change lost or kept.
     fn systematic(&self, pending: &Pending) -> Vec<CrashState> {
         let mut states = Vec::new();
@@ -158,13 +165,17 @@ impl Log {
                     push(Some((*node, Contents::At(*time))), None, how);
                 }
                 let [.., before, after] = times[..] else { continue };
-                for sector in self.sectors(*node, &[before, after]).into_iter().take(24) {
-                    for (base, other) in [(before, after), (after, before)] {
-                        let how = format!(
-                            "power lost after {at} calls, {all} but file {node} as after {base} and sector \
-                             {sector} as after {other}"
-                        );
-                        push(Some((*node, Contents::OneSector(base, other, sector))), None, how);
+                // What is new lies behind the committed state, and is torn only into sectors.
+                let fine = if self.overwrites(*node, &[before, after]) { PIECES.len() } else { 1 };
+                for size in PIECES.into_iter().take(fine) {
+                    for piece in self.pieces(*node, &[before, after], size).into_iter().take(24) {
+                        for (base, other) in [(before, after), (after, before)] {
+                            let how = format!(
+                                "power lost after {at} calls, {all} but file {node} as after {base} and piece \
+                                 {piece} of {size} bytes as after {other}"
+                            );
+                            push(Some((*node, Contents::OnePiece { base, other, size, piece })), None, how);
+                        }
                     }
                 }
             }
@@ -176,9 +187,9 @@ impl Log {
         let Pending { at, .. } = *pending;
         let how = match rng.below(4) {
             0 => "in order",
-            1 => "names in order, contents by sector",
-            2 => "names and contents by sector",
-            _ => "names and contents by sector, with garbage",
+            1 => "names in order, contents in pieces",
+            2 => "names and contents in pieces",
+            _ => "names and contents in pieces, with garbage",
         };
         let (in_order, garbage) = (how == "in order", how.ends_with("garbage"));
         let names_in_order = how.starts_with("in order") || how.starts_with("names in order");
@@ -186,6 +197,8 @@ impl Log {
         let cut = rng.below(at + 1);
         let same_cut = rng.chance(50);
         let keep = [10, 50, 90][rng.below(3)];
+        // Garbage is what a sector held before, so it comes in whole sectors.
+        let size = if garbage { SECTOR } else { PIECES[rng.below(PIECES.len())] };
         let chosen: BTreeMap<usize, bool> = {
             let mut chosen = BTreeMap::new();
             for (_, changes) in pending.directories.values() {
@@ -217,7 +230,7 @@ impl Log {
                     let end = if rng.chance(50) { among[0] } else { among[among.len() - 1] };
                     among.extend(std::iter::repeat_n(end, among.len() * 3));
                 }
-                self.content(node, times, &Contents::Mixed(among), Some((rng, garbage)))
+                self.content(node, times, &Contents::Mixed(size, among), Some((rng, garbage)))
             },
             &mut |i| chosen.get(&i).copied().unwrap_or(true),
         );
@@ -258,13 +271,20 @@ impl Log {
         }
     }
 
-    /// Returns the sectors in which a file differs between some times.
-    fn sectors(&self, node: NodeId, times: &[usize]) -> Vec<usize> {
+    /// Returns the pieces in which a file differs between some times.
+    fn pieces(&self, node: NodeId, times: &[usize], size: usize) -> Vec<usize> {
         let versions: Vec<_> = times.iter().map(|time| self.whole(node, *time)).collect();
         let len = versions.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
-        (0..len.div_ceil(SECTOR))
-            .filter(|s| versions.windows(2).any(|pair| sector(&pair[0], *s) != sector(&pair[1], *s)))
+        (0..len.div_ceil(size))
+            .filter(|at| versions.windows(2).any(|pair| differs(&pair[0], &pair[1], *at, size)))
             .collect()
+    }
+
+    /// Returns whether the file has the same length at all these times, and is not too long.
+    fn overwrites(&self, node: NodeId, times: &[usize]) -> bool {
+        let mut lens = times.iter().map(|time| self.whole(node, *time).len());
+        let first = lens.next().unwrap_or(0);
+        first <= FINE && lens.all(|len| len == first)
     }
 
     fn content(
@@ -276,26 +296,27 @@ impl Log {
     ) -> Arc<Vec<u8>> {
         match contents {
             Contents::At(time) => self.whole(node, *time),
-            Contents::OneSector(base, other, s) => {
+            Contents::OnePiece { base, other, size, piece } => {
                 let (base, other) = (self.whole(node, *base), self.whole(node, *other));
                 let mut bytes = base.to_vec();
-                // The sector counts whether or not its length does.
-                let len = bytes.len().max((s + 1) * SECTOR).min(bytes.len().max(other.len()));
+                // The piece counts whether or not its length does.
+                let len = bytes.len().max((piece + 1) * size).min(bytes.len().max(other.len()));
                 bytes.resize(len, 0);
-                put(&mut bytes, *s, &sector(&other, *s));
+                put(&mut bytes, *piece, &part(&other, *piece, *size));
                 Arc::new(bytes)
             }
-            Contents::Mixed(among) => {
+            Contents::Mixed(size, among) => {
                 let Some((rng, garbage)) = random else { return self.whole(node, times[0]) };
                 let pick = |rng: &mut Rng| self.whole(node, among[rng.below(among.len())]);
                 let safe = self.whole(node, times[0]);
                 let mut bytes = pick(rng).to_vec();
-                for s in self.sectors(node, among) {
-                    if garbage && s * SECTOR >= safe.len() && rng.chance(10) {
-                        put(&mut bytes, s, &rng.bytes(SECTOR));
+                let size = if bytes.len() > FINE { SECTOR } else { *size };
+                for at in self.pieces(node, among, size) {
+                    if garbage && at * size >= safe.len() && rng.chance(10) {
+                        put(&mut bytes, at, &rng.bytes(size));
                     } else {
                         let from = pick(rng);
-                        put(&mut bytes, s, &sector(&from, s));
+                        put(&mut bytes, at, &part(&from, at, size));
                     }
                 }
                 Arc::new(bytes)
@@ -304,18 +325,26 @@ impl Log {
     }
 }
 
-/// Returns a sector of a file, with zeros beyond its end.
-fn sector(bytes: &[u8], s: usize) -> [u8; SECTOR] {
-    let mut sector = [0; SECTOR];
-    let part = bytes.get(s * SECTOR..).unwrap_or_default();
-    let n = part.len().min(SECTOR);
-    sector[..n].copy_from_slice(&part[..n]);
-    sector
+/// Returns a piece of a file, with zeros beyond its end.
+fn part(bytes: &[u8], at: usize, size: usize) -> Vec<u8> {
+    let part = bytes.get(at * size..).unwrap_or_default();
+    let mut piece = part[..part.len().min(size)].to_vec();
+    piece.resize(size, 0);
+    piece
 }
 
-/// Overwrites a sector as far as it lies inside the file.
-fn put(bytes: &mut [u8], s: usize, sector: &[u8]) {
-    let part = bytes.get_mut(s * SECTOR..).unwrap_or_default();
-    let n = part.len().min(SECTOR);
-    part[..n].copy_from_slice(&sector[..n]);
+/// Returns whether two versions of a file differ in a piece.
+fn differs(a: &[u8], b: &[u8], at: usize, size: usize) -> bool {
+    let both = at * size..(at + 1) * size;
+    match (a.get(both.clone()), b.get(both)) {
+        (Some(a), Some(b)) => a != b,
+        _ => part(a, at, size) != part(b, at, size),
+    }
+}
+
+/// Overwrites a piece of a file as far as it lies inside the file.
+fn put(bytes: &mut [u8], at: usize, piece: &[u8]) {
+    let there = bytes.get_mut(at * piece.len()..).unwrap_or_default();
+    let n = there.len().min(piece.len());
+    there[..n].copy_from_slice(&piece[..n]);
 }

@@ -83,27 +83,45 @@ fn each_step_left_out_or_out_of_order_is_found() {
     }
 }
 
-/// Within a sector a write is whole or not there after a power loss, but a kill may cut it.
+/// Power losses tear a write into sectors, lines and words, in any order; kills cut it anywhere.
 #[test]
-fn writes_are_torn_at_sectors_by_power_losses_and_anywhere_by_kills() {
+fn writes_are_torn_into_pieces_by_power_losses_and_anywhere_by_kills() {
     let fs = SimFs::new();
     fs.write(Path::new("/f"), &[0; 2048]);
     fs.restart();
     let open = fs.open_write(Path::new("/f"), Links::Refuse).unwrap();
     open.write_all_at(500, &[1; 600]).unwrap();
     let log = fs.log();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = [512, 64, 8].map(|size| (size, std::collections::BTreeSet::new()));
+    let mut tries = 0;
     log.power_losses(3, |state| {
         let bytes = state.image.read(Path::new("/f")).unwrap();
         assert_eq!(bytes.len(), 2048);
-        let parts = [&bytes[500..512], &bytes[512..1024], &bytes[1024..1100]];
-        for part in parts {
-            assert!(part.iter().all(|b| *b == part[0]));
-        }
-        seen.insert(parts.map(|part| part[0]));
-        Ok::<_, ()>(seen.len() < 8)
+        assert!(bytes[..500].iter().chain(&bytes[1100..]).all(|b| *b == 0));
+        let written = |piece: &[u8]| {
+            piece.iter().all(|b| *b == 1).then_some(1).or(piece.iter().all(|b| *b == 0).then_some(0))
+        };
+        // The largest pieces that are whole. No word is torn.
+        let cuts = |size: usize| (0..2048).step_by(size).filter(move |at| *at < 1100 && at + size > 500);
+        let pieces = |size| {
+            cuts(size)
+                .map(|at| written(&bytes[at.max(500)..(at + size).min(1100)]))
+                .collect::<Option<Vec<u8>>>()
+        };
+        let found = seen.iter_mut().find_map(|(size, seen)| Some((seen, pieces(*size)?)));
+        let (seen, found) = found.expect("a word was torn");
+        seen.insert(found);
+        tries += 1;
+        Ok::<_, ()>(tries < 2000)
     })
     .unwrap();
+    let [sectors, lines, words] = seen.map(|(_, seen)| seen);
+    assert_eq!(sectors.len(), 8);
+    assert!(lines.len() > 200 && words.len() > 200, "{} {}", lines.len(), words.len());
+    // Not only a first part, but a word in the middle, and all but one.
+    let ones = |pieces: &Vec<u8>| pieces.iter().filter(|piece| **piece == 1).count();
+    assert!(words.iter().any(|pieces| ones(pieces) == 1 && pieces[0] == 0));
+    assert!(words.iter().any(|pieces| ones(pieces) == pieces.len() - 1 && pieces[0] == 1));
     let mut kills = 0;
     log.kills(1, |state| {
         let bytes = state.image.read(Path::new("/f")).unwrap();

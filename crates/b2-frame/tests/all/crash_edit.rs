@@ -2,11 +2,12 @@
 
 use crate::crash;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
 use b2_chunk::{CParams, Chunk, SpecialKind};
-use b2_frame::{FrameParams, FrameWriter, Storage};
+use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_storage_sim::SimFs;
 use crash::errors::{Change, survives_retries};
 use crash::reopen::edit;
@@ -287,4 +288,43 @@ fn long_headers() {
             e.append(chunk(29)).map(drop)
         }],
     );
+}
+
+/// C-Blosc2 leaves the redo record behind the frame when it changes only a metalayer. It writes the header with its own
+/// number of threads. What it wrote stays, whichever version of the metalayer that is.
+#[test]
+fn a_metalayer_that_others_set_after_a_crash_stays() {
+    let fs = crash::begin(&|fs| create(fs, Storage::Contiguous, params(), &five));
+    let mut editor = edit(&fs).unwrap();
+    editor.set_metalayer("m", b"VALUE").unwrap();
+    editor.append(chunk(10)).unwrap();
+    editor.commit().unwrap();
+    drop(editor);
+    let log = fs.log();
+    let mut stale = 0;
+    for at in 0..=log.ops().len() {
+        let image = log.image(at);
+        let frame = image.read(Path::new(PATH)).unwrap();
+        if !frame.ends_with(b"b2kit/hr") {
+            continue;
+        }
+        for value in [b"value", b"VALUE", b"VALue", b"other"] {
+            let mut frame = frame.to_vec();
+            // The numbers of threads (docs/format/frame-contiguous.md, section 1).
+            (frame[64], frame[67]) = (2, 2);
+            let place = frame.windows(5).position(|part| part.eq_ignore_ascii_case(b"value")).unwrap();
+            frame[place..place + 5].copy_from_slice(value);
+            let fs = SimFs::new();
+            fs.write(Path::new(PATH), &frame);
+            for _ in 0..2 {
+                let schunk = SuperChunk::options().file_system(Arc::new(fs.clone())).open(PATH).unwrap();
+                assert_eq!(schunk.metalayers().get("m"), Some(&value[..]), "after {at} calls");
+                // Writers must not repair it either.
+                drop(edit(&fs).unwrap());
+            }
+            stale += 1;
+        }
+    }
+    // Before and after the header was written.
+    assert!(stale >= 2 * 4, "{stale}");
 }

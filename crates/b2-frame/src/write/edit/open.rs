@@ -13,10 +13,10 @@ use crate::read::options::FrameOrigin;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::OpenFile;
 use crate::storage::lock::FrameLock;
-use crate::storage::redo::Redo;
+use crate::storage::redo::{Redo, Repaired};
 use crate::storage::sparse::open_file;
 use crate::storage::staging::{self, Durability};
-use crate::storage::traits::{FileKind, Links, ReadAt, WriteAt};
+use crate::storage::traits::{FileKind, Links, WriteAt};
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
 use crate::write::fit::Fit;
@@ -82,7 +82,7 @@ impl EditOptions {
             leftover::remove_own_link(&**fs, &real, &*file).map_err(FrameError::io(&*name))?;
             staging::check_links(&name, &*file)?;
         }
-        self.repair(&*file).map_err(FrameError::io(&*name))?;
+        self.repair(&file, &name)?;
         let frame = OpenFile::new(file.clone(), name.clone(), 0)?;
         let schunk = self.read.open_files(Arc::new(Contiguous(frame)), Storage::Contiguous, false)?;
         self.clear_behind(&*file, &name, schunk.header().frame_len())?;
@@ -92,13 +92,17 @@ impl EditOptions {
     }
 
     /// Finishes a commit that was interrupted while it wrote the header.
-    fn repair(&self, file: &dyn WriteAt) -> std::io::Result<()> {
-        let Some(redo) = Redo::pending(&AsRead(file), self.read.dparams.limits.max_metadata)? else {
-            return Ok(());
-        };
-        file.write_all_at(redo.start as u64, &redo.new)?;
+    fn repair(&self, file: &Arc<dyn WriteAt>, name: &Arc<str>) -> Result<(), FrameError> {
+        let limit = self.read.dparams.limits.max_metadata;
+        let redo = Redo::pending(&**file, limit).map_err(FrameError::io(&**name))?;
+        let Some(redo) = redo else { return Ok(()) };
+        let (start, new) = (redo.start as u64, redo.new.clone());
+        // Nothing is overwritten unless the state that the record promises is really there.
+        let repaired = OpenFile::new(Arc::new(Repaired { file: file.clone(), redo }), name.clone(), 0)?;
+        self.read.open_files(Arc::new(Contiguous(repaired)), Storage::Contiguous, false)?;
+        file.write_all_at(start, &new).map_err(FrameError::io(&**name))?;
         match self.durability {
-            Durability::Sync => file.sync(),
+            Durability::Sync => file.sync().map_err(FrameError::io(&**name)),
             Durability::None => Ok(()),
         }
     }
@@ -109,7 +113,7 @@ impl EditOptions {
         if len <= frame_len {
             return Ok(());
         }
-        if !self.force && !leftover::is_ours(&AsRead(file), frame_len).map_err(FrameError::io(name))? {
+        if !self.force && !leftover::is_ours(file, frame_len).map_err(FrameError::io(name))? {
             return Err(FrameError::ForeignBytes {
                 name: name.to_owned(),
                 offset: frame_len,
@@ -223,18 +227,5 @@ impl FrameEditor {
         let options = FrameWriter::options();
         let edit = options.to_edit(&params);
         edit.edit_bytes(options.memory(params)?.finish()?.into_bytes())
-    }
-}
-
-/// Passes a writable file to functions that only read.
-struct AsRead<'a>(&'a dyn WriteAt);
-
-impl ReadAt for AsRead<'_> {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        self.0.read_exact_at(offset, buf)
     }
 }
