@@ -56,7 +56,8 @@ pub enum Trouble {
     Io,
     /// The device is full.
     Full,
-    /// The device is full after half of the bytes. Calls other than writes fail as with `Full`.
+    /// The device is full after half of the bytes. Calls other than writes, and all later calls,
+    /// fail as with `Full`.
     Short,
 }
 

@@ -160,8 +160,10 @@ impl Inner {
             return None;
         }
         let trouble = fault.trouble;
-        if !fault.lasting {
-            self.fault = None;
+        match (fault.lasting, trouble) {
+            (false, _) => self.fault = None,
+            (true, Trouble::Short) => fault.trouble = Trouble::Full,
+            (true, _) => {}
         }
         self.hit.get_or_insert_with(|| format!("{call:?} {}", what()));
         Some(trouble)

@@ -444,10 +444,10 @@ impl ContiguousStore {
         // refer to it.
         self.broken = true;
         match self.file.read_at(start..start + after.len() as u64) {
-            Ok(found) if found == after => {
-                Err(FrameError::NotSynced { name: self.name.to_string(), source: error })
-            }
-            _ => Err(FrameError::io(&*self.name)(error)),
+            Ok(found) if found == before => Err(FrameError::io(&*self.name)(error)),
+            // Of a mix, too, the redo record makes the new header.
+            Ok(_) => Err(FrameError::NotSynced { name: self.name.to_string(), source: error }),
+            Err(_) => Err(FrameError::io(&*self.name)(error)),
         }
     }
 
