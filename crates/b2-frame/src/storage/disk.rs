@@ -66,13 +66,28 @@ impl FileSystem for Disk {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // In one step where the system has it: a process that is killed between two would leave a
+        // file with two names.
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+                // Not every file system can do it. Other errors come again below.
+                Err(_) => {}
+            }
+        }
         // A hard link is the only portable way to take a name that must not exist. Without hard
         // links, a check leaves a short race.
         match fs::hard_link(from, to) {
             Ok(()) => match fs::remove_file(from) {
                 // Whoever opened the new name for changing has removed this one.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                removed => removed,
+                removed => removed.inspect_err(|_| {
+                    // All or nothing. Should this fail, too, the file is there under both names.
+                    let _ = fs::remove_file(to);
+                }),
             },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => match fs::symlink_metadata(to) {
