@@ -309,9 +309,16 @@ impl WriteAt for DiskFile {
     }
 
     fn lock(&self, mode: LockMode) -> io::Result<()> {
-        match mode {
-            LockMode::Shared => self.file.lock_shared(),
-            LockMode::Exclusive => self.file.lock(),
+        loop {
+            let locked = match mode {
+                LockMode::Shared => self.file.lock_shared(),
+                LockMode::Exclusive => self.file.lock(),
+            };
+            match locked {
+                // A signal that has a handler. The standard library tries again for other calls.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                locked => return locked,
+            }
         }
     }
 
