@@ -17,7 +17,7 @@ use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, Regio
 
 use crate::args::{Encoding, Global};
 use crate::capture;
-use crate::error::Usage;
+use crate::error::{Usage, Written};
 use crate::input::Input;
 use crate::lossy;
 use crate::npy;
@@ -438,7 +438,11 @@ pub(crate) fn tell(
         _ => return Ok(()),
     };
     let stored = if there.is_dir() { bytes_in(to) } else { there.len() };
-    let written = Input::open(to, 0, global).with_context(|| to.display().to_string())?;
+    // Of what is uploaded later nothing is there yet under its own name.
+    let written = match Input::open(to, 0, global) {
+        Err(error) if to == shown => return Err(error.context(Written).context(to.display().to_string())),
+        opened => opened.with_context(|| to.display().to_string())?,
+    };
     let line = summary::written(&written, stored, chosen);
     let names = printable(&format!("{} -> {}", from.display(), shown.display()));
     let seconds =

@@ -31,6 +31,11 @@ pub(crate) struct Told;
 #[error("{}", one_line(.0))]
 pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
+/// The new file is there, but looking at it failed.
+#[derive(Debug, thiserror::Error)]
+#[error("written, but cannot be read again")]
+pub(crate) struct Written;
+
 /// Tells people a line on standard error.
 pub(crate) fn say(line: &str) {
     // Nobody may be listening there.
@@ -74,7 +79,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
             text = "no space left on the disk".to_owned();
             // Files appear, and change, when they are complete; what a stream or a device has got is gone.
-            if !out.starts_with("standard output") && !out.starts_with("/dev/") {
+            if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
                 text.push_str("; nothing was written");
             }
         }
@@ -100,6 +105,18 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         });
     }
     out.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Whether the change was made, and only what followed it has failed.
+fn is_done(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let of_array = cause.downcast_ref().and_then(|error| match error {
+            NdError::Frame(error) => Some(error),
+            _ => None,
+        });
+        cause.is::<Written>()
+            || matches!(cause.downcast_ref().or(of_array), Some(FrameError::NotSynced { .. }))
+    })
 }
 
 /// The limit that was in the way, by its name in the library.
@@ -147,5 +164,9 @@ mod tests {
             "x.b2nd: no space left on the disk; nothing was written"
         );
         assert_eq!(one_line(&full().context("/dev/full")), "/dev/full: no space left on the disk");
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        let not_synced = FrameError::NotSynced { name: "x.b2nd".into(), source };
+        let told = "x.b2nd: changed, but may not survive a power loss: no space left on the disk";
+        assert_eq!(one_line(&NdError::Frame(not_synced).into()), told);
     }
 }
