@@ -97,6 +97,12 @@ impl FileSystem for Disk {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }

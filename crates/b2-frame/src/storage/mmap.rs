@@ -101,6 +101,9 @@ impl FileSystem for Mapped {
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename_new(from, to)
     }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.disk.exchange(one, other)
+    }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.disk.remove_file(path)
     }

@@ -139,13 +139,19 @@ impl Staged {
         Ok(())
     }
 
-    /// Moves the old target aside, since a rename cannot replace a directory. It is removed
-    /// afterwards.
+    /// Changes names with the old target, or moves it aside, since a rename cannot replace a
+    /// directory. It is removed afterwards.
     fn replace(&self, kind: FileKind) -> Result<(Storage, PathBuf), FrameError> {
         let fs = self.fs();
         if kind == FileKind::Directory && self.storage == Storage::Sparse {
             io(&self.path, fs.copy_attributes(&self.path, &self.temporary))?;
         }
+        let replaced = if kind == FileKind::Directory { Storage::Sparse } else { Storage::Contiguous };
+        if fs.exchange(&self.temporary, &self.path).is_ok() {
+            return Ok((replaced, self.temporary.clone()));
+        }
+        // Not every file system can do that. A crash between two renames leaves both under
+        // temporary names.
         let (aside, ()) = temporary(&self.path, &mut |aside| match existing(fs, aside, Links::Refuse)? {
             None => fs.rename(&self.path, aside),
             Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -155,7 +161,7 @@ impl Staged {
             let _ = fs.rename(&aside, &self.path);
             return Err(FrameError::io(self.path.display().to_string())(error));
         }
-        Ok((if kind == FileKind::Directory { Storage::Sparse } else { Storage::Contiguous }, aside))
+        Ok((replaced, aside))
     }
 }
 

@@ -230,6 +230,16 @@ pub trait FileSystem: Debug + Send + Sync {
     /// [`io::ErrorKind::AlreadyExists`], or any error of the file system.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Lets two files or directories change names in one step, so that a directory can be replaced
+    /// without a moment in which there is none.
+    ///
+    /// # Errors
+    /// Any error of the storage, in particular [`io::ErrorKind::Unsupported`]. Nothing has changed
+    /// then.
+    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file.
     ///
     /// # Errors
