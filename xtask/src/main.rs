@@ -12,6 +12,7 @@ mod cross;
 mod demo;
 mod deny;
 mod digest;
+mod faults;
 mod fixtures;
 mod flips;
 mod fuzz;
@@ -45,6 +46,7 @@ enum Task {
     Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
+    Faults(faults::Args),
     Hostile(hostile::Args),
     Cross(cross::Args),
     Pingpong(pingpong::Args),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
             n => Err(anyhow::anyhow!("{n} cases failed")),
         }),
         Task::Crash(args) => crash::run(&args),
+        Task::Faults(args) => faults::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Hostile(args) => hostile::run(&args),
         Task::Cross(args) => cross::run(&args),
