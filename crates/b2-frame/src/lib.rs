@@ -54,6 +54,7 @@ pub use repair::cross::CrossCheck;
 #[doc(hidden)]
 pub use repair::salvage::salvage_filled;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage, salvage_with};
+pub use repair::verify::Verified;
 pub use storage::disk::Disk;
 pub use storage::files::{Extent, FrameFiles, OpenFile};
 pub use storage::lock::is_locked;

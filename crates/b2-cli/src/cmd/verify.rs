@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::Checksums;
-use b2kit::frame::Entry;
-use b2kit::{NdArray, SuperChunk};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::again::again;
 use crate::args::Global;
 use crate::change::count;
-use crate::cross;
 use crate::error::{Told, one_line, say};
 use crate::input::{Input, Selection};
+use crate::odd;
 use crate::output::Output;
 use crate::place;
 use crate::progress::Progress;
@@ -259,81 +257,33 @@ fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
 
 fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     input.check_output()?;
-    let checksums = input.frame().map_or(Ok(Checksums::None), SuperChunk::verify_checksums)?;
     let selection = Selection::all(input);
     let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);
-    selection.stream(
-        |piece| {
-            hasher.update(piece);
-            Ok(())
-        },
-        &mut progress,
-    )?;
-    if let Input::Array(array) = input {
-        decode_padding(array)?;
-    }
-    if let Some(frame) = input.frame() {
-        let vlmetalayers = frame.vlmetalayers();
-        for (name, _) in vlmetalayers.iter() {
-            vlmetalayers.get(name)?;
+    let mut read = || {
+        selection.stream(
+            |piece| {
+                hasher.update(piece);
+                Ok(())
+            },
+            &mut progress,
+        )
+    };
+    let (checksums, notes) = match input {
+        Input::Array(array) => {
+            let found = array.verify_reading(read)?;
+            (found.checksums, odd::notes(input, &found))
         }
-    }
-    let notes = if checksums == Checksums::Ok { Vec::new() } else { cross::check(input)? };
+        Input::SuperChunk(frame) => {
+            let found = frame.verify_reading(false, read)?;
+            (found.checksums, odd::notes(input, &found))
+        }
+        Input::Chunk(_) => {
+            read()?;
+            (Checksums::None, Vec::new())
+        }
+    };
     Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
 }
-
-/// Decodes the blocks of an array that hold no items, only padding: reading the items does not touch them.
-fn decode_padding(array: &NdArray) -> Result<()> {
-    let (frame, geometry) = (array.super_chunk(), array.geometry());
-    let mut nchunk = 0;
-    while nchunk < frame.nchunks() {
-        let (entry, run) = frame.index().run(nchunk)?;
-        if matches!(entry, Entry::Stored(_)) {
-            let (_, lens) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
-            decode_padding_of(array, nchunk, &lens)?;
-        }
-        nchunk = run.end;
-    }
-    Ok(())
-}
-
-/// `lens`: how many items of the array the chunk holds along each dimension.
-fn decode_padding_of(array: &NdArray, nchunk: usize, lens: &[u64]) -> Result<()> {
-    let (frame, geometry) = (array.super_chunk(), array.geometry());
-    let starts_behind =
-        |dim: usize, j: u32| u64::from(j) * u64::from(geometry.blockshape()[dim]) >= lens[dim];
-    let last = |dim: usize| geometry.blocks()[dim].saturating_sub(1);
-    if !(0..geometry.ndim()).any(|dim| starts_behind(dim, last(dim))) {
-        return Ok(());
-    }
-    let head = frame.chunk_head(nchunk)?;
-    let chunk = head.chunk();
-    // Where the chunk is cut into other blocks than the array, all of them.
-    let same_blocks = chunk.blocksize() == geometry.block_nbytes() && chunk.nblocks() == geometry.nblocks();
-    let is_padding = |nblock: &usize| {
-        let mut rest = *nblock as u32;
-        !same_blocks
-            || (0..geometry.ndim()).rev().any(|dim| {
-                let j = rest % geometry.blocks()[dim];
-                rest /= geometry.blocks()[dim];
-                starts_behind(dim, j)
-            })
-    };
-    if chunk.header().special().is_some() {
-        return Ok(());
-    }
-    let mut blocks = (0..chunk.nblocks()).filter(is_padding);
-    loop {
-        let some: Vec<usize> = blocks.by_ref().take(AT_ONCE).collect();
-        if some.is_empty() {
-            return Ok(());
-        }
-        frame.blocks(nchunk, &some, |_, _| ())?;
-    }
-}
-
-/// Numbers of blocks read at once.
-const AT_ONCE: usize = 256;
 
 #[cfg(unix)]
 fn os_string(bytes: Vec<u8>) -> OsString {

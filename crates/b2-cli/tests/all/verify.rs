@@ -218,3 +218,29 @@ fn damage_is_told_in_rows_and_columns() {
         }
     }
 }
+
+/// Whether found while items are read or only in the header: what cannot be read is not ok.
+#[test]
+fn a_last_chunk_that_is_too_short_fails() {
+    use b2kit::chunk::CParams;
+    use b2kit::frame::FrameParams;
+    use b2kit::{Chunk, FrameWriter};
+
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(20, 10)", &counting(200)), &["--chunks", "10,10"]);
+    let array = b2kit::NdArray::open(folder.path("a")).unwrap();
+    let meta = array.metalayers().get("b2nd").unwrap().to_vec();
+    for (len, checksums) in [(400, true), (396, true), (396, false), (4, true), (4, false)] {
+        let cparams = CParams::builder(4).build().unwrap();
+        let params = FrameParams::from_cparams(&cparams).chunksize(400).metalayer("b2nd", &meta);
+        let mut writer = FrameWriter::options().checksums(checksums).memory(params).unwrap();
+        for len in [400, len] {
+            writer.append(Chunk::compress_bytes(&noise(len), &cparams).unwrap()).unwrap();
+        }
+        folder.write("b", &writer.finish().unwrap().into_bytes());
+        let output = folder.run(&["verify", "-q", "b"]);
+        let line = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.success(), len == 400, "{len}: {line}");
+        assert_eq!(line.contains(&format!("chunk 1 has {len} bytes")), len != 400, "{line}");
+    }
+}

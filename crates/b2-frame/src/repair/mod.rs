@@ -11,3 +11,4 @@ pub(crate) mod cross;
     reason = "offsets are inside the file, and sizes within the limits"
 )]
 pub(crate) mod salvage;
+pub(crate) mod verify;

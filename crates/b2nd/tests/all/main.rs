@@ -16,3 +16,4 @@ mod selections;
 mod shared;
 mod sources;
 mod threads;
+mod verify;

@@ -1,6 +1,6 @@
-//! What `verify` compares in files without checksums, where damage may hide in headers.
+//! What `verify` tells of files without checksums that no known writer makes.
 
-use anyhow::{Result, bail};
+use b2kit::frame::{Checksums, Verified};
 use b2kit::nd::ArrayMeta;
 use b2kit::nd::Geometry;
 use b2kit::{Dtype, NdArray, SuperChunk};
@@ -10,27 +10,23 @@ use crate::input::Input;
 /// Notes that are printed for one file.
 const PRINTED: usize = 8;
 
-/// Compares the parts of a frame with each other. Gives what is odd, but no reason to fail.
-///
-/// # Errors
-/// What can only be damage.
-pub(crate) fn check(input: &Input) -> Result<Vec<String>> {
-    let (frame, mut notes) = match input {
-        Input::Array(array) => (array.super_chunk(), dtype_note(array)),
-        Input::SuperChunk(frame) => (frame, array_note(frame)),
-        Input::Chunk(_) => return Ok(Vec::new()),
-    };
-    let found = frame.cross_check(matches!(input, Input::Array(_)))?;
-    if let Some(damage) = found.damage.into_iter().next() {
-        bail!(damage);
+/// What is odd about a frame, but no reason to fail.
+pub(crate) fn notes(input: &Input, found: &Verified) -> Vec<String> {
+    if found.checksums == Checksums::Ok {
+        return Vec::new();
     }
+    let mut notes = match input {
+        Input::Array(array) => dtype_note(array),
+        Input::SuperChunk(frame) => array_note(frame),
+        Input::Chunk(_) => Vec::new(),
+    };
     notes.extend(found.odd.iter().map(ToString::to_string));
     let more = notes.len().saturating_sub(PRINTED) + found.more;
     notes.truncate(PRINTED);
     if more > 0 {
         notes.push(format!("and {more} more"));
     }
-    Ok(notes)
+    notes
 }
 
 /// A dtype of another size than the items are.
