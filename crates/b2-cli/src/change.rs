@@ -8,10 +8,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::frame::EditOptions;
 use b2kit::frame::{Committed, Durability, FrameError, INDEX_NAME, PathKind, sniff};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{ArrayEditor, FrameEditor};
+use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use crate::args::Global;
-use crate::error::one_line;
+use crate::error::{one_line, say};
+use crate::lossy;
 use crate::many;
 use crate::npy;
 use crate::operand::{Items, Operand};
@@ -119,6 +120,32 @@ impl Target {
             return Ok(Editor::Array(Box::new(ArrayEditor::new(frame)?)));
         }
         Ok(Editor::SuperChunk(Box::new(frame)))
+    }
+
+    /// Opens the file for putting data into it, and says if that loses something.
+    ///
+    /// # Errors
+    /// As [`frame`](Self::frame).
+    pub(crate) fn open_for_data(&self, global: Global) -> Result<Editor> {
+        let mut editor = self.open(global)?;
+        match &mut editor {
+            Editor::Array(array) => self.tell_lossy(array.snapshot()?.super_chunk(), global),
+            Editor::SuperChunk(frame) => self.tell_lossy(&frame.snapshot()?, global),
+        }
+        Ok(editor)
+    }
+
+    /// Says that data that is put into this file loses something, where it does.
+    pub(crate) fn tell_lossy(&self, frame: &SuperChunk, global: Global) {
+        let header = frame.header();
+        let what = lossy::what_loses(Some((header.codec(), header.codec_meta())), &header.filters());
+        if let Some(what) = what.filter(|_| !global.quiet) {
+            let named = printable(&self.named());
+            say(&format!(
+                "{named}: lossy ({what}): what is put into it loses precision, and what is near it in its chunks may \
+                 lose more"
+            ));
+        }
     }
 
     /// Opens an array for changing.

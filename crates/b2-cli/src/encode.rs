@@ -19,7 +19,7 @@ use crate::args::{Encoding, Global};
 use crate::capture;
 use crate::error::{Usage, Written};
 use crate::input::Input;
-use crate::lossy;
+use crate::lossy::{self, Promise};
 use crate::npy;
 use crate::output::Output;
 use crate::plugins;
@@ -172,7 +172,7 @@ impl Encoding {
     /// # Errors
     /// As [`chunkshape`](Self::chunkshape).
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
-        lossy::check_dtype(cparams.codec(), &dtype)?;
+        lossy::check_dtype(&cparams, &dtype)?;
         let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
         let mut builder = ArrayBuilder::with_dtype(shape, dtype).compression(cparams);
         let chunks = self.chunkshape()?;
@@ -252,6 +252,8 @@ impl Layers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
+    /// Its name for people.
+    pub(crate) shown: &'a Path,
     pub(crate) format: Format,
     pub(crate) overwrite: bool,
     /// Whether to wait until the disk has it.
@@ -287,12 +289,18 @@ impl Target<'_> {
         Ok(writer)
     }
 
-    /// Writes an array.
+    /// What a file with these parameters may lose.
+    pub(crate) fn promise(&self, cparams: &CParams, encoding: &Encoding) -> Option<Promise<'_>> {
+        Promise::of(self.shown, cparams, encoding.tolerance, self.overwrite, self.global)
+    }
+
+    /// Writes an array. `check` sees it before it gets its name, and may refuse it.
     pub(crate) fn array(
         &self,
         builder: ArrayBuilder,
         layers: Layers,
         source: impl RegionSource,
+        check: impl FnOnce(&Input) -> Result<()>,
     ) -> Result<()> {
         signals::begin();
         let mut builder = builder.write_options(self.options()).control(signals::control());
@@ -307,7 +315,8 @@ impl Target<'_> {
             Format::Sframe => Storage::Sparse,
             Format::Chunk => bail!("a bare chunk is no array"),
         };
-        Ok(builder.storage(storage).write(self.path, source)?)
+        let check = |array| check(&Input::Array(Box::new(array)));
+        builder.storage(storage).write_checked(self.path, source, check)
     }
 
     /// Writes a bare chunk.

@@ -13,6 +13,7 @@ use crate::args::{Encoding, Global};
 use crate::encode::buffer;
 use crate::error::{Usage, say};
 use crate::input::{Input, Selection};
+use crate::signals;
 use crate::slice::Axis;
 use crate::table::{dims, printable};
 use crate::values::Codec;
@@ -139,11 +140,19 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Fails when these are not the floats that zfp takes; others would be destroyed.
+/// Fails when these are not the floats that zfp takes, or not the integers that `int_trunc` takes; others would be
+/// destroyed.
 ///
 /// # Errors
 /// That they are not.
-pub(crate) fn check_dtype(codec: CodecId, dtype: &Dtype) -> Result<()> {
+pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
+    let kind = dtype.kind();
+    if cparams.filters().iter().any(|slot| slot.id == FilterId::INT_TRUNC)
+        && matches!(kind, DtypeKind::Simple { code: 'f' | 'c', .. })
+    {
+        bail!("int_trunc clears bits of integers, the dtype is {dtype}: trunc_prec is for floats");
+    }
+    let codec = cparams.codec();
     if !is_zfp(codec) {
         return Ok(());
     }
@@ -423,33 +432,88 @@ fn short(x: f64) -> String {
     }
 }
 
-/// Compares a new file with what it was made of, which `original` reads, and tells the difference on standard error.
-///
-/// # Errors
-/// When either cannot be read.
-pub(crate) fn measure(
-    written: &Path,
-    what: &str,
-    global: Global,
-    mut original: impl FnMut(&[Axis], &mut [u8]) -> Result<()>,
-) -> Result<()> {
-    let input = Input::open(written, 0, global)?;
-    let mut loss = Loss::new(Items::of(&input));
-    let all = Selection::all(&input);
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    for axes in all.pieces() {
-        all.read(&axes, &mut after)?;
-        if before.len() != after.len() {
-            before = buffer(after.len())?;
+/// What a new file may lose, and how that is told.
+pub(crate) struct Promise<'a> {
+    /// The name of the file for people.
+    name: &'a Path,
+    /// What loses data.
+    what: String,
+    /// The largest error that is allowed.
+    most: Option<f64>,
+    /// Whether more may be lost.
+    force: bool,
+    quiet: bool,
+}
+
+impl<'a> Promise<'a> {
+    /// `None` where nothing is lost. `tolerance`: as given on the command line.
+    pub(crate) fn of(
+        name: &'a Path,
+        cparams: &CParams,
+        tolerance: Option<f64>,
+        force: bool,
+        global: Global,
+    ) -> Option<Self> {
+        let what = of_params(cparams)?;
+        let most = (cparams.codec() == CodecId::ZFP_FIXED_ACCURACY)
+            .then(|| tolerance.unwrap_or_else(|| 10f64.powi(i32::from(cparams.codec_meta().cast_signed()))));
+        Some(Self { name, what, most, force, quiet: global.quiet })
+    }
+
+    /// Why this loss is more than was allowed.
+    fn broken(&self, loss: &Loss) -> Option<String> {
+        let kept = self.most.is_none_or(|most| loss.worst.as_ref().is_none_or(|(error, ..)| *error <= most));
+        match (kept, loss.broken) {
+            (true, 0) => None,
+            (true, n) => Some(format!("{n} NaN or infinite values would become others ({loss})")),
+            (false, _) => {
+                let most = self.most.map_or_else(String::new, short);
+                Some(format!("the tolerance {most} is not kept: {loss}"))
+            }
         }
-        original(&axes, &mut before)?;
-        let of_items = in_items(&input, &axes);
-        loss.add(&of_items, &before, &after);
     }
-    if global.quiet {
-        return Ok(());
+
+    /// Compares a file that has no name yet with what it was made of, which `original` reads, and tells the difference
+    /// on standard error.
+    ///
+    /// # Errors
+    /// When either cannot be read; when more is lost than was allowed.
+    pub(crate) fn check(
+        &self,
+        written: &Input,
+        mut original: impl FnMut(&[Axis], &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut loss = Loss::new(Items::of(written));
+        let all = Selection::all(written);
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for axes in all.pieces() {
+            signals::check()?;
+            all.read(&axes, &mut after)?;
+            if before.len() != after.len() {
+                before = buffer(after.len())?;
+            }
+            original(&axes, &mut before)?;
+            let of_items = in_items(written, &axes);
+            loss.add(&of_items, &before, &after);
+        }
+        let named = printable(&self.name.display().to_string());
+        match (self.broken(&loss), self.force) {
+            (Some(why), false) => bail!(
+                "{named}: not written: lossy ({}), and {why}; --force accepts that, a codec without loss keeps all",
+                self.what
+            ),
+            (Some(why), true) if !self.quiet => say(&format!("{named}: warning: {why}")),
+            _ => {}
+        }
+        if !self.quiet {
+            tell(&named, &self.what, &loss);
+        }
+        Ok(())
     }
-    let named = printable(&written.display().to_string());
+}
+
+/// Tells what a file has lost.
+fn tell(named: &str, what: &str, loss: &Loss) {
     say(&format!("{named}: lossy ({what}): {loss}"));
     // Only zfp codes neighbours together.
     if let Some((fills, others)) = loss.fill_values().filter(|_| what.contains("zfp_")) {
@@ -465,7 +529,6 @@ pub(crate) fn measure(
     if loss.not_finite > 0 && loss.changed > 0 {
         say(&format!("{named}: warning: {} NaN or infinite values, which zfp cannot keep", loss.not_finite));
     }
-    Ok(())
 }
 
 /// Selections of super-chunks and chunks are in bytes.

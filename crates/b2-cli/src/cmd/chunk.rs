@@ -112,7 +112,8 @@ fn change(
 ) -> Result<()> {
     let named = || target.named();
     let input = input.map(|path| Operand::open(path, &target.file)).transpose()?;
-    let mut frame = match target.open(global).with_context(named)? {
+    let opened = if input.is_some() { target.open_for_data(global) } else { target.open(global) };
+    let mut frame = match opened.with_context(named)? {
         Editor::SuperChunk(frame) => frame,
         Editor::Array(_) => {
             return Err(anyhow::anyhow!("this is an array: use append, insert, delete, set or resize"))

@@ -19,13 +19,12 @@ use crate::encode::{
     BATCH, Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
 use crate::input::{Input, Selection};
-use crate::lossy;
+use crate::lossy::{self, Promise};
 use crate::npy::RawSource;
 use crate::output::{check_folder, claim, spool_beside};
 use crate::plugins;
 use crate::progress::Progress;
 use crate::signals;
-use crate::slice::Axis;
 use crate::stdio;
 use crate::values::{Codec, Format};
 use crate::web;
@@ -92,6 +91,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let had_starts = input.frame().is_some_and(|frame| frame.block_starts_len().is_some());
     let target = Target {
         path: output,
+        shown: &args.output,
         format,
         overwrite: args.force,
         sync: !args.no_sync,
@@ -188,12 +188,18 @@ impl Job<'_> {
             Ok(())
         };
         Selection::all(self.input).stream(append, &mut progress).context(named)?;
-        self.target.chunk(&Chunk::compress_bytes(&plain, &cparams)?)?;
-        measure(&cparams, self.target, self.global, |axes, dst| {
-            let at = usize::try_from(axes.first().map_or(0, |axis| axis.start))?;
-            dst.copy_from_slice(plain.get(at..at + dst.len()).context("the chunk is shorter")?);
-            Ok(())
-        })
+        let chunk = Chunk::compress_bytes(&plain, &cparams)?;
+        if let Some(promise) = self.target.promise(&cparams, self.encoding) {
+            promise.check(
+                &Input::from_chunk(chunk.clone(), plugins::dparams(self.global.limits(0))),
+                |axes, dst| {
+                    let at = usize::try_from(axes.first().map_or(0, |axis| axis.start))?;
+                    dst.copy_from_slice(plain.get(at..at + dst.len()).context("the chunk is shorter")?);
+                    Ok(())
+                },
+            )?;
+        }
+        self.target.chunk(&chunk)
     }
 
     fn copy_from_chunk(self, chunk: &Chunk) -> Result<()> {
@@ -237,7 +243,7 @@ impl Job<'_> {
         }
         let (chunkshape, blockshape) = self.shapes(array)?;
         if self.encoding.recompresses() {
-            lossy::check_dtype(self.cparams()?.codec(), dtype.as_ref().unwrap_or(array.dtype()))?;
+            lossy::check_dtype(&self.cparams()?, dtype.as_ref().unwrap_or(array.dtype()))?;
         }
         let mut layers = self.layers()?;
         if chunkshape == array.chunkshape() && blockshape == array.blockshape() {
@@ -268,14 +274,9 @@ impl Job<'_> {
         let builder = builder.compression(cparams.clone());
         let (named, mut progress) = (self.named(), self.progress);
         let source = ArraySource { array, named };
-        self.target.array(builder, layers, Tracked::new(source, &mut progress))?;
-        let all = Selection::all(self.input);
-        let mut plain = Vec::new();
-        measure(&cparams, self.target, self.global, |axes, dst| {
-            all.read(axes, &mut plain)?;
-            dst.copy_from_slice(&plain);
-            Ok(())
-        })
+        let promise = self.target.promise(&cparams, self.encoding);
+        let check = |written: &Input| check_copy(promise, self.input, written);
+        self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
     }
 
     /// Chunk and block shape of the copy. What was not given stays, if it still fits.
@@ -309,12 +310,17 @@ impl Job<'_> {
         let spool = spool(self.input, self.target.path).context(named)?;
         let again = spool.try_clone()?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
-        self.target.array(builder, layers, Tracked::new(source, &mut progress))?;
-        let source = RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
-        measure(&cparams, self.target, self.global, |axes, dst| {
-            let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
-            Ok(source.read_box(&start, &shape, dst)?)
-        })
+        let original = RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
+        let promise = self.target.promise(&cparams, self.encoding);
+        let check = |written: &Input| match promise {
+            Some(promise) => promise.check(written, |axes, dst| {
+                let (start, shape): (Vec<u64>, Vec<u64>) =
+                    axes.iter().map(|axis| (axis.start, axis.len)).unzip();
+                Ok(original.read_box(&start, &shape, dst)?)
+            }),
+            None => Ok(()),
+        };
+        self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
     }
 
     /// Copies the bytes into chunks of another size.
@@ -325,15 +331,18 @@ impl Job<'_> {
         lossy::check_array(&cparams)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, &layers)?;
-        let (input, target, global) = (self.input, self.target, self.global);
+        let (input, target) = (self.input, self.target);
         let (named, mut progress) = (self.named(), self.progress);
         let read =
             |start: u64, dst: &mut [u8]| self.input.read_linear(start, dst).with_context(|| named.clone());
         append_bytes(&mut writer, &cparams, chunksize, nbytes, read, &mut progress)?;
+        if let Some(promise) = target.promise(&cparams, self.encoding) {
+            promise.check(&Input::SuperChunk(writer.snapshot()?), |axes, dst| {
+                input.read_linear(axes.first().map_or(0, |axis| axis.start), dst)
+            })?;
+        }
         writer.finish()?;
-        measure(&cparams, target, global, |axes, dst| {
-            input.read_linear(axes.first().map_or(0, |axis| axis.start), dst)
-        })
+        Ok(())
     }
 
     /// Copies the chunks, and compresses them anew if there are parameters.
@@ -377,15 +386,12 @@ impl Job<'_> {
             }
             nchunk = end;
         }
+        if let Some(promise) = cparams.and_then(|cparams| self.target.promise(&cparams, self.encoding)) {
+            let written = Input::from_frame(writer.snapshot()?)?;
+            check_copy(Some(promise), self.input, &written)?;
+        }
         writer.finish()?;
-        let Some(cparams) = cparams else { return Ok(()) };
-        let (input, mut plain) = (self.input, Vec::new());
-        let all = Selection::all(input);
-        measure(&cparams, self.target, self.global, |axes, dst| {
-            all.read(axes, &mut plain)?;
-            dst.copy_from_slice(&plain);
-            Ok(())
-        })
+        Ok(())
     }
 
     /// How the copy is compressed: as the original, but for what was given.
@@ -435,17 +441,16 @@ impl Job<'_> {
     }
 }
 
-/// Tells how far the copy is from the original, where the parameters lose data.
-fn measure(
-    cparams: &CParams,
-    target: Target<'_>,
-    global: Global,
-    original: impl FnMut(&[Axis], &mut [u8]) -> Result<()>,
-) -> Result<()> {
-    match lossy::of_params(cparams) {
-        Some(what) => lossy::measure(target.path, &what, global, original),
-        None => Ok(()),
-    }
+/// Compares the copy with the original, where the parameters lose data.
+fn check_copy(promise: Option<Promise<'_>>, original: &Input, written: &Input) -> Result<()> {
+    let Some(promise) = promise else { return Ok(()) };
+    let all = Selection::all(original);
+    let mut plain = Vec::new();
+    promise.check(written, |axes, dst| {
+        all.read(axes, &mut plain)?;
+        dst.copy_from_slice(&plain);
+        Ok(())
+    })
 }
 
 fn is_array_layer(name: &[u8]) -> bool {

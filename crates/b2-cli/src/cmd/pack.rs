@@ -14,6 +14,7 @@ use crate::encode::{
     Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
 };
 use crate::error::Usage;
+use crate::input::Input;
 use crate::lossy;
 use crate::many;
 use crate::npy::{self, RawSource, source::ByteSource};
@@ -118,27 +119,41 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
 
 /// Packs `input` into the file `output`, which has the name `shown` for people.
 fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Global) -> Result<()> {
-    let start = Instant::now();
-    let encoding = &args.encoding;
     // Before anything is read.
-    lossy::settle(encoding, 4, None)?;
-    if encoding.dtype.is_some() != encoding.shape.is_some() {
+    lossy::settle(&args.encoding, 4, None)?;
+    if args.encoding.dtype.is_some() != args.encoding.shape.is_some() {
         return Err(Usage("--dtype and --shape go together".into()).into());
     }
-    let dtype = encoding.dtype()?;
+    args.encoding.dtype()?;
     check_folder(output)?;
     claim(output, args.force, &[input])?;
-    let named = || input.display().to_string();
     refuse_directory(input)?;
-    let Operand { file, len, npy, .. } = if args.raw {
+    let operand = if args.raw {
         Operand::raw(input, output)?
     } else {
         let mut operand = Operand::open(input, output)?;
         operand.refuse_foreign(input)?;
         operand
     };
+    pack_operand(args, input, operand, (output, shown), global)
+}
+
+/// Packs `operand`, which was found in `input`.
+fn pack_operand(
+    args: &Args,
+    input: &Path,
+    operand: Operand,
+    (output, shown): (&Path, &Path),
+    global: Global,
+) -> Result<()> {
+    let start = Instant::now();
+    let encoding = &args.encoding;
+    let dtype = encoding.dtype()?;
+    let named = || input.display().to_string();
+    let Operand { file, len, npy, .. } = operand;
     let target = Target {
         path: output,
+        shown,
         format: encoding.format.unwrap_or(Format::Cframe),
         overwrite: args.force,
         sync: !args.no_sync,
@@ -204,6 +219,7 @@ impl Job<'_> {
             self.encoding.only_chunk_options()?;
             let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
             source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
+            lossy::check_dtype(&self.encoding.cparams(itemsize)?, &dtype)?;
             return pack_chunk(self.target, self.encoding, itemsize, &plain, self.global);
         }
         self.encoding.only_array_options()?;
@@ -212,16 +228,19 @@ impl Job<'_> {
         let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(source.read_box(start, shape, dst)?);
         let encoding = auto::for_array(self.encoding, &geometry, read).context(self.name)?;
         let cparams = encoding.cparams(itemsize)?;
-        let lossy = lossy::of_params(&cparams);
+        let promise = self.target.promise(&cparams, self.encoding);
         let builder = self.encoding.array(&shape, dtype, cparams)?;
-        self.target.array(builder, layers, Tracked::new(source, &mut self.progress))?;
-        let Some(what) = lossy else { return Ok(()) };
-        let source = RawSource::new(again, offset, &shape, itemsize, fortran_order)
+        let original = RawSource::new(again, offset, &shape, itemsize, fortran_order)
             .context("the array is too large")?;
-        lossy::measure(self.target.path, &what, self.global, |axes, dst| {
-            let (start, shape): (Vec<u64>, Vec<u64>) = axes.iter().map(|axis| (axis.start, axis.len)).unzip();
-            Ok(source.read_box(&start, &shape, dst)?)
-        })
+        let check = |written: &Input| match promise {
+            Some(promise) => promise.check(written, |axes, dst| {
+                let (start, shape): (Vec<u64>, Vec<u64>) =
+                    axes.iter().map(|axis| (axis.start, axis.len)).unzip();
+                Ok(original.read_box(&start, &shape, dst)?)
+            }),
+            None => Ok(()),
+        };
+        self.target.array(builder, layers, Tracked::new(source, &mut self.progress), check)
     }
 
     fn pack_bytes(mut self, layers: &Layers) -> Result<()> {
@@ -243,11 +262,13 @@ impl Job<'_> {
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, layers)?;
         append_bytes(&mut writer, &cparams, chunksize, self.nbytes, read, &mut self.progress)?;
+        if let Some(promise) = self.target.promise(&cparams, self.encoding) {
+            promise.check(&Input::SuperChunk(writer.snapshot()?), |axes, dst| {
+                Ok(again.read_exact_at(axes.first().map_or(0, |axis| axis.start), dst)?)
+            })?;
+        }
         writer.finish()?;
-        let Some(what) = lossy::of_params(&cparams) else { return Ok(()) };
-        lossy::measure(self.target.path, &what, self.global, |axes, dst| {
-            Ok(again.read_exact_at(axes.first().map_or(0, |axis| axis.start), dst)?)
-        })
+        Ok(())
     }
 }
 
@@ -267,9 +288,10 @@ fn pack_chunk(
     let encoding = auto::for_bytes(encoding, typesize, plain.len() as u64, read)?;
     let cparams = encoding.cparams(typesize)?;
     lossy::check_array(&cparams)?;
-    target.chunk(&Chunk::compress_bytes(plain, &cparams)?)?;
-    let Some(what) = lossy::of_params(&cparams) else { return Ok(()) };
-    lossy::measure(target.path, &what, global, |axes, dst| {
-        read(axes.first().map_or(0, |axis| axis.start), dst)
-    })
+    let chunk = Chunk::compress_bytes(plain, &cparams)?;
+    if let Some(promise) = target.promise(&cparams, &encoding) {
+        let written = Input::from_chunk(chunk.clone(), plugins::dparams(global.limits(0)));
+        promise.check(&written, |axes, dst| read(axes.first().map_or(0, |axis| axis.start), dst))?;
+    }
+    target.chunk(&chunk)
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let named = || args.target.named();
     let input = Operand::open(&args.input, &args.target.file)?;
-    let (nitems, committed) = match args.target.open(global).with_context(named)? {
+    let (nitems, committed) = match args.target.open_for_data(global).with_context(named)? {
         Editor::Array(mut array) => set_items(&mut array, &parts, input, global),
         Editor::SuperChunk(mut frame) => set_bytes(&mut frame, &parts, args, input, global),
     }

@@ -130,3 +130,92 @@ fn small_blocks_are_fitted() {
         folder.change(&["copy", "plain", "out", "--tolerance", "0.01", "--force"]);
     }
 }
+
+/// zfp keeps no tolerance beside huge values, and no NaN.
+#[test]
+fn a_tolerance_is_kept_or_there_is_no_file() {
+    let folder = Folder::new();
+    let mut huge = waves(4000);
+    huge.iter_mut().step_by(7).for_each(|x| *x = -1e34);
+    let mut nan = waves(4000);
+    nan[77] = f32::NAN;
+    folder.write("huge.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&huge)));
+    folder.write("nan.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&nan)));
+    folder.write("old", b"what was there");
+    for name in ["huge", "nan"] {
+        let plain = folder.pack("plain", &folder.read(&format!("{name}.npy")), &[]).to_owned();
+        let input = format!("{name}.npy");
+        let why = if name == "huge" {
+            "the tolerance 0.03 is not kept: largest error"
+        } else {
+            "1 NaN or infinite values would become others"
+        };
+        for format in ["cframe", "sframe"] {
+            for args in [
+                &["pack", &input, "out", "--tolerance", "0.03"][..],
+                &["copy", &plain, "out", "--tolerance", "0.03"],
+                &["copy", &plain, "out", "--tolerance", "0.03", "--chunks", "20,20"],
+                &["copy", &plain, "out", "--tolerance", "0.03", "--shape", "4000", "--dtype", "<f4"],
+                &["pack", "-q", &input, "out", "--tolerance", "0.03"],
+            ] {
+                let names = folder.names();
+                let told = folder.fails(1, &[args, &["--format", format]].concat());
+                assert!(
+                    told.contains("out: not written: lossy (zfp_acc") && told.contains(why),
+                    "{args:?}: {told}"
+                );
+                assert_eq!(folder.names(), names, "{args:?}");
+            }
+        }
+        let told = folder.change(&["pack", &input, "out", "--tolerance", "0.03", "--force"]);
+        assert!(told.contains("out: warning: ") && told.contains("lossy"), "{told}");
+        std::fs::remove_file(folder.path("out")).unwrap();
+    }
+    // By the parameter of the codec, and NaN by the other codecs, too.
+    assert!(
+        folder
+            .fails(1, &["pack", "huge.npy", "out", "--codec", "zfp_acc", "--codec-meta", "-2"])
+            .contains("0.01 is not kept")
+    );
+    for lossy in [["--rate", "16"], ["--precision", "20"]] {
+        assert!(folder.fails(1, &[&["pack", "nan.npy", "out"], &lossy[..]].concat()).contains("NaN"));
+    }
+    folder.write("good.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&waves(4000))));
+    folder.change(&["pack", "good.npy", "out", "--tolerance", "0.03"]);
+    assert_eq!(folder.read("old"), b"what was there");
+}
+
+#[test]
+fn changes_of_a_lossy_file_say_so() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<f4", false, "(40, 50)", &bytes_of(&waves(2000))));
+    folder.change(&["pack", "a.npy", "out", "--tolerance", "0.01"]);
+    for args in [
+        &["append", "out", "a.npy"][..],
+        &["set", "out", "a.npy", "--slice=:40"],
+        &["insert", "out", "a.npy", "--at", "3"],
+    ] {
+        let told = folder.change(args);
+        assert!(told.contains("out: lossy (zfp_acc, tolerance 1e-2): "), "{args:?}: {told}");
+        assert_eq!(folder.change(&[&["-q"], args].concat()), "");
+    }
+    folder.change(&["pack", "a.npy", "plain"]);
+    assert!(!folder.change(&["append", "plain", "a.npy"]).contains("lossy"));
+}
+
+#[test]
+fn int_trunc_is_not_for_floats() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<f4", false, "(40, 50)", &bytes_of(&waves(2000))));
+    folder.pack("plain", &folder.read("a.npy"), &[]);
+    for args in [
+        &["pack", "a.npy", "out"][..],
+        &["pack", "a.npy", "out", "--format", "chunk"],
+        &["copy", "plain", "out"],
+        &["copy", "plain", "out", "--chunks", "7,7"],
+    ] {
+        let told = folder.fails(1, &[args, &["--filters", "int_trunc:-4,shuffle"]].concat());
+        assert!(told.contains("int_trunc clears bits of integers, the dtype is <f4"), "{args:?}: {told}");
+        assert!(!folder.path("out").exists());
+    }
+}

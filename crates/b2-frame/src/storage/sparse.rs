@@ -29,11 +29,18 @@ pub(crate) struct IndexWatch {
     /// The file is kept open so that no other file gets its identity.
     current: Mutex<(Option<FileId>, Arc<dyn ReadAt>)>,
     pub(crate) rollbacks: AtomicU64,
+    /// The frame is new: there is no index file yet.
+    new: bool,
 }
 
 impl IndexWatch {
     pub(crate) fn new(index: Arc<dyn ReadAt>) -> io::Result<Self> {
-        Ok(Self { current: Mutex::new((index.identity()?, index)), rollbacks: AtomicU64::new(0) })
+        Ok(Self { current: Mutex::new((index.identity()?, index)), rollbacks: AtomicU64::new(0), new: false })
+    }
+
+    /// Watches a new frame, whose index is written last.
+    pub(crate) fn of_new(index: Arc<dyn ReadAt>) -> io::Result<Self> {
+        Ok(Self { new: true, ..Self::new(index)? })
     }
 
     /// Records that another index file has replaced the last one.
@@ -46,7 +53,7 @@ impl IndexWatch {
     /// Returns whether the index file in `dir` is still the known one.
     pub(crate) fn is_current(&self, fs: &dyn FileSystem, dir: &Path) -> io::Result<bool> {
         let found = match fs.identity(&dir.join(INDEX_NAME), Links::Refuse) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
             found => found?,
         };
         Ok(found == self.current.lock().unwrap_or_else(PoisonError::into_inner).0)

@@ -7,15 +7,17 @@ use b2_chunk::{CParams, Chunk, CodecId, Plugins, SpecialKind};
 use b2_core::Control;
 use bytes::Bytes;
 
-use crate::format::checksums::{ChunkSum, ChunkSums};
+use crate::format::checksums::{ChunkSum, ChunkSums, Sums};
+use crate::format::header::MIN_TRAILER_LEN;
 use crate::format::index::Entry;
 use crate::format::metalayers::{check_name, show};
 use crate::format::runs;
 use crate::format::starts::ChunkStarts;
+use crate::read::sizes::ChunkSizes;
 use crate::write::fit::Fit;
-use crate::write::state::{FrameState, room_for};
+use crate::write::state::{FrameState, Sizes, room_for};
 use crate::write::store::Store;
-use crate::{FrameError, Structure};
+use crate::{FrameError, Structure, SuperChunk};
 
 /// A chunk goes to the store first and then into the state, so an error leaves the state unchanged.
 pub(crate) struct Draft {
@@ -49,6 +51,24 @@ impl Fitted {
 }
 
 impl Draft {
+    /// Returns a frame for reading, with everything stored so far.
+    pub(crate) fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
+        let (files, layout) = self.store.snapshot()?;
+        // No trailer is written yet; the length of the shortest one makes `frame_len` valid.
+        let frame_len = layout.trailer.end + MIN_TRAILER_LEN as u64;
+        let head = self.state.head(layout.data.end - layout.data.start, frame_len);
+        let dparams = self.fit.dparams.clone();
+        let sums = self.sums.as_ref().map(|sums| Sums::Known(sums.old().clone()));
+        let opened = self.state.opened(&head, layout, sums, &dparams);
+        let mut schunk = SuperChunk::new(opened, files, dparams.clone());
+        schunk.set_container(dparams.container);
+        if let Sizes::Individual(sizes) = &self.state.sizes {
+            // The sizes are known, so the snapshot need not read them.
+            let _ = schunk.sizes.set(ChunkSizes::of(sizes));
+        }
+        Ok(schunk)
+    }
+
     pub(crate) fn nchunks(&self) -> usize {
         self.state.nchunks()
     }

@@ -303,6 +303,19 @@ impl FrameWriter {
         self.draft.set_vlmetalayer_chunk(name.as_ref(), value)
     }
 
+    /// Returns what was written so far, for reading: a frame can be examined before
+    /// [`finish`](Self::finish) gives it its name. It is not readable after that, or when the writer is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When buffered data cannot be written, or an earlier call failed.
+    pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
+        if self.abandoned {
+            return Err(FrameError::Abandoned);
+        }
+        self.draft.snapshot()
+    }
+
     /// Writes index, trailer and header, and on disk renames the frame to its target.
     ///
     /// # Errors

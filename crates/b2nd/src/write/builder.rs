@@ -232,7 +232,25 @@ impl ArrayBuilder {
     /// When parameters are out of range, or when reading the source or writing fails. Nothing is
     /// left behind then.
     pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
-        self.run(source, |params| self.options.create(path, params))?;
+        self.run(source, |params| self.options.create(path, params))?.finish()?;
+        Ok(())
+    }
+
+    /// As [`write`](Self::write), with a last look at the array before it gets its name: when `check` fails, there is
+    /// no file, and one that was to be replaced is as it was.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write), and those of `check`.
+    pub fn write_checked<E: From<NdError>>(
+        &self,
+        path: impl AsRef<Path>,
+        source: impl RegionSource,
+        check: impl FnOnce(NdArray) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let create = |params| self.options.create(path, params);
+        let mut writer = self.run(source, create)?;
+        check(NdArray::from_super_chunk(writer.snapshot().map_err(NdError::from)?)?)?;
+        writer.finish().map_err(NdError::from)?;
         Ok(())
     }
 
@@ -241,7 +259,8 @@ impl ArrayBuilder {
     /// # Errors
     /// As for [`write`](Self::write).
     pub fn to_bytes(&self, source: impl RegionSource) -> Result<Bytes, NdError> {
-        self.run(source, |params| self.options.memory(params))
+        let writer = self.run(source, |params| self.options.memory(params))?;
+        Ok(writer.finish()?.into_bytes())
     }
 
     /// Returns the parameters of the frame and of its chunks.
@@ -275,7 +294,7 @@ impl ArrayBuilder {
         &self,
         mut source: impl RegionSource,
         start: impl FnOnce(FrameParams) -> Result<FrameWriter, b2_frame::FrameError>,
-    ) -> Result<Bytes, NdError> {
+    ) -> Result<FrameWriter, NdError> {
         let geometry = self.geometry()?;
         let (params, cparams) = self.params(&geometry)?;
         let control = self
@@ -301,7 +320,7 @@ impl ArrayBuilder {
                 Ok(())
             },
         )?;
-        Ok(writer.finish()?.into_bytes())
+        Ok(writer)
     }
 }
 

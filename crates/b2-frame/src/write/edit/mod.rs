@@ -22,13 +22,11 @@ use b2_core::Control;
 
 pub use self::prepared::Prepared;
 pub use self::savepoint::Savepoint;
-use crate::format::checksums::{ChunkSum, ChunkSums, Sums};
-use crate::format::header::MIN_TRAILER_LEN;
+use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::runs;
 use crate::format::starts::ChunkStarts;
 use crate::read::options::FrameOrigin;
-use crate::read::sizes::ChunkSizes;
 use crate::write::draft::Draft;
 use crate::write::state::{FrameState, Sizes};
 use crate::write::store::{Change, ContiguousStore};
@@ -209,20 +207,8 @@ impl FrameEditor {
     /// When buffered data cannot be written.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         self.settle()?;
-        let (files, layout) = self.draft.store.snapshot()?;
-        // No trailer is written yet; the length of the shortest one makes `frame_len` valid.
-        let frame_len = layout.trailer.end + MIN_TRAILER_LEN as u64;
-        let head = self.draft.state.head(layout.data.end - layout.data.start, frame_len);
-        let dparams = self.draft.fit.dparams.clone();
-        let sums = self.draft.sums.as_ref().map(|sums| Sums::Known(sums.old().clone()));
-        let opened = self.draft.state.opened(&head, layout, sums, &dparams);
-        let mut schunk = SuperChunk::new(opened, files, dparams.clone());
-        schunk.set_container(dparams.container);
+        let mut schunk = self.draft.snapshot()?;
         schunk.source = self.source.clone();
-        if let Sizes::Individual(sizes) = &self.draft.state.sizes {
-            // The sizes are known, so the snapshot need not read them.
-            let _ = schunk.sizes.set(ChunkSizes::of(sizes));
-        }
         Ok(schunk)
     }
 

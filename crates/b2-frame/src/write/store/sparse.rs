@@ -66,7 +66,7 @@ impl SparseStore {
         let new = Staged::directory(target, path)?;
         let dir = new.temporary().to_owned();
         let index: Arc<dyn ReadAt> = Arc::new(Bytes::new());
-        let watch = Arc::new(staging::io(&dir, IndexWatch::new(index.clone()))?);
+        let watch = Arc::new(staging::io(&dir, IndexWatch::of_new(index.clone()))?);
         Ok(Self {
             fs,
             dir,
