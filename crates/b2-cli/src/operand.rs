@@ -1,11 +1,11 @@
 //! The `IN` of commands that put data into a file: raw bytes or an `.npy` file, told by content.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::nd::{Region, SharedRegions};
 use b2kit::{Dtype, RegionSource};
 
@@ -56,6 +56,40 @@ impl Operand {
             Ok(Self { name: name.clone(), file, len, npy })
         };
         opened().with_context(|| name.clone())
+    }
+
+    /// Opens the input as `.npy` arrays that follow each other, as `numpy.save` writes them to one open file. For the rest
+    /// see [`open`](Self::open).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when anything else follows.
+    pub(crate) fn each(path: &Path, beside: &Path) -> Result<Vec<Self>> {
+        refuse_same(beside, path)?;
+        let name = path.display().to_string();
+        let opened = || -> Result<Vec<Self>> {
+            let (mut file, len) = open(path, beside)?;
+            let (mut arrays, mut at) = (Vec::new(), 0);
+            while at < len || arrays.is_empty() {
+                let Some(header) = header_at(&mut file, at, len)? else {
+                    match arrays.is_empty() {
+                        true => bail!("--each: not an .npy file"),
+                        false => return Err(behind(&mut file, at, len)),
+                    }
+                };
+                at = header.data_offset.saturating_add(header.nbytes);
+                arrays.push(Self { name: name.clone(), file: file.try_clone()?, len, npy: Some(header) });
+            }
+            Ok(arrays)
+        };
+        opened().with_context(|| name.clone())
+    }
+
+    /// As [`each`](Self::each) or as [`open`](Self::open).
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn one_or_each(path: &Path, beside: &Path, each: bool) -> Result<Vec<Self>> {
+        if each { Self::each(path, beside) } else { Ok(vec![Self::open(path, beside)?]) }
     }
 
     /// Opens the input as bytes, whatever it holds.
@@ -318,22 +352,34 @@ fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
     Ok((spool, len))
 }
 
-/// The header, if this is an `.npy` file.
+/// The header, if this is an `.npy` file. It must hold nothing but one array.
 fn recognise(file: &mut File, len: u64) -> Result<Option<NpyHeader>> {
-    file.rewind()?;
+    let Some(header) = header_at(file, 0, len)? else { return Ok(None) };
+    let end = header.data_offset.saturating_add(header.nbytes);
+    if end < len {
+        return Err(behind(file, end, len));
+    }
+    Ok(Some(header))
+}
+
+/// The header of the `.npy` array that starts at byte `start`, if one does.
+fn header_at(file: &mut File, start: u64, len: u64) -> Result<Option<NpyHeader>> {
+    file.seek(SeekFrom::Start(start))?;
     let mut magic = Vec::new();
     file.take(npy::MAGIC.len() as u64).read_to_end(&mut magic)?;
     if magic != npy::MAGIC {
         return Ok(None);
     }
-    file.rewind()?;
-    let header = NpyHeader::read(file)?;
-    let have = len.saturating_sub(header.data_offset);
-    ensure!(
-        header.nbytes <= have,
-        "items: {} bytes expected at offset {}, the file ends after {have}",
-        header.nbytes,
-        header.data_offset
-    );
+    file.seek(SeekFrom::Start(start))?;
+    let mut header = NpyHeader::read(file)?;
+    header.data_offset = header.data_offset.saturating_add(start);
+    header.check_len(len)?;
     Ok(Some(header))
+}
+
+/// That a file goes on behind its array, at byte `end`.
+fn behind(file: &mut File, end: u64, len: u64) -> anyhow::Error {
+    let mut magic = [0; npy::MAGIC.len()];
+    let another = file.read_exact_at(end, &mut magic).is_ok() && magic == *npy::MAGIC;
+    npy::header::behind(end, len, another)
 }

@@ -140,13 +140,12 @@ impl Npy {
             return Ok(None);
         }
         let header = NpyHeader::read(&mut &file.read_at(0..len.min(HEADER))?[..])?;
-        let have = len.saturating_sub(header.data_offset);
-        ensure!(
-            header.nbytes <= have,
-            "items: {} bytes expected at offset {}, the file ends after {have}",
-            header.nbytes,
-            header.data_offset
-        );
+        header.check_len(len)?;
+        let end = header.data_offset.saturating_add(header.nbytes);
+        if end < len {
+            let next = file.read_at(end..len.min(end.saturating_add(npy::MAGIC.len() as u64)))?;
+            return Err(npy::header::behind(end, len, next[..] == npy::MAGIC[..]));
+        }
         let (itemsize, fortran) = (header.dtype.itemsize(), header.fortran_order);
         let source = RawSource::new(file.clone(), header.data_offset, &header.shape, itemsize, fortran);
         let source = source.context("the array is too large")?;

@@ -18,6 +18,7 @@ Examples:
   b2kit append log.b2nd rows.npy             more rows
   b2kit append log.b2nd columns.npy --axis 1
   b2kit append year.b2nd day.npy             (180,360) to (365,180,360)
+  b2kit append log.b2nd many.npy --each      arrays that numpy.save wrote in a row
   b2kit append log.b2frame more.bin
   sensor | b2kit append -q log.b2frame -
 
@@ -34,15 +35,18 @@ pub(crate) struct Args {
     /// Grow along this dimension; negative ones count from the end (arrays)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     axis: Option<i64>,
+    /// IN holds .npy arrays that follow each other: append one after the other
+    #[arg(long)]
+    each: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
     // First: it may take long to come, and nobody has to wait for the lock meanwhile.
-    let input = Operand::open(&args.input, &args.target.file)?;
-    let (what, committed) = match args.target.open(global).with_context(named)? {
-        Editor::Array(mut array) => append_items(&mut array, args, input, global),
-        Editor::SuperChunk(mut frame) => append_bytes(&mut frame, args, input, global),
+    let inputs = Operand::one_or_each(&args.input, &args.target.file, args.each)?;
+    let (what, committed) = match args.target.open_for_data(global).with_context(named)? {
+        Editor::Array(mut array) => append_items(&mut array, args, inputs, global),
+        Editor::SuperChunk(mut frame) => append_bytes(&mut frame, args, inputs, global),
     }
     .with_context(named)?;
     args.target.tell(global, &what, committed);
@@ -52,15 +56,19 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn append_items(
     array: &mut ArrayEditor,
     args: &Args,
-    mut input: Operand,
+    inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, Committed)> {
     let axis = change::axis(args.axis.unwrap_or(0), array.shape().len())?;
-    let added = add_dimension(&mut input, array.shape(), axis);
-    let (items, shape) = change::part(array, input, axis, global)?;
-    array.append(axis, items.with_length(shape[axis]))?;
+    let (mut grown, mut added) = (0, false);
+    for mut input in inputs {
+        added |= add_dimension(&mut input, array.shape(), axis);
+        let (items, shape) = change::part(array, input, axis, global)?;
+        array.append(axis, items.with_length(shape[axis]))?;
+        grown += shape[axis];
+    }
     let committed = array.commit()?;
-    let grown = count(shape[axis], "position");
+    let grown = count(grown, "position");
     let grown = if added { format!("{grown} (the input has one dimension fewer)") } else { grown };
     Ok((format!("{grown} appended to dimension {axis}, shape {} now", dims(array.shape())), committed))
 }
@@ -81,25 +89,28 @@ fn add_dimension(input: &mut Operand, shape: &[u64], axis: usize) -> bool {
 fn append_bytes(
     frame: &mut FrameEditor,
     args: &Args,
-    input: Operand,
+    inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, Committed)> {
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
-    input.check_itemsize(frame.typesize())?;
-    let nbytes = input.nbytes();
-    let bytes = input.into_bytes(&args.target.file, global.quiet)?;
-    let mut batch = buffer(usize::try_from(BATCH.min(nbytes))?)?;
-    let mut done = 0;
-    while done < nbytes {
-        let part = &mut batch[..usize::try_from(BATCH.min(nbytes - done))?];
-        signals::check()?;
-        bytes.read(&[done], &[part.len() as u64], part)?;
-        frame.append_bytes(part)?;
-        done += part.len() as u64;
+    let mut grown = 0;
+    for input in inputs {
+        input.check_itemsize(frame.typesize())?;
+        let nbytes = input.nbytes();
+        let bytes = input.into_bytes(&args.target.file, global.quiet)?;
+        let mut batch = buffer(usize::try_from(BATCH.min(nbytes))?)?;
+        let mut done = 0;
+        while done < nbytes {
+            let part = &mut batch[..usize::try_from(BATCH.min(nbytes - done))?];
+            signals::check()?;
+            bytes.read(&[done], &[part.len() as u64], part)?;
+            frame.append_bytes(part)?;
+            done += part.len() as u64;
+        }
+        grown += nbytes;
     }
-    drop(bytes);
     let committed = frame.commit()?;
-    let (grown, total) = (short_size(nbytes), short_size(committed.nbytes));
+    let (grown, total) = (short_size(grown), short_size(committed.nbytes));
     let chunks = count(committed.nchunks as u64, "chunk");
     Ok((format!("{grown} appended, {total} in {chunks} now"), committed))
 }

@@ -33,13 +33,17 @@ pub(crate) struct Args {
     /// Insert before this position; a negative one counts from the end
     #[arg(long, value_name = "I", allow_negative_numbers = true)]
     at: i64,
+    /// IN holds .npy arrays that follow each other: insert all of them, in this order
+    #[arg(long)]
+    each: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
-    let input = Operand::open(&args.input, &args.target.file)?;
+    let inputs = Operand::one_or_each(&args.input, &args.target.file, args.each)?;
     let mut array = args.target.array(global).with_context(named)?;
-    let (what, committed) = insert(&mut array, args, input, global).with_context(named)?;
+    args.target.tell_lossy(array.snapshot().with_context(named)?.super_chunk(), global);
+    let (what, committed) = insert(&mut array, args, inputs, global).with_context(named)?;
     args.target.tell(global, &what, committed);
     Ok(())
 }
@@ -47,7 +51,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn insert(
     array: &mut ArrayEditor,
     args: &Args,
-    input: Operand,
+    inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, Committed)> {
     let axis = change::axis(args.axis, array.shape().len())?;
@@ -56,10 +60,14 @@ fn insert(
         at if (0..=i128::from(length)).contains(&at) => u64::try_from(at)?,
         _ => bail!("--at {}: dimension {axis} has {}", args.at, count(length, "position")),
     };
-    let (items, shape) = change::part(array, input, axis, global)?;
-    array.insert(axis, at, items.with_length(shape[axis]))?;
+    let mut grown = 0;
+    for input in inputs {
+        let (items, shape) = change::part(array, input, axis, global)?;
+        array.insert(axis, at + grown, items.with_length(shape[axis]))?;
+        grown += shape[axis];
+    }
     let committed = array.commit()?;
-    let grown = count(shape[axis], "position");
+    let grown = count(grown, "position");
     let what = format!("{grown} inserted at {at} of dimension {axis}, shape {} now", dims(array.shape()));
     Ok((what, committed))
 }

@@ -66,6 +66,11 @@ pub(crate) struct Args {
     /// Take IN as plain bytes, even if it is a file of a known format (.npy, HDF5, PNG, ...)
     #[arg(long)]
     raw: bool,
+    /// Each IN holds .npy arrays that follow each other: write a file for each of them (-d)
+    ///
+    /// Of several arrays in many.npy the new files are many.0.b2nd, many.1.b2nd and so on.
+    #[arg(long, requires = "directory", conflicts_with = "raw")]
+    each: bool,
     #[command(flatten)]
     encoding: Encoding,
 }
@@ -91,9 +96,27 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut outputs = outputs.iter();
     many::each(&args.paths, |input| match outputs.next() {
+        Some(output) if args.each => pack_each(args, input, output, global),
         Some(output) => pack(args, input, (output, output), global),
         None => Ok(()),
     })
+}
+
+/// Packs each of the arrays in `input` into a file of its own, with a number before the ending of `output`.
+fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result<()> {
+    check_folder(output)?;
+    let arrays = Operand::each(input, output)?;
+    let numbered = arrays.len() > 1;
+    for (n, array) in arrays.into_iter().enumerate() {
+        let mut path = output.to_owned();
+        if numbered {
+            let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+            path.set_extension(format!("{n}.{ending}"));
+        }
+        claim(&path, args.force, &[input])?;
+        pack_operand(args, input, array, (&path, &path), global)?;
+    }
+    Ok(())
 }
 
 /// The name of the new file in the folder that `-d` names: `.b2nd` for arrays, `.b2frame` or `.chunk` for others.

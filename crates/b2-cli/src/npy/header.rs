@@ -31,6 +31,7 @@ use b2kit::Dtype;
 use b2kit::nd::literal::{self, Literal};
 
 use super::descr;
+use crate::table::thousands;
 
 /// The first bytes of every `.npy` file.
 pub(crate) const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -87,6 +88,21 @@ impl NpyHeader {
             .with_context(|| format!("npy header (offset {text_offset})"))
     }
 
+    /// Checks that the items end inside a file of `len` bytes.
+    ///
+    /// # Errors
+    /// That they do not.
+    pub(crate) fn check_len(&self, len: u64) -> Result<()> {
+        let have = len.saturating_sub(self.data_offset);
+        ensure!(
+            self.nbytes <= have,
+            "items: {} bytes expected at offset {}, the file ends after {have}",
+            self.nbytes,
+            self.data_offset
+        );
+        Ok(())
+    }
+
     fn parse(major: u8, text: &[u8], data_offset: u64) -> Result<Self> {
         let text = match major {
             // Latin-1: every byte is the character with that number.
@@ -110,6 +126,18 @@ impl NpyHeader {
         };
         let nbytes = nbytes(&shape, dtype.itemsize() as u64).context("shape: too many items")?;
         Ok(Self { dtype, fortran_order, shape, data_offset, nbytes })
+    }
+}
+
+/// That a file of `len` bytes goes on behind its array, at byte `end`: with another one, or with anything else.
+pub(crate) fn behind(end: u64, len: u64, another: bool) -> anyhow::Error {
+    let (bytes, at) = (thousands(len.saturating_sub(end)), thousands(end));
+    match another {
+        true => anyhow!(
+            "{bytes} bytes behind the array, from byte {at} on: another array (pack, append and insert take array by \
+             array with --each)"
+        ),
+        false => anyhow!("{bytes} bytes behind the array, from byte {at} on, which belong to no array"),
     }
 }
 

@@ -16,6 +16,7 @@ mod checksum;
 mod common;
 mod copy;
 mod diff;
+mod each;
 mod foreign;
 mod general;
 mod help;
