@@ -146,7 +146,7 @@ impl Write for Output {
             Self::Stdout(stdout) => stdout.write(buf),
             Self::Captured => capture::write(buf),
             Self::Buffer(bytes) => bytes.write(buf),
-            Self::File { temp, .. } => temp.write(buf),
+            Self::File { temp, .. } => temp.as_file_mut().write(buf),
             Self::Device { file, .. } => file.write(buf),
         }
     }
@@ -155,7 +155,7 @@ impl Write for Output {
         match self {
             Self::Stdout(stdout) => stdout.flush(),
             Self::Captured | Self::Buffer(_) => Ok(()),
-            Self::File { temp, .. } => temp.flush(),
+            Self::File { temp, .. } => temp.as_file_mut().flush(),
             Self::Device { file, .. } => file.flush(),
         }
     }
@@ -263,7 +263,7 @@ pub(crate) fn check_folder(path: &Path) -> Result<()> {
 /// # Errors
 /// When it cannot be created.
 pub(crate) fn spool_beside(path: &Path) -> Result<File> {
-    tempfile::tempfile_in(folder_of(path)).with_context(|| path.display().to_string())
+    tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
 }
 
 /// The folder that holds a file of this name.
@@ -294,5 +294,14 @@ fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     };
     #[cfg(unix)]
     builder.permissions(permissions);
-    builder.tempfile_in(folder_of(path))
+    builder.tempfile_in(folder_of(path)).map_err(plain)
+}
+
+/// The error without the name of the temporary file, which means nothing to people.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn plain(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    // The crate appends it, and gives the error without it to nobody.
+    let own = text.rsplit_once(" at path ").map_or(&*text, |(own, _)| own);
+    io::Error::new(error.kind(), own)
 }

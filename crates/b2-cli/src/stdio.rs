@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::frame::{Disk, FileSystem, Links, ReadAt};
 
 use crate::capture;
+use crate::error::one_line;
 use crate::npy::source::ByteSource;
 use crate::output::Output;
 use crate::values::Format;
@@ -48,7 +49,12 @@ pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     let mut file = tempfile::tempfile().context("a temporary file for standard input")?;
     let len = io::copy(&mut stdin, &mut file).context("standard input")?;
     ensure!(len > 0, "standard input is empty");
-    Ok(Arc::new(Spooled { file, len }))
+    Ok(spooled(file, len))
+}
+
+/// A file of `len` bytes that nobody else knows, to be read from its start.
+pub(crate) fn spooled(file: File, len: u64) -> Arc<dyn ReadAt> {
+    Arc::new(Spooled { file, len })
 }
 
 /// A file that nobody else knows.
@@ -95,7 +101,7 @@ pub(crate) fn write_through(
     ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    write(&complete)?;
+    write(&complete).map_err(|error| renamed(error, &complete, path))?;
     let mut file = File::open(&complete)?;
     file.rewind()?;
     let mut buffer = vec![0; 1 << 20];
@@ -119,9 +125,18 @@ fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> 
     }
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    write(&complete)?;
+    write(&complete).map_err(|error| renamed(error, &complete, url))?;
     let file = Disk.open(&complete, Links::Follow)?;
     web::upload(&*file, url, force).with_context(named)
+}
+
+/// An error of writing a temporary file, told by the name that people know.
+fn renamed(error: anyhow::Error, temporary: &Path, shown: &Path) -> anyhow::Error {
+    let (text, temporary) = (one_line(&error), temporary.display().to_string());
+    match text.contains(&temporary) {
+        true => anyhow!("{}", text.replace(&temporary, &shown.display().to_string())),
+        false => error,
+    }
 }
 
 /// Whether bytes written to this path go somewhere else than to a file of that name.

@@ -85,6 +85,11 @@ impl Staged {
         &self.temporary
     }
 
+    /// Returns the target, which errors name: nobody knows the temporary name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn durability(&self) -> Durability {
         self.options.durability
     }
@@ -230,7 +235,7 @@ pub(crate) fn temporary<T>(
         match make(&name) {
             Ok(made) => return Ok((name, made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
-            Err(error) => return Err(FrameError::io(name.display().to_string())(error)),
+            Err(error) => return io(path, Err(error)),
         }
     }
 }

@@ -184,7 +184,7 @@ impl ContiguousStore {
     /// Creates the store of a new frame in a file.
     pub(crate) fn create(target: Target, path: &Path, header_len: u64) -> Result<Self, FrameError> {
         let (staged, file) = Staged::file(target, path)?;
-        let (name, durability) = (staged.temporary().display().to_string(), staged.durability());
+        let (name, durability) = (staged.path().display().to_string(), staged.durability());
         Self::new(Home::Staged(Some(staged)), file, name.into(), header_len, durability)
     }
 

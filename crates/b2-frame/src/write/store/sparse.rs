@@ -120,7 +120,21 @@ impl SparseStore {
     }
 
     pub(super) fn name(&self) -> String {
-        self.dir.display().to_string()
+        self.shown(&self.dir).display().to_string()
+    }
+
+    /// Returns the name for errors: below the target, not below the temporary directory of a new frame.
+    fn shown(&self, path: &Path) -> PathBuf {
+        match (&self.new, path.strip_prefix(&self.dir)) {
+            (Some(new), Ok(rest)) if rest.as_os_str().is_empty() => new.path().to_owned(),
+            (Some(new), Ok(rest)) => new.path().join(rest),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// Names the path in an error.
+    fn io<T>(&self, path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
+        staging::io(&self.shown(path), result)
     }
 
     pub(crate) fn has_staged(&self) -> bool {
@@ -144,14 +158,14 @@ impl SparseStore {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     self.save_index().map_err(FrameError::io(self.name()))?;
                     let again = self.fs.remove_file(&path).and_then(|()| self.fs.create_new(&path));
-                    break (path.clone(), staging::io(&path, again)?);
+                    break (path.clone(), self.io(&path, again)?);
                 }
-                created => break (path.clone(), staging::io(&path, created)?),
+                created => break (path.clone(), self.io(&path, created)?),
             }
         };
         if let Err(error) = file.write_all_at(0, chunk) {
             let _ = self.fs.remove_file(&path);
-            return Err(FrameError::io(path.display().to_string())(error));
+            return self.io(&path, Err(error));
         }
         if self.durability == Durability::Sync && chunk.len() >= START_SYNC {
             file.start_sync(0..chunk.len() as u64);
@@ -232,8 +246,8 @@ impl SparseStore {
     /// Completes a new frame: writes the index file and renames the directory.
     fn complete(&mut self, index: &[u8], named: &HashSet<u32>) -> Result<(), FrameError> {
         let path = self.dir.join(INDEX_NAME);
-        let file = staging::io(&path, self.fs.create_new(&path))?;
-        staging::io(&path, file.write_all_at(0, index))?;
+        let file = self.io(&path, self.fs.create_new(&path))?;
+        self.io(&path, file.write_all_at(0, index))?;
         self.written += index.len() as u64;
         // Syncing late is cheaper: the system has already written most of the data by now.
         self.sync_all(named, &path, &*file)?;
@@ -250,10 +264,10 @@ impl SparseStore {
         named: &HashSet<u32>,
     ) -> Result<(), FrameError> {
         let path = self.dir.join(INDEX_NAME);
-        staging::io(temporary, self.fs.copy_attributes(&path, temporary))?;
-        staging::io(temporary, file.write_all_at(0, index))?;
+        staging::io(&path, self.fs.copy_attributes(&path, temporary))?;
+        staging::io(&path, file.write_all_at(0, index))?;
         if self.durability == Durability::Sync {
-            self.sync_all(named, temporary, file)?;
+            self.sync_all(named, &path, file)?;
             self.unsafe_index = false;
             if self.unsafe_name {
                 staging::io(&self.dir, self.fs.sync_dir(&staging::parent(&self.dir)))?;
@@ -278,11 +292,12 @@ impl SparseStore {
         }
         for id in self.staged.keys().filter(|id| named.contains(id)) {
             let path = self.dir.join(chunk_name(*id));
-            let file = staging::io(&path, self.fs.open_write(&path, Links::Refuse))?;
-            staging::io(&path, file.sync().inspect_err(|_| self.lost = true))?;
+            let file = self.io(&path, self.fs.open_write(&path, Links::Refuse))?;
+            let synced = file.sync().inspect_err(|_| self.lost = true);
+            self.io(&path, synced)?;
         }
-        staging::io(index_path, index.sync())?;
-        staging::io(&self.dir, self.sync_dir())
+        self.io(index_path, index.sync())?;
+        self.io(&self.dir, self.sync_dir())
     }
 
     /// Makes sure that no power loss brings an older index back.
