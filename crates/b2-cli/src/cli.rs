@@ -131,6 +131,7 @@ impl Cli {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<()> {
         let global = self.global;
+        signals::reset();
         if let Command::Bench(args) = &self.command {
             // Measures with pools of its own.
             return cmd::bench::run(args, global);

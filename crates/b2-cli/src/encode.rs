@@ -440,6 +440,7 @@ pub(crate) fn tell(
     start: Instant,
     chosen: bool,
 ) -> Result<()> {
+    signals::done();
     let there = match fs::metadata(to) {
         // In a batch, answers are read by a program.
         Ok(there) if !global.quiet && !capture::is_active() && (there.is_file() || there.is_dir()) => there,

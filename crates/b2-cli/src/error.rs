@@ -3,13 +3,15 @@
 use std::error::Error;
 use std::io::{self, Write};
 
+use b2kit::ErrorKind;
 use b2kit::chunk::ChunkError;
-use b2kit::core::LimitExceeded;
+use b2kit::core::{Cancelled, LimitExceeded};
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
 
 use crate::many::Failures;
 use crate::signals::{self, Stopped};
+use crate::table::printable;
 
 /// A command line that cannot be right, whatever the files hold: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +56,9 @@ pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
 
 /// The exit code and, unless it was told already, what went wrong.
 pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
-    if let (Err(_), Some(code)) = (result, signals::exit_code()) {
-        return (code, Some(Stopped.to_string()));
+    if let (Err(error), Some(code)) = (result, signals::exit_code()) {
+        let message = if is_stop(error) { Stopped.to_string() } else { one_line(error) };
+        return (code, Some(message));
     }
     match result {
         Ok(()) => (0, None),
@@ -71,13 +74,49 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     }
 }
 
-/// The error and its causes in one line, without control characters.
+/// Whether the work ended because it was asked to, and for no other reason.
+fn is_stop(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let mut inner = Some(cause);
+        // An I/O error does not give the error inside of it as its cause.
+        while let Some(io) = inner.and_then(|error| error.downcast_ref::<io::Error>()) {
+            inner = io.get_ref().map(|error| error as &(dyn Error + 'static));
+        }
+        let Some(cause) = inner else { return false };
+        let kind = kind(cause);
+        cause.is::<Stopped>() || cause.is::<Cancelled>() || kind == Some(ErrorKind::Cancelled)
+    })
+}
+
+/// The kind of the first error of the library among the causes.
+pub(crate) fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.chain().find_map(kind)
+}
+
+/// The kind of an error of the library.
+pub(crate) fn kind(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
+    let of_frame = || error.downcast_ref::<FrameError>().map(FrameError::kind);
+    let of_chunk = || error.downcast_ref::<ChunkError>().map(ChunkError::kind);
+    error.downcast_ref::<NdError>().map(NdError::kind).or_else(of_frame).or_else(of_chunk)
+}
+
+/// The text for an error of the disk, where there is a better one than the system's.
+fn of_disk(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::StorageFull => Some("no space left on the disk"),
+        io::ErrorKind::QuotaExceeded => Some("the quota of the disk is used up"),
+        io::ErrorKind::FileTooLarge => Some("the file would be larger than is allowed here (ulimit -f)"),
+        _ => None,
+    }
+}
+
+/// The error and its causes in one line; control characters are escaped.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
         let mut text = cause.to_string();
-        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
-            text = "no space left on the disk".to_owned();
+        if let Some(what) = cause.downcast_ref().and_then(of_disk) {
+            text = what.to_owned();
             // Files appear, and change, when they are complete; what a stream or a device has got is gone.
             if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
                 text.push_str("; nothing was written");
@@ -104,7 +143,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
             _ => "",
         });
     }
-    out.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(&out)
 }
 
 /// Whether the change was made, and only what followed it has failed.
@@ -156,7 +195,7 @@ mod tests {
     #[test]
     fn one_line_joins_causes_once() {
         let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
-        assert_eq!(one_line(&error), "x.b2nd line 2: trailer: offset 3");
+        assert_eq!(one_line(&error), r"x.b2nd\tline\n2: trailer: offset 3");
         assert_eq!(one_line(&anyhow!("x: no room").context("x")), "x: no room");
         let full = || anyhow::Error::new(io::Error::from(io::ErrorKind::StorageFull));
         assert_eq!(

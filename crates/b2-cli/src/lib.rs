@@ -63,6 +63,7 @@ pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
 /// as in the command itself.
 #[doc(hidden)]
 pub fn run_from<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> u8 {
+    signals::ignore_file_size();
     let code = match cli::parse(args) {
         Ok(cli) => error::report(&cli.run()),
         Err(error) => {

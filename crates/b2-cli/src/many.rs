@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::error::{ClosedPipe, Usage, one_line};
+use crate::error::{ClosedPipe, Usage, one_line, say};
 use crate::signals;
 
 /// What went wrong with some of several files. The others are done.
@@ -33,11 +33,15 @@ pub(crate) fn each(files: &[PathBuf], mut run: impl FnMut(&Path) -> Result<()>) 
     if let [file] = files {
         return run(file);
     }
-    let mut messages = Vec::new();
+    signals::expect(files.len());
+    let mut messages: Vec<String> = Vec::new();
     for file in files {
-        match run(file) {
+        match signals::check().map_err(Into::into).and_then(|()| run(file)) {
             Err(error) if error.is::<ClosedPipe>() || error.is::<Usage>() => return Err(error),
-            Err(error) if signals::exit_code().is_some() => return Err(error),
+            Err(error) if signals::exit_code().is_some() => {
+                messages.iter().for_each(|message| say(message));
+                return Err(error);
+            }
             Err(error) => messages.push(one_line(&error)),
             Ok(()) => {}
         }

@@ -1,9 +1,10 @@
-//! Handles Ctrl-C, TERM and HUP while files are written: the change is undone and temporary files are removed.
+//! Handles Ctrl-C, TERM, HUP and QUIT while files are written: the change is undone and temporary files are removed.
 //!
 //! Work is stopped from inside, by the library's [`Control`] and by [`check`], so that everything is dropped in order. A
 //! thread that removed the files itself could meet a commit between two renames. While nothing is being written, a
 //! signal ends the process at once, as it would without this module.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -11,15 +12,53 @@ use std::sync::{Arc, LazyLock, Once};
 use anyhow::Result;
 use b2kit::core::Control;
 
+use crate::table::thousands;
+
 /// The signal that has asked to stop; 0: none.
 static STOPPED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Whether there is nothing to undo.
 static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
 
-/// The work was stopped by a signal.
+/// How many files this command has written or changed, and how many it was asked for; 0: one, or unknown.
+static DONE: AtomicUsize = AtomicUsize::new(0);
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// The work was stopped by a signal. What was being written is undone; files that were complete stay.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped; nothing was changed")]
 pub(crate) struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: usize| thousands(n as u64);
+        match (DONE.load(Ordering::SeqCst), ASKED.load(Ordering::SeqCst)) {
+            (0, _) => f.write_str("stopped; nothing was changed"),
+            (done, asked) if asked > done => {
+                write!(f, "stopped after {} of {} files; these are complete, ", count(done), count(asked))?;
+                f.write_str("the others were not changed")
+            }
+            (done, _) => {
+                let files = if done == 1 { "file, which is" } else { "files, which are" };
+                write!(f, "stopped after {} {files} complete", count(done))
+            }
+        }
+    }
+}
+
+/// A command begins, of which nothing is done yet.
+pub(crate) fn reset() {
+    expect(0);
+    DONE.store(0, Ordering::SeqCst);
+}
+
+/// The command is asked for this many files.
+pub(crate) fn expect(files: usize) {
+    ASKED.store(files, Ordering::SeqCst);
+}
+
+/// A file is written or changed, and stays so.
+pub(crate) fn done() {
+    DONE.fetch_add(1, Ordering::SeqCst);
+}
 
 /// Makes signals stop the work instead of the process. Call it when all input that may block has arrived.
 pub(crate) fn begin() {
@@ -55,13 +94,26 @@ pub(crate) fn control() -> Control {
     })
 }
 
+/// Lets a write that would make a file larger than is allowed (`ulimit -f`) fail, instead of ending the process in the
+/// middle of it.
+pub(crate) fn ignore_file_size() {
+    #[cfg(unix)]
+    {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // Whatever handles the signal, the write fails then. If nothing can, the process ends as ever.
+            let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+        });
+    }
+}
+
 /// Installs handlers that run without a thread: a thread of its own would cost tens of megabytes of address space.
 #[cfg(unix)]
 fn listen() {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !is_ignored(*signal)) {
         let again = Arc::new(AtomicBool::new(false));
         // Handlers run in this order: the first signal sets the flags, a second one ends the process.
         let registered = register_conditional_shutdown(signal, 128 + signal, Arc::clone(&IDLE))

@@ -2,9 +2,10 @@
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::change::count;
 use crate::error::ClosedPipe;
 use crate::{capture, signals};
 
@@ -29,7 +30,7 @@ pub(crate) type Run = fn(Vec<String>) -> (u8, String);
 
 pub(crate) fn run(run: Run) -> Result<()> {
     let mut input = io::stdin().lock();
-    loop {
+    for answered in 1_u64.. {
         let mut line = Vec::new();
         input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).context("standard input")?;
         if line.is_empty() {
@@ -46,8 +47,11 @@ pub(crate) fn run(run: Run) -> Result<()> {
             return Err(ClosedPipe.into());
         }
         sent.context("standard output")?;
-        signals::check()?;
+        if signals::exit_code().is_some() {
+            bail!("stopped after {}, which were answered", count(answered, "command"));
+        }
     }
+    Ok(())
 }
 
 /// Runs one command: exit code, what it would have put on standard output, and message.

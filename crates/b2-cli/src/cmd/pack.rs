@@ -22,6 +22,7 @@ use crate::operand::{Operand, refuse_directory};
 use crate::output::{check_folder, claim};
 use crate::plugins;
 use crate::progress::Progress;
+use crate::signals;
 use crate::stdio;
 use crate::values::{Codec, Format};
 use crate::web;
@@ -105,6 +106,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 /// Packs each of the arrays in `input` into a file of its own, with a number before the ending of `output`.
 fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result<()> {
     check_folder(output)?;
+    // More files may be written than there are inputs.
+    signals::expect(0);
     let arrays = Operand::each(input, output)?;
     let numbered = arrays.len() > 1;
     for (n, array) in arrays.into_iter().enumerate() {

@@ -60,12 +60,13 @@ fn signals_leave_no_temporary_files() {
     folder.write("a.npy", &npy("|u1", false, "(48, 1048576)", &bytes));
     folder.change(&["pack", "raw", "frame", "--codec", "lz4", "--clevel", "1"]);
     folder.write("old", b"what was there");
-    let cases: [(&[&str], &str, i32); 5] = [
+    let cases: [(&[&str], &str, i32); 6] = [
         (&["pack", "a.npy", "out"], "INT", 2),
         (&["pack", "raw", "old", "--force", "--chunksize", "1M"], "TERM", 15),
         (&["pack", "a.npy", "out", "--format", "sframe", "--chunks", "1,1048576"], "HUP", 1),
         (&["copy", "frame", "out", "--chunksize", "1M"], "TERM", 15),
         (&["copy", "frame", "old", "--force"], "INT", 2),
+        (&["pack", "raw", "out", "--chunksize", "1M"], "QUIT", 3),
     ];
     for (args, name, number) in cases {
         let (name, code) = obeyed(name, number);
