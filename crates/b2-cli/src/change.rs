@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::frame::EditOptions;
@@ -12,6 +12,7 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use crate::args::Global;
 use crate::error::{one_line, say};
+use crate::input;
 use crate::lossy;
 use crate::many;
 use crate::npy;
@@ -19,6 +20,7 @@ use crate::operand::{Items, Operand};
 use crate::signals;
 use crate::stdio::refuse_stdin;
 use crate::table::{printable, short_size};
+use crate::web;
 
 /// Which file is changed, and how carefully.
 #[derive(Clone, Debug, clap::Args)]
@@ -87,6 +89,7 @@ impl Target {
     pub(crate) fn frame(&self, many_vlmetalayers: bool, global: Global) -> Result<FrameEditor> {
         let path = &self.file;
         refuse_stdin(path, "cannot be changed in place: name the file")?;
+        refuse_url(path)?;
         let there = fs::metadata(path)?;
         ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
         match sniff(path)? {
@@ -103,7 +106,7 @@ impl Target {
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
         let options = EditOptions::from(global.reading(path)).durability(durability).lock(!care.no_lock);
         let frame = options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path);
-        let frame = frame.map_err(|error| cannot_lock(error.into()))?;
+        let frame = frame.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
         // Not before: others may hold the lock for long.
         signals::begin();
         Ok(frame)
@@ -159,8 +162,9 @@ impl Target {
         }
     }
 
-    /// Tells on standard error what was done, unless `--quiet` is given.
+    /// Tells on standard error what was done, unless `--quiet` is given. Call it after each commit.
     pub(crate) fn tell(&self, global: Global, what: &str, committed: Committed) {
+        signals::done();
         if global.quiet {
             return;
         }
@@ -171,6 +175,15 @@ impl Target {
         // Nobody may be listening there.
         let _ = writeln!(io::stderr(), "{}: {what}; {written}", printable(&self.named()));
     }
+}
+
+/// Refuses a URL for a command that changes a file.
+///
+/// # Errors
+/// For URLs.
+pub(crate) fn refuse_url(path: &Path) -> Result<()> {
+    ensure!(!web::is_url(path), "a URL: files on servers are only read, never changed in place");
+    Ok(())
 }
 
 /// Says what is in the way of the lock, which is a file beside the frame.

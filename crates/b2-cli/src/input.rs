@@ -6,11 +6,11 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use b2kit::chunk::{ChunkHeader, DParams};
 use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
-use b2kit::{Chunk, NdArray, SuperChunk};
+use b2kit::{Chunk, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Global, Source};
 use crate::foreign::{self, Foreign};
@@ -84,7 +84,8 @@ impl Input {
                 }
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
             }
-            return Self::from_frame(global.reading(path).open(path)?);
+            let frame = global.reading(path).open(path).map_err(|error| cut_off_or(path, error.into()))?;
+            return Self::from_frame(frame);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
         let file = open_regular(path)?;
@@ -112,10 +113,7 @@ impl Input {
         let have = len - offset;
         let head = file.read_at(offset..offset.saturating_add(foreign::LOOK).min(len))?;
         if head.starts_with(&b2kit::frame::MAGIC) {
-            let opened = frame().map_err(|error| match frame_len(&head) {
-                Some(need) if need > have => cut_off(need, have),
-                _ => error.into(),
-            });
+            let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
             return opened.and_then(Self::from_frame);
         }
         // Told by content alone.
@@ -151,7 +149,9 @@ impl Input {
     pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
         refuse_stdin(&source.file, "cannot be a store: name the file")?;
-        Store::open(&source.file, source.offset, global)?.context("--key: not a store")?.member(key)
+        let store = Store::open(&source.file, source.offset, global)?;
+        let none = || find_cut_off(&source.file).unwrap_or_else(|| anyhow!("--key: not a store"));
+        store.ok_or_else(none)?.member(key)
     }
 
     pub(crate) fn from_frame(frame: SuperChunk) -> Result<Self> {
@@ -249,6 +249,38 @@ fn frame_len(head: &[u8]) -> Option<u64> {
     match head.get(15..24)? {
         [0xCF, len @ ..] => Some(u64::from_be_bytes(len.try_into().ok()?)),
         _ => None,
+    }
+}
+
+/// That a frame whose file starts with `head`, and has `have` bytes, is cut off.
+fn cut_frame(head: &[u8], have: u64) -> Option<anyhow::Error> {
+    frame_len(head).filter(|need| *need > have).map(|need| cut_off(need, have))
+}
+
+/// Says of the file of a frame that it is cut off, or of the index of a sparse one; otherwise gives the error that its
+/// opening ended with.
+pub(crate) fn cut_off_or(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    // The lock and the state of the disk have nothing to do with it.
+    match crate::error::kind_of(&error) {
+        Some(ErrorKind::Damaged) => find_cut_off(path).unwrap_or(error),
+        _ => error,
+    }
+}
+
+/// That the file of a frame, or the index of a sparse one, is cut off, where it is.
+pub(crate) fn find_cut_off(path: &Path) -> Option<anyhow::Error> {
+    let look = |path: &Path| -> io::Result<Option<anyhow::Error>> {
+        let file = open_regular(path)?;
+        let len = file.len()?;
+        let head = file.read_at(0..foreign::LOOK.min(len))?;
+        Ok(head.starts_with(&b2kit::frame::MAGIC).then(|| cut_frame(&head, len)).flatten())
+    };
+    if web::is_url(path) {
+        return None;
+    }
+    match path.is_dir() {
+        true => look(&path.join(INDEX_NAME)).ok()?.map(|cut| cut.context(INDEX_NAME)),
+        false => look(path).ok()?,
     }
 }
 

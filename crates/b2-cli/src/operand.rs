@@ -21,6 +21,7 @@ use crate::signals;
 use crate::slice::{self, PieceSize, Pieces};
 use crate::stdio::is_stdin;
 use crate::table::dims;
+use crate::web;
 
 /// An input that is open, and what it is.
 pub(crate) struct Operand {
@@ -335,6 +336,11 @@ impl SharedRegions for Items {
 
 /// Opens the input and finds its length.
 fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
+    ensure!(
+        !web::is_url(path),
+        "a URL, which this command does not read: download it first (info, show, cat, unpack, copy, verify and diff \
+         read URLs)"
+    );
     let mut stream: Box<dyn Read> = if is_stdin(path) {
         crate::capture::check_stdin()?;
         Box::new(io::stdin().lock())

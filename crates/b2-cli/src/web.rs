@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use anyhow::Context;
 use b2kit::frame::{FileKind, FileSystem, ReadAt};
 
 use crate::args::Global;
@@ -117,8 +118,39 @@ fn path_of(url: &str) -> Option<PathBuf> {
     if !path.starts_with('/') {
         return None;
     }
+    let out = unescape(path)?;
+    #[cfg(unix)]
+    return Some(PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(out)));
+    #[cfg(not(unix))]
+    return Some(PathBuf::from(String::from_utf8(out).ok()?.trim_start_matches('/')));
+}
+
+/// The last part of a URL's path, as the name of a file in some folder.
+///
+/// # Errors
+/// When it is none, or none that a file should have.
+pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
+    let text = url.to_str().unwrap_or_default();
+    let path =
+        text.split_once("://").map_or("", |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
+    // Without the host, or the bucket.
+    let (_, path) = path.split_once('/').unwrap_or_default();
+    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let decoded = unescape(last).and_then(|name| String::from_utf8(name).ok());
+    // Parts that a server may have put there to leave the folder.
+    let fits = |name: &String| {
+        !name.is_empty()
+            && !name.starts_with(['.', '-'])
+            && !name.contains(['/', '\\', ':'])
+            && !name.chars().any(char::is_control)
+    };
+    decoded.filter(fits).context("the URL has no name for a new file: give -o OUT")
+}
+
+/// The bytes that a part of a URL stands for; `None` if a `%` is not followed by two digits.
+fn unescape(part: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let mut bytes = path.bytes();
+    let mut bytes = part.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
             b'%' => {
@@ -129,10 +161,7 @@ fn path_of(url: &str) -> Option<PathBuf> {
             byte => out.push(byte),
         }
     }
-    #[cfg(unix)]
-    return Some(PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(out)));
-    #[cfg(not(unix))]
-    return Some(PathBuf::from(String::from_utf8(out).ok()?.trim_start_matches('/')));
+    Some(out)
 }
 
 /// What a URL names.
@@ -278,6 +307,27 @@ mod known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_part_of_a_url_is_a_name() {
+        let name = |url: &str| file_name(Path::new(url)).ok();
+        for (url, expected) in [
+            ("https://host/a/data.b2nd", Some("data.b2nd")),
+            ("https://host/a/two%20words.b2nd?key=1#x", Some("two words.b2nd")),
+            ("s3://bucket/store/dir.b2nd/", Some("dir.b2nd")),
+            ("https://host", None),
+            ("https://host/", None),
+            ("s3://bucket", None),
+            ("https://host/a/..", None),
+            ("https://host/%2e%2e", None),
+            ("https://host/..%2Fetc%2fpasswd", None),
+            ("https://host/a%00b", None),
+            ("https://host/a%zz", None),
+            ("https://host/.bashrc", None),
+        ] {
+            assert_eq!(name(url).as_deref(), expected, "{url}");
+        }
+    }
 
     #[test]
     fn urls_of_files_are_their_paths() {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use b2kit::frame::Checksums;
 
 use crate::args::Global;
-use crate::change::{Target, Targets};
+use crate::change::{Target, Targets, refuse_url};
 use crate::cmd::verify::verify;
 
 const EXAMPLES: &str = "\
@@ -49,6 +49,7 @@ fn change(target: &Target, add: bool, global: Global) -> Result<()> {
     // Checksums that are to be removed need not be right.
     let global = Global { no_checksums: !add, ..global };
     let changed = || -> Result<_> {
+        refuse_url(&target.file)?;
         // Damaged data must not get checksums that vouch for it.
         let before = if add { Some(verify(&target.file, global)?.checksums) } else { None };
         let mut frame = target.frame(true, global)?;

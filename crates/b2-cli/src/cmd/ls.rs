@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use crate::args::Global;
+use crate::input::find_cut_off;
 use crate::output::Output;
 use crate::stdio;
 use crate::store::Store;
@@ -28,9 +29,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.file.display().to_string();
     stdio::refuse_stdin(&args.file, "cannot be a store: name the file").with_context(named)?;
-    let store = Store::open(&args.file, 0, global)
-        .and_then(|store| store.context("not a store: it has no members (b2kit info tells what it is)"))
-        .with_context(named)?;
+    let none = || {
+        let not_one = "not a store: it has no members (b2kit info tells what it is)";
+        find_cut_off(&args.file).unwrap_or_else(|| anyhow!(not_one))
+    };
+    let store =
+        Store::open(&args.file, 0, global).and_then(|store| store.ok_or_else(none)).with_context(named)?;
     let mut output = Output::create(None, false)?;
     let mut lines = String::new();
     for key in store.keys() {

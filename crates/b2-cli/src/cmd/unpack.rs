@@ -1,17 +1,18 @@
 //! `b2kit unpack`
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::Global;
-use crate::error::Usage;
+use crate::error::{Usage, one_line};
 use crate::input::{Input, Selection};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::{printable, short_size};
-use crate::{many, npy, stdio};
+use crate::{many, npy, signals, stdio, web};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +20,7 @@ Examples:
   b2kit unpack data.b2nd -o copy.npy
   b2kit unpack -d plain *.b2nd
   b2kit unpack - -o - < data.b2nd > data.npy
+  b2kit unpack https://example.org/data.b2nd    data.npy in this folder
 
 Arrays become .npy files, everything else raw bytes: log.b2frame becomes log. The
 packed file stays. For parts of a file, or the raw bytes of an array: b2kit cat.";
@@ -50,7 +52,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(dir) = &args.directory {
         // Two files of one name in different folders.
         many::outputs(&args.files, dir, |file| {
-            Ok(new_name(file, "npy").file_name().unwrap_or_default().into())
+            Ok(new_name(&local_name(file)?, "npy").file_name().unwrap_or_default().into())
         })?;
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
@@ -71,8 +73,8 @@ fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
     };
     let path = match (&args.output, &args.directory) {
         (Some(output), _) => output.clone(),
-        (None, Some(dir)) => dir.join(new_name(file, ending).file_name().unwrap_or_default()),
-        (None, None) => new_name(file, ending),
+        (None, Some(dir)) => dir.join(new_name(&local_name(file)?, ending).file_name().unwrap_or_default()),
+        (None, None) => new_name(&local_name(file)?, ending),
     };
     let mut output = Output::create(Some(&path), args.force)?;
     if output.is_terminal() {
@@ -94,12 +96,22 @@ fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
     streamed.with_context(named)?;
     drop(progress);
     output.finish()?;
+    signals::done();
     if !global.quiet && !stdio::is_stdout(&path) {
         let (from, to) = (printable(&named()), printable(&path.display().to_string()));
         // Nobody may be listening there.
         let _ = writeln!(io::stderr(), "{from} -> {to}  {}", short_size(selection.nbytes()));
     }
     Ok(())
+}
+
+/// The name of the file; of a URL a name in the current folder.
+fn local_name(file: &Path) -> Result<Cow<'_, Path>> {
+    if !web::is_url(file) {
+        return Ok(Cow::Borrowed(file));
+    }
+    let name = web::file_name(file).with_context(|| file.display().to_string());
+    Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
 }
 
 /// The name of the file beside `file` that its data goes to.

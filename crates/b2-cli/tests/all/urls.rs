@@ -135,3 +135,24 @@ fn servers_that_refuse_are_told_in_words() {
         );
     }
 }
+
+/// The new file goes into this folder, under the name of the last part of the URL.
+#[test]
+fn unpack_names_the_new_file_after_the_url() {
+    let folder = Folder::new();
+    let (server, url) = served(&folder);
+    let plain = folder.ok(&["cat", "--npy", "a.b2nd"]);
+    ok(&folder, &["unpack", "-q", &url]);
+    assert_eq!(folder.read("a.npy"), plain);
+    assert_eq!(folder.names(), ["a.b2nd", "a.npy"]);
+    ok(&folder, &["unpack", "-q", "-d", "plain", &format!("{url}?token=secret")]);
+    assert_eq!(folder.read("plain/a.npy"), plain);
+    ok(&folder, &["unpack", "-q", &url, "-o", "other.npy"]);
+    assert_eq!(folder.read("other.npy"), plain);
+    let hidden = server.put("data/.profile", folder.read("a.b2nd"));
+    let output = run(&folder, &["unpack", &hidden]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("has no name for a new file: give -o OUT"), "{told}");
+    assert_eq!(folder.names(), ["a.b2nd", "a.npy", "other.npy", "plain"]);
+}
