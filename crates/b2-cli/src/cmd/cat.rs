@@ -1,13 +1,14 @@
 //! `b2kit cat`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Dtype;
 
 use crate::args::{Global, Source};
+use crate::error::Usage;
 use crate::input::{Input, Selection};
 use crate::lines::Lines;
 use crate::output::{Output, refuse_same};
@@ -32,7 +33,8 @@ Examples:
 A slice has one part per dimension, each an index or start:stop:step as in
 NumPy. Super-chunks and chunks have one dimension, their items.
 
---csv, --text and --png also read .npy files. In a picture NaN and values beyond
+An OUT that ends in .npy, .csv or .png decides what is written, unless an option
+does. --csv, --text and --png also read .npy files. In a picture NaN and values beyond
 1e19 (missing ones, unless --range holds them) are transparent.";
 
 #[derive(Debug, clap::Args)]
@@ -60,10 +62,10 @@ pub(crate) struct Args {
 }
 
 /// What the data is written as.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
 struct Form {
-    /// Decoded bytes in C order (the default)
+    /// Decoded bytes in C order (the default, unless OUT ends in .npy, .csv or .png)
     #[arg(long)]
     raw: bool,
     /// An .npy file (arrays)
@@ -84,8 +86,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(output) = &args.output {
         refuse_same(output, &args.source.file)?;
     }
-    if args.form.csv || args.form.text || args.form.png {
-        return values(args, global);
+    let form = form(args)?;
+    if form.csv || form.text || form.png {
+        return values(args, form, global);
     }
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
@@ -99,12 +102,18 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => Selection::all(&input),
     };
     input.check_output().with_context(named)?;
-    let header = match (&input, args.form.npy) {
+    let header = match (&input, form.npy) {
         (_, false) => vec![],
         (Input::Array(array), true) => npy::header_bytes(&npy::shown_dtype(array), &selection.shape())
             .context("--npy")
             .with_context(named)?,
-        _ => return Err(anyhow!("--npy: only arrays have a shape and a dtype").context(named())),
+        _ => {
+            let why = match args.form.npy {
+                true => "--npy: only arrays have a shape and a dtype",
+                false => "OUT ends in .npy: only arrays have a shape and a dtype; --raw writes the bytes",
+            };
+            return Err(anyhow!(why).context(named()));
+        }
     };
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;
@@ -136,6 +145,31 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Ok(())
 }
 
+/// What the data is written as: what was asked for, otherwise what the name of OUT ends in.
+///
+/// # Errors
+/// [`Usage`] when the name promises what a stored chunk is not.
+fn form(args: &Args) -> Result<Form> {
+    let given = args.form;
+    if given.raw || given.npy || given.csv || given.text || given.png {
+        return Ok(given);
+    }
+    let ending = args.output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    let form = match &*ending {
+        "npy" => Form { npy: true, ..given },
+        "csv" => Form { csv: true, ..given },
+        "png" => Form { png: true, ..given },
+        _ => return Ok(given),
+    };
+    if args.chunk.is_some() {
+        let why =
+            format!("--chunk writes plain bytes, and OUT ends in .{ending}: --raw says that this is meant");
+        return Err(Usage(why).into());
+    }
+    Ok(form)
+}
+
 /// Keeps bytes off a terminal, which they may lock up.
 fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
     let file = args.source.file.display();
@@ -148,17 +182,17 @@ fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
 }
 
 /// Values as text or as a picture.
-fn values(args: &Args, global: Global) -> Result<()> {
+fn values(args: &Args, form: Form, global: Global) -> Result<()> {
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     let named = || args.source.file.display().to_string();
     let data = Data::open(&args.source, global).with_context(named)?;
     data.check_output().with_context(named)?;
     let dtype = data.dtype();
     let view = data.view(&parts).with_context(named)?;
-    if args.form.png {
+    if form.png {
         return picture(args, &dtype, &view, global);
     }
-    let mut lines = Lines::new(&dtype, &view.shape(), args.form.csv).with_context(named)?;
+    let mut lines = Lines::new(&dtype, &view.shape(), form.csv).with_context(named)?;
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     output.send(lines.head().as_bytes())?;
     let mut progress = Progress::new(named(), view.nbytes(), global.quiet || output.is_terminal());
