@@ -108,7 +108,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
         return Err(anyhow!("--tree: not a store").context(named()));
     }
     let input = Input::open_source(source, global).with_context(named)?;
-    let facts = Facts::gather(&input).with_context(named)?;
+    let facts = Facts { sums_ignored: global.no_checksums, ..Facts::gather(&input).with_context(named)? };
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
@@ -171,6 +171,8 @@ fn describe(input: &Input) -> String {
 
 /// What is told about any kind of file.
 struct Facts {
+    /// Nobody looked for checksums.
+    sums_ignored: bool,
     nbytes: u64,
     cbytes: u64,
     special: Special,
@@ -226,7 +228,8 @@ impl Facts {
         };
         let dead = input.frame().map(SuperChunk::dead_bytes).transpose()?;
         let leftover = input.frame().map(SuperChunk::leftover_bytes).transpose()?;
-        let mut facts = Self { nbytes: input.nbytes(), cbytes, special, dead, leftover };
+        let nbytes = input.nbytes();
+        let mut facts = Self { sums_ignored: false, nbytes, cbytes, special, dead, leftover };
         if let Input::Chunk(chunk) = input {
             facts.cbytes = chunk.cbytes() as u64;
             if let Some(kind) = chunk.header().special() {
@@ -283,7 +286,8 @@ impl Facts {
         if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
             put("leftover", leftover.into());
         }
-        put("checksums", frame.map(|frame| checksums(frame.checksums())).into());
+        let looked_at = frame.filter(|_| !self.sums_ignored);
+        put("checksums", looked_at.map(|frame| checksums(frame.checksums())).into());
         if let Some(len) = frame.and_then(SuperChunk::block_starts_len) {
             put("block_starts", len.into());
         }
@@ -383,6 +387,7 @@ impl Facts {
             table.row(
                 "checksums",
                 match frame.checksums() {
+                    _ if self.sums_ignored => "not looked for (--no-checksums)",
                     Checksums::None => "none",
                     Checksums::Ok => "present, data not compared (b2kit verify does)",
                     Checksums::Changed => "present, but another program changed the file since",

@@ -30,7 +30,8 @@ Examples:
 
 Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints (of a store, of all members in the order of their
-keys), and the name; or FAIL, -, -, the name and why.
+keys), and the name; or FAIL, -, -, the name and why. Control characters in names
+are escaped.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
 checksum add` writes new ones. Files that stand for more than --max-output
@@ -91,11 +92,14 @@ struct Tally {
     compared: u64,
     changed: u64,
     without: u64,
+    /// `--no-checksums` was given.
+    unseen: u64,
 }
 
 impl Tally {
-    fn count(&mut self, checksums: Checksums) {
+    fn count(&mut self, checksums: Checksums, global: Global) {
         *match checksums {
+            _ if global.no_checksums => &mut self.unseen,
             Checksums::Ok => &mut self.compared,
             Checksums::Changed => &mut self.changed,
             Checksums::None => &mut self.without,
@@ -105,6 +109,7 @@ impl Tally {
     /// One line on standard error.
     fn tell(&self) {
         let parts = [
+            (self.unseen, "not compared with checksums (--no-checksums): decoded only"),
             (self.compared, "with checksums: all data compared"),
             (self.changed, "changed by another program since the checksums were written"),
             (self.without, "without checksums: decoded, but damage that still decodes is not seen"),
@@ -124,23 +129,24 @@ impl Tally {
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
     let verified = again(|| verify(file, global));
     if let Ok(Verified { checksums, .. }) = &verified {
-        tally.count(*checksums);
+        tally.count(*checksums, global);
     }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
             // Nobody may be listening there.
-            let _ = writeln!(io::stderr(), "b2kit: {}: odd: {}", file.display(), printable(note));
+            let name = printable(&file.display().to_string());
+            let _ = writeln!(io::stderr(), "b2kit: {name}: odd: {}", printable(note));
         }
     }
     let mut line = match &verified {
-        _ if json => to_json(file, &verified).to_string().into_bytes(),
+        _ if json => to_json(file, &verified, global).to_string().into_bytes(),
         Ok(Verified { checksums, nbytes, hash, .. }) => {
             format!("{}\t{nbytes}\t{hash}\t", verdict(*checksums)).into_bytes()
         }
         Err(_) => b"FAIL\t-\t-\t".to_vec(),
     };
     if !json {
-        line.extend(file.as_os_str().as_encoded_bytes());
+        line.extend(escaped(file.as_os_str().as_encoded_bytes()));
         if let Err(error) = &verified {
             line.extend(format!("\t{}", one_line(error)).into_bytes());
         }
@@ -151,12 +157,20 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     Ok(verified.is_ok())
 }
 
+/// A name without control characters, which would make other columns and lines of it, or colours.
+fn escaped(name: &[u8]) -> Vec<u8> {
+    if !name.iter().any(u8::is_ascii_control) && !String::from_utf8_lossy(name).contains(char::is_control) {
+        return name.to_vec();
+    }
+    printable(&String::from_utf8_lossy(name)).into_bytes()
+}
+
 fn verdict(checksums: Checksums) -> &'static str {
     if checksums == Checksums::Changed { "changed" } else { "ok" }
 }
 
 /// The answer for one file as an object; keys that do not apply are null.
-fn to_json(file: &Path, verified: &Result<Verified>) -> Value {
+fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
     let file = file.display().to_string();
     match verified {
         Ok(Verified { checksums, nbytes, hash, notes }) => json!({
@@ -165,9 +179,11 @@ fn to_json(file: &Path, verified: &Result<Verified>) -> Value {
             "nbytes": nbytes,
             "sha256": hash,
             "checksums": match checksums {
-                Checksums::None => "none",
-                Checksums::Ok => "ok",
-                Checksums::Changed => "changed",
+                // Nobody looked for them.
+                _ if global.no_checksums => None,
+                Checksums::None => Some("none"),
+                Checksums::Ok => Some("ok"),
+                Checksums::Changed => Some("changed"),
             },
             "notes": notes,
             "message": null,

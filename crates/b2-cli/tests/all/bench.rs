@@ -197,12 +197,14 @@ fn json_tells_the_same_of_all_kinds_of_files() {
     args.extend(["raw.bin", "f.npy", "s.b2frame", "a.b2nd"]);
     let text = folder.ok_text(&args);
     let objects: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let shapes = ["[81920]", "[40,500]", "[20480]", "[204,100]"];
+    let shapes = ["[200000]", "[100,500]", "[50000]", "[500,100]"];
+    let measured = ["[81920]", "[40,500]", "[20480]", "[204,100]"];
     let commands = ["pack raw.bin OUT", "pack f.npy OUT", "copy s.b2frame OUT", "copy a.b2nd OUT"];
     assert_eq!(objects.len(), 4);
-    for ((object, shape), command) in objects.iter().zip(shapes).zip(commands) {
+    for (((object, shape), measured), command) in objects.iter().zip(shapes).zip(measured).zip(commands) {
         assert_eq!(object["nbytes"], 200_000);
         assert_eq!(object["shape"].to_string(), shape);
+        assert_eq!(object["measured_shape"].to_string(), measured);
         assert_eq!(object["threads"], 2);
         let results = object["results"].as_array().unwrap();
         let names: Vec<&str> = results.iter().map(|result| result["filters"].as_str().unwrap()).collect();

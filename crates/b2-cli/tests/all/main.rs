@@ -36,6 +36,7 @@ mod stdio;
 mod stores;
 mod ten_minutes;
 mod told;
+mod truth;
 #[cfg(feature = "http")]
 mod urls;
 mod verify;

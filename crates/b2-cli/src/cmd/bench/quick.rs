@@ -99,7 +99,7 @@ fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
         "{}: {}, shape {}, items of {} byte{}{measured}\n",
         printable(&file.display().to_string()),
         short_size(sample.whole),
-        dims(&sample.shape),
+        dims(&sample.whole_shape),
         sample.itemsize,
         if sample.itemsize == 1 { "" } else { "s" },
     );

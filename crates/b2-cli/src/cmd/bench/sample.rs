@@ -6,10 +6,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::args::Global;
 use crate::input::Input;
-use crate::npy::nbytes;
+use crate::npy::{nbytes, source::ByteSource};
 use crate::operand::Operand;
 use crate::pump::resize;
 use crate::slice::{Axis, resolve};
+use crate::stdio;
 
 use super::Common;
 
@@ -20,6 +21,8 @@ pub(super) struct Sample {
     /// Bytes of all items of the file.
     pub(super) whole: u64,
     pub(super) itemsize: usize,
+    /// Of the file, in items.
+    pub(super) whole_shape: Vec<u64>,
     /// Of the part, in items.
     pub(super) shape: Vec<u64>,
     /// The items of the part, in C order.
@@ -41,10 +44,24 @@ impl Sample {
             let (shape, itemsize) = (header.shape.clone(), header.dtype.itemsize());
             return Self::of_operand(operand, &shape, itemsize, limit, String::new());
         }
-        if common.typesize.is_none()
-            && let Ok(input) = Input::open(path, 0, global)
-        {
-            return Self::of_input(&input, limit).with_context(|| path.display().to_string());
+        if common.typesize.is_none() {
+            let named = || path.display().to_string();
+            let opened = match stdio::is_stdin(path) {
+                // All that came is in a file by now.
+                true => {
+                    let file = stdio::spooled(operand.file.try_clone().with_context(named)?, operand.len);
+                    Input::open_spooled(&file, 0, global)
+                }
+                false => Input::open(path, 0, global),
+            };
+            let mut magic = [0; b2kit::frame::MAGIC.len()];
+            let is_frame = operand.file.read_exact_at(0, &mut magic).is_ok() && magic == b2kit::frame::MAGIC;
+            match opened {
+                Ok(input) => return Self::of_input(&input, limit).with_context(named),
+                // A damaged frame is not meant as plain bytes.
+                Err(error) if is_frame => return Err(error.context(named())),
+                Err(_) => {}
+            }
         }
         let typesize = common.typesize.map_or(1, std::num::NonZeroUsize::get);
         let options = if typesize == 1 { String::new() } else { format!(" --typesize {typesize}") };
@@ -64,7 +81,8 @@ impl Sample {
         let mut plain = room(&shape, itemsize).with_context(|| operand.name.clone())?;
         // Trailing bytes that make no item are left out.
         operand.into_items(whole, itemsize, true)?.read(&start, &shape, &mut plain)?;
-        Ok(Self { whole: bytes, itemsize, shape, plain, command: "pack", options })
+        let whole_shape = whole.to_vec();
+        Ok(Self { whole: bytes, itemsize, whole_shape, shape, plain, command: "pack", options })
     }
 
     fn of_input(input: &Input, limit: u64) -> Result<Self> {
@@ -85,7 +103,8 @@ impl Sample {
             _ => input.read_linear(start[0] * itemsize as u64, &mut plain)?,
         }
         let options = String::new();
-        Ok(Self { whole: input.nbytes(), itemsize, shape, plain, command: "copy", options })
+        let bytes = input.nbytes();
+        Ok(Self { whole: bytes, itemsize, whole_shape: whole, shape, plain, command: "copy", options })
     }
 }
 

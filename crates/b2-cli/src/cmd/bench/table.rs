@@ -232,7 +232,7 @@ fn as_table(
     let mut out = format!(
         "{}: {part}, shape {}, items of {} bytes; {threads} thread{}\n\n",
         crate::table::printable(&file.display().to_string()),
-        dims(&sample.shape),
+        dims(&sample.whole_shape),
         sample.itemsize,
         if threads == 1 { "" } else { "s" }
     );
@@ -300,7 +300,8 @@ fn as_json_object(
         "file": file.display().to_string(),
         "nbytes": sample.whole,
         "measured_nbytes": sample.plain.len(),
-        "shape": sample.shape,
+        "shape": sample.whole_shape,
+        "measured_shape": sample.shape,
         "typesize": sample.itemsize,
         "threads": threads,
         "results": results,

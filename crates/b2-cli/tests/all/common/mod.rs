@@ -183,3 +183,10 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
+
+/// A number with commas between its thousands.
+pub(crate) fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(",")
+}
