@@ -17,7 +17,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 
 use crate::control::{How, plugins};
-use crate::errors::{OrRaise, argument, is_changed, selection, wrong_type};
+use crate::errors::{OrRaise, argument, exception, is_changed, selection, wrong_type};
 use crate::index::{Chosen, Style};
 use crate::reader;
 use crate::remote::Remote;
@@ -29,7 +29,7 @@ use crate::store::{Frame, FrameBase};
 pub(crate) struct ArrayBase {
     state: Mutex<State>,
     pub(crate) origin: Origin,
-    /// The name of the path as it was given, or what stands for it.
+    /// The path from the root, or what stands for it.
     path: Option<String>,
     pub(crate) writable: bool,
     pub(crate) threads: Option<usize>,
@@ -233,6 +233,9 @@ impl ArrayBase {
             (opened, path, frame) = (found.array, Some(found.name), None);
             (origin, web) = (Origin::Elsewhere, Some(found.file));
         } else if let Ok(given) = source.extract::<PathBuf>() {
+            // As others see it after a change of directory.
+            let given = std::path::absolute(&given)
+                .map_err(|error| exception(py, "IoError", &format!("{}: {error}", given.display())))?;
             let text = given.to_string_lossy().into_owned();
             let options = NdArray::options().frame_options(read_options()).offset(offset);
             origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };

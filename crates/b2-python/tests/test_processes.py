@@ -34,18 +34,62 @@ def test_pickling(tmp_path):
     assert (again[...] == x).all()
     again[0] = 0
     assert (memory[...] == x).all()
-    os.chdir(tmp_path)
-    relative = b2kit.open("a.b2nd", threads=2)
-    os.chdir("/")
     again = pickle.loads(pickle.dumps(b2kit.open(tmp_path / "a.b2nd", threads=2)))
     assert again.threads == 2
-    del relative
     with pytest.raises(TypeError):
         pickle.dumps(b2kit.open((tmp_path / "a.b2nd").open("rb")))
     g = b2kit.open(tmp_path / "s.b2d", mode="a")
     g.create("deep/x", x)
     assert list(pickle.loads(pickle.dumps(g["deep"]))) == ["x"]
     assert (pickle.loads(pickle.dumps(g["deep/x"]))[...] == x).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, sparse):
+    """What is open stays what it was, and so do pickles and names for Dask; nothing else is read or changed."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    ones = np.ones_like(x)
+    for folder, items in ((first, x), (second, ones)):
+        folder.mkdir()
+        b2kit.asarray(items, folder / "a.b2nd", chunks=(100, 100), sparse=sparse)
+        b2kit.open(folder / "s.b2d", mode="a").create("deep/x", items)
+    monkeypatch.chdir(first)
+    os.symlink("../second", "aside")
+    a, w, r = b2kit.open("a.b2nd"), b2kit.open("./a.b2nd", mode="a"), b2kit.open("a.b2nd")
+    g, beside = b2kit.open("s.b2d", mode="a"), b2kit.open("aside/../second/a.b2nd")
+    member = g["deep/x"]
+    new = b2kit.asarray(x, "new.b2nd")
+    token, deep_token = a.__dask_tokenize__(), member.__dask_tokenize__()
+    with w.edit() as e:
+        e[1] = -2
+        monkeypatch.chdir(second)
+    # A sparse frame opens its chunks when they are read; this one was changed meanwhile.
+    assert r.refresh() and (r[0] == x[0]).all() and (r[1] == -2).all()
+    w[0] = -1
+    new[0] = -3
+    g.attrs["units"] = "K"
+    g["deep/x"][0] = -4
+    g["y"] = x
+    assert (b2kit.open(second / "a.b2nd")[...] == 1).all() and (b2kit.open(second / "s.b2d/deep/x.b2nd")[...] == 1).all()
+    assert sorted(os.listdir(second)) == sorted({*os.listdir(second)} & {"a.b2nd", "a.b2nd.b2lock", "s.b2d"})
+    assert list(b2kit.open("s.b2d")) == ["deep"] and dict(b2kit.open("s.b2d").attrs) == {}
+    for found in (w, b2kit.open(first / "a.b2nd"), pickle.loads(pickle.dumps(r)), pickle.loads(pickle.dumps(w))):
+        assert (found[:2] == [[-1], [-2]]).all() and (found[2:] == x[2:]).all()
+        assert found.path == str(first / "a.b2nd")
+    assert (pickle.loads(pickle.dumps(new))[0] == -3).all() and (new[1:] == x[1:]).all()
+    assert (pickle.loads(pickle.dumps(member))[0] == -4).all() and (pickle.loads(pickle.dumps(g))["deep/x"][0] == -4).all()
+    assert (pickle.loads(pickle.dumps(beside))[...] == 1).all()
+    assert r.__dask_tokenize__()[:2] == token[:2] == ("b2kit.Array", str(first / "a.b2nd"))
+    assert deep_token[1] == str(first / "s.b2d/deep/x.b2nd")
+
+
+def test_a_missing_directory_is_told(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(b2kit.Error, match="a.b2nd"):
+        b2kit.open("a.b2nd")
 
 
 def test_pickling_members_of_archives(tmp_path):

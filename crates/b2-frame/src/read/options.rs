@@ -12,6 +12,7 @@ use crate::names::{INDEX_NAME, LOCK_NAME};
 use crate::read::compare::Compare;
 use crate::read::open::{OpenPlan, Opened};
 use crate::read::plan::drive;
+use crate::storage::anchored::anchored;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
 use crate::storage::guard::Guard;
@@ -113,6 +114,11 @@ impl ReadOptions {
     /// As for [`SuperChunk::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SuperChunk, FrameError> {
         let path = path.as_ref();
+        let fs = anchored(&self.fs, path)?;
+        Self { fs, ..self.clone() }.open_anchored(path)
+    }
+
+    fn open_anchored(&self, path: &Path) -> Result<SuperChunk, FrameError> {
         // Most frames are files, and opening tells whether it is one: no need to ask before.
         let error = match self.open_file(path) {
             Err(error) if self.offset == 0 && may_be_directory(&error) => error,

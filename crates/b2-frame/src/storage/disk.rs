@@ -18,6 +18,10 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, Read
 pub struct Disk;
 
 impl FileSystem for Disk {
+    fn has_working_directory(&self) -> bool {
+        true
+    }
+
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         stat(path, links).map(|metadata| kind_of(&metadata))
     }

@@ -68,6 +68,9 @@ impl ReadAt for MappedFile {
 }
 
 impl FileSystem for Mapped {
+    fn has_working_directory(&self) -> bool {
+        self.disk.has_working_directory()
+    }
     #[allow(unsafe_code, reason = "the one call that maps")]
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         let file = self.disk.open_file(path, links)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 
 use crate::names::is_member;
+use crate::storage::anchored::anchored;
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::{FrameError, Storage};
 
@@ -46,21 +47,21 @@ pub(crate) struct Staged {
 
 impl Staged {
     pub(crate) fn file(options: Target, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
-        let fs = options.fs.clone();
-        Self::create(options, path, Storage::Contiguous, |temporary| fs.create_new(temporary))
+        Self::create(options, path, Storage::Contiguous, |fs, temporary| fs.create_new(temporary))
     }
 
     pub(crate) fn directory(options: Target, path: &Path) -> Result<Self, FrameError> {
-        let fs = options.fs.clone();
-        Self::create(options, path, Storage::Sparse, |temporary| fs.create_dir(temporary)).map(|(s, ())| s)
+        Self::create(options, path, Storage::Sparse, |fs, temporary| fs.create_dir(temporary))
+            .map(|(s, ())| s)
     }
 
     fn create<T>(
         options: Target,
         path: &Path,
         storage: Storage,
-        mut create: impl FnMut(&Path) -> io::Result<T>,
+        create: impl Fn(&dyn FileSystem, &Path) -> io::Result<T>,
     ) -> Result<(Self, T), FrameError> {
+        let options = Target { fs: anchored(&options.fs, path)?, ..options };
         let mut path = path.to_owned();
         if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
             // Keep the user's link and replace the file behind it.
@@ -75,7 +76,7 @@ impl Staged {
             process: ProcessId::current(),
         };
         staged.check_target()?;
-        let (temporary, made) = temporary(&staged.path, &mut create)?;
+        let (temporary, made) = temporary(&staged.path, &mut |temporary| create(&**staged.fs(), temporary))?;
         staged.litter = Some((storage, temporary.clone()));
         staged.temporary = temporary;
         Ok((staged, made))
@@ -94,13 +95,13 @@ impl Staged {
         self.options.durability
     }
 
-    pub(crate) fn fs(&self) -> &dyn FileSystem {
-        &*self.options.fs
+    pub(crate) fn fs(&self) -> &Arc<dyn FileSystem> {
+        &self.options.fs
     }
 
     /// Returns what is at the target now, or an error if it must not be replaced.
     fn check_target(&self) -> Result<Option<FileKind>, FrameError> {
-        let kind = io(&self.path, existing(self.fs(), &self.path, Links::Follow))?;
+        let kind = io(&self.path, existing(&**self.fs(), &self.path, Links::Follow))?;
         match kind {
             None => return Ok(None),
             Some(FileKind::Link | FileKind::Other) => {
@@ -111,7 +112,7 @@ impl Staged {
             }
             Some(FileKind::File) => {}
             // Never empty a directory that is not a sparse frame.
-            Some(FileKind::Directory) => check_members(self.fs(), &self.path)?,
+            Some(FileKind::Directory) => check_members(&**self.fs(), &self.path)?,
         }
         Ok(kind)
     }
@@ -147,7 +148,7 @@ impl Staged {
     /// Changes names with the old target, or moves it aside, since a rename cannot replace a
     /// directory. It is removed afterwards.
     fn replace(&self, kind: FileKind) -> Result<(Storage, PathBuf), FrameError> {
-        let fs = self.fs();
+        let fs = &**self.fs();
         if kind == FileKind::Directory && self.storage == Storage::Sparse {
             io(&self.path, fs.copy_attributes(&self.path, &self.temporary))?;
         }
@@ -178,7 +179,7 @@ impl Drop for Staged {
             // Errors cannot be handled here. What is left behind has a telling name.
             let _ = match storage {
                 Storage::Contiguous => self.fs().remove_file(path),
-                Storage::Sparse => remove_members(self.fs(), path),
+                Storage::Sparse => remove_members(&**self.fs(), path),
             };
         }
     }

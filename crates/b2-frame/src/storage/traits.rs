@@ -163,6 +163,12 @@ pub enum Links {
 
 /// Operations on file names. [`Disk`](crate::Disk) is the file system of the operating system.
 pub trait FileSystem: Debug + Send + Sync {
+    /// Returns whether relative paths are relative to the current directory of the process. Frames then remember which
+    /// one it was when they were opened.
+    fn has_working_directory(&self) -> bool {
+        false
+    }
+
     /// Returns what `path` refers to, without opening it.
     ///
     /// # Errors

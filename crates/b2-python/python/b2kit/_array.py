@@ -16,7 +16,7 @@ import numpy as np
 from b2kit import _b2kit, _repr
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
-from b2kit.errors import ArgumentError, NoSuchKeyError, SelectionError
+from b2kit.errors import ArgumentError, IoError, NoSuchKeyError, SelectionError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -212,7 +212,7 @@ class Array(_b2kit.ArrayBase):
         if hasattr(self, "_again"):
             return self._again
         if self._origin == "path":
-            return _reopen, (os.path.abspath(self.path or ""), self.mode, self.threads)
+            return _reopen, (self.path or "", self.mode, self.threads)
         if self._origin == "memory":
             return _reopen, (self._frame(), self.mode, self.threads)
         raise TypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
@@ -341,6 +341,18 @@ class _Setter:
         self._edit._set(key, value, self._style)
 
 
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The path from the root, so that it means the same after a change of directory. Links are not followed, and ``..``
+    stays: it may lead out of a link."""
+    text = os.fspath(path)
+    if os.path.isabs(text) or not isinstance(text, str):
+        return text
+    try:
+        return os.path.join(os.getcwd(), text)
+    except OSError as error:
+        raise IoError(f"{text}: the current directory is gone") from error
+
+
 def as_shape(shape: Any) -> list[int]:
     """A shape as NumPy takes it."""
     try:
@@ -397,7 +409,7 @@ def _token(array: Array) -> tuple[object, ...]:
         return (uuid.uuid4().hex,)
     if hasattr(named[0], "identity"):
         return tuple(named[0].identity())
-    path = os.path.abspath(str(named[0]))
+    path = str(named[0])
     index = os.path.join(path, "chunks.b2frame")
     about = os.stat(index if os.path.isfile(index) else path)
     return (path, *named[1:], array.shape, array.cbytes, about.st_size, about.st_mtime_ns, about.st_ino)

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Union
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit._array import Array, as_shape
+from b2kit._array import Array, absolute, as_shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
@@ -60,7 +60,7 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
         return _reopened(remote, mode, threads)
     if not isinstance(source, (str, os.PathLike)):
         return Array(source, mode, threads)
-    path = os.fspath(source)
+    path = absolute(source)
     try:
         return Array(path, mode, threads)
     except Error as error:
@@ -127,6 +127,7 @@ def asarray(
         >>> a.shape, a.dtype, a.attrs["units"]
         ((1000,), dtype('float64'), 'm')
     """
+    path = None if path is None else absolute(path)
     given = _options(locals())
     with telling(progress, "write") as callback:
         options = {**given, "progress": callback}
@@ -201,6 +202,7 @@ def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
     :func:`asarray`. Chunks are copied as they are where nothing of them changes."""
     if not isinstance(a, Array):
         return asarray(a, path, **options)
+    path = None if path is None else absolute(path)
     given = dict(options)
     progress = given.pop("progress", None)
     if given.get("attrs") is not None:
@@ -214,6 +216,7 @@ def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
 def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Any) -> Array:
     """Arrays joined along an axis, in bounded memory. Chunks, blocks and compression are those of the first one where
     ``options`` do not tell: see :func:`asarray`. Chunks that fit are copied as they are."""
+    path = None if path is None else absolute(path)
     parts = [part if isinstance(part, Array) else asarray(part) for part in arrays]
     if not parts:
         raise ArgumentError("there is nothing to join")
@@ -316,6 +319,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 def _constant(
     shape: list[int], dtype: np.dtype[Any], item: bytes | None, path: Path | None, given: dict[str, Any]
 ) -> Array:
+    path = None if path is None else absolute(path)
     progress = given.pop("progress", None)
     with telling(progress, "write") as callback:
         options = {**_options({**_DEFAULTS, **given, "path": path}), "progress": callback}
@@ -356,6 +360,7 @@ def _reader(x: Any) -> Any:
 
 def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, Any]) -> Array:
     """The items of an array of one dimension in another shape."""
+    path = None if path is None else absolute(path)
     if len(shape) == 1:
         return asarray(flat, path, **{"chunks": None, **given})
     strides = [int(np.prod(shape[axis + 1 :], dtype=object)) for axis in range(len(shape))]

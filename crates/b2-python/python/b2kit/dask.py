@@ -59,7 +59,7 @@ def from_b2kit(a: Array | Path, chunks: Any = None, *, threads: int | None = 1) 
     if not isinstance(array, Array):
         raise ArgumentError(f"{a!r} is a store: open an array of it")
     if array.threads != threads and array._origin == "path":
-        array = Array(os.path.abspath(array.path or ""), "r", threads)
+        array = Array(array.path or "", "r", threads)
     if chunks is None:
         chunks = array.chunks
     own = tuple(max(1, length) for length in array.chunks)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from b2kit import _b2kit
-from b2kit._array import Array
+from b2kit._array import Array, absolute
 from b2kit._progress import Progress
 from b2kit.errors import ArgumentError, DamagedError, Error, ExistsError, NoSuchKeyError, ReadOnlyError, UnsupportedError
 
@@ -103,7 +103,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: str = "r", threads: int | None = None, key: str = "") -> None:
-        self._path = os.fspath(path)
+        self._path = absolute(path)
         self._mode = mode
         self._threads = threads
         self._key = key
@@ -224,7 +224,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., Group], tuple[object, ...]]:
-        return Group, (os.path.abspath(self._path), self._mode, self._threads, self._key)
+        return Group, (self._path, self._mode, self._threads, self._key)
 
     def __repr__(self) -> str:
         lines = [f"<b2kit.Group {self.name!r} of {self._path!r}>"]
@@ -292,7 +292,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         else:
             name = f"{self._path}:{key}"
             array = Array(self._embedded, "r", self._threads, part=(place.offset, place.length), name=name)
-        array._again = (_member, (os.path.abspath(self._path), key, self._threads))
+        array._again = (_member, (self._path, key, self._threads))
         return array
 
     # Changing it.

@@ -118,7 +118,7 @@ class DataStore(WritableCFDataStore):
 
     def get_encoding(self) -> dict[str, Any]:
         """What only concerns the file."""
-        return {"source": os.path.abspath(self._source.path)} if self._source.path else {}
+        return {"source": self._source.path} if self._source.path else {}
 
     def close(self) -> None:
         """Nothing is open."""

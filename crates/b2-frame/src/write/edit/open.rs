@@ -9,7 +9,8 @@ use crate::format::checksums::Checksums;
 use crate::format::starts::ChunkStarts;
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
-use crate::read::options::FrameOrigin;
+use crate::read::options::{FrameOrigin, ReadOptions};
+use crate::storage::anchored::anchored;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::OpenFile;
 use crate::storage::lock::FrameLock;
@@ -36,6 +37,11 @@ impl EditOptions {
     /// file has several hard links ([`FrameError::HardLinks`]), see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
+        let fs = anchored(&self.read.fs, path)?;
+        Self { read: ReadOptions { fs, ..self.read.clone() }, ..self.clone() }.edit_anchored(path)
+    }
+
+    fn edit_anchored(&self, path: &Path) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
         match staging::io(path, self.read.fs.kind(path, Links::Follow))? {
             FileKind::File => self.edit_file(path),

@@ -62,8 +62,9 @@ pub(crate) struct SparseStore {
 impl SparseStore {
     /// Creates the store of a new frame.
     pub(crate) fn create(target: Target, path: &Path, header_len: u64) -> Result<Self, FrameError> {
-        let (fs, durability) = (target.fs.clone(), target.durability);
+        let durability = target.durability;
         let new = Staged::directory(target, path)?;
+        let fs = new.fs().clone();
         let dir = new.temporary().to_owned();
         let index: Arc<dyn ReadAt> = Arc::new(Bytes::new());
         let watch = Arc::new(staging::io(&dir, IndexWatch::of_new(index.clone()))?);

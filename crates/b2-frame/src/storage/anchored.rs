@@ -1,0 +1,82 @@
+//! A file system whose relative paths keep their meaning when the process changes its directory.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::FrameError;
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+
+/// Relative paths are those of the directory in which the process was when a frame was opened. Errors still show them as
+/// they were given.
+#[derive(Debug)]
+struct Anchored {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+}
+
+/// Returns a file system for which `path` keeps its meaning.
+///
+/// # Errors
+/// When the path is relative and the directory of the process is gone.
+pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn FileSystem>, FrameError> {
+    if path.is_absolute() || !fs.has_working_directory() {
+        return Ok(fs.clone());
+    }
+    let directory = env::current_dir().map_err(FrameError::io(path.display().to_string()))?;
+    Ok(Arc::new(Anchored { fs: fs.clone(), directory }))
+}
+
+impl Anchored {
+    /// The path from the root; an absolute one as it is.
+    fn at(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+impl FileSystem for Anchored {
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        self.fs.kind(&self.at(path), links)
+    }
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        self.fs.identity(&self.at(path), links)
+    }
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        self.fs.open(&self.at(path), links)
+    }
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        self.fs.open_write(&self.at(path), links)
+    }
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        self.fs.create_new(&self.at(path))
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir(&self.at(path))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename(&self.at(from), &self.at(to))
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename_new(&self.at(from), &self.at(to))
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove_file(&self.at(path))
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove_dir(&self.at(path))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.fs.list(&self.at(dir))
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fs.sync_dir(&self.at(dir))
+    }
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.fs.resolve(&self.at(path))
+    }
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.copy_attributes(&self.at(from), &self.at(to))
+    }
+}
