@@ -159,6 +159,7 @@ impl Input {
         if metalayers.get(METALAYER).is_some() || metalayers.get(OLD_METALAYER).is_some() {
             return Ok(Self::Array(Box::new(NdArray::from_super_chunk(frame)?)));
         }
+        NdArray::check_items(&frame)?;
         Ok(Self::SuperChunk(frame))
     }
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
+import subprocess
+import sys
 import time
 
 import b2kit
 import numpy as np
 import pytest
+from b2kit import errors
 from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -341,3 +345,51 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
     finally:
         stop.set()
         writer.join(60)
+
+
+def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
+    """Lazy objects and caches of other arrays are empty arrays with a note: their zeros are not their values."""
+    monkeypatch.chdir(tmp_path)
+    a = blosc2.asarray(np.arange(100.0).reshape(10, 10), urlpath="a.b2nd", mode="w")
+    (a * 2 + 1).save(urlpath="lazyexpr.b2nd", mode="w")
+
+    @blosc2.dsl_kernel
+    def twice(v):
+        return v * 2
+
+    blosc2.lazyudf(twice, (a,), dtype=a.dtype).save(urlpath="lazyudf.b2nd", mode="w")
+    proxy = blosc2.Proxy(a, urlpath="proxy.b2nd", mode="w")
+    proxy.fetch((slice(0, 1), slice(0, 1)))
+    b2objects = pytest.importorskip("blosc2.b2objects")
+    carrier = b2objects.make_b2object_carrier("c2array", (10, 10), "f8", urlpath="c2array.b2nd", mode="w")
+    b2objects.write_b2object_payload(carrier, blosc2.Ref.c2array_ref("@public/a.b2nd", "https://x.test/").to_dict())
+    older = blosc2.empty((10, 10), dtype="f8", urlpath="older.b2nd", mode="w", meta={"LazyArray": 0})
+    del proxy, carrier, older
+    tree = blosc2.TreeStore("s.b2d", mode="w")
+    tree["/plain"] = a[...]
+    tree.close()
+    shutil.copy("lazyexpr.b2nd", "s.b2d/lazy.b2nd")
+    names = {"lazyexpr": "LazyExpr", "lazyudf": "LazyUDF", "proxy": "Proxy", "c2array": "C2Array", "older": "LazyArray"}
+    for name, told in names.items():
+        path = f"{name}.b2nd"
+        frame = (tmp_path / path).read_bytes()
+        calls = [
+            lambda: b2kit.open(path),
+            lambda: b2kit.open(path, mode="a"),
+            lambda: b2kit.open(frame),
+            lambda: b2kit.open(open(path, "rb")),
+            lambda: b2kit.verify(path),
+        ]
+        for call in calls:
+            with pytest.raises(errors.UnsupportedError, match=told):
+                call()
+        done = subprocess.run([sys.executable, "-m", "b2kit", "cat", path], capture_output=True, text=True)
+        assert done.returncode and told in done.stderr and not done.stdout, done
+    g = b2kit.open("s.b2d")
+    assert (g["plain"][...] == a[...]).all()
+    with pytest.raises(errors.UnsupportedError, match="LazyExpr"):
+        g["lazy"]
+    assert (b2kit.open("a.b2nd")[...] == np.arange(100.0).reshape(10, 10)).all()
+    # Evaluated, they are arrays as any other.
+    (a * 2 + 1).compute(urlpath="computed.b2nd", mode="w")
+    assert (b2kit.open("computed.b2nd")[...] == np.arange(100.0).reshape(10, 10) * 2 + 1).all()

@@ -23,6 +23,17 @@ pub enum NdError {
     /// The frame is a plain super-chunk: it has no `b2nd` or `caterva` metalayer.
     #[error("not an array: the frame has neither a `b2nd` nor a `caterva` metalayer")]
     NotAnArray,
+    /// The frame has the shape of an array, but its items are computed or fetched by python-blosc2: here they would all
+    /// read as zeros.
+    #[error(
+        "{what} of python-blosc2 (metalayer `{marker}`), which stores no items: save the computed array there"
+    )]
+    NoItems {
+        /// Name of the metalayer that says so.
+        marker: &'static str,
+        /// What the object is.
+        what: &'static str,
+    },
     /// The array metalayer is malformed.
     #[error("metalayer `{name}`, {field}")]
     Meta {
@@ -161,7 +172,7 @@ impl NdError {
             | Self::Field { .. }
             | Self::Argument { .. }
             | Self::BufferLength { .. } => ErrorKind::Argument,
-            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Unsupported { .. } | Self::NoItems { .. } => ErrorKind::Unsupported,
             Self::Limit(_) => ErrorKind::Limit,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::TooLarge { .. } | Self::OutOfMemory(_) => ErrorKind::Memory,

@@ -15,7 +15,7 @@ from b2kit._array import Array, absolute, as_shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
-from b2kit.errors import ArgumentError, Error, SelectionError
+from b2kit.errors import ArgumentError, Error, NotBloscError, SelectionError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -234,8 +234,8 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
     """Checks a file, directory or store, or bytes of a frame: see :meth:`Array.verify`. Raises if something is wrong."""
     try:
         found = open(path, threads=threads)
-    except Error:
-        # A frame that is no array.
+    except NotBloscError:
+        # A frame that is no array. One that says it is an array, and cannot be opened as one, is not ok.
         if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
             raise
         return _b2kit.FrameBase(path).verify()

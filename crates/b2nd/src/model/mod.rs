@@ -10,6 +10,7 @@ pub(crate) mod attrs;
 pub(crate) mod defaults;
 pub(crate) mod dtype;
 pub(crate) mod element;
+pub(crate) mod foreign;
 pub(crate) mod geometry;
 pub mod literal;
 pub(crate) mod meta;

@@ -10,6 +10,7 @@ use b2_frame::{
 };
 use bytes::Bytes;
 
+use crate::model::foreign::check_items;
 use crate::model::geometry::GeometryPart;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::read::uniform::Uniform;
@@ -84,6 +85,7 @@ impl NdArray {
         let stored =
             [METALAYER, OLD_METALAYER].into_iter().find_map(|name| Some((name, metalayers.get(name)?)));
         let (name, stored) = stored.ok_or(NdError::NotAnArray)?;
+        Self::check_items(&frame)?;
         let meta = ArrayMeta::parse(name, stored)?;
         let contradiction = |part: GeometryPart, dim, what| NdError::Contradiction {
             name,
@@ -114,6 +116,16 @@ impl NdArray {
             blockshape: meta.blockshape.as_slice().into(),
         });
         Ok(Self(Arc::new(Opened { frame, about: Arc::new(About { meta, geometry, dtype }) })))
+    }
+
+    /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
+    /// All arrays are checked when they are opened.
+    ///
+    /// # Errors
+    /// [`NdError::NoItems`].
+    #[doc(hidden)]
+    pub fn check_items(frame: &SuperChunk) -> Result<(), NdError> {
+        check_items(frame.metalayers(), &frame.dparams().limits)
     }
 
     /// Returns the array with a frame that holds staged changes and this geometry. The caller has
