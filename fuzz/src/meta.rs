@@ -2,7 +2,7 @@
 
 use b2_chunk::DParams;
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
-use b2nd::{ArrayMeta, Dtype, Geometry, literal};
+use b2nd::{ArrayMeta, Dtype, Geometry, Object, literal};
 
 use crate::frame::{options, small};
 
@@ -57,6 +57,35 @@ fn text(text: &str) {
         }
     }
     let _ = literal::parse(text);
+}
+
+/// The input is the value of an attribute: what is accepted fits the memory that was allowed.
+pub(crate) fn attribute(data: &[u8]) {
+    let limits = small().with_max_memory(1 << 24);
+    match Object::decode("a", data, &limits) {
+        Ok(object) => assert!(held(&object, 0) <= limits.max_memory),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// Memory of a value in bytes, without that of containers.
+fn held(object: &Object, depth: usize) -> u64 {
+    assert!(depth <= 130, "nested too deep");
+    let all = |items: &[Object]| items.iter().map(|item| held(item, depth + 1)).sum::<u64>();
+    let inside = match object {
+        Object::Text(text) => text.len() as u64,
+        Object::Bytes(bytes) | Object::Ext(_, bytes) => bytes.len() as u64,
+        Object::List(items) | Object::Tuple(items) | Object::Set(items) => all(items),
+        Object::Map(pairs) => {
+            pairs.iter().map(|(key, value)| held(key, depth + 1) + held(value, depth + 1)).sum()
+        }
+        Object::Array { dtype, shape, data } => {
+            assert_eq!(shape.iter().product::<u64>() * dtype.itemsize() as u64, data.len() as u64);
+            data.len() as u64
+        }
+        _ => 0,
+    };
+    size_of::<Object>() as u64 + inside
 }
 
 /// The input is a trailer without its last 23 bytes: the vlmetalayers of a frame that is good otherwise.

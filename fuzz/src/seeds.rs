@@ -77,6 +77,13 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
         if let Some(meta) = metalayer(&array) {
             put("b2nd_meta", &name, &meta)?;
         }
+        // A list of a number, a set, a tuple, a complex number and an array.
+        let mut value = b"\x95\xCB\x3F\xF8\0\0\0\0\0\0\xD5\x2D\x91\x01\x92\xA9__tuple__\xC0".to_vec();
+        value.extend(b"\xD8\x2C\x3F\xF0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
+        value.extend(
+            b"\xC7\x23\x2E\x83\xA5dtype\x81\xA3str\xA3<i2\xA5shape\x91\x02\xA4data\xC4\x04\x01\0\x02\0",
+        );
+        put("attributes", &name, &value)?;
         let trailer = frame_with_values(&plain, &mut dice);
         put("vlmetalayers", &name, &trailer)?;
     }

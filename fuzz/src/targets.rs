@@ -55,6 +55,8 @@ targets! {
     b2nd_meta => |data| crate::meta::array(data);
     /// The vlmetalayers of a trailer.
     vlmetalayers => |data| crate::meta::vlmetalayers(data);
+    /// The value of an attribute, as the Python package decodes it.
+    attributes => |data| crate::meta::attribute(data);
     /// Selections of arrays, against a model.
     slices => |data| crate::arrays::slices(data);
     /// Chunks and frames that are written and read again.

@@ -496,8 +496,8 @@ impl ArrayBase {
 
     /// An attribute, or `None` as no tuple.
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.now().attrs().get(name).or_raise(py)? {
-            Some(value) => Ok(Some((crate::attrs::to_object(py, &value)?,))),
+        match self.now().attrs().get_object(name).or_raise(py)? {
+            Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
             None => Ok(None),
         }
     }

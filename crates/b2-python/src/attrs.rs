@@ -1,6 +1,6 @@
 //! Attributes: msgpack values as python-blosc2 writes and reads them, as objects of Python.
 
-use b2kit::nd::Value;
+use b2kit::nd::{Object, Value};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,8 +18,8 @@ const TUPLE: &str = "__tuple__";
 const COMPLEX: i8 = 44;
 const SET: i8 = 45;
 const ARRAY: i8 = 46;
-/// Values nest at most this deep.
-const MAX_DEPTH: usize = 100;
+/// Values that are written nest at most this deep, so that every reader takes them.
+const MAX_DEPTH: usize = 60;
 
 /// An object as a msgpack value.
 pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
@@ -54,6 +54,10 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         Ok(Value::Binary(bytes.as_bytes().to_vec()))
     } else if let Ok(bytes) = object.cast::<PyByteArray>() {
         Ok(Value::Binary(bytes.to_vec()))
+    } else if object.is_instance(&ext_type(py)?)? {
+        // As it was read.
+        let (code, data): (i8, Vec<u8>) = object.extract()?;
+        Ok(Value::Ext(code, data))
     } else if object.is_instance_of::<PyTuple>() {
         let mut items = vec![TUPLE.into()];
         items.extend(list(object.clone())?);
@@ -87,6 +91,11 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     }
 }
 
+/// The class of values whose type only their writer knows.
+fn ext_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    PyModule::import(py, "b2kit.attrs")?.getattr(intern!(py, "Ext"))
+}
+
 fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Value> {
     let py = array.py();
     let dtype = array.dtype();
@@ -114,136 +123,53 @@ pub(crate) fn packed(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// The value in bytes.
-pub(crate) fn unpacked(py: Python<'_>, mut bytes: &[u8]) -> PyResult<Value> {
-    let fail = |what: String| exception(py, "DamagedError", &what);
-    let value = rmpv::decode::read_value_with_max_depth(&mut bytes, MAX_DEPTH)
-        .map_err(|error| fail(error.to_string()))?;
-    match bytes {
-        [] => Ok(value),
-        _ => Err(fail("there are bytes behind the value".into())),
-    }
-}
-
-/// A msgpack value as an object.
-pub(crate) fn to_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match value {
-        Value::Nil => py.None().into_bound(py),
-        Value::Boolean(truth) => PyBool::new(py, *truth).to_owned().into_any(),
-        Value::Integer(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(number), _) => number.into_pyobject(py)?.into_any(),
-            (None, number) => number.unwrap_or_default().into_pyobject(py)?.into_any(),
-        },
+/// An attribute that was decoded as an object. What NumPy or Python refuse is damage.
+pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<'py, PyAny>> {
+    let damaged = |error: PyErr| exception(py, "DamagedError", &error.to_string());
+    let list = |items: Vec<Object>| -> PyResult<Vec<Bound<'py, PyAny>>> {
+        items.into_iter().map(|item| to_object(py, item)).collect()
+    };
+    Ok(match object {
+        Object::Nil => py.None().into_bound(py),
+        Object::Bool(truth) => PyBool::new(py, truth).to_owned().into_any(),
+        Object::Int(number) => number.into_pyobject(py)?.into_any(),
+        Object::Large(number) => number.into_pyobject(py)?.into_any(),
         // As it was set: nobody else writes numbers of this size.
-        Value::F32(number) => numpy(py)?.call_method1(intern!(py, "float32"), (*number,))?,
-        Value::F64(number) => PyFloat::new(py, *number).into_any(),
-        Value::String(text) => match text.as_str() {
-            Some(text) => PyString::new(py, text).into_any(),
-            None => PyBytes::new(py, text.as_bytes()).into_any(),
-        },
-        Value::Binary(bytes) => PyBytes::new(py, bytes).into_any(),
-        Value::Array(items) => match &items[..] {
-            [Value::String(first), items @ ..] if first.as_str() == Some(TUPLE) => {
-                let items: Vec<_> = items.iter().map(|item| to_object(py, item)).collect::<PyResult<_>>()?;
-                PyTuple::new(py, items)?.into_any()
-            }
-            items => {
-                let items: Vec<_> = items.iter().map(|item| to_object(py, item)).collect::<PyResult<_>>()?;
-                PyList::new(py, items)?.into_any()
-            }
-        },
-        Value::Map(pairs) => {
+        Object::F32(number) => numpy(py)?.call_method1(intern!(py, "float32"), (number,))?,
+        Object::F64(number) => PyFloat::new(py, number).into_any(),
+        Object::Text(text) => PyString::new(py, &text).into_any(),
+        Object::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
+        Object::List(items) => PyList::new(py, list(items)?)?.into_any(),
+        Object::Tuple(items) => PyTuple::new(py, list(items)?)?.into_any(),
+        Object::Map(pairs) => {
             let map = PyDict::new(py);
             for (key, value) in pairs {
-                let (key, value) = (to_object(py, key)?, to_object(py, value)?);
-                // A list, say.
-                map.set_item(key, value)
-                    .map_err(|error| exception(py, "DamagedError", &error.to_string()))?;
+                // A key may be a list, say.
+                map.set_item(to_object(py, key)?, to_object(py, value)?).map_err(damaged)?;
             }
             map.into_any()
         }
-        Value::Ext(COMPLEX, bytes) => {
-            let (Some(real), Some(imag)) =
-                (bytes.first_chunk(), bytes.get(8..).and_then(<[u8]>::first_chunk))
-            else {
-                return Err(exception(py, "DamagedError", "a complex number has 16 bytes"));
+        Object::Set(items) => {
+            let set = PySet::empty(py)?;
+            for item in list(items)? {
+                set.add(item).map_err(damaged)?;
+            }
+            set.into_any()
+        }
+        Object::Complex(real, imaginary) => PyComplex::from_doubles(py, real, imaginary).into_any(),
+        Object::Array { dtype, shape, data } => {
+            let dtype = crate::dtype::to_numpy(py, &dtype)?;
+            // Zeros of that shape could take memory for lengths beside one of 0.
+            let flat = match data.is_empty() {
+                true => numpy(py)?.call_method1(intern!(py, "zeros"), (0, dtype)),
+                false => numpy(py)?.call_method1(intern!(py, "frombuffer"), (PyBytes::new(py, &data), dtype)),
             };
-            PyComplex::from_doubles(py, f64::from_be_bytes(*real), f64::from_be_bytes(*imag)).into_any()
+            let shape = PyTuple::new(py, shape)?;
+            flat.and_then(|flat| flat.call_method1(intern!(py, "reshape"), (shape,))).map_err(damaged)?
         }
-        Value::Ext(SET, bytes) => {
-            let items = to_object(py, &unpacked(py, bytes)?)?;
-            let set = py.get_type::<PySet>().call1((items,));
-            set.map_err(|error| exception(py, "DamagedError", &error.to_string()))?
-        }
-        Value::Ext(ARRAY, bytes) => array_object(py, &unpacked(py, bytes)?)?,
-        Value::Ext(code, bytes) => {
+        Object::Ext(code, bytes) => {
             // Nothing is opened or run that an attribute names.
-            let module = PyModule::import(py, "b2kit.attrs")?;
-            module.getattr(intern!(py, "Ext"))?.call1((*code, PyBytes::new(py, bytes)))?
+            ext_type(py)?.call1((code, PyBytes::new(py, &bytes)))?
         }
     })
-}
-
-fn array_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    let damaged = |what: &str| exception(py, "DamagedError", what);
-    let get = |map: &Value, name: &str| -> Option<Value> {
-        map.as_map()?.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone())
-    };
-    let dtype = get(value, "dtype").ok_or_else(|| damaged("an array in an attribute has no dtype"))?;
-    let text = match (get(&dtype, "str"), get(&dtype, "descr")) {
-        (Some(text), _) => text.as_str().map(str::to_owned),
-        (None, Some(descr)) => described(&descr, 0),
-        (None, None) => None,
-    };
-    let text = text.ok_or_else(|| damaged("the dtype of an array in an attribute is malformed"))?;
-    let dtype = crate::errors::OrRaise::or_raise(b2kit::Dtype::parse(&text), py)?;
-    let shape: Option<Vec<u64>> =
-        get(value, "shape").and_then(|shape| shape.as_array()?.iter().map(Value::as_u64).collect());
-    let (Some(shape), Some(Value::Binary(data))) = (shape, get(value, "data")) else {
-        return Err(damaged("an array in an attribute has no shape or no items"));
-    };
-    let nitems = shape.iter().try_fold(1u64, |n, &length| n.checked_mul(length));
-    let nbytes = nitems.and_then(|n| n.checked_mul(dtype.itemsize() as u64));
-    if nbytes != Some(data.len() as u64) {
-        return Err(damaged("an array in an attribute has another number of items than its shape says"));
-    }
-    let dtype = crate::dtype::to_numpy(py, &dtype)?;
-    if data.is_empty() {
-        return numpy(py)?.call_method1(intern!(py, "zeros"), (PyTuple::new(py, shape)?, dtype));
-    }
-    let flat = numpy(py)?.call_method1(intern!(py, "frombuffer"), (PyBytes::new(py, &data), dtype))?;
-    flat.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
-}
-
-/// The text of a structured dtype that NumPy described as a list.
-fn described(descr: &Value, depth: usize) -> Option<String> {
-    if depth > MAX_DEPTH {
-        return None;
-    }
-    // Tuples come as lists, those of python-blosc2 with a mark.
-    let items = |value: &Value| -> Option<Vec<Value>> {
-        let items = value.as_array()?;
-        let marked = items.first().and_then(Value::as_str) == Some(TUPLE);
-        Some(items[usize::from(marked)..].to_vec())
-    };
-    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    let mut fields = Vec::new();
-    for field in items(descr)? {
-        let field = items(&field)?;
-        let name = field.first()?.as_str()?;
-        let format = match field.get(1)? {
-            Value::String(text) => quoted(text.as_str()?),
-            nested => described(nested, depth + 1)?,
-        };
-        let shape = match field.get(2) {
-            None => String::new(),
-            Some(shape) => {
-                let lengths: Option<Vec<String>> =
-                    items(shape)?.iter().map(|length| Some(length.as_u64()?.to_string())).collect();
-                format!(", ({},)", lengths?.join(","))
-            }
-        };
-        fields.push(format!("({}, {format}{shape})", quoted(name)));
-    }
-    Some(format!("[{}]", fields.join(", ")))
 }

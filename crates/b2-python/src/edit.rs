@@ -343,8 +343,8 @@ impl EditorBase {
     }
 
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.run(py, How::short(None), |editor| editor.attrs_mut().get(name))? {
-            Some(value) => Ok(Some((crate::attrs::to_object(py, &value)?,))),
+        match self.run(py, How::short(None), |editor| editor.attrs_mut().get_object(name))? {
+            Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
             None => Ok(None),
         }
     }

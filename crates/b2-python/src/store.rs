@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use b2kit::SuperChunk;
 use b2kit::frame::{EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, ReadAt};
+use b2kit::nd::Object;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -77,8 +78,8 @@ impl FrameBase {
     fn attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
         match self.0.vlmetalayers().get(name).or_raise(py)? {
             Some(bytes) => {
-                let value = crate::attrs::unpacked(py, &bytes)?;
-                Ok(Some((crate::attrs::to_object(py, &value)?,)))
+                let value = Object::decode(name, &bytes, &self.0.dparams().limits).or_raise(py)?;
+                Ok(Some((crate::attrs::to_object(py, value)?,)))
             }
             None => Ok(None),
         }

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
+
 import b2kit
 import numpy as np
 import pytest
 from b2kit import errors
+from b2kit.attrs import Ext
 from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,3 +102,100 @@ def test_small_files_that_stand_for_much():
     assert not a[12345, ::1000].any()
     with pytest.raises(errors.LimitError):
         b2kit._b2kit.FrameBase(a._frame()).read(0, a.nbytes)
+
+
+def nested(code, depth, inside=b"\x90"):
+    """Extension types in lists in extension types."""
+    value = inside
+    for _ in range(depth):
+        value = b"\x91\xc9" + len(value).to_bytes(4, "big") + bytes([code]) + value
+    return value
+
+
+@pytest.mark.parametrize("code", [45, 46])
+def test_nested_extensions_in_attributes(tmp_path, code):
+    """One depth and one budget for all of a value, through arrays, edits and groups."""
+    values = {
+        "deep": Ext(code, nested(code, 1500)),
+        "deeper": Ext(code, nested(code, 20_000)),
+        "wide": Ext(code, nested(code, 60, b"\xdd\xff\xff\xff\xff" * 100)),
+        "no list": Ext(code, b"\xc0"),
+        "shape": Ext(46, b"\x83\xa5dtype\x81\xa3str\xa3<i8\xa5shape\x92\x00\xcf\x7f" + b"\xff" * 7 + b"\xa4data\xc4\x00"),
+        "unhashable": Ext(45, b"\x91\x90"),
+    }
+    a = b2kit.asarray(x, tmp_path / "a.b2nd", attrs=values)
+    g = b2kit.open(tmp_path / "s.b2d", mode="a")
+    g.attrs.update(values)
+    with a.edit() as e:
+        for attrs in (a.attrs, e.attrs, g.attrs):
+            for name in values:
+                with pytest.raises(errors.DamagedError):
+                    attrs[name]
+
+
+def test_attributes_of_unknown_types_are_written_as_they_were_read():
+    a = b2kit.asarray(x, attrs={"x": Ext(7, b"abc"), "y": [Ext(-3, b"")]})
+    assert a.attrs["x"] == Ext(7, b"abc") and isinstance(a.attrs["x"], Ext) and a.attrs["y"] == [Ext(-3, b"")]
+    a.attrs["z"] = a.attrs["x"]
+    assert isinstance(b2kit.copy(a, attrs={"more": 1}).attrs["z"], Ext)
+
+
+@pytest.mark.parametrize("depth", [61, 62, 3000])
+def test_what_is_written_can_be_read(depth):
+    value = []
+    for _ in range(depth - 1):
+        value = [value] if depth < 1000 else {"a": value}
+    if depth > 61:
+        with pytest.raises(b2kit.Error):
+            b2kit.asarray(x, attrs={"v": value})
+    else:
+        assert b2kit.asarray(x, attrs={"v": value}).attrs["v"] == value
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """Arrays and stores that are to be damaged."""
+    folder = tmp_path_factory.mktemp("hostile")
+    attrs = {"units": "K", "set": {1, 2}, "array": np.arange(3), "rows": np.zeros(2, [("a", "<i4"), ("b", "<f8")])}
+    options = {"chunks": (10, 50), "blocks": (5, 10), "attrs": attrs}
+    b2kit.asarray(x, folder / "good.b2nd", **options)
+    b2kit.asarray(x, folder / "good_sparse.b2nd", sparse=True, **options)
+    g = b2kit.open(folder / "good.b2d", mode="a")
+    g.create("deep/x", x, **options)
+    g.create("sparse", x, sparse=True, **options)
+    g.attrs.update(attrs)
+    with zipfile.ZipFile(folder / "good.b2z", "w") as archive:
+        for path in sorted((folder / "good.b2d").rglob("*")):
+            if path.is_file() and "sparse" not in str(path):
+                archive.write(path, path.relative_to(folder / "good.b2d"))
+    try:
+        import blosc2
+    except ImportError:
+        return folder
+    # Without checksums: damage gets further.
+    peer = blosc2.asarray(x, urlpath=str(folder / "good_peer.b2nd"), chunks=(10, 50), blocks=(5, 10), mode="w")
+    for name, value in {"units": "K", "list": [1, (2, {"a": None})], "array": np.arange(3)}.items():
+        peer.schunk.vlmeta[name] = value
+    tree = blosc2.TreeStore(str(folder / "good_peer.b2d"), mode="w")
+    tree["/deep/x"] = x
+    tree["/y"] = x
+    tree.vlmeta["title"] = "t"
+    tree.close()
+    archive = blosc2.TreeStore(str(folder / "good_peer.b2z"), mode="w")
+    archive["/x"] = x
+    archive.close()
+    embedded = blosc2.EmbedStore(urlpath=str(folder / "good_peer.b2e"), mode="w")
+    embedded["/x"] = x
+    embedded["/y"] = x
+    del peer, tree, archive, embedded
+    return folder
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory")
+@pytest.mark.parametrize("kind, count", [("attributes", 400), ("files", 400)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_files_through_the_package(good, kind, count, seed):
+    child = os.path.join(os.path.dirname(__file__), "hostile_child.py")
+    command = [sys.executable, child, str(good), kind, str(seed), str(many(count))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=many(300))
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), (done.returncode, done.stdout[-20:], done.stderr[-3000:])

@@ -48,6 +48,8 @@ pub use model::element::Element;
 pub use model::geometry::Geometry;
 pub use model::literal;
 pub use model::meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+#[doc(hidden)]
+pub use model::object::Object;
 /// The version of `ndarray` (0.17) whose arrays are read and written.
 #[cfg(feature = "ndarray")]
 #[doc(no_inline)]

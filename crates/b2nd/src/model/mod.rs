@@ -14,6 +14,7 @@ pub(crate) mod foreign;
 pub(crate) mod geometry;
 pub mod literal;
 pub(crate) mod meta;
+pub(crate) mod object;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,

@@ -9,6 +9,7 @@ use rmpv::Value;
 use crate::model::attrs::decode;
 #[cfg(feature = "serde")]
 use crate::model::attrs::from_value;
+use crate::model::object::Object;
 use crate::{NdArray, NdError};
 
 /// The attributes of an array: vlmetalayers that each hold one msgpack value, as python-blosc2
@@ -63,6 +64,17 @@ impl<'a> Attrs<'a> {
         let name = name.as_ref();
         let Some(bytes) = self.layers.get(name)? else { return Ok(None) };
         decode(name, &bytes, self.limits).map(Some)
+    }
+
+    /// Returns the value of an attribute as an object of Python.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    #[doc(hidden)]
+    pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
+        let name = name.as_ref();
+        let Some(bytes) = self.layers.get(name)? else { return Ok(None) };
+        Object::decode(name, &bytes, self.limits).map(Some)
     }
 
     /// Returns the attribute `name` as a value of any type that `serde` can deserialise, or `None` if there is none.

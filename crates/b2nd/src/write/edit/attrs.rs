@@ -6,6 +6,7 @@ use crate::NdError;
 #[cfg(feature = "serde")]
 use crate::model::attrs::to_value;
 use crate::model::attrs::{decode, encode};
+use crate::model::object::Object;
 use crate::write::edit::ArrayEditor;
 
 /// The attributes of an array, open for changing. Returned by [`ArrayEditor::attrs_mut`].
@@ -73,5 +74,16 @@ impl AttrsMut<'_> {
         let (name, frame) = (name.as_ref(), &self.editor.frame);
         let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
         decode(name, &bytes, &frame.dparams().limits).map(Some)
+    }
+
+    /// Returns the value of an attribute as an object of Python, including changes that are not committed.
+    ///
+    /// # Errors
+    /// As for [`Attrs::get`](crate::Attrs::get).
+    #[doc(hidden)]
+    pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
+        let (name, frame) = (name.as_ref(), &self.editor.frame);
+        let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
+        Object::decode(name, &bytes, &frame.dparams().limits).map(Some)
     }
 }

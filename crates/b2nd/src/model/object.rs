@@ -1,0 +1,430 @@
+//! Attributes as objects of Python: msgpack, with the extension types of python-blosc2 taken apart.
+
+use b2_core::{LimitExceeded, Limits};
+
+use crate::{Dtype, NdError};
+
+/// What python-blosc2 puts first into a list that was a tuple.
+const TUPLE: &str = "__tuple__";
+/// Its extension types. The last two hold msgpack again.
+const COMPLEX: i8 = 44;
+const SET: i8 = 45;
+const ARRAY: i8 = 46;
+/// Deepest nesting, through lists, maps and extension types alike.
+const MAX_DEPTH: usize = 128;
+/// Most bytes that a value costs as an object of Python, beside its content.
+const COST: u64 = 256;
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "named as in Python")]
+pub enum Object {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    /// A number above those of `Int`.
+    Large(u64),
+    F32(f32),
+    F64(f64),
+    Text(String),
+    /// Also text that is not UTF-8.
+    Bytes(Vec<u8>),
+    List(Vec<Object>),
+    Tuple(Vec<Object>),
+    Map(Vec<(Object, Object)>),
+    Set(Vec<Object>),
+    Complex(f64, f64),
+    /// As many bytes as the shape needs of items of this type.
+    Array {
+        dtype: Box<Dtype>,
+        shape: Vec<u64>,
+        data: Vec<u8>,
+    },
+    /// A type that only its writer knows.
+    Ext(i8, Vec<u8>),
+}
+
+impl Object {
+    /// Decodes the value of the attribute `name`. The whole value, whatever it nests, is counted against `max_memory`
+    /// before it is allocated.
+    ///
+    /// # Errors
+    /// [`NdError::Attribute`] when it is malformed, [`NdError::Limit`].
+    pub fn decode(name: impl AsRef<[u8]>, mut bytes: &[u8], limits: &Limits) -> Result<Self, NdError> {
+        let mut decoder = Decoder { limits, asked: 0 };
+        let result = decoder.value(&mut bytes, 0).and_then(|object| match bytes {
+            [] => Ok(object),
+            _ => Err(Fault::Malformed("extra bytes follow the value".into())),
+        });
+        result.map_err(|fault| match fault {
+            Fault::Malformed(what) => {
+                NdError::Attribute { name: String::from_utf8_lossy(name.as_ref()).into_owned(), what }
+            }
+            Fault::Limit(limit) => limit.into(),
+        })
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn items(&self) -> Option<&[Object]> {
+        match self {
+            Self::List(items) | Self::Tuple(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        match self {
+            Self::Int(length) => u64::try_from(*length).ok(),
+            Self::Large(length) => Some(*length),
+            _ => None,
+        }
+    }
+
+    /// Takes the value with this key out of a map.
+    fn take(&mut self, key: &str) -> Option<Object> {
+        let Self::Map(pairs) = self else { return None };
+        let (_, value) = pairs.iter_mut().find(|(name, _)| name.text() == Some(key))?;
+        Some(std::mem::replace(value, Self::Nil))
+    }
+}
+
+enum Fault {
+    Malformed(String),
+    Limit(LimitExceeded),
+}
+
+fn malformed<T>(what: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Malformed(what.into()))
+}
+
+struct Decoder<'a> {
+    limits: &'a Limits,
+    /// Memory of all values so far.
+    asked: u64,
+}
+
+impl Decoder<'_> {
+    fn charge(&mut self, more: u64) -> Result<(), Fault> {
+        self.asked = self.asked.saturating_add(more);
+        self.limits.check_memory("attribute, in bytes", self.asked).map_err(Fault::Limit)
+    }
+
+    fn value(&mut self, bytes: &mut &[u8], depth: usize) -> Result<Object, Fault> {
+        if depth > MAX_DEPTH {
+            return malformed(format!("the value nests deeper than {MAX_DEPTH} levels"));
+        }
+        self.charge(COST)?;
+        let [marker] = fixed(bytes)?;
+        Ok(match marker {
+            0x00..=0x7F => Object::Int(marker.into()),
+            0x80..=0x8F => self.map(bytes, marker & 0x0F, depth)?,
+            0x90..=0x9F => self.list(bytes, marker & 0x0F, depth)?,
+            0xA0..=0xBF => self.text(bytes, marker & 0x1F)?,
+            0xC0 => Object::Nil,
+            0xC1 => return malformed("byte C1 is not valid msgpack"),
+            0xC2 | 0xC3 => Object::Bool(marker == 0xC3),
+            0xC4 => {
+                let len = u8::from_be_bytes(fixed(bytes)?);
+                self.bytes(bytes, len)?
+            }
+            0xC5 => {
+                let len = u16::from_be_bytes(fixed(bytes)?);
+                self.bytes(bytes, len)?
+            }
+            0xC6 => {
+                let len = u32::from_be_bytes(fixed(bytes)?);
+                self.bytes(bytes, len)?
+            }
+            0xC7 => {
+                let len = u8::from_be_bytes(fixed(bytes)?);
+                self.ext(bytes, len, depth)?
+            }
+            0xC8 => {
+                let len = u16::from_be_bytes(fixed(bytes)?);
+                self.ext(bytes, len, depth)?
+            }
+            0xC9 => {
+                let len = u32::from_be_bytes(fixed(bytes)?);
+                self.ext(bytes, len, depth)?
+            }
+            0xCA => Object::F32(f32::from_be_bytes(fixed(bytes)?)),
+            0xCB => Object::F64(f64::from_be_bytes(fixed(bytes)?)),
+            0xCC => Object::Int(u8::from_be_bytes(fixed(bytes)?).into()),
+            0xCD => Object::Int(u16::from_be_bytes(fixed(bytes)?).into()),
+            0xCE => Object::Int(u32::from_be_bytes(fixed(bytes)?).into()),
+            0xCF => {
+                let number = u64::from_be_bytes(fixed(bytes)?);
+                i64::try_from(number).map_or(Object::Large(number), Object::Int)
+            }
+            0xD0 => Object::Int(i8::from_be_bytes(fixed(bytes)?).into()),
+            0xD1 => Object::Int(i16::from_be_bytes(fixed(bytes)?).into()),
+            0xD2 => Object::Int(i32::from_be_bytes(fixed(bytes)?).into()),
+            0xD3 => Object::Int(i64::from_be_bytes(fixed(bytes)?)),
+            0xD4 => self.ext(bytes, 1u8, depth)?,
+            0xD5 => self.ext(bytes, 2u8, depth)?,
+            0xD6 => self.ext(bytes, 4u8, depth)?,
+            0xD7 => self.ext(bytes, 8u8, depth)?,
+            0xD8 => self.ext(bytes, 16u8, depth)?,
+            0xD9 => {
+                let len = u8::from_be_bytes(fixed(bytes)?);
+                self.text(bytes, len)?
+            }
+            0xDA => {
+                let len = u16::from_be_bytes(fixed(bytes)?);
+                self.text(bytes, len)?
+            }
+            0xDB => {
+                let len = u32::from_be_bytes(fixed(bytes)?);
+                self.text(bytes, len)?
+            }
+            0xDC => {
+                let len = u16::from_be_bytes(fixed(bytes)?);
+                self.list(bytes, len, depth)?
+            }
+            0xDD => {
+                let len = u32::from_be_bytes(fixed(bytes)?);
+                self.list(bytes, len, depth)?
+            }
+            0xDE => {
+                let len = u16::from_be_bytes(fixed(bytes)?);
+                self.map(bytes, len, depth)?
+            }
+            0xDF => {
+                let len = u32::from_be_bytes(fixed(bytes)?);
+                self.map(bytes, len, depth)?
+            }
+            0xE0..=0xFF => Object::Int(i8::from_be_bytes([marker]).into()),
+        })
+    }
+
+    fn list(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+        let mut items = Vec::new();
+        let mut tuple = false;
+        // Nothing is reserved for what may not be there.
+        for n in 0..len.into() {
+            let item = self.value(bytes, depth.saturating_add(1))?;
+            if n == 0 && item.text() == Some(TUPLE) {
+                tuple = true;
+            } else {
+                items.push(item);
+            }
+        }
+        Ok(if tuple { Object::Tuple(items) } else { Object::List(items) })
+    }
+
+    fn map(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+        let mut pairs = Vec::new();
+        for _ in 0..len.into() {
+            let key = self.value(bytes, depth.saturating_add(1))?;
+            pairs.push((key, self.value(bytes, depth.saturating_add(1))?));
+        }
+        Ok(Object::Map(pairs))
+    }
+
+    fn text(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Object, Fault> {
+        match String::from_utf8(self.content(bytes, len)?) {
+            Ok(text) => Ok(Object::Text(text)),
+            Err(error) => Ok(Object::Bytes(error.into_bytes())),
+        }
+    }
+
+    fn bytes(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Object, Fault> {
+        self.content(bytes, len).map(Object::Bytes)
+    }
+
+    fn content(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Vec<u8>, Fault> {
+        let content = part(bytes, len)?;
+        // Here and as an object; text may take four bytes for each character.
+        self.charge((content.len() as u64).saturating_mul(5))?;
+        Ok(content.to_vec())
+    }
+
+    /// What an extension type holds is decoded where it lies, one level further down.
+    fn ext(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+        let code = i8::from_be_bytes(fixed(bytes)?);
+        let len = len.into();
+        match code {
+            COMPLEX => {
+                let mut content = part(bytes, len)?;
+                let (real, imaginary) = (fixed(&mut content), fixed(&mut content));
+                match (real, imaginary, content) {
+                    (Ok(real), Ok(imaginary), []) => {
+                        Ok(Object::Complex(f64::from_be_bytes(real), f64::from_be_bytes(imaginary)))
+                    }
+                    _ => malformed("a complex number has 16 bytes"),
+                }
+            }
+            SET => match self.nested(bytes, len, depth)? {
+                Object::List(items) | Object::Tuple(items) => Ok(Object::Set(items)),
+                _ => malformed("a set is no list"),
+            },
+            ARRAY => array(self.nested(bytes, len, depth)?),
+            _ => Ok(Object::Ext(code, self.content(bytes, len)?)),
+        }
+    }
+
+    fn nested(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, Fault> {
+        let mut content = part(bytes, len)?;
+        let object = self.value(&mut content, depth.saturating_add(1))?;
+        match content {
+            [] => Ok(object),
+            _ => malformed("extra bytes follow a nested value"),
+        }
+    }
+}
+
+fn fixed<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Fault> {
+    match bytes.split_first_chunk() {
+        Some((first, rest)) => {
+            *bytes = rest;
+            Ok(*first)
+        }
+        None => malformed("the value is truncated"),
+    }
+}
+
+fn part<'a>(bytes: &mut &'a [u8], len: impl Into<u32>) -> Result<&'a [u8], Fault> {
+    let split = usize::try_from(len.into()).ok().and_then(|len| bytes.split_at_checked(len));
+    match split {
+        Some((part, rest)) => {
+            *bytes = rest;
+            Ok(part)
+        }
+        None => malformed("the value is truncated"),
+    }
+}
+
+/// An array as python-blosc2 stores it: a map of dtype, shape and bytes.
+fn array(mut map: Object) -> Result<Object, Fault> {
+    let mut dtype = map.take("dtype").unwrap_or(Object::Nil);
+    let text = match (dtype.take("str"), dtype.take("descr")) {
+        (Some(text), _) => text.text().map(str::to_owned),
+        (None, Some(descr)) => described(&descr),
+        (None, None) => None,
+    };
+    let Some(text) = text else { return malformed("the dtype of an array is missing or malformed") };
+    let dtype = Dtype::parse(&text).or_else(|error| malformed(error.to_string()))?;
+    let shape = map.take("shape");
+    let shape: Option<Vec<u64>> = shape.and_then(|shape| shape.items()?.iter().map(Object::length).collect());
+    let (Some(shape), Some(Object::Bytes(data))) = (shape, map.take("data")) else {
+        return malformed("an array has no shape or no items");
+    };
+    let nitems = shape.iter().try_fold(1u64, |n, &length| n.checked_mul(length));
+    let nbytes = nitems.and_then(|n| n.checked_mul(dtype.itemsize() as u64));
+    match nbytes == Some(data.len() as u64) {
+        true => Ok(Object::Array { dtype: Box::new(dtype), shape, data }),
+        false => malformed("an array has another number of items than its shape says"),
+    }
+}
+
+/// The text of a structured dtype that NumPy described as a list. It nests no deeper than the value.
+fn described(descr: &Object) -> Option<String> {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    let mut fields = Vec::new();
+    for field in descr.items()? {
+        let field = field.items()?;
+        let name = field.first()?.text()?;
+        let format = match field.get(1)? {
+            Object::Text(text) => quoted(text),
+            nested => described(nested)?,
+        };
+        let shape = match field.get(2) {
+            None => String::new(),
+            Some(shape) => {
+                let lengths: Option<Vec<String>> =
+                    shape.items()?.iter().map(|length| Some(length.length()?.to_string())).collect();
+                format!(", ({},)", lengths?.join(","))
+            }
+        };
+        fields.push(format!("({}, {format}{shape})", quoted(name)));
+    }
+    Some(format!("[{}]", fields.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use rmpv::Value;
+
+    use super::*;
+    use crate::model::attrs::encode;
+
+    fn decode(bytes: &[u8]) -> Result<Object, NdError> {
+        Object::decode("a", bytes, &Limits::default())
+    }
+
+    fn nested(code: i8, depth: usize) -> Vec<u8> {
+        let mut bytes = vec![0x90];
+        for _ in 0..depth {
+            bytes = encode(&Value::Array(vec![Value::Ext(code, bytes)]));
+        }
+        bytes
+    }
+
+    #[test]
+    fn all_types_are_taken_apart() {
+        let array = Value::Map(vec![
+            ("dtype".into(), Value::Map(vec![("str".into(), "<i2".into())])),
+            ("shape".into(), Value::Array(vec![1.into(), 2.into()])),
+            ("data".into(), Value::Binary(vec![1, 0, 2, 0])),
+        ]);
+        let value = Value::Array(vec![
+            (-1).into(),
+            u64::MAX.into(),
+            "K".into(),
+            Value::Array(vec![TUPLE.into(), Value::Nil]),
+            Value::Ext(SET, encode(&Value::Array(vec![1.into()]))),
+            Value::Ext(COMPLEX, [1f64.to_be_bytes(), 2f64.to_be_bytes()].concat()),
+            Value::Ext(ARRAY, encode(&array)),
+            Value::Ext(5, vec![7; 300]),
+            Value::Map(vec![(1.5.into(), Value::F32(2.5))]),
+        ]);
+        let expected = Object::List(vec![
+            Object::Int(-1),
+            Object::Large(u64::MAX),
+            Object::Text("K".into()),
+            Object::Tuple(vec![Object::Nil]),
+            Object::Set(vec![Object::Int(1)]),
+            Object::Complex(1.0, 2.0),
+            Object::Array {
+                dtype: Box::new(Dtype::parse("<i2").unwrap()),
+                shape: vec![1, 2],
+                data: vec![1, 0, 2, 0],
+            },
+            Object::Ext(5, vec![7; 300]),
+            Object::Map(vec![(Object::F64(1.5), Object::F32(2.5))]),
+        ]);
+        let bytes = encode(&value);
+        assert_eq!(decode(&bytes).unwrap(), expected);
+        for len in 0..bytes.len() {
+            assert!(matches!(decode(&bytes[..len]), Err(NdError::Attribute { .. })));
+        }
+    }
+
+    #[test]
+    fn a_value_costs_what_is_counted() {
+        // Twice in a list that grows.
+        assert!(2 * size_of::<Object>() as u64 <= COST / 2);
+    }
+
+    #[test]
+    fn extension_types_count_for_depth_and_memory() {
+        for code in [SET, ARRAY] {
+            for depth in [100, 5000] {
+                let error = decode(&nested(code, depth)).unwrap_err();
+                assert!(matches!(error, NdError::Attribute { .. }), "{error}");
+            }
+        }
+        assert!(decode(&nested(SET, 60)).is_ok());
+        // Many small values inside of one extension.
+        let limits = Limits::default().with_max_memory(100_000);
+        let many = encode(&Value::Ext(SET, encode(&Value::Array(vec![Value::Nil; 1000]))));
+        assert!(matches!(Object::decode("a", &many, &limits), Err(NdError::Limit(_))));
+        assert!(matches!(decode(&[0xDD, 0xFF, 0xFF, 0xFF, 0xFF]), Err(NdError::Attribute { .. })));
+    }
+}
