@@ -57,6 +57,7 @@ pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage, 
 pub use repair::verify::Verified;
 pub use storage::disk::Disk;
 pub use storage::files::{Extent, FrameFiles, OpenFile};
+pub use storage::inside::Inside;
 pub use storage::lock::is_locked;
 #[cfg(feature = "mmap")]
 pub use storage::mmap::Mapped;

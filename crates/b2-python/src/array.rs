@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use b2_http::{Http, HttpFile};
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, ReadOptions, SuperChunk};
+use b2kit::frame::{
+    Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, ReadOptions, SuperChunk,
+};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -48,7 +50,8 @@ struct State {
 
 #[derive(Clone)]
 pub(crate) enum Origin {
-    Path(PathBuf),
+    /// With the store that the path is in.
+    Path(PathBuf, Option<Arc<Inside>>),
     Memory,
     /// A part of a file, an object of Python: not to be changed.
     Elsewhere,
@@ -237,8 +240,10 @@ impl ArrayBase {
             let given = std::path::absolute(&given)
                 .map_err(|error| exception(py, "IoError", &format!("{}: {error}", given.display())))?;
             let text = given.to_string_lossy().into_owned();
-            let options = NdArray::options().frame_options(read_options()).offset(offset);
-            origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };
+            let store = crate::folder::of(source)?;
+            let options =
+                NdArray::options().frame_options(crate::folder::reading(store.as_ref())).offset(offset);
+            origin = if offset == 0 { Origin::Path(given.clone(), store) } else { Origin::Elsewhere };
             opened = how.run(py, |_| options.open(&given))?;
             (path, frame) = (Some(text), None);
         } else if let Some(bytes) = bytes_of(source)? {
@@ -367,9 +372,17 @@ impl ArrayBase {
     fn _origin(&self) -> &'static str {
         match self.origin {
             _ if self.web.is_some() => "web",
-            Origin::Path(_) => "path",
+            Origin::Path(..) => "path",
             Origin::Memory => "memory",
             Origin::Elsewhere => "elsewhere",
+        }
+    }
+    /// The directory of the store that it was opened in.
+    #[getter]
+    fn _store(&self) -> Option<std::ffi::OsString> {
+        match &self.origin {
+            Origin::Path(_, Some(inside)) => Some(inside.path().as_os_str().to_owned()),
+            _ => None,
         }
     }
     /// The type as it is stored.
@@ -428,7 +441,7 @@ impl ArrayBase {
 
     /// Moves to the newest committed state; tells whether there was one.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
-        if !matches!(self.origin, Origin::Path(_)) {
+        if !matches!(self.origin, Origin::Path(..)) {
             return Ok(false);
         }
         let mut array = self.now();

@@ -1,7 +1,7 @@
 //! Changing an array: everything between opening an editor and its commit is one change, or none.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Turn {
         if let Key::Path(path) = &turn.0 {
             // The library waits for the lock where nothing can stop it. So this waits before, and the library only if
             // somebody is quicker. It also tells what is wrong with the lock.
-            while let Ok(true) = is_locked(path) {
+            while let Ok(true) = py.detach(|| is_locked(path)) {
                 pause(py)?;
             }
         }
@@ -190,18 +190,18 @@ impl EditorBase {
         }
         let options = || NdArray::options().frame_options(read_options());
         let key = match &base.origin {
-            Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+            Origin::Path(path, _) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
         };
         let turn = Turn::wait(py, key)?;
         let (origin, frame, threads) = (base.origin.clone(), base.frame(), base.threads);
-        let editor = How::short(threads).run(py, move |_| {
-            let edit = EditOptions::from(read_options()).durability(durability(sync));
-            match (origin, frame) {
-                (Origin::Path(path), _) => ArrayEditor::new(edit.edit(path)?),
-                (_, Some(frame)) => options().edit_bytes(frame),
-                _ => Err(closed()),
+        let editor = How::short(threads).run(py, move |_| match (origin, frame) {
+            (Origin::Path(path, store), _) => {
+                let edit = EditOptions::from(crate::folder::reading(store.as_ref()));
+                ArrayEditor::new(edit.durability(durability(sync)).edit(path)?)
             }
+            (_, Some(frame)) => options().edit_bytes(frame),
+            _ => Err(closed()),
         })?;
         let dtype = crate::dtype::to_numpy(py, editor.dtype())?.unbind();
         Ok(Self { array, turn: Mutex::new(Some(turn)), dtype, editor: Mutex::new(Some(editor)), threads })
@@ -358,7 +358,7 @@ impl EditorBase {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
             let mut open = editor.take().ok_or_else(closed)?;
             open.commit()?;
-            if let Origin::Path(_) = base.origin {
+            if let Origin::Path(..) = base.origin {
                 drop(open);
                 array.refresh()?;
                 return Ok((array, None));

@@ -10,6 +10,7 @@ mod control;
 mod dtype;
 mod edit;
 mod errors;
+mod folder;
 mod index;
 mod parts;
 mod ranges;
@@ -39,6 +40,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<array::ArrayBase>()?;
     module.add_class::<edit::EditorBase>()?;
     module.add_class::<store::Frame>()?;
+    module.add_class::<folder::Folder>()?;
     module.add_class::<ranges::RangeReader>()?;
     module.add_class::<store::FrameBase>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{bytes_of, read_options, verify};
+use crate::array::{bytes_of, verify};
 use crate::control::How;
 use crate::edit::durability;
 use crate::errors::{OrRaise, argument, wrong_type};
@@ -48,7 +48,7 @@ impl FrameBase {
     #[new]
     #[pyo3(signature = (source, *, offset = 0))]
     fn new(py: Python<'_>, source: &Bound<'_, PyAny>, offset: u64) -> PyResult<Self> {
-        let options = read_options().offset(offset);
+        let options = crate::folder::reading(crate::folder::of(source)?.as_ref()).offset(offset);
         if let Ok(path) = source.extract::<PathBuf>() {
             return How::short(None).run(py, |_| options.open(path)).map(Self);
         }
@@ -126,7 +126,7 @@ impl ReadAt for Part {
 #[pyo3(signature = (path, chunksize, metalayers, attrs, overwrite = false, sync = true))]
 pub(crate) fn write_frame(
     py: Python<'_>,
-    path: PathBuf,
+    path: &Bound<'_, PyAny>,
     chunksize: usize,
     metalayers: &Bound<'_, PyDict>,
     attrs: &Bound<'_, PyDict>,
@@ -142,7 +142,11 @@ pub(crate) fn write_frame(
     for (name, value) in attrs {
         layers.push((name.extract::<String>()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
     }
-    let options = FrameWriter::options().overwrite(overwrite).durability(durability(sync));
+    let mut options = FrameWriter::options().overwrite(overwrite).durability(durability(sync));
+    if let Some(inside) = crate::folder::of(path)? {
+        options = options.file_system(inside);
+    }
+    let path: PathBuf = path.extract()?;
     How::short(None).run(py, move |_| {
         let mut writer = options.create(path, params)?;
         for (name, value) in layers {
@@ -157,7 +161,7 @@ pub(crate) fn write_frame(
 #[pyo3(signature = (path, changed, removed, sync = true))]
 pub(crate) fn edit_frame_attrs(
     py: Python<'_>,
-    path: PathBuf,
+    path: &Bound<'_, PyAny>,
     changed: &Bound<'_, PyDict>,
     removed: Vec<String>,
     sync: bool,
@@ -166,9 +170,10 @@ pub(crate) fn edit_frame_attrs(
     for (name, value) in changed {
         layers.push((name.extract::<String>()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
     }
+    let options = EditOptions::from(crate::folder::reading(crate::folder::of(path)?.as_ref()));
+    let path: PathBuf = path.extract()?;
     How::short(None).run(py, move |_| -> Result<Vec<String>, FrameError> {
-        let mut editor: FrameEditor =
-            EditOptions::from(read_options()).durability(durability(sync)).edit(path)?;
+        let mut editor: FrameEditor = options.durability(durability(sync)).edit(path)?;
         let mut missing = Vec::new();
         for name in removed {
             if !editor.remove_vlmetalayer(&name) {

@@ -23,7 +23,7 @@ use crate::store::Frame;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options<'py> {
-    path: Option<PathBuf>,
+    path: Option<Bound<'py, PyAny>>,
     codec: Option<String>,
     level: Option<u8>,
     filters: Option<Bound<'py, PyList>>,
@@ -144,7 +144,12 @@ impl Options<'_> {
             builder = builder.metalayer(name.extract::<String>()?, value);
         }
         let storage = if self.sparse { Storage::Sparse } else { Storage::Contiguous };
-        let options = FrameWriter::options().overwrite(self.overwrite).durability(durability(self.sync));
+        let mut options = FrameWriter::options().overwrite(self.overwrite).durability(durability(self.sync));
+        if let Some(path) = &self.path
+            && let Some(inside) = crate::folder::of(path)?
+        {
+            options = options.file_system(inside);
+        }
         Ok(builder.write_options(options.storage(storage)))
     }
 
@@ -157,7 +162,7 @@ impl Options<'_> {
         ) -> Result<Option<Bytes>, NdError>
         + Send,
     ) -> PyResult<Option<Frame>> {
-        let path = self.path;
+        let path: Option<PathBuf> = self.path.map(|path| path.extract()).transpose()?;
         let how = How { threads: self.threads, progress: self.progress, ..How::default() };
         let written = how.run(py, move |control| {
             let builder = builder.control(control);

@@ -194,7 +194,7 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
     Ok(DiskFile::new(file))
 }
 
-fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+pub(crate) fn regular(metadata: &fs::Metadata) -> io::Result<()> {
     match kind_of(metadata) {
         FileKind::File => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
@@ -210,7 +210,7 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         Self {
             file,
             #[cfg(not(any(unix, windows)))]

@@ -7,6 +7,8 @@ pub(crate) mod contiguous;
 pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod guard;
+#[cfg_attr(not(unix), path = "inside_checked.rs")]
+pub(crate) mod inside;
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 pub(crate) mod lock;
 #[cfg(feature = "mmap")]

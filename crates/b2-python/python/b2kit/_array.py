@@ -212,7 +212,7 @@ class Array(_b2kit.ArrayBase):
         if hasattr(self, "_again"):
             return self._again
         if self._origin == "path":
-            return _reopen, (self.path or "", self.mode, self.threads)
+            return _reopen, (self.path or "", self.mode, self.threads, self._store)
         if self._origin == "memory":
             return _reopen, (self._frame(), self.mode, self.threads)
         raise TypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
@@ -341,6 +341,17 @@ class _Setter:
         self._edit._set(key, value, self._style)
 
 
+class Inside(str):
+    """A path in the directory of a store: whoever opens it follows no links there."""
+
+    folder: _b2kit.Folder
+
+    def __new__(cls, path: str, folder: _b2kit.Folder) -> Inside:
+        made = super().__new__(cls, path)
+        made.folder = folder
+        return made
+
+
 def absolute(path: str | os.PathLike[str]) -> str:
     """The path from the root, so that it means the same after a change of directory. Links are not followed, and ``..``
     stays: it may lead out of a link."""
@@ -391,7 +402,9 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
 
 
-def _reopen(source: str | bytes, mode: str, threads: int | None) -> Array:
+def _reopen(source: str | bytes, mode: str, threads: int | None, store: str | None = None) -> Array:
+    if store is not None and isinstance(source, str):
+        source = Inside(source, _b2kit.Folder(store))
     return Array(source, mode, threads)
 
 

@@ -94,3 +94,14 @@ class NoPermissionError(IoError, PermissionError):
 
 class ChangedError(Error, OSError):
     """Somebody else has changed the file meanwhile."""
+
+
+def of_system(error: OSError, path: str) -> IoError:
+    """An error of the operating system as one of this package."""
+    kinds: list[tuple[type[OSError], type[IoError]]] = [
+        (FileNotFoundError, NotFoundError),
+        (FileExistsError, ExistsError),
+        (PermissionError, NoPermissionError),
+    ]
+    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), IoError)
+    return kind(f"{path}: {error.strerror or error}")

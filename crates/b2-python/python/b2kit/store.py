@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Union
 
 from b2kit import _b2kit
-from b2kit._array import Array, absolute
+from b2kit._array import Array, Inside, absolute
 from b2kit._progress import Progress
-from b2kit.errors import ArgumentError, DamagedError, Error, ExistsError, NoSuchKeyError, ReadOnlyError, UnsupportedError
+from b2kit.errors import (
+    ArgumentError,
+    DamagedError,
+    Error,
+    ExistsError,
+    NoSuchKeyError,
+    ReadOnlyError,
+    UnsupportedError,
+    of_system,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,9 +64,9 @@ def find(path: str, mode: str, threads: int | None) -> Group | None:
     if os.path.isdir(path):
         if os.path.exists(os.path.join(path, "chunks.b2frame")):
             return None
-        is_store = path.endswith(".b2d") or os.path.exists(os.path.join(path, _EMBEDDED)) or bool(_listed(path))
+        is_store = path.endswith(".b2d") or os.path.exists(os.path.join(path, _EMBEDDED)) or bool(_listed(_b2kit.Folder(path)))
         return Group(path, mode, threads) if is_store else None
-    with open(path, "rb") as file:
+    with _regular(path) as file:
         start = file.read(4)
     if start not in (b"PK\x03\x04", b"PK\x05\x06"):
         try:
@@ -68,15 +78,29 @@ def find(path: str, mode: str, threads: int | None) -> Group | None:
     return Group(path, mode, threads)
 
 
+def _regular(path: str) -> IO[bytes]:
+    """Opens a file to read its bytes. Anything but a regular file is refused, and does not block."""
+    try:
+        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
+    except OSError as error:
+        raise of_system(error, path) from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ArgumentError(f"{path}: neither a regular file nor a directory")
+    return file
+
+
 def _make(path: str) -> None:
     """An empty store, complete when it gets its name."""
     new = f"{path.rstrip(os.sep)}.{os.getpid()}.new"
-    os.mkdir(new)
     try:
+        os.mkdir(new)
         _write_embedded(new)
         os.rename(new, path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, Error):
+            raise of_system(error, path) from error
         raise
 
 
@@ -162,7 +186,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         path = self._path_for(key, options.get("overwrite", False))
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        path.folder.make(os.path.dirname(path))
         if x is None:
             return _create.zeros(shape, dtype, path, **options)
         return _create.asarray(x, path, **options)
@@ -173,7 +197,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
 
         if isinstance(x, Array):
             path = self._path_for(key, True)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            path.folder.make(os.path.dirname(path))
             _create.copy(x, path, overwrite=True)
         else:
             self.create(key, x, overwrite=True)
@@ -182,7 +206,8 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         """Adds a group. Only its attributes and members are stored: it is seen by others once there are some."""
         full = self._full(key)
         self._check_free(full, False)
-        os.makedirs(os.path.join(self._path, *full.split("/")[1:]), exist_ok=True)
+        folder = self._folder()
+        folder.make(os.path.join(folder.path, *full.split("/")[1:]))
         return Group(self._path, self._mode, self._threads, full)
 
     def __delitem__(self, key: str) -> None:
@@ -194,12 +219,12 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             raise NoSuchKeyError(key)
         if any(place.kind != "path" for place in gone):
             raise UnsupportedError(f"{key}: small members in {_EMBEDDED} cannot be removed")
+        folder = self._folder()
         for place in gone:
-            if os.path.isdir(place.path):
-                shutil.rmtree(place.path)
-            else:
-                os.remove(place.path)
-        shutil.rmtree(os.path.join(self._path, *full.split("/")[1:]), ignore_errors=True)
+            folder.remove(place.path)
+        below = os.path.join(folder.path, *full.split("/")[1:])
+        if folder.kind(below) == "directory":
+            folder.remove(below)
 
     def walk(self) -> Iterator[tuple[str, Array]]:
         """All arrays in it and below, with their keys from here."""
@@ -249,12 +274,13 @@ class Group(Mapping[str, Union[Array, "Group"]]):
     def _members(self) -> dict[str, _Place]:
         """All members of the store with their keys, as they are now."""
         if self._is_directory:
-            members = _listed(self._path)
-            embedded = os.path.join(self._path, _EMBEDDED)
-            if os.path.exists(embedded):
+            folder = self._folder()
+            members = _listed(folder)
+            embedded = Inside(os.path.join(folder.path, _EMBEDDED), folder)
+            if folder.kind(embedded) is not None:
                 members = {**self._list_embedded(_b2kit.FrameBase(embedded)), **members}
-        elif zipfile.is_zipfile(self._path):
-            members = _archived(self._path)
+        elif (archived := _archived(self._path)) is not None:
+            members = archived
             if place := members.pop("/embed.b2e", None):
                 frame = _b2kit.FrameBase(self._path, offset=place.offset)
                 members = {**self._list_embedded(frame), **members}
@@ -280,7 +306,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
 
     def _open(self, key: str, place: _Place) -> Array:
         if place.kind == "path":
-            return Array(place.path, self._mode, self._threads)
+            return Array(Inside(place.path, self._folder()), self._mode, self._threads)
         if place.kind == "packed":
             raise UnsupportedError(f"{self._path}: {key} is compressed in the archive: unpack it, and open the directory")
         if self._mode == "a":
@@ -313,12 +339,17 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         if full in members and not overwrite:
             raise ExistsError(f"{full}: there is an array of that name")
 
-    def _path_for(self, key: str, overwrite: bool) -> str:
+    def _folder(self) -> _b2kit.Folder:
+        """The directory as it is now. Nothing in it is opened but through this."""
+        return _b2kit.Folder(self._path)
+
+    def _path_for(self, key: str, overwrite: bool) -> Inside:
         full = self._full(key)
         if full.endswith(f"/{_ATTRS}"):
             raise ArgumentError(f"{key}: this name is for attributes")
         self._check_free(full, overwrite)
-        return f"{os.path.join(self._path, *full.split('/')[1:])}.b2nd"
+        folder = self._folder()
+        return Inside(f"{os.path.join(folder.path, *full.split('/')[1:])}.b2nd", folder)
 
 
 def _member(path: str, key: str, threads: int | None) -> Array:
@@ -327,33 +358,34 @@ def _member(path: str, key: str, threads: int | None) -> Array:
     return found
 
 
-def _listed(directory: str) -> dict[str, _Place]:
-    """The members in files of a directory."""
+def _listed(directory: _b2kit.Folder) -> dict[str, _Place]:
+    """The members in files of a directory. Links are none."""
     members: dict[str, _Place] = {}
-    pending = [(directory, "", 0)]
+    pending = [(directory.path, "", 0)]
     while pending:
         folder, prefix, depth = pending.pop()
         if depth > _MAX_DEPTH or len(members) > _MAX_MEMBERS:
-            raise DamagedError(f"{directory}: more or deeper members than any store has")
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                stem, suffix = os.path.splitext(entry.name)
-                folder_of_chunks = entry.is_dir(follow_symlinks=False) and os.path.exists(
-                    os.path.join(entry.path, "chunks.b2frame")
-                )
-                if suffix in _SUFFIXES and stem and (entry.is_file(follow_symlinks=False) or folder_of_chunks):
-                    members.setdefault(f"{prefix}/{stem}", _Place("path", entry.path))
-                # What `b2kit.dask.to_b2kit` is writing is not there yet.
-                elif entry.is_dir(follow_symlinks=False) and ".b2nd.parts-" not in entry.name:
-                    pending.append((entry.path, f"{prefix}/{entry.name}", depth + 1))
+            raise DamagedError(f"{directory.path}: more or deeper members than any store has")
+        for name, kind in sorted(directory.entries(folder)):
+            stem, suffix = os.path.splitext(name)
+            path = os.path.join(folder, name)
+            of_chunks = kind == "directory" and directory.kind(os.path.join(path, "chunks.b2frame")) is not None
+            if suffix in _SUFFIXES and stem and (kind == "file" or of_chunks):
+                members.setdefault(f"{prefix}/{stem}", _Place("path", path))
+            # What `b2kit.dask.to_b2kit` is writing is not there yet.
+            elif kind == "directory" and ".b2nd.parts-" not in name:
+                pending.append((path, f"{prefix}/{name}", depth + 1))
     return members
 
 
-def _archived(path: str) -> dict[str, _Place]:
-    """The members of an archive, which must be stored there as they are."""
+def _archived(path: str) -> dict[str, _Place] | None:
+    """The members of an archive, which must be stored there as they are; nothing where it is none."""
     members: dict[str, _Place] = {}
     try:
-        with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+        with _regular(path) as file:
+            if not zipfile.is_zipfile(file):
+                return None
+            archive = zipfile.ZipFile(file)
             entries = archive.infolist()
             if len(entries) > _MAX_MEMBERS:
                 raise DamagedError(f"{path}: more than {_MAX_MEMBERS} members")
@@ -369,6 +401,8 @@ def _archived(path: str) -> dict[str, _Place]:
                     members[key] = _Place("packed")
                     continue
                 # Names and extra fields may differ in length from those in the directory of the archive.
+                if entry.header_offset < 0:
+                    raise DamagedError(f"{path}: a member starts before the archive")
                 file.seek(entry.header_offset)
                 header = file.read(30)
                 if len(header) < 30 or header[:4] != b"PK\x03\x04":
@@ -376,9 +410,11 @@ def _archived(path: str) -> dict[str, _Place]:
                 name, extra = struct.unpack("<HH", header[26:30])
                 offset = entry.header_offset + 30 + name + extra
                 members[key] = _Place("inside", path, offset, entry.file_size)
-    except (zipfile.BadZipFile, struct.error, ValueError) as error:
-        if isinstance(error, Error):
-            raise
+    except Error:
+        raise
+    except OSError as error:
+        raise of_system(error, path) from error
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
         raise DamagedError(f"{path}: {error}") from error
     return members
 
@@ -397,7 +433,7 @@ class GroupAttrs(MutableMapping[str, Any]):
         if place is None:
             return None
         if place.kind == "path":
-            return _b2kit.FrameBase(place.path)
+            return _b2kit.FrameBase(Inside(place.path, group._folder()))
         if place.kind == "inside":
             return _b2kit.FrameBase(group._path, offset=place.offset)
         if place.kind == "packed" or group._embedded is None:
@@ -438,14 +474,15 @@ class GroupAttrs(MutableMapping[str, Any]):
         group._check_writable()
         if missing := [name for name in removed if name not in self]:
             raise NoSuchKeyError(missing[0])
-        folder = os.path.join(group._path, *group._key.split("/")[1:])
-        path = os.path.join(folder, f"{_ATTRS}.b2f")
-        if os.path.exists(path):
+        store = group._folder()
+        folder = os.path.join(store.path, *group._key.split("/")[1:])
+        path = Inside(os.path.join(folder, f"{_ATTRS}.b2f"), store)
+        if store.kind(path) is not None:
             _b2kit.edit_frame_attrs(path, changed, removed)
             return
         # Small ones that another program wrote come along.
         kept = {name: value for name, value in self.asdict().items() if name not in removed}
-        os.makedirs(folder, exist_ok=True)
+        store.make(folder)
         _b2kit.write_frame(path, 0, {}, {**kept, **changed})
 
     def __repr__(self) -> str:

@@ -182,7 +182,7 @@ class DataStore(WritableCFDataStore):
             from b2kit.dask import to_b2kit
 
             path = group._path_for(name, True)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            path.folder.make(os.path.dirname(path))
             to_b2kit(data, path, attrs=attrs, overwrite=True, **options)
         else:
             group.create(name, np.asarray(variable.values), attrs=attrs, overwrite=True, **options)
