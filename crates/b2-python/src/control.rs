@@ -1,5 +1,6 @@
 //! How calls run: without the interpreter's lock, on how many threads, and who may stop them.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -23,6 +24,16 @@ const TELL: Duration = Duration::from_millis(50);
 
 pub(crate) fn set_threads(threads: usize) -> usize {
     THREADS.swap(threads, Relaxed)
+}
+
+thread_local! {
+    /// Whether a callback of ours runs on this thread.
+    static TELLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is called from a callback, for which a call of this package waits.
+pub(crate) fn in_callback() -> bool {
+    TELLING.get()
 }
 
 /// How a call is to run.
@@ -154,7 +165,12 @@ fn watched(control: Control, mut watch: Watch) -> Control {
                 py.check_signals()?;
             }
             match &watch.progress {
-                Some(callback) if tell => callback.call1(py, (progress.nbytes, progress.total)).map(drop),
+                Some(callback) if tell => {
+                    let outer = TELLING.replace(true);
+                    let told = callback.call1(py, (progress.nbytes, progress.total));
+                    TELLING.set(outer);
+                    told.map(drop)
+                }
                 _ => Ok(()),
             }
         });

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::array::{ArrayBase, Origin, get, read_options, style_of};
-use crate::control::How;
+use crate::control::{How, in_callback};
 use crate::errors::{argument, exception};
 use crate::index::{Chosen, Together, numpy};
 use crate::source::Items;
@@ -53,6 +53,8 @@ impl Turn {
                         "this thread is changing the array already: use the object of `edit()`",
                     ));
                 }
+                // It may be the one that waits for the callback.
+                Some(_) if in_callback() => return Err(argument(py, CALLBACK)),
                 Some(_) => {}
             }
             drop(all);
@@ -83,6 +85,8 @@ fn pause(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
 
+const CALLBACK: &str = "a progress callback cannot use the change whose progress it is told";
+
 /// A change under way. `b2kit.edit.Edit` adds Python to it.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
 pub(crate) struct EditorBase {
@@ -110,6 +114,9 @@ impl EditorBase {
         how: How,
         work: impl FnOnce(&mut ArrayEditor) -> Result<T, NdError> + Send,
     ) -> PyResult<T> {
+        if in_callback() && matches!(self.editor.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(argument(py, CALLBACK));
+        }
         how.run(py, |control| {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
             let editor = editor.as_mut().ok_or_else(closed)?;

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::{Mutex, PoisonError};
 
 use b2kit::NdArray;
 use b2kit::nd::{NdError, Selection, Slice};
@@ -311,6 +312,7 @@ pub(crate) fn read_into<'py>(
     if view.slice.is_empty() {
         return Ok(());
     }
+    let _alone = Filling::begin(&out)?;
     let alike = how.remote.is_none()
         && !how.far
         && out.dtype().is_equiv_to(dtype)
@@ -324,6 +326,64 @@ pub(crate) fn read_into<'py>(
         return how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop));
     }
     in_pieces(py, view, dtype, &out, how)
+}
+
+/// Memory that calls of this process are reading into.
+static FILLING: Mutex<Vec<Filled>> = Mutex::new(Vec::new());
+
+/// From the lowest byte to behind the highest one. With gaps the strides tell which of them, so that two calls may fill,
+/// say, columns of the same memory.
+#[derive(Clone, Debug, PartialEq)]
+struct Filled {
+    process: u32,
+    start: usize,
+    end: usize,
+    gaps: Option<(Vec<usize>, Vec<isize>)>,
+}
+
+impl Filled {
+    fn meets(&self, other: &Self) -> bool {
+        let overlap = self.process == other.process && self.start < other.end && other.start < self.end;
+        overlap && (self.gaps.is_none() || other.gaps.is_none() || self == other)
+    }
+}
+
+/// The right to read into some memory, until it is dropped.
+struct Filling(Filled);
+
+impl Filling {
+    /// Refuses memory that another call is reading into: codecs read what they wrote, and would take the items of the
+    /// other call for damage.
+    fn begin(out: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
+        let (mut start, itemsize) = (data(out) as usize, out.dtype().itemsize());
+        let mut span = itemsize;
+        for (&length, &stride) in out.shape().iter().zip(out.strides()) {
+            let reach = stride.unsigned_abs().saturating_mul(length.saturating_sub(1));
+            span = span.saturating_add(reach);
+            if stride < 0 {
+                start = start.saturating_sub(reach);
+            }
+        }
+        let dense = span == out.len().saturating_mul(itemsize);
+        let gaps = (!dense).then(|| (out.shape().to_vec(), out.strides().to_vec()));
+        let mine = Filled { process: std::process::id(), start, end: start.saturating_add(span), gaps };
+        let mut all = FILLING.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.iter().any(|other| other.meets(&mine)) {
+            drop(all);
+            return Err(argument(out.py(), "another call is reading into `out` at the same time"));
+        }
+        all.push(mine.clone());
+        Ok(Self(mine))
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        let mut all = FILLING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = all.iter().position(|filled| *filled == self.0) {
+            all.swap_remove(at);
+        }
+    }
 }
 
 /// `out` as an array: an array as it is, another buffer as items of `dtype`.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{bytes_of, verify};
+use crate::array::{bytes_of, verdict};
 use crate::control::How;
 use crate::edit::durability;
 use crate::errors::{OrRaise, argument, wrong_type};
@@ -95,7 +95,9 @@ impl FrameBase {
 
     fn verify(&self, py: Python<'_>) -> PyResult<&'static str> {
         let frame = self.0.clone();
-        How::threads(None).run(py, move |control| verify(&frame.with_control(control), false))
+        How::threads(None).run(py, move |control| {
+            Ok::<_, FrameError>(verdict(frame.with_control(control).verify()?.checksums))
+        })
     }
 }
 

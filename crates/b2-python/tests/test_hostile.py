@@ -199,3 +199,19 @@ def test_damaged_files_through_the_package(good, kind, count, seed):
     command = [sys.executable, child, str(good), kind, str(seed), str(many(count))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=many(300))
     assert done.returncode == 0 and done.stdout.endswith("done\n"), (done.returncode, done.stdout[-20:], done.stderr[-3000:])
+
+
+def test_verify_refuses_what_cannot_be_read(tmp_path):
+    """The last chunk is too short: the header and the chunk agree, the shape does not."""
+    blosc2 = pytest.importorskip("blosc2")
+    path = tmp_path / "short.b2nd"
+    y = np.arange(40, dtype="u1")
+    peer = blosc2.asarray(y, chunks=(20,), blocks=(10,), urlpath=str(path), mode="w")
+    peer.schunk.delete_chunk(1)
+    peer.schunk.append_data(y[20:35])
+    del peer
+    for call in (lambda: b2kit.open(path)[...], lambda: b2kit.verify(path), lambda: b2kit.open(path).verify()):
+        with pytest.raises(errors.DamagedError):
+            call()
+    done = subprocess.run([sys.executable, "-m", "b2kit", "verify", str(path)], capture_output=True)
+    assert done.returncode == 1

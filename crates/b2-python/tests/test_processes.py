@@ -302,3 +302,94 @@ def test_no_memory_is_lost(tmp_path):
     assert after - before < 100_000
     # A thousand lost results would be 40 MB and more.
     assert resident() - resident_before < 20 << 20
+
+
+def in_time(code, *args, seconds=60):
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), (done.stdout, done.stderr[-3000:])
+
+
+def test_a_callback_cannot_use_the_change_it_is_told_of(tmp_path):
+    """It runs on a thread that works for the change: it would wait for itself."""
+    in_time(
+        """
+import sys, b2kit, numpy as np
+x = np.random.default_rng(0).integers(0, 1 << 60, (4000, 1000))
+path = sys.argv[1] + "/a.b2nd"
+a = b2kit.asarray(x[:10], path, chunks=(100, 1000))
+raised = []
+def callback(call):
+    def told(done, total):
+        try:
+            call()
+        except b2kit.errors.ArgumentError as error:
+            raised.append(str(error))
+            raise
+    return told
+def again():
+    a[0] = 1
+for call in (lambda e: e.shape, lambda e: e[0], lambda e: e.append(x[:1]), lambda e: e.attrs.asdict(), lambda e: again()):
+    raised.clear()
+    try:
+        with a.edit() as e:
+            e.append(x, progress=callback(lambda: call(e)))
+        raise SystemExit("no error")
+    except b2kit.errors.ArgumentError as error:
+        assert "callback" in str(error) and raised, error
+assert a.shape == (10, 1000) and (b2kit.open(path)[...] == x[:10]).all()
+# Another array, or the array itself as it was, can be used.
+seen = []
+b = b2kit.zeros((3,), "i4")
+with a.edit() as e:
+    e.append(x, progress=lambda done, total: (seen.append(a.shape), b.__setitem__(0, len(seen))))
+assert seen and b[0] == len(seen) and a.shape == (4010, 1000)
+print("done")
+""",
+        tmp_path,
+    )
+
+
+def test_two_calls_do_not_read_into_the_same_memory(tmp_path):
+    in_time(
+        """
+import sys, threading, b2kit, numpy as np
+x = np.arange(640_000).reshape(800, 800)
+for codec in ("zlib",):
+    a = b2kit.asarray(x, codec=codec, chunks=(200, 800))
+    b = b2kit.asarray(x + 1, codec=codec, chunks=(200, 800))
+    refused, read = [], 0
+    for layout in ("whole", "reversed", "inside", "gaps"):
+        base = np.empty((800, 1600), x.dtype)
+        whole = np.empty_like(x)
+        out = base[:, ::2] if layout == "gaps" else whole
+        other = {"whole": whole, "reversed": whole[::-1], "inside": whole[100:700], "gaps": base[:, ::2]}[layout]
+        for n in range(10):
+            started = threading.Barrier(2)
+            def second():
+                started.wait()
+                try:
+                    b.read(slice(0, len(other)), out=other)
+                except b2kit.errors.ArgumentError as error:
+                    assert "out" in str(error)
+                    refused.append(1)
+            thread = threading.Thread(target=second)
+            thread.start()
+            started.wait()
+            try:
+                a.read(out=out)
+            except b2kit.errors.ArgumentError as error:
+                assert "out" in str(error)
+                refused.append(1)
+            thread.join()
+    assert refused, "the calls never met"
+    # Afterwards, and beside each other, nothing is refused.
+    assert (a.read(out=whole) == x).all()
+    half = np.empty((800, 1600), x.dtype)
+    threads = [threading.Thread(target=lambda n=n: a.read(out=half[:, 800 * n : 800 * n + 800])) for n in (0, 1)]
+    [thread.start() for thread in threads], [thread.join() for thread in threads]
+    assert (half == np.hstack([x, x])).all()
+print("done")
+""",
+        tmp_path,
+        seconds=120,
+    )
