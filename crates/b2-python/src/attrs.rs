@@ -9,7 +9,7 @@ use pyo3::types::{
     PyTuple,
 };
 
-use crate::errors::{argument, exception, wrong_type};
+use crate::errors::{argument, exception, ours, wrong_type};
 use crate::index::numpy;
 
 /// What python-blosc2 puts first into a list that was a tuple.
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 60;
 
 /// An object as a msgpack value.
 pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
-    value_of(object, 0)
+    value_of(object, 0).map_err(|error| ours(object.py(), error))
 }
 
 fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {

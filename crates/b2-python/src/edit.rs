@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::array::{ArrayBase, Origin, get, read_options, style_of};
 use crate::control::{How, in_callback};
-use crate::errors::{argument, exception};
+use crate::errors::{argument, exception, ours};
 use crate::index::{Chosen, Together, numpy};
 use crate::source::Items;
 
@@ -163,6 +163,13 @@ impl EditorBase {
 
 /// Anything as an array of that type; numbers are converted as NumPy converts them in an assignment.
 pub(crate) fn as_items<'py>(
+    value: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    converted(value, dtype).map_err(|error| ours(value.py(), error))
+}
+
+fn converted<'py>(
     value: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {

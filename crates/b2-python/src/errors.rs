@@ -7,7 +7,6 @@ use b2kit::chunk::ChunkError;
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
 use b2kit::{ErrorKind, Report};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -143,6 +142,15 @@ pub(crate) fn selection(py: Python<'_>, message: impl AsRef<str>) -> PyErr {
     exception(py, "SelectionError", message.as_ref())
 }
 
-pub(crate) fn wrong_type(message: impl Into<String>) -> PyErr {
-    PyTypeError::new_err(message.into())
+pub(crate) fn wrong_type(message: impl AsRef<str>) -> PyErr {
+    Python::attach(|py| exception(py, "WrongTypeError", message.as_ref()))
+}
+
+/// What NumPy says of wrong arguments, as an exception of `b2kit.errors`.
+pub(crate) fn ours(py: Python<'_>, error: PyErr) -> PyErr {
+    let told = || -> PyResult<PyErr> {
+        let of_python = PyModule::import(py, "b2kit.errors")?.getattr("of_python")?;
+        Ok(PyErr::from_value(of_python.call1((error.value(py),))?))
+    };
+    told().unwrap_or_else(|failed| failed)
 }

@@ -604,3 +604,87 @@ def test_names_that_are_not_there_and_files_that_are_no_arrays(tmp_path):
     with pytest.raises(ValueError, match="bad.b2nd") as caught:
         b2kit.open(tmp_path / "bad.b2nd")
     assert isinstance(caught.value, b2kit.Error)
+
+
+def test_everything_that_goes_wrong_is_an_error_of_the_package(tmp_path):
+    """And what Python people catch in such a case."""
+    a = b2kit.zeros((3, 4), "i4")
+    s = b2kit.zeros(3, [("f", "i4")])
+    out_of_range = 2**70
+
+    def edit(change):
+        with a.edit() as e:
+            change(e)
+
+    calls = [
+        (ValueError, lambda: a.__setitem__(0, "abc")),
+        (OverflowError, lambda: a.__setitem__(0, out_of_range)),
+        (ValueError, lambda: a.__setitem__(0, [1, 2])),
+        (TypeError, lambda: a.__setitem__(0, object())),
+        (TypeError, lambda: a.__setitem__(0, None)),
+        (ValueError, lambda: a.append("abc")),
+        (ValueError, lambda: edit(lambda e: e.append([["x"] * 4]))),
+        (TypeError, lambda: a.insert("1", [1, 2, 3, 4])),
+        (TypeError, lambda: a.resize("x")),
+        (IndexError, lambda: a[5]),
+        (IndexError, lambda: a[1.5]),
+        (IndexError, lambda: a["x"]),
+        (ValueError, lambda: s["nothing"]),
+        (TypeError, lambda: a.read(out=np.zeros((3, 4), "?"))),
+        (ValueError, lambda: a.read(out=bytearray(3))),
+        (TypeError, lambda: b2kit.zeros(3, "nonsense")),
+        (TypeError, lambda: b2kit.zeros("x")),
+        (TypeError, lambda: b2kit.zeros(3, object)),
+        (ValueError, lambda: b2kit.zeros(-1)),
+        (TypeError, lambda: b2kit.full(3, object())),
+        (ValueError, lambda: b2kit.full(3, "x", "i4")),
+        (ValueError, lambda: b2kit.asarray(["x"], dtype="i4")),
+        (ValueError, lambda: b2kit.asarray([[1], [1, 2]])),
+        (TypeError, lambda: b2kit.asarray([object()])),
+        (ValueError, lambda: b2kit.from_iter(["x"], "i4")),
+        (ValueError, lambda: b2kit.zeros(3, codec="none such")),
+        (ValueError, lambda: b2kit.zeros(3, filters=["none such"])),
+        (TypeError, lambda: b2kit.zeros(3, filters=[5])),
+        (TypeError, lambda: b2kit.zeros(3, filters="shuffle")),
+        (TypeError, lambda: b2kit.zeros(3, filters=[("shuffle", 1000)])),
+        (ValueError, lambda: b2kit.zeros(3, level=1000)),
+        (TypeError, lambda: b2kit.zeros(3, level="x")),
+        (TypeError, lambda: b2kit.zeros(3, nonsense=1)),
+        (TypeError, lambda: b2kit.zeros(3, attrs={"a": object()})),
+        (ValueError, lambda: b2kit.zeros(3, attrs={"a": out_of_range})),
+        (ValueError, lambda: b2kit.zeros(3, attrs={"a": "\ud800"})),
+        (TypeError, lambda: b2kit.zeros(3, attrs={1: 2})),
+        (TypeError, lambda: a.attrs.__setitem__(1, 2)),
+        (TypeError, lambda: a.attrs.__setitem__("x", {1: object()})),
+        (ValueError, lambda: b2kit.compress(b"abc", codec="none such")),
+        (TypeError, lambda: b2kit.compress(5)),
+        (ValueError, lambda: b2kit.decompress(b"abc")),
+        (TypeError, lambda: b2kit.decompress(5)),
+        (TypeError, lambda: b2kit.open(5)),
+        (OSError, lambda: b2kit.open(tmp_path / "x\0.b2nd")),
+        (OSError, lambda: b2kit.open("ftp://127.0.0.1:1/a.b2nd")),
+        (ValueError, lambda: b2kit.open("nosuch://host/a.b2nd")),
+        (OSError, lambda: b2kit.open(tmp_path / "nothing.b2nd")),
+        (TypeError, lambda: b2kit.set_threads("x")),
+    ]
+    wrong = []
+    for n, (kind, call) in enumerate(calls):
+        try:
+            call()
+            wrong.append((n, "nothing raised"))
+        except b2kit.Error as error:
+            if not isinstance(error, (kind, b2kit.errors.UnsupportedError)):
+                wrong.append((n, repr(error)))
+        except BaseException as error:
+            wrong.append((n, repr(error)))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert (a[...] == 0).all() and a.shape == (3, 4)
+
+    class Mine(ValueError):
+        pass
+
+    def told(done, total):
+        raise Mine("stop")
+
+    with pytest.raises(Mine):
+        b2kit.asarray(np.zeros(1 << 20), progress=told)

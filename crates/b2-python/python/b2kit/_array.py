@@ -16,7 +16,7 @@ import numpy as np
 from b2kit import _b2kit, _repr
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
-from b2kit.errors import ArgumentError, IoError, NoSuchKeyError, SelectionError
+from b2kit.errors import ArgumentError, IoError, NoSuchKeyError, SelectionError, WrongTypeError, checked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -79,6 +79,7 @@ class Array(_b2kit.ArrayBase):
         """Indexing where lists of positions are coordinates together; their dimensions come first in the result."""
         return _Indexer(self, "vectorized")
 
+    @checked
     def read(
         self,
         sel: Any = ...,
@@ -154,11 +155,13 @@ class Array(_b2kit.ArrayBase):
         with self.edit() as change:
             change[key] = value
 
+    @checked
     def append(self, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
         """Adds items at the end of an axis, in one commit: several positions, or one without that dimension."""
         with self.edit(sync) as change:
             change.append(x, axis, progress=progress)
 
+    @checked
     def insert(
         self, i: int, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None
     ) -> None:
@@ -166,11 +169,13 @@ class Array(_b2kit.ArrayBase):
         with self.edit(sync) as change:
             change.insert(i, x, axis, progress=progress)
 
+    @checked
     def delete(self, sel: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
         """Removes positions of an axis, in one commit: a slice, a position, a list or a mask."""
         with self.edit(sync) as change:
             change.delete(sel, axis, progress=progress)
 
+    @checked
     def resize(self, shape: int | tuple[int, ...], *, sync: bool = True) -> None:
         """Cuts off what is beyond the new shape, and fills what it adds with zeros, in one commit."""
         with self.edit(sync) as change:
@@ -215,7 +220,7 @@ class Array(_b2kit.ArrayBase):
             return _reopen, (self.path or "", self.mode, self.threads, self._store)
         if self._origin == "memory":
             return _reopen, (self._frame(), self.mode, self.threads)
-        raise TypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
+        raise WrongTypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
 
     def __copy__(self) -> Array:
         return self
@@ -264,12 +269,14 @@ class Edit(_b2kit.EditorBase):
     def __len__(self) -> int:
         return self.shape[0]
 
+    @checked
     def append(self, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
         """Adds items at the end of an axis: several positions, or one without that dimension."""
         axis = self._axis(axis)
         with telling(progress, "append") as callback:
             self._append(self._rows(x, axis), axis, callback)
 
+    @checked
     def insert(self, i: int, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
         """Adds items before position ``i`` of an axis."""
         axis = self._axis(axis)
@@ -279,6 +286,7 @@ class Edit(_b2kit.EditorBase):
         with telling(progress, "insert") as callback:
             self._insert(at % length if at < 0 else at, self._rows(x, axis), axis, callback)
 
+    @checked
     def delete(self, sel: Any, axis: int = 0, *, progress: Progress = None) -> None:
         """Removes positions of an axis: a slice, a position, a list or a mask."""
         axis = self._axis(axis)
@@ -287,10 +295,12 @@ class Edit(_b2kit.EditorBase):
             for start, stop in reversed(_runs(sel, self.shape[axis], axis)):
                 self._delete(start, stop, axis, callback)
 
+    @checked
     def resize(self, shape: int | tuple[int, ...]) -> None:
         """Cuts off what is beyond the new shape, and fills what it adds with zeros."""
         self._resize(as_shape(shape))
 
+    @checked
     def set_compression(
         self, codec: str = "zstd", level: int = 5, filters: Sequence[str | tuple[str, int]] = ("shuffle",)
     ) -> None:

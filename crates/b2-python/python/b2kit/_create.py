@@ -15,7 +15,7 @@ from b2kit._array import Array, absolute, as_shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
-from b2kit.errors import ArgumentError, Error, NotBloscError, SelectionError
+from b2kit.errors import ArgumentError, Error, NotBloscError, SelectionError, WrongTypeError, checked
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,6 +46,7 @@ Shape = Union[int, Sequence[int]]
 _BATCH = 1 << 16
 
 
+@checked
 def open(source: Source, mode: str = "r", threads: int | None = None) -> Array | Group:
     """Opens an array or a store; nothing but what tells its shape is read.
 
@@ -96,6 +97,7 @@ def _reopened(source: _Source, mode: str, threads: int | None) -> Array:
     return array
 
 
+@checked
 def asarray(
     x: Any,
     path: Path | None = None,
@@ -140,12 +142,14 @@ def asarray(
     return _written(frame, path, threads)
 
 
+@checked
 def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
     """An array of zeros, which take no space. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, bytes(dtype.itemsize), path, options)
 
 
+@checked
 def full(
     shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, path: Path | None = None, **options: Any
 ) -> Array:
@@ -156,12 +160,14 @@ def full(
     return _constant(as_shape(shape), item.dtype, item.tobytes(), path, options)
 
 
+@checked
 def empty(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
     """An array whose items do not matter; they read as zeros. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, None, path, options)
 
 
+@checked
 def from_iter(
     iterable: Iterable[Any],
     dtype: npt.DTypeLike,
@@ -197,6 +203,7 @@ def from_iter(
     return _regular(flat, target, path, options)
 
 
+@checked
 def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
     """A copy of an array with its attributes, in bounded memory. What ``options`` do not name stays as it is: see
     :func:`asarray`. Chunks are copied as they are where nothing of them changes."""
@@ -213,6 +220,7 @@ def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
     return _written(frame, path, given.get("threads"))
 
 
+@checked
 def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Any) -> Array:
     """Arrays joined along an axis, in bounded memory. Chunks, blocks and compression are those of the first one where
     ``options`` do not tell: see :func:`asarray`. Chunks that fit are copied as they are."""
@@ -230,6 +238,7 @@ def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **opt
     return _written(frame, path, options.get("threads"))
 
 
+@checked
 def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
     """Checks a file, directory or store, or bytes of a frame: see :meth:`Array.verify`. Raises if something is wrong."""
     try:
@@ -244,6 +253,7 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
     return found.verify(progress=progress)
 
 
+@checked
 def compress(
     buf: Any,
     codec: str = "zstd",
@@ -262,15 +272,17 @@ def compress(
     items = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, dtype=_buffer_dtype(buf))
     flat = np.ascontiguousarray(items)
     if flat.dtype.hasobject:
-        raise TypeError("Python objects cannot be compressed")
+        raise WrongTypeError("Python objects cannot be compressed")
     return _b2kit.compress(flat, typesize or flat.dtype.itemsize, codec, level, list(filters), threads)
 
 
+@checked
 def decompress(buf: Any, *, threads: int | None = None) -> bytes:
     """The bytes of a Blosc2 chunk."""
     return _b2kit.decompress(buf, threads)
 
 
+@checked
 def set_threads(n: int | None) -> int | None:
     """Sets how many threads work on one call; ``None`` for as many as there are. Answers what it was before.
 
@@ -304,10 +316,10 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the form that the extension takes."""
     options = {name: given[name] for name in ("path", *_DEFAULTS)}
     if unknown := given.keys() - options.keys() - {"x", "dtype", "progress"}:
-        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
+        raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
     filters = options["filters"]
     if isinstance(filters, str):
-        raise TypeError("filters are a list")
+        raise WrongTypeError("filters are a list")
     options["filters"] = None if filters is None else list(filters)
     for name in ("chunks", "blocks"):
         options[name] = None if options[name] is None else as_shape(options[name])
@@ -342,7 +354,7 @@ def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[
 
 def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("a masked array would lose its mask: fill it first")
+        raise WrongTypeError("a masked array would lose its mask: fill it first")
     return np.asarray(x, dtype=dtype)
 
 

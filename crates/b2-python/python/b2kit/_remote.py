@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
-from b2kit.errors import IoError, NotFoundError, UnsupportedError
+from b2kit.errors import Error, IoError, NotFoundError, UnsupportedError, of_system
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
@@ -33,7 +35,8 @@ class Fsspec:
     def __init__(self, fs: Any, path: str, url: str | None = None) -> None:
         self.fs, self.path = fs, path
         self.name = url or shown(fs.unstrip_protocol(path))
-        about = fs.info(path)
+        with _told(self.name):
+            about = fs.info(path)
         if about.get("size") is None:
             raise IoError(f"{self.name}: the server does not tell its size")
         self.size = int(about["size"])
@@ -42,7 +45,8 @@ class Fsspec:
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        return list(self.fs.cat_ranges([self.path] * len(ranges), starts, ends, on_error="raise"))
+        with _told(self.name):
+            return list(self.fs.cat_ranges([self.path] * len(ranges), starts, ends, on_error="raise"))
 
     def identity(self) -> tuple[object, ...]:
         return (self.name, self.size, *self._told)
@@ -58,14 +62,16 @@ class Obstore:
         self.store, self.path = store, path
         self.name = f"{type(store).__name__}:{path}"
         self._obstore: Any = importlib.import_module("obstore")
-        about = self._obstore.head(store, path)
+        with _told(self.name):
+            about = self._obstore.head(store, path)
         self.size = int(about["size"])
         self._told = (str(about.get("e_tag")), str(about.get("last_modified")))
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         # What is to be joined was joined already.
-        return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
+        with _told(self.name):
+            return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
 
     def identity(self) -> tuple[object, ...]:
         return (self.name, self.size, *self._told)
@@ -106,15 +112,31 @@ def _by_url(url: str, scheme: str) -> Source:
     except ImportError:
         raise UnsupportedError(f"{shown(url)}: URLs are opened by fsspec, which is not installed") from None
     try:
-        fs, path = core.url_to_fs(url)
+        # Some file systems connect here.
+        with _told(shown(url), (ValueError, ImportError)):
+            fs, path = core.url_to_fs(url)
     except ValueError as error:
+        if isinstance(error, Error):
+            raise
         raise UnsupportedError(f"{shown(url)}: {error}") from error
     except ImportError as error:
         raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {error}") from error
+    return Fsspec(fs, path, shown(url))
+
+
+@contextmanager
+def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """What fails in a program that fetches, by whatever name, is an error of this package. Passwords are not shown."""
     try:
-        return Fsspec(fs, path, shown(url))
+        yield
+    except (Error, *but):
+        raise
     except FileNotFoundError as error:
-        raise NotFoundError(f"{shown(url)}: not found") from error
+        raise NotFoundError(f"{name}: not found") from error
+    except OSError as error:
+        raise of_system(error, name) from error
+    except Exception as error:
+        raise IoError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _check_listing(url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from b2kit.errors import NoSuchKeyError
+from b2kit.errors import NoSuchKeyError, WrongTypeError
 
 if TYPE_CHECKING:
     from b2kit._array import Array, Edit
@@ -78,5 +78,5 @@ class Attrs(MutableMapping[str, Any]):
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"the name of an attribute is a string, not {type(name).__name__}")
+        raise WrongTypeError(f"the name of an attribute is a string, not {type(name).__name__}")
     return name

@@ -30,7 +30,7 @@ from b2kit import _b2kit
 from b2kit._array import Array, as_shape
 from b2kit._create import _DEFAULTS, _options, asarray
 from b2kit._create import open as open_any
-from b2kit.errors import ArgumentError, ExistsError, UnsupportedError
+from b2kit.errors import ArgumentError, ExistsError, UnsupportedError, WrongTypeError
 from dask.base import tokenize
 from dask.delayed import Delayed, delayed
 
@@ -100,9 +100,9 @@ def to_b2kit(
     if "://" in os.fspath(path):
         raise UnsupportedError(f"{path}: arrays are written to files")
     if not isinstance(x, da.Array):
-        raise TypeError(f"{type(x)} is no Dask array: b2kit.asarray writes others")
+        raise WrongTypeError(f"{type(x)} is no Dask array: b2kit.asarray writes others")
     if x.dtype.hasobject:
-        raise TypeError(f"items of dtype {x.dtype} cannot be stored")
+        raise WrongTypeError(f"items of dtype {x.dtype} cannot be stored")
     if any(math.isnan(length) for length in x.shape):
         raise ArgumentError("the shape is not known: call compute_chunk_sizes() first")
     if not overwrite and os.path.lexists(target):
@@ -111,7 +111,7 @@ def to_b2kit(
     items: Any = _aligned(x, shape, rechunk)
     told = {**_DEFAULTS, **options, "chunks": shape}
     if wrong := set(options).intersection(_NOT_HERE):
-        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
+        raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
     if told["blocks"] is not None:
         told["blocks"] = as_shape(told["blocks"])
     elif items.size:

@@ -7,6 +7,12 @@ where a name is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 __all__ = [
     "ArgumentError",
     "CancelledError",
@@ -22,9 +28,11 @@ __all__ = [
     "NotBloscError",
     "NotFoundError",
     "OutOfMemoryError",
+    "RangeError",
     "ReadOnlyError",
     "SelectionError",
     "UnsupportedError",
+    "WrongTypeError",
 ]
 
 
@@ -58,6 +66,14 @@ class OutOfMemoryError(Error, MemoryError):
 
 class ArgumentError(Error, ValueError):
     """An argument is out of range, or does not fit the others."""
+
+
+class WrongTypeError(Error, TypeError):
+    """An argument is of a type that cannot be taken."""
+
+
+class RangeError(ArgumentError, OverflowError):
+    """A number does not fit where it is to go."""
 
 
 class ReadOnlyError(ArgumentError):
@@ -94,6 +110,46 @@ class NoPermissionError(IoError, PermissionError):
 
 class ChangedError(Error, OSError):
     """Somebody else has changed the file meanwhile."""
+
+
+def of_python(error: BaseException) -> BaseException:
+    """What NumPy and Python say of wrong arguments, as errors of this package that are what they were, too. Others stay
+    what they are: those of callbacks, for example."""
+    kinds: list[tuple[tuple[type[BaseException], ...], type[Error]]] = [
+        ((OverflowError,), RangeError),
+        ((TypeError,), WrongTypeError),
+        ((ValueError, UnicodeEncodeError, UnicodeDecodeError), ArgumentError),
+        ((MemoryError,), OutOfMemoryError),
+    ]
+    if type(error) is TypeError and str(error).startswith("failed to extract field Options."):
+        # What is wrong with the field is said by the cause.
+        cause = error.__cause__ or error
+        error = type(cause)(f"{str(error).rpartition('.')[2]}: {cause}")
+    # Only these classes themselves: a subclass means something to whoever raised it.
+    ours = next((ours for theirs, ours in kinds if type(error) in theirs), None)
+    if ours is None and isinstance(error, MemoryError) and not isinstance(error, Error):
+        ours = OutOfMemoryError
+    if ours is None:
+        return error
+    made = ours(str(error))
+    made.__cause__ = error
+    return made
+
+
+def checked(function: _F) -> _F:
+    """Arguments that NumPy or Python refuse are errors of this package."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+            told = of_python(error)
+            if told is error:
+                raise
+            raise told from error
+
+    return cast("_F", call)
 
 
 def of_system(error: OSError, path: str) -> IoError:

@@ -24,6 +24,8 @@ from b2kit.errors import (
     NoSuchKeyError,
     ReadOnlyError,
     UnsupportedError,
+    WrongTypeError,
+    checked,
     of_system,
 )
 
@@ -179,6 +181,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             return Group(self._path, self._mode, self._threads, full)
         raise NoSuchKeyError(key)
 
+    @checked
     def create(self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Any) -> Array:
         """Adds an array: the items of ``x``, or zeros of a shape. For ``options`` see :func:`b2kit.asarray`."""
         from b2kit import _create
@@ -264,7 +267,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
 
     def _full(self, key: str) -> str:
         if not isinstance(key, str):
-            raise TypeError(f"a key is a string, not {type(key).__name__}")
+            raise WrongTypeError(f"a key is a string, not {type(key).__name__}")
         parts = [part for part in key.split("/") if part]
         bad = {".", ".."}.intersection(parts) or any(c in key for c in "\\\0\n\r\t")
         if bad or not parts or len(parts) > _MAX_DEPTH:

@@ -30,7 +30,7 @@ from xarray.core.variable import Variable
 
 import b2kit
 from b2kit._array import Array
-from b2kit.errors import ArgumentError, DamagedError, ExistsError
+from b2kit.errors import ArgumentError, DamagedError, ExistsError, WrongTypeError
 from b2kit.store import Group
 
 __all__ = ["Accessor", "Backend", "DataStore"]
@@ -380,7 +380,7 @@ def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]
     if is_told:
         unknown = set(encoding) - set(_OPTIONS) - set(_TOLD) - set(_CF)
         if unknown:
-            raise ValueError(f"unexpected encoding of {name!r}: {', '.join(sorted(map(str, unknown)))}")
+            raise ArgumentError(f"unexpected encoding of {name!r}: {', '.join(sorted(map(str, unknown)))}")
         return options
     shape = encoding.get("original_shape")
     for key in ("chunks", "blocks"):
@@ -424,7 +424,7 @@ def _variable_name(name: Any) -> str:
     if name is None:
         return _NAMELESS
     if not isinstance(name, str):
-        raise TypeError(f"the name of a variable is a string or None, not {name!r}")
+        raise WrongTypeError(f"the name of a variable is a string or None, not {name!r}")
     if not name:
         raise ArgumentError(f"the name of a variable is {name!r}: a string must be length 1 or longer")
     if "/" in name or name in (".", ".."):
@@ -434,5 +434,5 @@ def _variable_name(name: Any) -> str:
 
 def _text(name: Any) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"names in a store are strings, not {name!r}")
+        raise WrongTypeError(f"names in a store are strings, not {name!r}")
     return name

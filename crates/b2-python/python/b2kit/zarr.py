@@ -28,7 +28,7 @@ from zarr.core.config import config
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._create import asarray, compress, decompress
-from b2kit.errors import ArgumentError, DamagedError
+from b2kit.errors import ArgumentError, DamagedError, WrongTypeError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -377,7 +377,7 @@ def _parse(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, dict[s
 
 def _codec(name: Any) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"codec {name!r}, expected a name")
+        raise WrongTypeError(f"codec {name!r}, expected a name")
     return name
 
 
@@ -389,7 +389,7 @@ def _level(level: Any) -> int:
 
 def _filters(filters: Any) -> tuple[Filter, ...]:
     if isinstance(filters, (str, Mapping)):
-        raise TypeError("filters are a list")
+        raise WrongTypeError("filters are a list")
     found: list[Filter] = []
     for filter in filters:
         if isinstance(filter, str):
