@@ -134,6 +134,17 @@ def test_links_are_exchanged_while_a_store_is_read_and_written(places):
     assert content(other) == before
 
 
+def test_names_from_files_do_not_control_the_terminal(tmp_path):
+    g = b2kit.open(tmp_path / "s.b2d", mode="a")
+    g["plain"] = x
+    os.rename(tmp_path / "s.b2d/plain.b2nd", tmp_path / "s.b2d/\x1b[31mred\x07\u202e.b2nd")
+    a = b2kit.asarray(x, attrs={"\x1b[2Jname": 1})
+    g.attrs["\x1b[2Jname"] = "\x1b[2J"
+    for shown in (repr(g), repr(b2kit.open(tmp_path / "s.b2d").attrs), repr(a.info), repr(a), repr(a.attrs), a._repr_html_()):
+        assert all(c.isprintable() or c == "\n" for c in shown), repr(shown)
+    assert "\\x1b[31mred" in repr(g) and "\\x1b[2Jname" in repr(a.info)
+
+
 def test_a_store_and_the_path_to_it_may_be_links(places, tmp_path):
     store, _ = places
     (tmp_path / "named.b2d").symlink_to(store)

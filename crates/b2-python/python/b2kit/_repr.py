@@ -49,8 +49,13 @@ class Info(Mapping[str, object]):
         return f"<table>{rows}</table>"
 
 
+def printable(text: str) -> str:
+    """Text from a file, fit for a terminal: what controls it becomes escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def _shown(value: object) -> str:
-    text = str(value)
+    text = printable(str(value))
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 

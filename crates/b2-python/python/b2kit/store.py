@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Union
 from b2kit import _b2kit
 from b2kit._array import Array, Inside, absolute
 from b2kit._progress import Progress
+from b2kit._repr import printable
 from b2kit.errors import (
     ArgumentError,
     DamagedError,
@@ -258,7 +259,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         lines = [f"<b2kit.Group {self.name!r} of {self._path!r}>"]
         members = sorted(key for key in self._members() if key.startswith(f"{self._key}/"))
         names = [key[len(self._key) + 1 :] for key in members if not key.endswith(f"/{_ATTRS}")]
-        lines += [f"  {name}" for name in names[:20]]
+        lines += [f"  {printable(name)}" for name in names[:20]]
         if len(names) > 20:
             lines.append(f"  ... and {len(names) - 20} more")
         return "\n".join(lines)
