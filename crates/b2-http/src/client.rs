@@ -21,6 +21,7 @@ pub struct HttpOptions {
     pub(crate) in_flight: usize,
     pub(crate) proxy: bool,
     pub(crate) pause: Duration,
+    pub(crate) other_hosts: bool,
 }
 
 impl Default for HttpOptions {
@@ -30,6 +31,7 @@ impl Default for HttpOptions {
             in_flight: 16,
             proxy: true,
             pause: Duration::from_millis(250),
+            other_hosts: true,
         }
     }
 }
@@ -52,6 +54,13 @@ impl HttpOptions {
     #[must_use]
     pub fn proxy(self, proxy: bool) -> Self {
         Self { proxy, ..self }
+    }
+
+    /// Sets whether redirects to other hosts are followed (the default). Inside of a network where a server could lead
+    /// to hosts that only this process reaches, switch it off.
+    #[must_use]
+    pub fn other_hosts(self, other_hosts: bool) -> Self {
+        Self { other_hosts, ..self }
     }
 
     /// Sets the pause before a request is tried again the first time; each later one is twice as
@@ -173,7 +182,13 @@ impl Client {
             match self.once(&url, asked, left())? {
                 Ok(reply) => return Ok(reply),
                 Err(location) => {
-                    url = url.redirect(&location).map_err(|what| Failed::Always(io::Error::other(what)))?;
+                    let to = url.redirect(&location).and_then(|to| {
+                        match self.options.other_hosts || to.same_host(&url) {
+                            true => Ok(to),
+                            false => Err("the server redirects to another host, which is not allowed"),
+                        }
+                    });
+                    url = to.map_err(|what| Failed::Always(io::Error::other(what)))?;
                 }
             }
         }
@@ -207,8 +222,10 @@ impl Client {
             return Err(refused(status, &headers));
         }
         let wrong = |what: &str| Failed::Always(io::Error::new(io::ErrorKind::InvalidData, what));
-        if text("content-encoding").is_some_and(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"))
-        {
+        // All headers of that name count, and all words in them.
+        let plain =
+            |encoding: &str| encoding.split(',').all(|word| word.trim().eq_ignore_ascii_case("identity"));
+        if !headers.get_all("content-encoding").iter().all(|value| value.to_str().is_ok_and(plain)) {
             return Err(wrong("the server sends ranges compressed"));
         }
         let told = text("content-range").and_then(content_range);

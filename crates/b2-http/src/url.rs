@@ -96,6 +96,11 @@ impl Url {
         Some(format!("Basic {}", BASE64.encode(&user)))
     }
 
+    /// Returns whether both name the same host and port.
+    pub(crate) fn same_host(&self, other: &Self) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host)
+    }
+
     /// Returns where a redirect leads, without credentials, or why that is refused.
     pub(crate) fn redirect(&self, location: &str) -> Result<Self, &'static str> {
         let Self { scheme, host, path, .. } = self;

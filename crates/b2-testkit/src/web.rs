@@ -237,7 +237,8 @@ impl Server {
             _ => reply += "etag: \"1\"\r\nlast-modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n",
         }
         if manner == Manner::Compressed {
-            reply += "content-encoding: gzip\r\n";
+            // The second one counts too.
+            reply += "content-encoding: identity\r\ncontent-encoding: gzip\r\n";
         }
         let body = &file[range.start as usize..range.end as usize];
         match manner {

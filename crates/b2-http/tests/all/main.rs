@@ -239,6 +239,22 @@ fn credentials_are_sent_once_and_never_shown() {
     far.all().read_bytes().unwrap();
 }
 
+#[test]
+fn redirects_to_other_hosts_can_be_refused() {
+    let (server, other) = (Server::start().unwrap(), Server::start().unwrap());
+    let frame = field().to_bytes(ByIndex(mix)).unwrap().to_vec();
+    let url = server.put("a.b2nd", frame.clone());
+    server.put("b.b2nd", frame.clone());
+    let options = HttpOptions::default().proxy(false).pause(Duration::from_millis(1));
+    let http = Http::new(options.other_hosts(false));
+    server.spoil(Manner::Redirect(other.put("b.b2nd", frame)), 0, usize::MAX);
+    let error = report(&open(&http, &url).map(drop).unwrap_err());
+    assert!(error.contains("another host"), "{error}");
+    assert!(other.heads().is_empty());
+    server.spoil(Manner::Redirect("/b.b2nd".to_owned()), 0, 1);
+    open(&http, &url).unwrap();
+}
+
 /// What one file system has opened it takes for unchanged.
 #[test]
 fn a_file_system_that_begins_afresh_sees_the_new_file() {
