@@ -69,10 +69,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Ok(Input::Array(array)) => Some(array.as_ref()),
         _ => None,
     };
+    // As `info` tells it: without the padding of an array's chunks.
+    let nbytes = array.map_or(report.nbytes, NdArray::nbytes);
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, &args.fill))?))?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?))?;
     } else if !global.quiet {
-        let table = to_table(&report, array, &args.fill);
+        let table = to_table(&report, array, nbytes, &args.fill);
         print(&format!("{}\n{}", printable(&named()), table.render(2)))?;
     }
     // Not only the chunks: what describes them may be wrong in a way that a frame does not care about.
@@ -133,7 +135,8 @@ fn word(condition: Condition) -> &'static str {
     }
 }
 
-fn to_json(report: &Salvaged, fill: &str) -> Value {
+/// `nbytes`: uncompressed bytes, without the padding of an array's chunks.
+fn to_json(report: &Salvaged, nbytes: u64, fill: &str) -> Value {
     let lost = report.lost.iter().map(|group| {
         let blocks = group.blocks.as_ref();
         json!({
@@ -147,7 +150,7 @@ fn to_json(report: &Salvaged, fill: &str) -> Value {
     });
     json!({
         "nchunks": report.nchunks,
-        "nbytes": report.nbytes,
+        "nbytes": nbytes,
         "recovered": report.recovered,
         "verified": report.verified,
         "lost": report.nlost,
@@ -162,7 +165,7 @@ fn to_json(report: &Salvaged, fill: &str) -> Value {
 }
 
 /// `array`: what was saved, if it is one; it tells which items chunks and blocks hold.
-fn to_table(report: &Salvaged, array: Option<&NdArray>, fill: &str) -> Table {
+fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
         (0, true) => format!("all {} recovered", report.recovered),
@@ -176,8 +179,7 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, fill: &str) -> Table {
     if report.verified > 0 {
         table.row("checksums", format!("right for {}", report.verified));
     }
-    // Without the padding of an array's chunks.
-    table.row("uncompressed", size(array.map_or(report.nbytes, NdArray::nbytes)));
+    table.row("uncompressed", size(nbytes));
     for (name, condition) in [
         ("header", report.header),
         ("metalayers", report.metalayers),

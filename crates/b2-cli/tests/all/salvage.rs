@@ -171,3 +171,11 @@ fn lost_chunks_are_filled() {
     assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "nan"]).contains("nan"));
     assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "40000"]).contains("40000"));
 }
+
+#[test]
+fn the_size_is_that_of_the_array() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("|u1", false, "(50, 70)", &noise(3500)), &["--chunks", "40,40"]);
+    let report: Value = serde_json::from_slice(&folder.ok(&["salvage", "a", "b", "--json"])).unwrap();
+    assert_eq!((&report["nbytes"], &report["nchunks"]), (&3500.into(), &4.into()));
+}
