@@ -72,6 +72,13 @@ pub(crate) fn end() {
     IDLE.store(true, Ordering::SeqCst);
 }
 
+/// The work is done, and its result in place: a signal that came too late has stopped nothing, a later one ends the
+/// process at once.
+pub(crate) fn too_late() {
+    end();
+    STOPPED.store(0, Ordering::SeqCst);
+}
+
 /// The exit code of a process that was asked to stop: 130 after Ctrl-C.
 pub(crate) fn exit_code() -> Option<u8> {
     let signal = STOPPED.load(Ordering::SeqCst);

@@ -141,6 +141,16 @@ pub enum FrameError {
         /// The target.
         path: PathBuf,
     },
+    /// The frame that salvage would replace has more intact chunks than were saved.
+    #[error(
+        "{}: not replaced, since it holds more intact chunks than the {saved} that could be saved", .path.display()
+    )]
+    HoldsMore {
+        /// The target.
+        path: PathBuf,
+        /// Number of chunks that were saved.
+        saved: usize,
+    },
     /// The directory to be replaced holds files that are not part of a sparse frame.
     #[error("{}: not replaced, since it contains `{}`, which is not part of a sparse frame", .path.display(), .stranger.display())]
     NotASparseFrame {
@@ -300,6 +310,7 @@ impl FrameError {
             | Self::OutOfRange { .. }
             | Self::Argument { .. }
             | Self::Exists { .. }
+            | Self::HoldsMore { .. }
             | Self::NotASparseFrame { .. }
             | Self::Foreign { .. } => ErrorKind::Argument,
         }

@@ -26,7 +26,8 @@ Recovers every intact chunk, also where header, index or trailer are damaged or
 the end of the file is missing. Where there are checksums they tell what is
 intact (--no-checksums: take whatever decodes). Of a damaged chunk those blocks are
 taken that decode, if its head is whole; nothing vouches for them. What is lost is
-replaced by zeros (or --fill), so that the rest keeps its place. IN is not changed. Exit code 0: all
+replaced by zeros (or --fill), so that the rest keeps its place. IN is not changed. OUT appears when
+it is complete, and --force keeps an OUT with more intact chunks than could be saved. Exit code 0: all
 chunks were recovered; 1: some were lost, or the metalayers, which tell what
 the chunks mean, or nothing tells whether.";
 
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
-    /// Overwrite OUT
+    /// Overwrite OUT, unless more of its chunks are intact than can be saved
     #[arg(long)]
     force: bool,
 }
@@ -58,12 +59,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     claim(&args.output, args.force, &[&args.input])?;
     signals::begin();
     let open = global.reading(&args.input);
-    let write = global.writing().overwrite(args.force);
+    let write = global.writing().overwrite(args.force).keep_better(true);
     let fill = |dtype: Option<&Dtype>, itemsize: usize| fill_item(&args.fill, dtype, itemsize);
     if args.fill != "nan" && args.fill != "zero" && args.fill.parse::<f64>().is_err() {
         return Err(Usage(format!("--fill {}: expected nan, zero or a number", args.fill)).into());
     }
     let report = salvage_filled(&args.input, &args.output, &open, &write, fill).with_context(named)?;
+    // The output is there: "nothing was changed" is not true any more.
+    signals::too_late();
     let opened = Input::open(&args.output, 0, global);
     let array = match &opened {
         Ok(Input::Array(array)) => Some(array.as_ref()),

@@ -172,6 +172,44 @@ fn lost_chunks_are_filled() {
     assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "40000"]).contains("40000"));
 }
 
+/// `--force` replaces an output, but not by less than it holds.
+#[test]
+fn a_better_output_is_kept() {
+    let folder = Folder::new();
+    let raw = noise(60_000);
+    folder.pack("a", &npy("|u1", false, "(600, 100)", &raw), &["--chunks", "100,100"]);
+    let whole = folder.read("a");
+    let start = u32::from_be_bytes(whole[11..15].try_into().unwrap()) as usize;
+    let cbytes = u32::from_le_bytes(whole[start + 12..start + 16].try_into().unwrap()) as usize;
+    let mut bytes = whole.clone();
+    // The heads of two chunks.
+    bytes[start..start + 40].fill(0);
+    bytes[start + cbytes..start + cbytes + 40].fill(0);
+    folder.write("bad", &bytes);
+
+    folder.write("out", &whole);
+    let told = folder.fails(1, &["salvage", "bad", "out", "--force"]);
+    assert_eq!(
+        told.trim_end(),
+        "b2kit: bad: out: not replaced, since it holds more intact chunks than the 4 that could be saved"
+    );
+    assert_eq!(folder.read("out"), whole);
+    // As many: replaced, and again by the same.
+    bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0);
+    folder.write("worse", &bytes);
+    folder.write("out", &bytes);
+    for input in ["worse", "bad", "bad"] {
+        assert_eq!(folder.run(&["salvage", input, "out", "--force"]).status.code(), Some(1), "{input}");
+    }
+    assert_eq!(folder.ok(&["cat", "out"])[20_000..], raw[20_000..]);
+    folder.fails(1, &["salvage", "worse", "out", "--force"]);
+    assert_eq!(folder.ok(&["cat", "out"])[20_000..], raw[20_000..]);
+    // What is no frame is replaced as ever.
+    folder.write("text", b"no frame");
+    assert_eq!(folder.run(&["salvage", "bad", "text", "--force"]).status.code(), Some(1));
+    assert_eq!(folder.ok(&["cat", "text"]), folder.ok(&["cat", "out"]));
+}
+
 #[test]
 fn the_size_is_that_of_the_array() {
     let folder = Folder::new();

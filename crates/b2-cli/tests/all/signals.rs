@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{Folder, noise, npy};
 
@@ -125,5 +125,38 @@ fn waiting_for_input_ends_at_once() {
         signal(&child, "TERM");
         assert!(!child.wait().unwrap().success());
         assert_eq!(folder.names(), ["log"]);
+    }
+}
+
+/// A stopped salvage publishes nothing: neither what it has so far nor zeros for what it has not looked at.
+#[test]
+fn a_stopped_salvage_leaves_no_output() {
+    let folder = Folder::new();
+    folder.write("raw", &slow(32 << 20));
+    folder.change(&["pack", "raw", "frame", "--codec", "zlib", "--clevel", "1", "--chunksize", "1M"]);
+    // Bytes that look like one trailer after another, which takes seconds to find out.
+    let mut hunted = folder.read("frame")[..1000].to_vec();
+    hunted.extend([0x94, 0x01, 0x93, 0xCD].repeat(8 << 20));
+    folder.write("hunted", &hunted);
+    folder.write("old", b"what was there");
+    for (input, while_writing) in [("frame", true), ("hunted", false)] {
+        for (out, force) in [("out", &[][..]), ("old", &["--force"])] {
+            let mut child = start(&folder, &[&["salvage", input, out, "--threads", "1"], force].concat());
+            if while_writing {
+                until(&mut child, || !temporaries(&folder).is_empty());
+            } else {
+                sleep(Duration::from_millis(300));
+            }
+            signal(&child, "TERM");
+            let asked = Instant::now();
+            let output = child.wait_with_output().unwrap();
+            assert!(asked.elapsed() < Duration::from_secs(1), "{input}: {:?}", asked.elapsed());
+            assert_eq!(output.status.code(), Some(143), "{input}");
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(told.contains("stopped; nothing was changed"), "{input}: {told}");
+            assert_eq!(temporaries(&folder), [""; 0], "{input}");
+            assert!(!folder.path("out").exists(), "{input}");
+            assert_eq!(folder.read("old"), b"what was there", "{input}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::error::within;
 use crate::format::checksums;
 use crate::format::index::{Entry, Index};
 use crate::format::trailer::Trailer;
+use crate::read::compare::Compare;
 use crate::{
     FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, ReadOptions, Structure, WriteOptions,
 };
@@ -111,8 +112,11 @@ const MAX_GROUPS: usize = 4096;
 /// is where; else each chunk is decoded to see whether it is. With [`ReadOptions::checksums`] switched off whatever
 /// decodes is taken. Chunks that are lost are replaced by zeros, so that the others keep their places.
 ///
+/// A call that is stopped (by the [`Control`](b2_core::Control) of `options`) writes nothing to `output`. With
+/// [`WriteOptions::keep_better`] it replaces no frame with more intact chunks than were saved.
+///
 /// # Errors
-/// When nothing was found that belongs to a frame, and when reading or writing fails.
+/// When nothing was found that belongs to a frame, [`FrameError::HoldsMore`], and when reading or writing fails.
 pub fn salvage(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -221,7 +225,12 @@ impl<'a> Wreck<'a> {
         let told = sums.as_ref().map(|sums| sums.index);
         let known = sums.as_ref().map(Sums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
-        let index = index.filter(|(index, sum)| told == Some(*sum) || is_believable(&damaged, index, start));
+        let index = match index {
+            Some((index, sum)) if told == Some(sum) || is_believable(&damaged, &index, start)? => {
+                Some((index, sum))
+            }
+            _ => None,
+        };
         let mut index_condition = Condition::Intact;
         let mut found = Scan::default();
         if index.is_none() || trailer.is_none() {
@@ -248,7 +257,9 @@ impl<'a> Wreck<'a> {
             // An index that the checksums do not know is of another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
             if there.is_none() {
-                places = sums.as_ref().and_then(|sums| sums.places(&damaged, &found.chunks));
+                if let Some(sums) = &sums {
+                    places = sums.places(&damaged, &found.chunks)?;
+                }
             }
             if let Some(there) = &places {
                 let those: HashSet<u64> = there.iter().copied().flatten().collect();
@@ -475,7 +486,30 @@ impl<'a> Wreck<'a> {
         params
     }
 
+    /// Refuses to replace a frame that holds more than what was saved: an earlier, better result, or the only copy.
+    fn keep_better(&self, output: &Path, saved: usize) -> Result<(), FrameError> {
+        // What cannot be opened holds nothing; without a file there, that is all.
+        let options = self.damaged.options.clone().control(self.damaged.call.quiet());
+        let Ok(there) = options.compare(Compare::Never).open(output) else { return self.damaged.go_on() };
+        let known = HashSet::new();
+        let mut intact = 0;
+        for nchunk in 0..if there.nchunks() > saved { there.nchunks() } else { 0 } {
+            self.damaged.go_on()?;
+            // Zeros and other values that are not stored may be what took the places of lost chunks.
+            let is_stored = matches!(there.entry(nchunk), Ok(Entry::Stored(_)));
+            let Some(chunk) = is_stored.then(|| there.chunk(nchunk).ok()).flatten() else { continue };
+            if chunk.header().special().is_none() && self.damaged.is_intact(&chunk, &known, &mut 0)? {
+                intact += 1;
+            }
+            if intact > saved {
+                return Err(FrameError::HoldsMore { path: output.to_owned(), saved });
+            }
+        }
+        Ok(())
+    }
+
     fn write(self, output: &Path, options: &WriteOptions) -> Result<Salvaged, FrameError> {
+        let replaces = options.target.overwrite && options.keep_better;
         let options = options.clone().many_vlmetalayers(true);
         let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
         let mut report = Salvaged {
@@ -493,12 +527,16 @@ impl<'a> Wreck<'a> {
             certain: false,
         };
         let mut seen = HashSet::new();
-        let mut vl = None;
+        let (mut vl, mut with_data) = (None, 0);
         for nchunk in 0..self.len() {
-            let broken = match (self.fetch(nchunk, &mut seen), self.expected(nchunk)) {
+            let fetched = self.fetch(nchunk, &mut seen);
+            // A chunk is not lost because nobody waited for it.
+            self.damaged.go_on()?;
+            let broken = match (fetched, self.expected(nchunk)) {
                 (Ok(Piece::Stored(chunk, verified)), _)
                     if *vl.get_or_insert(chunk.header().is_vl()) == chunk.header().is_vl() =>
                 {
+                    with_data += usize::from(chunk.header().special().is_none());
                     writer.append(chunk)?;
                     report.verified += usize::from(verified);
                     None
@@ -517,10 +555,12 @@ impl<'a> Wreck<'a> {
             if let Some(chunk) = chunk.filter(|_| vl != Some(true))
                 && let Some((chunk, blocks)) = self.patched(nchunk, &chunk)
             {
+                with_data += 1;
                 writer.append(chunk)?;
                 report.lose(nchunk, true, Some(blocks), why);
                 continue;
             }
+            self.damaged.go_on()?;
             let fill = self.expected(nchunk).filter(|_| vl != Some(true));
             if let Some(nbytes) = fill {
                 self.append_fill(&mut writer, nbytes)?;
@@ -535,6 +575,11 @@ impl<'a> Wreck<'a> {
                 }
             }
         }
+        if replaces {
+            self.keep_better(output, with_data)?;
+        }
+        // The last word of whoever may stop it: from here on there is an output.
+        self.damaged.go_on()?;
         let written = writer.finish()?;
         (report.nchunks, report.nbytes) = (written.nchunks, written.nbytes);
         let all_there = report.nlost == 0 && !self.surplus && self.nbytes == Some(written.nbytes);

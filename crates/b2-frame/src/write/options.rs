@@ -23,6 +23,7 @@ pub struct WriteOptions {
     pub(crate) checksums: bool,
     /// `None`: as far as there is room for it.
     pub(crate) block_starts: Option<bool>,
+    pub(crate) keep_better: bool,
 }
 
 impl Default for WriteOptions {
@@ -35,6 +36,7 @@ impl Default for WriteOptions {
             max_vlmetalayers: MAX_METALAYERS,
             checksums: true,
             block_starts: None,
+            keep_better: false,
         }
     }
 }
@@ -51,6 +53,14 @@ impl WriteOptions {
     /// only if it holds nothing but a sparse frame.
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.target.overwrite = overwrite;
+        self
+    }
+
+    /// Sets whether [`salvage`](crate::salvage) refuses to replace a frame that holds more intact chunks than were saved
+    /// ([`FrameError::HoldsMore`](crate::FrameError::HoldsMore)). Only used with [`overwrite`](Self::overwrite). The
+    /// default is to replace it.
+    pub fn keep_better(mut self, keep: bool) -> Self {
+        self.keep_better = keep;
         self
     }
 

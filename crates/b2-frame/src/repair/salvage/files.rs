@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkError, ChunkHeader, DParams};
+use b2_core::Control;
 use bytes::Bytes;
 
 use crate::format::checksums;
@@ -23,11 +24,19 @@ pub(super) struct Damaged<'a> {
     pub(super) dir: Option<PathBuf>,
     pub(super) main: OpenFile,
     pub(super) dparams: DParams,
+    /// The call, which may be stopped.
+    pub(super) call: Control,
     /// Whether there may have been metalayers that told how chunks are decoded.
     pub(super) meaning_lost: bool,
 }
 
 impl<'a> Damaged<'a> {
+    /// Fails when the call is to stop. Most errors here are answers, that of a chunk which does not decode above all, so
+    /// whatever drops one asks this first: what was not looked at is not lost.
+    pub(super) fn go_on(&self) -> Result<(), FrameError> {
+        Ok(self.call.advance(0)?)
+    }
+
     /// How many bytes of the main file are searched: the index file of a sparse frame holds nothing but metadata, and
     /// may be followed by a hole of any size.
     pub(super) fn searched(&self) -> u64 {
@@ -47,13 +56,22 @@ impl<'a> Damaged<'a> {
 
     /// Whether a chunk that was found is intact: it decodes, or its checksum is one of those that are `known`.
     /// `decoded` grows by the plain bytes that were made.
-    pub(super) fn is_intact(&self, chunk: &Chunk, known: &HashSet<u64>, decoded: &mut u64) -> bool {
+    ///
+    /// # Errors
+    /// When the call is to stop.
+    pub(super) fn is_intact(
+        &self,
+        chunk: &Chunk,
+        known: &HashSet<u64>,
+        decoded: &mut u64,
+    ) -> Result<bool, FrameError> {
         let (result, nbytes) = chunk.check(&self.dparams);
         *decoded = decoded.saturating_add(nbytes);
-        match result {
+        self.go_on()?;
+        Ok(match result {
             Ok(()) => true,
             Err(error) => self.excuses(&error) && known.contains(&checksums::sum(chunk.as_bytes())),
-        }
+        })
     }
 
     pub(super) fn open(path: &Path, options: &'a ReadOptions) -> Result<Self, FrameError> {
@@ -83,7 +101,10 @@ impl<'a> Damaged<'a> {
             }
             None => main,
         };
-        Ok(Self { options, dir, main, dparams: options.dparams.clone(), meaning_lost: true })
+        let mut dparams = options.dparams.clone();
+        let call = dparams.control.begin(main.len(), 1);
+        dparams.control = call.quiet();
+        Ok(Self { options, dir, main, dparams, call, meaning_lost: true })
     }
 
     pub(super) fn storage(&self) -> Storage {

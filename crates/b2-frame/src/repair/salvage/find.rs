@@ -49,20 +49,24 @@ pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Inde
 }
 
 /// Whether a chunk starts at most of the places in the index, and no two at the same.
-pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> bool {
+///
+/// # Errors
+/// When the call is to stop.
+pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> Result<bool, FrameError> {
     let (mut stored, mut chunks) = (HashSet::new(), 0);
     for nchunk in 0..index.len() {
         match index.entry(nchunk) {
             Ok(Entry::Special(_)) => {}
             Ok(Entry::Stored(offset)) if stored.insert(offset) => {
+                damaged.go_on()?;
                 let base = if damaged.dir.is_some() { 0 } else { base };
                 let place = base.checked_add(offset);
                 chunks += usize::from(place.is_some_and(|place| damaged.chunk_header(place).is_ok()));
             }
-            _ => return false,
+            _ => return Ok(false),
         }
     }
-    chunks * 2 >= stored.len()
+    Ok(chunks * 2 >= stored.len())
 }
 
 /// A few of the chunks in the index, by their headers, to compare the frame's header with.
@@ -102,7 +106,7 @@ pub(super) fn intact_chunk_files(
     let mut found = Vec::new();
     for id in damaged.chunk_files()? {
         let Ok(chunk) = damaged.chunk(id.into()) else { continue };
-        if damaged.is_intact(&chunk, known, &mut 0) {
+        if damaged.is_intact(&chunk, known, &mut 0)? {
             let typesize = chunk.header().typesize();
             found.push(Found { offset: id.into(), cbytes: 1, nbytes: chunk.nbytes(), typesize });
         }

@@ -13,6 +13,8 @@ use crate::storage::files::{Extent, OpenFile};
 
 /// Bytes looked at at once.
 const WINDOW: u64 = 1 << 20;
+/// After so many bytes it is asked whether to stop, and after each one that costs more than a look.
+const ASK: usize = 64 << 10;
 /// A trailer: `94 01 93 CD u16 DE u16 ... DC u16 ... CE u32 D8 u8 16 bytes`.
 const TRAILER_START: [u8; 4] = [0x94, 0x01, 0x93, 0xCD];
 /// Bytes from `CE` to the end of a trailer.
@@ -63,7 +65,12 @@ pub(super) fn scan(
         // What starts in the last bytes of the window is seen whole in the next one.
         let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
         let mut i = 0;
+        let (mut ask, mut spent) = (0, budget);
         while i < starts {
+            if i >= ask || budget < spent {
+                damaged.go_on()?;
+                (ask, spent) = (i + ASK, budget);
+            }
             let rest = window.get(i..).unwrap_or_default();
             let offset = at + i as u64;
             let mut end = offset + 1;
@@ -108,7 +115,7 @@ fn chunk_at(
     *budget = budget.saturating_sub(cbytes);
     let Ok(chunk) = Chunk::from_bytes(bytes) else { return Ok(None) };
     let mut decoded = 0;
-    if !damaged.is_intact(&chunk, known, &mut decoded) {
+    if !damaged.is_intact(&chunk, known, &mut decoded)? {
         *budget = budget.saturating_sub(decoded);
         return Ok(None);
     }
@@ -166,6 +173,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use b2_chunk::CParams;
+    use b2_core::Control;
 
     use super::*;
     use crate::{ReadAt, ReadOptions};
@@ -192,8 +200,8 @@ mod tests {
         let counting = Arc::new(Counting(bytes, AtomicU64::new(0)));
         let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
         let options = ReadOptions::default();
-        let dparams = DParams::default();
-        let damaged = Damaged { options: &options, dir: None, main: file, dparams, meaning_lost: true };
+        let (dparams, call) = (DParams::default(), Control::new());
+        let damaged = Damaged { options: &options, dir: None, main: file, dparams, call, meaning_lost: true };
         let found = scan(&damaged, 0, len, &HashSet::new()).unwrap();
         (found.chunks.len(), counting.1.load(Ordering::Relaxed) / len)
     }

@@ -43,7 +43,9 @@ pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<
     let mut at = 0;
     while at < len {
         let window = damaged.main.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        damaged.go_on()?;
         for i in positions(&window) {
+            damaged.go_on()?;
             let found = read(damaged, at + i as u64, frame_len, &mut budget);
             if let Some(found) = found
                 && best.as_ref().is_none_or(|best| found.in_place >= best.in_place)
@@ -130,12 +132,17 @@ impl Sums {
 
     /// The places of the chunks in order, `None` for those that are not among the ones found. Where sums are not
     /// known chunks that no sum is of are taken in their order. Nothing if none is known.
-    pub(super) fn places(&self, damaged: &Damaged<'_>, found: &[Found]) -> Option<Vec<Option<u64>>> {
+    pub(super) fn places(
+        &self,
+        damaged: &Damaged<'_>,
+        found: &[Found],
+    ) -> Result<Option<Vec<Option<u64>>>, FrameError> {
         if !self.chunks.is_empty() && self.chunks.iter().all(Option::is_none) {
-            return None;
+            return Ok(None);
         }
         let mut places: HashMap<u64, Vec<u64>> = HashMap::new();
         for chunk in found.iter().rev() {
+            damaged.go_on()?;
             if let Ok(stored) = damaged.chunk(chunk.offset) {
                 places.entry(sum(stored.as_bytes())).or_default().push(chunk.offset);
             }
@@ -151,6 +158,6 @@ impl Sums {
         for (place, _) in ordered.iter_mut().zip(&self.chunks).filter(|(_, sum)| sum.is_none()) {
             *place = others.next();
         }
-        Some(ordered)
+        Ok(Some(ordered))
     }
 }
