@@ -22,6 +22,7 @@ mod python;
 mod pythonpkg;
 mod rooms;
 mod root;
+mod salvage;
 mod sanitize;
 mod sh;
 mod steps;
@@ -48,6 +49,7 @@ enum Task {
     Crash(crash::Args),
     Faults(faults::Args),
     Hostile(hostile::Args),
+    Salvage(salvage::Args),
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Task::Faults(args) => faults::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Hostile(args) => hostile::run(&args),
+        Task::Salvage(args) => salvage::run(&args),
         Task::Cross(args) => cross::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| match counts.failed {
             0 => Ok(()),

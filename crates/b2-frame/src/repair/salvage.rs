@@ -24,8 +24,9 @@ use crate::{
 
 use files::Damaged;
 use find::{
-    Among, first_chunks, in_order, index_among, index_in_place, intact_chunk_files, is_believable, is_listed,
-    is_outdated, sizes, trailer_in_place,
+    Among, believable_torn, drop_strangers, first_chunks, in_order, index_among, index_in_place,
+    intact_chunk_files, is_believable, is_listed, is_outdated, place_torn, sizes, trailer_in_place,
+    without_place,
 };
 use head::{AgainstSum, Head};
 use scan::Scan;
@@ -237,22 +238,26 @@ impl<'a> Wreck<'a> {
             let from = head.as_ref().map_or(0, |head| head.end);
             found = scan::scan(&damaged, from, damaged.searched(), &known)?;
             if trailer.is_none()
-                && let Some((_, there)) = found.trailer.take()
+                && let Some(there) = found.trailer.take()
             {
                 (trailer, trailer_condition) = (Some(there), Condition::Damaged);
             }
         }
         let candidates = found.chunks.clone();
+        let mut torn = std::mem::take(&mut found.torn);
         if index.is_none() && damaged.dir.is_some() {
-            found.chunks = intact_chunk_files(&damaged, &known)?;
+            (found.chunks, torn) = intact_chunk_files(&damaged, &known)?;
         }
         let mut index = index.map(|(index, sum)| (index, start, sum));
         let (mut places, mut outdated) = (None, false);
         if index.is_none() {
             index_condition = Condition::Lost;
-            let offsets: HashSet<u64> = found.chunks.iter().map(|chunk| chunk.offset).collect();
-            let first = found.chunks.first().map_or(0, |chunk| chunk.offset);
-            let among = |told| index_among(&damaged, &candidates, &offsets, [start, first], told);
+            let like = head.as_ref().map(|head| &head.header);
+            torn = believable_torn(&found.chunks, &torn, like);
+            let chunks = found.chunks.iter().chain(&torn);
+            let offsets: HashSet<u64> = chunks.map(|chunk| chunk.offset).collect();
+            let (start, trailer) = (head.as_ref().map(|_| start), found.trailers.last().copied());
+            let among = |told| index_among(&damaged, &candidates, &offsets, start, trailer, told);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
             // An index that the checksums do not know is of another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
@@ -261,7 +266,9 @@ impl<'a> Wreck<'a> {
                     places = sums.places(&damaged, &found.chunks)?;
                 }
             }
-            if let Some(there) = &places {
+            if let Some(there) = &mut places {
+                let damaged_ones = without_place(head.as_ref(), &damaged, &found.chunks, &torn, there);
+                place_torn(there, &damaged_ones);
                 let those: HashSet<u64> = there.iter().copied().flatten().collect();
                 found.chunks.retain(|chunk| those.contains(&chunk.offset));
             } else if let Some(Among { index: there, base, sum, at }) = there.or_else(|| among(None)) {
@@ -269,6 +276,12 @@ impl<'a> Wreck<'a> {
                 outdated = is_outdated(&damaged, at, &candidates);
                 found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
                 index = Some((there, base, sum));
+            } else {
+                let trailers = if damaged.dir.is_none() { &found.trailers[..] } else { &[] };
+                drop_strangers(&mut found.chunks, head.as_ref(), trailers);
+                torn = believable_torn(&found.chunks, &torn, head.as_ref().map(|head| &head.header));
+                found.chunks.extend(&torn);
+                found.chunks.sort_unstable_by_key(|chunk| chunk.offset);
             }
         }
         if let Some((index, base, _)) = &index
@@ -287,6 +300,12 @@ impl<'a> Wreck<'a> {
         };
         let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
         let nchunks = nchunks.filter(|n| *n <= most);
+        // Without an index, and without its sum, a header may ask for any number of them.
+        let vouched =
+            sums.is_some() && head.as_ref().is_some_and(|head| head.against_sum != AgainstSum::Differs);
+        let plain = found.chunks.iter().map(|chunk| chunk.nbytes as u64).sum::<u64>();
+        let plausible = plain.saturating_mul(MOST_PER_FOUND).saturating_add(MOST_MADE_UP_NBYTES);
+        let nchunks = nchunks.filter(|n| vouched || n.saturating_mul(chunksize as u64) <= plausible);
         let (mut surplus, mut ordered) = (false, false);
         let mut chunk_sums = Vec::new();
         let order = match (index, places) {
@@ -381,8 +400,11 @@ impl<'a> Wreck<'a> {
         if !seen.insert(place) {
             return Err("the index gives it the place of another chunk".into());
         }
-        let chunk = self.damaged.chunk(place).map_err(|error| Report(&error).to_string())?;
-        let broken = |why: String| Broken { why, chunk: Some(chunk.clone()) };
+        let chunk = self.damaged.chunk(place).map_err(|error| {
+            let why = Report(&error).to_string();
+            Broken { why, chunk: if self.by_blocks { self.damaged.cut_off(place) } else { None } }
+        })?;
+        let broken = |why: String| Broken { why, chunk: Some((chunk.clone(), chunk.as_bytes().len())) };
         let verified = match self.sums.get(nchunk).copied().flatten() {
             Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
                 match chunk.check(&self.damaged.dparams).0 {
@@ -410,8 +432,8 @@ impl<'a> Wreck<'a> {
     }
 
     /// What decodes of a chunk that is damaged behind its head, compressed anew with fill values in the places of the
-    /// blocks that do not. `None` where no block decodes.
-    fn patched(&self, nchunk: usize, chunk: &Chunk) -> Option<(Chunk, LostBlocks)> {
+    /// blocks that do not. `None` where no block decodes. Only the first bytes of it are `there`.
+    fn patched(&self, nchunk: usize, chunk: &Chunk, there: usize) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
         if !self.by_blocks || header.is_vl() || header.special().is_some() || header.blocksize() == 0 {
@@ -420,18 +442,25 @@ impl<'a> Wreck<'a> {
         let limits = &self.damaged.dparams.limits;
         limits.check_memory("a damaged chunk, in bytes", nbytes as u64).ok()?;
         let mut plain = self.filler(nbytes)?;
-        let blocksize = header.blocksize();
+        let lazy = chunk.lazy(&self.damaged.dparams).ok()?;
+        let is_there = |nblock| lazy.block_extent(nblock).end <= there;
+        if lazy.needs_block0() && !is_there(0) {
+            return None;
+        }
+        let blocksize = lazy.blocksize();
         let mut lost = Vec::new();
         let mut block = Vec::new();
         for (nblock, place) in plain.chunks_mut(blocksize).enumerate() {
             memory::sized(&mut block, place.len()).ok()?;
             block.truncate(place.len());
-            match chunk.get_bytes_into(nblock.checked_mul(blocksize)?, &mut block, &self.damaged.dparams) {
-                Ok(()) => place.copy_from_slice(&block),
-                Err(_) => lost.push(nblock),
+            let start = nblock.checked_mul(blocksize)?;
+            match chunk.get_bytes_into(start, &mut block, &self.damaged.dparams) {
+                // Zeros behind the end decode as zeros.
+                Ok(()) if is_there(nblock) => place.copy_from_slice(&block),
+                _ => lost.push(nblock),
             }
         }
-        let nblocks = header.nblocks();
+        let nblocks = lazy.nblocks();
         if lost.len() == nblocks {
             return None;
         }
@@ -552,8 +581,8 @@ impl<'a> Wreck<'a> {
                 report.recovered += 1;
                 continue;
             };
-            if let Some(chunk) = chunk.filter(|_| vl != Some(true))
-                && let Some((chunk, blocks)) = self.patched(nchunk, &chunk)
+            if let Some((chunk, there)) = chunk.filter(|_| vl != Some(true))
+                && let Some((chunk, blocks)) = self.patched(nchunk, &chunk, there)
             {
                 with_data += 1;
                 writer.append(chunk)?;
@@ -596,11 +625,16 @@ const MAX_MADE_UP: u64 = 4096;
 /// takes some dozens of bytes while the frame is written, and nothing but the header vouches for their number.
 const MADE_UP_SHARE: u64 = 64;
 
+/// How many bytes of zeros are made for each one found where nothing but a header without a checksum tells of them.
+const MOST_PER_FOUND: u64 = 64;
+/// And so many anyway.
+const MOST_MADE_UP_NBYTES: u64 = 4 << 30;
+
 /// A chunk that is not as it was.
 struct Broken {
     why: String,
-    /// Its bytes, where they look like a chunk.
-    chunk: Option<Chunk>,
+    /// Its bytes, where they look like a chunk, and how many of them there are: behind them are zeros.
+    chunk: Option<(Chunk, usize)>,
 }
 
 impl<T: Into<String>> From<T> for Broken {

@@ -12,6 +12,7 @@ mod hooks;
 mod hostile;
 mod large;
 mod salvage;
+mod salvage_sectors;
 mod selections;
 mod shared;
 mod sources;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkError, ChunkHeader, DParams};
-use b2_core::Control;
+use b2_core::{Control, memory};
 use bytes::Bytes;
 
 use crate::format::checksums;
@@ -116,6 +116,21 @@ impl<'a> Damaged<'a> {
         let (header, file, start) = self.chunk_header(place)?;
         let bytes = file.read(&Extent::exactly(FrameFile::Main, start..start + header.cbytes() as u64))?;
         Chunk::from_bytes(bytes).map_err(FrameError::chunk(Structure::Frame))
+    }
+
+    /// What there is of a chunk that is cut off, with zeros behind it, and how many bytes that is.
+    pub(super) fn cut_off(&self, place: u64) -> Option<(Chunk, usize)> {
+        let (header, file, start) = self.chunk_header(place).ok()?;
+        let cbytes = header.cbytes();
+        let limits = &self.dparams.limits;
+        limits.check_memory("a chunk that is cut off, in bytes", cbytes as u64).ok()?;
+        let there = file.read(&Extent::at_most(FrameFile::Main, start..start + cbytes as u64)).ok()?;
+        let mut bytes = Vec::new();
+        memory::sized(&mut bytes, cbytes).ok()?;
+        bytes.truncate(cbytes);
+        bytes.fill(0);
+        bytes.get_mut(..there.len())?.copy_from_slice(&there);
+        Some((Chunk::from_bytes(Bytes::from(bytes)).ok()?, there.len()))
     }
 
     /// Its header, the file it is in and where it starts there.

@@ -1,18 +1,18 @@
 //! Where trailer, index and chunks are: at their places, or among what was found.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use b2_chunk::{ChunkHeader, Container};
 
 use super::head::Head;
-use super::scan::Found;
+use super::scan::{Found, Look};
 use super::{Condition, Damaged};
-use crate::FrameError;
 use crate::format::checksums::sum;
 use crate::format::index::{Entry, Index};
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::storage::files::Extent;
+use crate::{FrameError, FrameHeader};
 
 /// The trailer, if it is where the header says.
 pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Trailer> {
@@ -78,8 +78,7 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
     });
     let chunks = places.take(16).filter_map(|offset| {
         let (header, ..) = damaged.chunk_header(offset).ok()?;
-        let (cbytes, nbytes, typesize) = (header.cbytes() as u64, header.nbytes(), header.typesize());
-        Some(Found { offset, cbytes, nbytes, typesize })
+        Some(Found::new(offset, &header))
     });
     chunks.collect()
 }
@@ -98,20 +97,23 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
     Some((Index::decode(bytes, nchunks, &plain).ok()?, sum))
 }
 
-/// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets.
+/// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets; and those with the
+/// head of one.
 pub(super) fn intact_chunk_files(
     damaged: &Damaged<'_>,
     known: &HashSet<u64>,
-) -> Result<Vec<Found>, FrameError> {
-    let mut found = Vec::new();
+) -> Result<(Vec<Found>, Vec<Found>), FrameError> {
+    let (mut found, mut torn) = (Vec::new(), Vec::new());
     for id in damaged.chunk_files()? {
-        let Ok(chunk) = damaged.chunk(id.into()) else { continue };
-        if damaged.is_intact(&chunk, known, &mut 0)? {
-            let typesize = chunk.header().typesize();
-            found.push(Found { offset: id.into(), cbytes: 1, nbytes: chunk.nbytes(), typesize });
-        }
+        let Ok((header, ..)) = damaged.chunk_header(id.into()) else { continue };
+        let file = Found { cbytes: 1, ..Found::new(id.into(), &header) };
+        let is_intact = match damaged.chunk(id.into()) {
+            Ok(chunk) => damaged.is_intact(&chunk, known, &mut 0)?,
+            Err(_) => false,
+        };
+        if is_intact { found.push(file) } else { torn.push(file) }
     }
-    Ok(found)
+    Ok((found, torn))
 }
 
 /// An index among the chunks that were found.
@@ -133,15 +135,19 @@ pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> b
     chunks.iter().filter(alike).any(|chunk| chunk.offset > at)
 }
 
-/// The last of the candidates that can only be an index: most of its entries are places of intact chunks. `starts`: where the first chunk may be. `told`: its checksum, if
-/// it is known.
+/// The last of the candidates that can only be an index: most of its entries are places of chunks, or the trailer, at byte
+/// `trailer`, follows it. `offsets`: places of chunks, intact or damaged. `start`: where the first may be, by the
+/// header. `told`: its checksum, if it is known.
 pub(super) fn index_among(
     damaged: &Damaged<'_>,
     candidates: &[Found],
     offsets: &HashSet<u64>,
-    starts: [u64; 2],
+    start: Option<u64>,
+    trailer: Option<u64>,
     told: Option<u64>,
 ) -> Option<Among> {
+    let mut places: Vec<u64> = offsets.iter().copied().collect();
+    places.sort_unstable();
     let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
     // The last one is it as a rule; others would be data that looks the same.
     for candidate in maybe.take(16) {
@@ -156,24 +162,126 @@ pub(super) fn index_among(
             Ok(Entry::Special(_)) => true,
             Err(_) => false,
         });
-        let Some(least) = stored.iter().min().filter(|_| plausible) else { continue };
-        let [start, first] = starts;
-        let bases = match damaged.dir {
-            Some(_) => [0, 0],
-            None => [start, first.saturating_sub(*least)],
+        if !plausible || stored.is_empty() {
+            continue;
+        }
+        let mut bases: Vec<u64> = match damaged.dir {
+            Some(_) => vec![0],
+            None => start.into_iter().collect(),
         };
-        for base in bases {
-            let places = stored.iter().map(|offset| base.saturating_add(*offset));
-            let hits = places.clone().filter(|place| offsets.contains(place)).count();
-            let before = damaged.dir.is_some() || places.clone().all(|place| place < candidate.offset);
-            // Others may be damaged. Its checksum leaves no doubt that it is the index.
-            let enough = if told.is_some() { hits > 0 } else { hits * 2 > stored.len() };
-            if before && enough {
-                return Some(Among { index, base, sum, at: candidate.offset });
-            }
+        if damaged.dir.is_none() {
+            bases.extend(likely_bases(&stored, &places));
+        }
+        let hits = |base: &u64| {
+            stored.iter().filter(|offset| offsets.contains(&base.saturating_add(**offset))).count()
+        };
+        let before = |base: &u64| {
+            damaged.dir.is_some()
+                || stored.iter().all(|offset| base.saturating_add(*offset) < candidate.offset)
+        };
+        let best = bases.into_iter().filter(before).rev().max_by_key(hits);
+        let Some(base) = best else { continue };
+        // Others may be damaged. Its checksum, or its place, leaves no doubt that it is the index.
+        let proven = told.is_some() || trailer == Some(candidate.end());
+        if hits(&base) * 2 > stored.len() || proven {
+            return Some(Among { index, base, sum, at: candidate.offset });
         }
     }
     None
+}
+
+/// The bytes that the offsets of an index may count from: any two of the first, or last, places and offsets tell one.
+fn likely_bases(stored: &HashSet<u64>, places: &[u64]) -> HashSet<u64> {
+    const MOST: usize = 24;
+    let mut stored: Vec<u64> = stored.iter().copied().collect();
+    stored.sort_unstable();
+    let ends = |all: &[u64]| {
+        let (first, last) = (all.iter().take(MOST), all.iter().rev().take(MOST));
+        first.chain(last).copied().collect::<Vec<u64>>()
+    };
+    let (stored, places) = (ends(&stored), ends(places));
+    places.iter().flat_map(|place| stored.iter().filter_map(|offset| place.checked_sub(*offset))).collect()
+}
+
+/// Which of the damaged chunks are believed to be some of the frame: they look like the intact ones, and lie between them.
+/// `like`: what tells the size and looks where no chunk is intact.
+pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&FrameHeader>) -> Vec<Found> {
+    // A frame has few looks; what looks like nothing else is no example.
+    const MOST: usize = 16;
+    let mut looks: Vec<(Look, usize, usize)> = Vec::new();
+    for chunk in chunks {
+        let few = looks.len() < MOST;
+        match looks.iter_mut().find(|seen| (seen.0, seen.1) == (chunk.look, chunk.typesize)) {
+            Some(seen) => seen.2 = seen.2.max(chunk.nbytes),
+            None if few => looks.push((chunk.look, chunk.typesize, chunk.nbytes)),
+            None => {}
+        }
+    }
+    let mut out: Vec<Found> = Vec::new();
+    for chunk in torn {
+        let alike = |(look, typesize, most): &(Look, usize, usize)| {
+            (*look, *typesize) == (chunk.look, chunk.typesize) && chunk.nbytes <= *most
+        };
+        let told = |header: &FrameHeader| {
+            let (typesize, chunksize) = (header.typesize(), header.chunksize());
+            chunk.typesize == if typesize > 255 { 1 } else { typesize }
+                && chunksize > 0
+                && (chunk.nbytes == chunksize || chunk.nbytes as u64 == header.nbytes() % chunksize as u64)
+                && [0, chunk.look.1].contains(&header.blocksize())
+        };
+        let looks = if chunks.is_empty() { like.is_some_and(told) } else { looks.iter().any(alike) };
+        let next = chunks.partition_point(|other| other.offset < chunk.offset);
+        let free = chunks.get(next).is_none_or(|next| chunk.end() <= next.offset)
+            && out.last().is_none_or(|last| last.end() <= chunk.offset);
+        if looks && free {
+            out.push(*chunk);
+        }
+    }
+    out
+}
+
+/// Drops what is no chunk of data of a frame whose index is lost.
+pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trailers: &[u64]) {
+    // That is an index.
+    chunks.retain(|chunk| !trailers.contains(&chunk.end()));
+    let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
+    if told.is_some_and(|(_, chunksize)| chunksize == 0)
+        && head.is_some_and(|head| head.condition == Condition::Intact)
+    {
+        return;
+    }
+    // The size that most of the bytes have, unless the sizes are individual.
+    let mut sizes: HashMap<(usize, usize), (usize, u64)> = HashMap::new();
+    for chunk in chunks.iter() {
+        let (count, cbytes) = sizes.entry((chunk.typesize, chunk.nbytes)).or_default();
+        (*count, *cbytes) = (*count + 1, *cbytes + chunk.cbytes);
+    }
+    let Some((&(typesize, nbytes), &(count, cbytes))) =
+        sizes.iter().max_by_key(|(size, most)| (most.1, **size))
+    else {
+        return;
+    };
+    let all: u64 = chunks.iter().map(|chunk| chunk.cbytes).sum();
+    if count * 2 < chunks.len() && cbytes * 2 < all {
+        return;
+    }
+    let whole: Vec<Found> =
+        chunks.iter().filter(|chunk| (chunk.typesize, chunk.nbytes) == (typesize, nbytes)).copied().collect();
+    let (Some(last), Some(look)) = (whole.last().copied(), whole.first().map(|chunk| chunk.look)) else {
+        return;
+    };
+    let rest = head
+        .filter(|head| head.condition == Condition::Intact && head.header.chunksize() == nbytes)
+        .map(|head| head.header.nbytes() % nbytes as u64);
+    chunks.retain(|chunk| {
+        // One that is shorter is the last. Where the header does not tell its size, it looks like the others, and
+        // nothing is in between: the index of a frame is not like its data.
+        let is_last = match rest {
+            Some(rest) => chunk.offset > last.offset && chunk.nbytes as u64 == rest,
+            None => chunk.offset == last.end() && chunk.look == look && chunk.nbytes < nbytes,
+        };
+        chunk.typesize == typesize && (chunk.nbytes == nbytes || is_last)
+    });
 }
 
 pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
@@ -253,4 +361,50 @@ pub(super) fn in_order(
     let surplus = out.len() > nchunks;
     out.truncate(nchunks);
     (out, surplus)
+}
+
+/// Puts damaged chunks into those gaps between the places of others that have as many.
+pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
+    let mut before = None;
+    let mut i = 0;
+    while i < places.len() {
+        if places[i].is_some() {
+            before = places[i];
+            i += 1;
+            continue;
+        }
+        let len = places[i..].iter().take_while(|place| place.is_none()).count();
+        let behind = places.get(i + len).copied().flatten();
+        let fits = |chunk: &&Found| {
+            before.is_none_or(|before| before < chunk.offset)
+                && behind.is_none_or(|behind| chunk.offset < behind)
+        };
+        if torn.iter().filter(fits).count() == len {
+            for (place, chunk) in places[i..].iter_mut().zip(torn.iter().filter(fits)) {
+                *place = Some(chunk.offset);
+            }
+        }
+        i += len;
+    }
+}
+
+/// The damaged chunks, with those that decode although no sum is theirs. Older chunks, which changes have left in the frame,
+/// look the same, so these are taken only where nothing but chunks is in front of the index.
+pub(super) fn without_place(
+    head: Option<&Head>,
+    damaged: &Damaged<'_>,
+    found: &[Found],
+    torn: &[Found],
+    places: &[Option<u64>],
+) -> Vec<Found> {
+    let mut out = torn.to_vec();
+    let stored: u64 = found.iter().chain(torn).map(|chunk| chunk.cbytes).sum();
+    let is_dense =
+        head.is_some_and(|head| head.condition == Condition::Intact && head.header.cbytes() == stored);
+    if is_dense && damaged.dir.is_none() {
+        let taken: HashSet<u64> = places.iter().copied().flatten().collect();
+        out.extend(found.iter().filter(|chunk| !taken.contains(&chunk.offset)));
+        out.sort_unstable_by_key(|chunk| chunk.offset);
+    }
+    out
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN};
+use b2_chunk::{Chunk, ChunkHeader, CodecFormat, DParams, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
 use bytes::Bytes;
 
 use super::Damaged;
@@ -22,7 +22,7 @@ const TRAILER_END_LEN: usize = 23;
 /// Bytes of a trailer without vlmetalayers up to `CE`.
 const EMPTY_TRAILER_LEN: usize = 12;
 
-/// An intact chunk.
+/// A chunk that was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// First byte, from the start of the file.
@@ -30,9 +30,25 @@ pub(super) struct Found {
     pub(super) cbytes: u64,
     pub(super) nbytes: usize,
     pub(super) typesize: usize,
+    pub(super) look: Look,
 }
 
+/// What the chunks of a frame have in common as a rule: version, block size, filters and codec.
+pub(super) type Look = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
+
 impl Found {
+    pub(super) fn new(offset: u64, header: &ChunkHeader) -> Self {
+        let look = (
+            header.version(),
+            header.blocksize(),
+            header.filters(),
+            header.codec_format(),
+            header.codec_meta(),
+        );
+        let (cbytes, nbytes, typesize) = (header.cbytes() as u64, header.nbytes(), header.typesize());
+        Self { offset, cbytes, nbytes, typesize, look }
+    }
+
     pub(super) fn end(&self) -> u64 {
         self.offset + self.cbytes
     }
@@ -42,8 +58,12 @@ impl Found {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) chunks: Vec<Found>,
-    /// The last trailer and its first byte.
-    pub(super) trailer: Option<(u64, Trailer)>,
+    /// What starts as a chunk and is not intact, or is cut off. Few of these are chunks.
+    pub(super) torn: Vec<Found>,
+    /// The last trailer.
+    pub(super) trailer: Option<Trailer>,
+    /// First bytes of all trailers: commits leave old ones behind.
+    pub(super) trailers: Vec<u64>,
 }
 
 /// Looks at the bytes from `from` up to `to`. What is inside a chunk or trailer is not looked at again. `known`: checksums
@@ -74,12 +94,17 @@ pub(super) fn scan(
             let rest = window.get(i..).unwrap_or_default();
             let offset = at + i as u64;
             let mut end = offset + 1;
-            if let Some(chunk) = chunk_at(damaged, offset, rest, known, &mut budget)? {
-                end = chunk.end();
-                found.chunks.push(chunk);
+            if let Some((chunk, is_intact)) = chunk_at(damaged, offset, rest, known, &mut budget)? {
+                if is_intact {
+                    end = chunk.end();
+                    found.chunks.push(chunk);
+                } else if found.torn.len() < MAX_TORN {
+                    found.torn.push(chunk);
+                }
             } else if let Some((trailer, len)) = trailer_at(file, offset, rest, dparams, &mut budget)? {
                 end = offset + len;
-                found.trailer = Some((offset, trailer));
+                found.trailer = Some(trailer);
+                found.trailers.push(offset);
             }
             if budget == 0 {
                 // Far too much looks like a chunk and is none: what was found so far has to do.
@@ -92,14 +117,17 @@ pub(super) fn scan(
     Ok(found)
 }
 
-/// The intact chunk that starts with `rest`, which is at `offset` of the file.
+/// Most starts of damaged chunks that are kept.
+const MAX_TORN: usize = 1 << 16;
+
+/// The chunk that starts with `rest`, which is at `offset` of the file, and whether it is intact.
 fn chunk_at(
     damaged: &Damaged<'_>,
     offset: u64,
     rest: &[u8],
     known: &HashSet<u64>,
     budget: &mut u64,
-) -> Result<Option<Found>, FrameError> {
+) -> Result<Option<(Found, bool)>, FrameError> {
     let file = &damaged.main;
     // Frames hold chunks with extended headers only; the first test sorts nearly all bytes out.
     let [3..=6, _, flags, ..] = rest else { return Ok(None) };
@@ -108,18 +136,30 @@ fn chunk_at(
     }
     let Ok(header) = ChunkHeader::parse(rest) else { return Ok(None) };
     let (cbytes, nbytes) = (header.cbytes() as u64, header.nbytes());
-    if nbytes == 0 || cbytes > file.len() - offset {
+    // Without data there is little that must fit together: among random bytes are many such headers. And frames have
+    // no chunks of zeros or NaN (docs/format/frame-contiguous.md, section 5.4), the others exactly one item.
+    let repeats = EXTENDED_HEADER_LEN as u64 + header.typesize() as u64;
+    let is_data = match header.special() {
+        None => true,
+        Some(SpecialKind::Value) => header.typesize() == 1 || cbytes == repeats,
+        Some(_) => false,
+    };
+    if nbytes == 0 || !is_data {
         return Ok(None);
+    }
+    let chunk = Found::new(offset, &header);
+    if cbytes > file.len() - offset {
+        return Ok(Some((chunk, false)));
     }
     let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + cbytes))?;
     *budget = budget.saturating_sub(cbytes);
-    let Ok(chunk) = Chunk::from_bytes(bytes) else { return Ok(None) };
+    let Ok(stored) = Chunk::from_bytes(bytes) else { return Ok(None) };
     let mut decoded = 0;
-    if !damaged.is_intact(&chunk, known, &mut decoded)? {
+    let is_intact = damaged.is_intact(&stored, known, &mut decoded)?;
+    if !is_intact {
         *budget = budget.saturating_sub(decoded);
-        return Ok(None);
     }
-    Ok(Some(Found { offset, cbytes, nbytes, typesize: header.typesize() }))
+    Ok(Some((chunk, is_intact)))
 }
 
 /// Bytes of a trailer that are read at first; more if they do not hold it.
