@@ -56,8 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
     let dtype = *rng.pick(&["|u1", "<i2", "<f4", "<f8", ">i4", "<u8", "|S5", "<c16"]);
     let codec = *rng.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
-    let filters: &[FilterSlot] = rng.pick(&[
-        &[][..],
+    let filters: &[FilterSlot] = rng.pick::<&[FilterSlot]>(&[
+        &[],
         &[FilterSlot::SHUFFLE],
         &[FilterSlot::BITSHUFFLE],
         &[FilterSlot::DELTA, FilterSlot::SHUFFLE],
@@ -88,7 +88,7 @@ fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
         .blocks(blocks)
         .compression(Compression::new().codec(codec).level(level).filters(filters))
         .write_options(options)
-        .create(path, &items[..])
+        .write(path, &items[..])
         .with_context(|| what.clone())?;
     Ok(what)
 }

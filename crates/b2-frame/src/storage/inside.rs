@@ -257,6 +257,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use b2_chunk::{CParams, Chunk};
+
     use crate::{EditOptions, FrameParams, FrameWriter, Storage, SuperChunk};
 
     #[test]
@@ -274,7 +276,8 @@ mod tests {
             for overwrite in [false, true] {
                 let options = options.clone().overwrite(overwrite);
                 let mut writer = options.create(&path, FrameParams::new(1)).unwrap();
-                writer.append_bytes(b"one").unwrap();
+                let chunk = Chunk::compress_bytes(b"one", &CParams::builder(1).build().unwrap()).unwrap();
+                writer.append(chunk).unwrap();
                 writer.finish().unwrap();
             }
             assert!(options.create(&path, FrameParams::new(1)).is_err());

@@ -18,7 +18,6 @@ const SECTOR: u64 = 512;
 /// A block that is stored: bytes of a file of the frame that it takes.
 struct Block {
     nchunk: usize,
-    nblock: usize,
     file: PathBuf,
     own: Range<u64>,
     /// Header, starts and dictionary of its chunk.
@@ -64,7 +63,6 @@ impl Whole {
             for (nblock, plain) in plain_blocks(&chunk).iter().enumerate() {
                 blocks.push(Block {
                     nchunk,
-                    nblock,
                     file: file.clone(),
                     own: at(lazy.block_extent(nblock)),
                     head: at(0..head),
