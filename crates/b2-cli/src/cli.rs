@@ -1,10 +1,8 @@
 //! The command line: the list of commands, and which of them is run.
 
-use std::error::Error as _;
 use std::ffi::OsString;
-use std::io;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -118,15 +116,6 @@ pub(crate) fn parse<T: Into<OsString> + Clone>(
     }
 }
 
-/// Starts the threads of the process, of which this one is the first. Where the system has none to give, it works alone.
-pub(crate) fn begin_threads(threads: usize) -> Result<()> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
-    match pool.build_global() {
-        Err(error) if error.source().is_some_and(|cause| cause.is::<io::Error>()) => Ok(()),
-        result => result.context("--threads"),
-    }
-}
-
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<()> {
@@ -137,7 +126,7 @@ impl Cli {
             return cmd::bench::run(args, global);
         }
         if let Some(threads) = global.threads {
-            begin_threads(threads.into())?;
+            crate::threads::begin(threads.into())?;
         }
         web::begin(global);
         let result = match &self.command {

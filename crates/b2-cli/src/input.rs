@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use b2kit::chunk::{ChunkHeader, DParams};
-use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
+use b2kit::frame::{Checksums, Disk, FileKind, FileSystem, FrameError, INDEX_NAME, Links, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Global, Source};
+use crate::error::say;
 use crate::foreign::{self, Foreign};
 use crate::place;
 use crate::plugins::dparams;
@@ -59,6 +60,17 @@ impl Input {
     /// # Errors
     /// Without the name of the file: callers add it.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
+        let input = Self::open_any(path, offset, global)?;
+        if input.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
+            let path = path.display();
+            say(&format!(
+                "{path}: another program has changed it since its checksums were written, perhaps its shape"
+            ));
+        }
+        Ok(input)
+    }
+
+    fn open_any(path: &Path, offset: u64, global: Global) -> Result<Self> {
         if is_stdin(path) {
             return Self::open_spooled(&spool_stdin()?, offset, global);
         }

@@ -36,6 +36,7 @@ mod stdio;
 mod store;
 mod summary;
 mod table;
+mod threads;
 mod values;
 mod version;
 mod viewed;

@@ -1,5 +1,6 @@
 //! An open array.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
@@ -152,7 +153,7 @@ impl ArrayBase {
 
     /// Moves to the newest state if it has the form of `old`; tells whether it has.
     fn follow(&self, py: Python<'_>, old: &NdArray) -> PyResult<bool> {
-        if !matches!(self.origin, Origin::Path(_)) {
+        if !matches!(self.origin, Origin::Path(..)) {
             return Ok(false);
         }
         let mut newest = old.clone();
@@ -286,6 +287,14 @@ impl ArrayBase {
                 py,
                 "only files, directories and memory can be changed: open with mode=\"r\"",
             ));
+        }
+        if opened.super_chunk().checksums() == Checksums::Changed {
+            let category = py.import("b2kit.errors")?.getattr("ChangedWarning")?;
+            let name = path.as_deref().unwrap_or("the array");
+            let message = format!(
+                "{name}: another program has changed it since its checksums were written, perhaps its shape"
+            );
+            PyErr::warn(py, &category, &CString::new(message).unwrap_or_default(), 2)?;
         }
         let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
         let state = Mutex::new(State { array: controlled(opened, threads), dtype, frame });

@@ -1,7 +1,7 @@
 //! Changing an array: everything between opening an editor and its commit is one change, or none.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;

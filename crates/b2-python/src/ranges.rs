@@ -207,12 +207,7 @@ impl RangeReader {
     /// `start` is the first bytes of a frame, of which `asked` were asked for, `end` its last bytes, which tell the
     /// checksums.
     #[new]
-    fn new(
-        py: Python<'_>,
-        start: &Bound<'_, PyAny>,
-        asked: u64,
-        end: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64, end: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Some(end) = crate::array::bytes_of(end)? else {
             return Err(argument(py, "these are no bytes"));
         };

@@ -15,7 +15,7 @@ pub enum NdError {
         /// The items of the damaged chunk, as a slice.
         items: String,
         /// What is damaged.
-        source: FrameError,
+        source: Box<FrameError>,
     },
     /// A chunk is damaged or could not be decoded.
     #[error(transparent)]
@@ -158,7 +158,8 @@ impl NdError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Frame(error) | Self::Damaged { source: error, .. } => error.kind(),
+            Self::Frame(error) => error.kind(),
+            Self::Damaged { source, .. } => source.kind(),
             Self::Chunk(error) => error.kind(),
             Self::NotAnArray => ErrorKind::NotBlosc,
             Self::Meta { .. }

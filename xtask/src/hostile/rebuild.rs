@@ -296,7 +296,8 @@ mod tests {
                 }
             }
         }
-        assert!(same > 60, "{same}");
+        // Not those with tables of blocks behind the index, which are not made anew.
+        assert!(same >= 50, "{same}");
     }
 
     #[test]

@@ -61,8 +61,9 @@ fn few_requests_in_few_rounds() {
     let plane = cost(&store, &array, vec![Selection::from(101), all(), all()]);
     assert_eq!(plane.rounds, 1, "{plane:?}");
     assert!(plane.requests <= 16 && plane.bytes < 8 * chunk * 3 / 4, "{plane:?}");
+    // Head and blocks of each of 16 chunks, of which 16 are in flight at once.
     let plane = cost(&store, &array, vec![all(), all(), Selection::from(101)]);
-    assert_eq!(plane.rounds, 1, "{plane:?}");
+    assert_eq!(plane.rounds, 2, "{plane:?}");
     assert!(plane.requests <= 32, "{plane:?}");
     let whole = cost(&store, &array, vec![all(), all(), all()]);
     assert!(whole.requests <= 33 && whole.bytes <= stored / 100 * 101, "{whole:?}");
@@ -101,7 +102,8 @@ fn told_blocks_come_in_one_round() {
         let cparams = CParams::builder(4).filters(&filters[..]).level(1).build().unwrap();
         let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
         let builder = builder.compression(cparams);
-        let plain = builder.clone().to_bytes(ByIndex(item)).unwrap();
+        let without = builder.clone().write_options(FrameWriter::options().block_starts(false));
+        let plain = without.to_bytes(ByIndex(item)).unwrap();
         let options = FrameWriter::options().block_starts(true);
         let frame = builder.write_options(options).to_bytes(ByIndex(item)).unwrap();
         assert!(frame.len() > plain.len() && frame.len() < plain.len() + 1000);
@@ -134,6 +136,8 @@ fn uneven_blocks_cost_a_round() {
     // The first half of each chunk compresses to nothing, the other one not at all.
     let item = |i: u64| if i % 262_144 < 131_072 { 0 } else { mix(i) };
     let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
+    // Without the table that tells where they are.
+    let builder = builder.write_options(FrameWriter::options().block_starts(false));
     let frame = builder.to_bytes(ByIndex(item)).unwrap();
     let store = Store::new(frame);
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     // This thread is one of the pool: nothing has to be handed over to the others and waited for.
-    crate::cli::begin_threads(threads)?;
+    crate::threads::begin(threads)?;
     let common = Common { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
         Some(input) => machine::run(&args.machine, input, &common),

@@ -21,7 +21,7 @@ fn commands_read_again_what_a_writer_has_compacted() {
             for value in 1.. {
                 let mut array = ArrayEditor::new(options().edit(&path).unwrap()).unwrap();
                 // No run of one value, which would need no file.
-                let row: Vec<i32> = (0..4000).map(|at| value << 12 | at % 100).collect();
+                let row: Vec<i32> = (0..4000).map(|at| (value << 12) | (at % 100)).collect();
                 array.set(.., &row[..]).unwrap();
                 array.commit().unwrap();
                 drop(array);

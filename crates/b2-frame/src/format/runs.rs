@@ -35,7 +35,7 @@ const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
 /// Returns the unit in which the starts of blocks are told: the smallest with which the end of the
 /// chunk fits 16 bits.
 pub(crate) fn unit(cbytes: usize) -> usize {
-    (cbytes / usize::from(u16::MAX)).saturating_add(1)
+    (cbytes / 65_535).saturating_add(1)
 }
 
 /// Returns the first block of each run. `starts` are the starts of the blocks in ascending order, rounded

@@ -31,7 +31,7 @@ const UNKNOWN: [u8; 4] = [0; 4];
 /// Returns how much sums and block starts may take in a frame with chunks up to `data_end`, in bytes, before
 /// block starts are left out that were not asked for.
 pub(crate) fn budget(data_end: u64) -> u64 {
-    data_end / 2000 + 300
+    (data_end / 2000).saturating_add(300)
 }
 
 /// Returns the length of a record for `nblocks` blocks.

@@ -132,7 +132,14 @@ impl SuperChunk {
             // A snapshot of an editor, which has no header and trailer of its own.
             return false;
         }
-        if self.source.as_ref().is_some_and(|source| matches!(source.newer_than(self), Ok(Some(_)))) {
+        let differs = |newest: &Self| {
+            newest.opened.header_bytes != self.opened.header_bytes
+                || newest.trailer().fingerprint() != trailer.fingerprint()
+        };
+        // By its name, since it may have been replaced.
+        if let Some(Ok(Some(newest))) = self.source.as_ref().map(|source| source.newer_than(self))
+            && differs(&newest)
+        {
             return true;
         }
         let ends = [layout.header.clone(), layout.trailer.clone()];

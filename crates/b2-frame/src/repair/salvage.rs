@@ -261,10 +261,10 @@ impl<'a> Wreck<'a> {
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
             // An index that the checksums do not know is of another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
-            if there.is_none() {
-                if let Some(sums) = &sums {
-                    places = sums.places(&damaged, &found.chunks)?;
-                }
+            if there.is_none()
+                && let Some(sums) = &sums
+            {
+                places = sums.places(&damaged, &found.chunks)?;
             }
             if let Some(there) = &mut places {
                 let damaged_ones = without_place(head.as_ref(), &damaged, &found.chunks, &torn, there);

@@ -142,9 +142,7 @@ impl Tables<'_> {
         }
         let mut place = |records: &Option<Records>| -> Result<Vec<RecordPage>, FrameError> {
             let Some(records) = records else { return Ok(Vec::new()) };
-            let Some((bytes, pages)) = records.place(start + new.len() as u64)? else {
-                return Err(FrameError::argument("chunks", "too many to have checksums"));
-            };
+            let (bytes, pages) = records.place(start + new.len() as u64)?;
             memory::reserve(&mut new, bytes.len())?;
             new.extend_from_slice(&bytes);
             Ok(pages)

@@ -17,6 +17,7 @@ __all__ = [
     "ArgumentError",
     "CancelledError",
     "ChangedError",
+    "ChangedWarning",
     "DamagedError",
     "Error",
     "ExistsError",
@@ -106,6 +107,10 @@ class ExistsError(IoError, FileExistsError):
 
 class NoPermissionError(IoError, PermissionError):
     """The operating system does not allow it."""
+
+
+class ChangedWarning(UserWarning):
+    """Another program has changed the file since its checksums were written, so they do not cover all of it."""
 
 
 class ChangedError(Error, OSError):

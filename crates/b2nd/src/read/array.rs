@@ -373,7 +373,7 @@ impl NdArray {
         }
         match error {
             NdError::Frame(source @ FrameError::Checksum { .. }) => match damaged_chunk(&source) {
-                Some(nchunk) => NdError::Damaged { items: self.items_of(nchunk), source },
+                Some(nchunk) => NdError::Damaged { items: self.items_of(nchunk), source: Box::new(source) },
                 None => source.into(),
             },
             other => other,

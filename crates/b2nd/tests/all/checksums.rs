@@ -29,13 +29,11 @@ fn damaged_frame(filters: &[FilterSlot], nchunk: usize) -> Vec<u8> {
 
 fn is_named(result: Result<Vec<u8>, NdError>, nchunk: usize) -> bool {
     match result {
-        Err(NdError::Damaged {
-            source:
-                FrameError::Checksum {
-                    structure: Structure::Chunk(n) | Structure::Blocks { nchunk: n, .. }, ..
-                },
-            ..
-        }) => n == nchunk,
+        Err(NdError::Damaged { source, .. }) => matches!(
+            *source,
+            FrameError::Checksum { structure: Structure::Chunk(n) | Structure::Blocks { nchunk: n, .. }, .. }
+                if n == nchunk
+        ),
         _ => false,
     }
 }

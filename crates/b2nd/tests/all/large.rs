@@ -157,6 +157,8 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     assert_eq!(touched, 8);
     let reads = calls.lock().unwrap().len() as u64;
     println!("file {} bytes, needed {needed}, read {read} in {reads} reads", layout.trailer.end);
+    // Blocks are compared in runs of 16 KiB, of which the first and the last of each chunk may reach beyond.
+    let needed = needed + touched * 2 * (16 << 10);
     assert!(read <= needed + metadata + (touched + 1) * SLACK, "read {read} bytes, {needed} are needed");
 
     // The child checks its peak memory where the system tells it.

@@ -15,7 +15,7 @@ fn with_last_chunk(last: usize) -> Vec<u8> {
         dtype: Some(b"<i4".to_vec()),
     };
     let cparams = CParams::builder(4).blocksize(32).build().unwrap();
-    let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer("b2nd", &meta.to_bytes());
+    let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer("b2nd", meta.to_bytes());
     let mut writer = FrameWriter::memory(params).unwrap();
     for len in [96, 96, 96, last] {
         writer.append(Chunk::compress_bytes(&vec![7; len], &cparams).unwrap()).unwrap();

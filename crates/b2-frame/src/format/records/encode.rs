@@ -5,6 +5,7 @@ use std::ops::Range;
 use b2_core::memory::{self, OutOfMemory};
 
 use super::{RecordPage, TableKind};
+use crate::FrameError;
 use crate::format::checksums::sum;
 
 /// Least length of a full page in bytes, except that a record is never divided.
@@ -70,12 +71,11 @@ impl Records {
         self.slots.len().saturating_mul(RecordPage::LEN).saturating_add(kind.end_len())
     }
 
-    /// Returns the bytes of the new pages, which will be stored at `offset`, and all pages; `None` if a
-    /// page is too long.
+    /// Returns the bytes of the new pages, which will be stored at `offset`, and all pages.
     ///
     /// # Errors
-    /// When there is not enough memory.
-    pub(crate) fn place(&self, offset: u64) -> Result<Option<(Vec<u8>, Vec<RecordPage>)>, OutOfMemory> {
+    /// When a page is too long, or there is not enough memory.
+    pub(crate) fn place(&self, offset: u64) -> Result<(Vec<u8>, Vec<RecordPage>), FrameError> {
         let mut bytes = memory::list(self.new_len())?;
         let mut pages = memory::list(self.slots.len())?;
         for slot in &self.slots {
@@ -86,13 +86,13 @@ impl Records {
                     let at = offset.saturating_add(bytes.len() as u64);
                     bytes.extend_from_slice(new);
                     let (Ok(len), Ok(count)) = (u32::try_from(new.len()), u32::try_from(*count)) else {
-                        return Ok(None);
+                        return Err(FrameError::argument("chunks", "too many to have checksums"));
                     };
                     RecordPage { offset: at, len, count, sum: sum(new) }
                 }
             });
         }
-        Ok(Some((bytes, pages)))
+        Ok((bytes, pages))
     }
 
     /// Returns the list of these pages. `index` is the index chunk; `extra` is stored in tables of

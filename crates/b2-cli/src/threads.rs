@@ -1,0 +1,15 @@
+//! The threads of the process.
+
+use std::error::Error;
+use std::io;
+
+use anyhow::{Context, Result};
+
+/// Starts the threads of the process, of which this one is the first. Where the system has none to give, it works alone.
+pub(crate) fn begin(threads: usize) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
+    match pool.build_global() {
+        Err(error) if error.source().is_some_and(|cause| cause.is::<io::Error>()) => Ok(()),
+        result => result.context("--threads"),
+    }
+}
