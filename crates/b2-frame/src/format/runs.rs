@@ -18,6 +18,8 @@ use crate::format::checksums::sum;
 
 /// A run ends with the block with which it reaches about this many bytes, shifted by what the record says.
 pub(crate) const MIN_LEN: u64 = 16 << 10;
+/// Chunks up to this size have no records, in bytes.
+pub(crate) const SMALL: usize = 16 << 10;
 /// Bits for the number of sums.
 const COUNT_BITS: u32 = 12;
 /// A record and the sum of the chunk take at most this part of the stored chunk.
@@ -103,8 +105,8 @@ fn ends(starts: &[u32], cbytes: usize, min_len: u64) -> Option<Vec<u32>> {
     Some(ends)
 }
 
-/// Returns the record of a stored chunk. It says nothing of chunks so small that readers compare them
-/// as a whole.
+/// Returns the record of a stored chunk. It is empty for chunks so small that readers compare them as a
+/// whole.
 pub(crate) fn record(stored: &[u8], chunk: Option<&LazyChunk>) -> Box<[u8]> {
     let record = chunk.filter(|_| stored.len() / BUDGET > 20).and_then(|chunk| {
         let starts = starts(chunk)?;
@@ -128,12 +130,15 @@ pub(crate) fn record(stored: &[u8], chunk: Option<&LazyChunk>) -> Box<[u8]> {
         }
         Some(record)
     });
-    record.unwrap_or(NOTHING.to_vec()).into()
+    record.unwrap_or_default().into()
 }
 
-/// Parses the head of a stored chunk, to tell where its blocks are. Chunks that cannot be parsed have
-/// no records.
+/// Parses the head of a stored chunk, to tell where its blocks are. Chunks that cannot be parsed, and those
+/// that everyone reads as a whole, have no records.
 pub(crate) fn parse(stored: &[u8], dparams: &DParams) -> Option<LazyChunk> {
+    if stored.len() <= SMALL {
+        return None;
+    }
     match LazyChunk::parse(stored, stored.len() as u64, dparams) {
         Ok(LazyHead::Ready(lazy)) => Some(lazy),
         _ => None,

@@ -23,8 +23,6 @@ pub(crate) const MOST: usize = 1 << 20;
 const HELD: usize = 4 * MOST;
 /// The flag in `unit`: other blocks refer to block 0.
 const NEEDS_BLOCK0: u16 = 1 << 15;
-/// Smaller chunks are read as a whole by everyone, so nothing is told about them.
-const SMALL: usize = 16 << 10;
 /// The record of a chunk about which nothing is known.
 const UNKNOWN: [u8; 4] = [0; 4];
 
@@ -86,20 +84,19 @@ impl Starts {
         self.start(0).saturating_add(self.unit)
     }
 
-    /// Returns the blocks whose stored bytes are compared together with those of `blocks`.
-    pub(crate) fn in_runs(&self, blocks: &Range<usize>, min_len: u64) -> Range<usize> {
-        let nblocks = self.nblocks();
-        let (mut start, mut end) = (0, nblocks);
-        let firsts = runs::firsts((0..nblocks).map(|nblock| self.start(nblock)), self.unit, min_len);
-        for first in firsts {
-            if first <= blocks.start {
-                start = first;
-            }
-            if first >= blocks.end {
-                end = end.min(first);
-            }
-        }
-        start.min(blocks.start)..end.max(blocks.end)
+    /// Returns the first block of each run whose stored bytes are compared together.
+    pub(crate) fn runs(&self, min_len: u64) -> Vec<usize> {
+        let starts = (0..self.nblocks()).map(|nblock| self.start(nblock));
+        runs::firsts(starts, self.unit, min_len).collect()
+    }
+
+    /// Returns the blocks of all runs that hold some of `blocks`, which must not be empty. `firsts` comes from
+    /// [`runs`](Self::runs).
+    pub(crate) fn in_runs(&self, firsts: &[usize], blocks: &Range<usize>) -> Range<usize> {
+        let before = firsts.partition_point(|first| *first <= blocks.start);
+        let start = before.checked_sub(1).and_then(|n| firsts.get(n)).copied().unwrap_or(0);
+        let end = firsts.get(firsts.partition_point(|first| *first < blocks.end)).copied();
+        start..end.unwrap_or(self.nblocks())
     }
 
     /// Returns the length of the chunk, or a little more.
@@ -183,7 +180,7 @@ impl ChunkStarts {
 fn record(chunk: &LazyChunk) -> Option<Vec<u8>> {
     let header = chunk.header();
     let nblocks = u16::try_from(chunk.nblocks()).ok().filter(|n| *n > 0)?;
-    if header.cbytes() <= SMALL || header.is_vl() || header.special().is_some() {
+    if header.cbytes() <= runs::SMALL || header.is_vl() || header.special().is_some() {
         return None;
     }
     let unit = u16::try_from(runs::unit(header.cbytes())).ok()?;

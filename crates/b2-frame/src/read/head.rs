@@ -359,15 +359,20 @@ impl HeadPlan<'_> {
         if self.compares_all() {
             return if len <= costs.at_once { (len, Vec::new()) } else { (head, Vec::new()) };
         }
-        let least = if compares { runs::min_len(record.as_deref()) } else { 0 };
+        let runs = starts.runs(if compares { runs::min_len(record.as_deref()) } else { 0 });
         let reference = if starts.needs_block0 { 0..1 } else { 0..0 };
         let (mut first, mut ahead, mut total) = (head, Vec::<Range<u64>>::new(), head);
+        // Several of the ranges may be in one run.
+        let mut done = 0;
         for blocks in std::iter::once(&reference).chain(&self.blocks) {
             let blocks = blocks.start..blocks.end.min(starts.nblocks());
             if blocks.is_empty() {
                 continue;
             }
-            for nblock in starts.in_runs(&blocks, least) {
+            let blocks = starts.in_runs(&runs, &blocks);
+            let rest = blocks.start.max(done)..blocks.end;
+            done = done.max(blocks.end);
+            for nblock in rest {
                 let block = starts.start(nblock).min(len)..starts.end(nblock).min(len);
                 total = total.saturating_add(block.end.saturating_sub(block.start));
                 let (from, end, gap) = match ahead.last_mut() {
