@@ -130,10 +130,14 @@ impl ChunkStarts {
 
     /// Records what is known of a chunk; nothing if `record` is empty.
     pub(crate) fn put_record(&mut self, raw: i64, record: &[u8]) {
-        if let Some(old) = self.records.remove(&raw) {
+        if !self.records.is_empty()
+            && let Some(old) = self.records.remove(&raw)
+        {
             self.len = self.len.saturating_sub(old.len());
         }
-        let record = if record.is_empty() { &UNKNOWN } else { record };
+        if record.is_empty() || record == UNKNOWN {
+            return;
+        }
         let len = self.len.saturating_add(record.len());
         // This is only a hint, so without memory there is none.
         let copy = if len <= HELD && !self.full { memory::copied(record).ok() } else { None };
@@ -166,9 +170,12 @@ impl ChunkStarts {
     /// Returns the records of a frame with these entries in order. `kept` are pages that are in the
     /// file already. `None` if they would tell nothing or be too long.
     pub(crate) fn records(&self, entries: &[i64], kept: &[RecordPage]) -> Option<Records> {
+        if self.full || self.records.is_empty() {
+            return None;
+        }
         let stored = entries.iter().filter(|raw| **raw >= 0).map(|raw| self.get(*raw));
         let len = stored.clone().map(<[u8]>::len).fold(0usize, usize::saturating_add);
-        if self.full || len > MOST || stored.clone().all(|record| record == UNKNOWN) {
+        if len > MOST || stored.clone().all(|record| record == UNKNOWN) {
             return None;
         }
         let records = Records::new(stored, kept).ok()?;

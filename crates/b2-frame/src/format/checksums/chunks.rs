@@ -38,6 +38,8 @@ pub(crate) struct ChunkSums {
     /// Sums of chunks that existed before. Snapshots share them to compare what they read.
     old: Arc<SumsByEntry>,
     new: SumsByEntry,
+    /// Whether some chunks have sums of runs.
+    has_runs: bool,
 }
 
 impl ChunkSums {
@@ -50,7 +52,8 @@ impl ChunkSums {
         let mut old = SumsByEntry::default();
         reserve(&mut old, entries.len())?;
         old.extend(entries.iter().copied().filter(|raw| *raw >= 0).zip(sums));
-        Ok(Self { old: Arc::new(old), new: SumsByEntry::default() })
+        let has_runs = old.values().any(|sum| !sum.runs.is_empty());
+        Ok(Self { old: Arc::new(old), new: SumsByEntry::default(), has_runs })
     }
 
     /// Returns the sums of chunks that existed before.
@@ -64,6 +67,7 @@ impl ChunkSums {
     /// When there is not enough memory.
     pub(crate) fn put(&mut self, raw: i64, sum: ChunkSum) -> Result<(), OutOfMemory> {
         reserve(&mut self.new, 1)?;
+        self.has_runs |= !sum.runs.is_empty();
         self.new.insert(raw, sum);
         // The entry no longer refers to the old chunk.
         if self.old.contains_key(&raw) {
@@ -100,9 +104,10 @@ impl ChunkSums {
             Some(sum) if !sum.runs.is_empty() => &*sum.runs,
             _ => &runs::NOTHING,
         });
-        match records.clone().all(|record| record == runs::NOTHING) {
-            true => Records::nothing(records.count()),
-            false => Records::new(records, kept),
+        let something = self.has_runs && records.clone().any(|record| record != runs::NOTHING);
+        match something {
+            true => Records::new(records, kept),
+            false => Records::nothing(entries.iter().filter(|raw| **raw >= 0).count()),
         }
     }
 
@@ -115,7 +120,7 @@ impl ChunkSums {
             // Without memory for a smaller map, keep the large one.
             if reserve(&mut kept, entries.len()).is_ok() {
                 kept.extend(entries.iter().filter_map(|raw| Some((*raw, self.get(*raw)?.clone()))));
-                *self = Self { old: Arc::new(kept), new: SumsByEntry::default() };
+                *self = Self { old: Arc::new(kept), new: SumsByEntry::default(), has_runs: self.has_runs };
             }
         } else if let Some(old) = Arc::get_mut(&mut self.old)
             && reserve(old, self.new.len()).is_ok()
