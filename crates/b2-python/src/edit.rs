@@ -47,6 +47,7 @@ impl Turn {
                     all.push((process, key.clone(), thread));
                     break;
                 }
+                Some(_) if in_callback() => return Err(argument(py, CALLBACK)),
                 Some((_, _, its_thread)) if *its_thread == thread => {
                     return Err(argument(
                         py,
@@ -54,7 +55,6 @@ impl Turn {
                     ));
                 }
                 // It may be the one that waits for the callback.
-                Some(_) if in_callback() => return Err(argument(py, CALLBACK)),
                 Some(_) => {}
             }
             drop(all);

@@ -129,13 +129,13 @@ def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """What fails in a program that fetches, by whatever name, is an error of this package. Passwords are not shown."""
     try:
         yield
-    except (Error, *but):
-        raise
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{name}: not found") from error
-    except OSError as error:
-        raise of_system(error, name) from error
     except Exception as error:
+        if isinstance(error, (Error, *but)):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise NotFoundError(f"{name}: not found") from error
+        if isinstance(error, OSError):
+            raise of_system(error, name) from error
         raise IoError(f"{name}: {type(error).__name__}: {error}") from error
 
 

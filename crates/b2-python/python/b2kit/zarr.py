@@ -47,7 +47,8 @@ _MAX_CHUNK = 2**31 - 1 - 32
 _INLINE = 1 << 18
 # Rounds of requests after which the bytes must have told where everything is.
 _MAX_ROUNDS = 16
-# So many bytes are asked for at the end of a chunk: its index and checksums, for chunks of up to 8 MiB.
+# So many bytes are asked for at the end of a chunk: its index and checksums, for chunks of up to 8 MiB. At the start at
+# least as many, so that shorter chunks have come with the first request.
 _END = 4096
 # Names of imagecodecs for codecs and filters.
 _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
@@ -169,8 +170,16 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             return await byte_getter.get(prototype, RangeByteRequest(start, stop))
 
         asked = self._first(chunk_spec)
-        start, end = await asyncio.gather(fetch(0, asked), byte_getter.get(prototype, SuffixByteRequest(_END)))
-        if start is None or end is None:
+        async def last() -> Buffer | None:
+            try:
+                return await byte_getter.get(prototype, SuffixByteRequest(_END))
+            except Exception:
+                # Stores refuse to read more than there is; the first bytes then are all of the chunk. What else is
+                # wrong is told by the other request.
+                return None
+
+        start, end = await asyncio.gather(fetch(0, asked), last())
+        if start is None:
             return None
         reading = _Reading(start, asked, end, selection, chunk_spec)
         for _ in range(_MAX_ROUNDS):
@@ -198,11 +207,11 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
         asked = self._first(chunk_spec)
         start = fetch(0, asked)
-        end = None
-        if start is not None:
-            end = byte_getter.get_sync(prototype=prototype, byte_range=SuffixByteRequest(_END))
-        if start is None or end is None:
+        if start is None:
             return None
+        end = None
+        if len(start) == asked:
+            end = byte_getter.get_sync(prototype=prototype, byte_range=SuffixByteRequest(_END))
         reading = _Reading(start, asked, end, selection, chunk_spec)
         for _ in range(_MAX_ROUNDS):
             found = reading.step()
@@ -221,16 +230,16 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         if dtype.names is not None:
             known += len(str(dtype.descr))
         if self.blocks is None or len(self.blocks) != len(shape):
-            return 4096 + known
+            return _END + known
         nblocks = math.prod(-(-length // min(block, length or 1)) for length, block in zip(shape, self.blocks))
-        return known + 4 * nblocks
+        return max(_END, known + 4 * nblocks)
 
 
 class _Reading:
     """A selection of a chunk that is fetched by ranges."""
 
-    def __init__(self, start: Buffer, asked: int, end: Buffer, selection: Any, chunk_spec: ArraySpec) -> None:
-        self._reader = _b2kit.RangeReader(start.to_bytes(), asked, end.to_bytes())
+    def __init__(self, start: Buffer, asked: int, end: Buffer | None, selection: Any, chunk_spec: ArraySpec) -> None:
+        self._reader = _b2kit.RangeReader(start.to_bytes(), asked, b"" if end is None else end.to_bytes())
         self._selection = selection
         self._spec = chunk_spec
         self._is_open = False
