@@ -60,17 +60,6 @@ impl Input {
     /// # Errors
     /// Without the name of the file: callers add it.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
-        let input = Self::open_any(path, offset, global)?;
-        if input.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
-            let path = path.display();
-            say(&format!(
-                "{path}: another program has changed it since its checksums were written, perhaps its shape"
-            ));
-        }
-        Ok(input)
-    }
-
-    fn open_any(path: &Path, offset: u64, global: Global) -> Result<Self> {
         if is_stdin(path) {
             return Self::open_spooled(&spool_stdin()?, offset, global);
         }
@@ -173,6 +162,18 @@ impl Input {
         }
         NdArray::check_items(&frame)?;
         Ok(Self::SuperChunk(frame))
+    }
+
+    /// Says on standard error if another program has changed the frame at `path` since its checksums were
+    /// written, for commands whose output does not tell.
+    pub(crate) fn say_changed(self, path: &Path) -> Self {
+        if self.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
+            let path = path.display();
+            say(&format!(
+                "{path}: another program has changed it since its checksums were written, perhaps its shape"
+            ));
+        }
+        self
     }
 
     /// The frame, unless this is a bare chunk.

@@ -57,7 +57,7 @@ impl Data {
         {
             return Ok(Self::Npy(npy));
         }
-        Ok(Self::Blosc(Input::open_source(source, global)?))
+        Ok(Self::Blosc(Input::open_source(source, global)?.say_changed(&source.file)))
     }
 
     /// As [`open`](Self::open), for a path alone.

@@ -93,7 +93,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
-    let mut input = Input::open_source(&args.source, global).with_context(named)?;
+    let mut input =
+        Input::open_source(&args.source, global).with_context(named)?.say_changed(&args.source.file);
     if let Some(nchunk) = args.chunk {
         input = chunk(&input, nchunk).with_context(named)?;
     }

@@ -75,7 +75,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
         check_folder(&args.output)?;
         claim(&args.output, args.force, &[&args.input])?;
     }
-    let input = Input::open(&args.input, 0, global).with_context(named)?;
+    let input = Input::open(&args.input, 0, global).with_context(named)?.say_changed(&args.input);
     input.check_output().with_context(named)?;
     if let Some(frame) = input.frame() {
         frame.dparams().limits.check_memory("index of the copy, in bytes", index_memory(frame.nchunks()))?;

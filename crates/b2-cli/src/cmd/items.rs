@@ -32,7 +32,7 @@ const AT_ONCE: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
-    let input = Input::open_source(&args.source, global).with_context(named)?;
+    let input = Input::open_source(&args.source, global).with_context(named)?.say_changed(&args.source.file);
     let frame = input.frame().context("no object list: a bare chunk").with_context(named)?;
     let kind = Kind::of(frame).with_context(named)?;
     let mut output = Output::create(None, false)?;

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
     let named = || file.display().to_string();
-    let input = Input::open(file, 0, global).with_context(named)?;
+    let input = Input::open(file, 0, global).with_context(named)?.say_changed(file);
     input.check_output().with_context(named)?;
     let selection = Selection::all(&input);
     let (header, ending) = match &input {

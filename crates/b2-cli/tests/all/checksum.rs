@@ -86,6 +86,10 @@ fn changes_keep_them_and_foreign_changes_are_told() {
         (verdict(&folder, "f").as_str(), &folder.info(&["f"])["checksums"]),
         ("changed", &json!("changed"))
     );
+    // Whoever reads it is told, once.
+    let output = folder.run(&["cat", "f", "--slice", "0,0", "--csv"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.matches("another program has changed it").count() == 1, "{told}");
     assert!(folder.change(&["checksum", "add", "f"]).contains("checksums renewed"));
     assert_eq!(verdict(&folder, "f"), "ok");
     assert_eq!(folder.info(&["f"])["checksums"], "ok");
