@@ -9,6 +9,7 @@ __all__ = [
     "__version__",
     "ArrayBase",
     "EditorBase",
+    "Folder",
     "Frame",
     "FrameBase",
     "RangeReader",

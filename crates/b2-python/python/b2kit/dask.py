@@ -19,6 +19,7 @@ import glob
 import math
 import os
 import shutil
+import time
 import uuid
 from typing import Any, Union
 
@@ -122,7 +123,8 @@ def to_b2kit(
     told = {**told, "attrs": attrs, "meta": meta}
     run = _Run(target, stage, items.shape, items.dtype, items.chunks, told, overwrite, sync, sparse)
     write = delayed(_write_part, pure=False)
-    parts = [write(block, stage, run.part_options()) for block in items.to_delayed().ravel()]
+    # Parts that still run after another one failed find no folder, and do not make it again.
+    parts = [write(block, stage, run.part_options(), not compute) for block in items.to_delayed().ravel()]
     done: Delayed = delayed(_finish, pure=False)(run, _tree(parts))
     if not compute:
         return done
@@ -130,8 +132,17 @@ def to_b2kit(
     try:
         _dask.compute(done)
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        _remove(stage)
     return Array(target, "r")
+
+
+def _remove(stage: str) -> None:
+    """Removes a folder into which other threads may still be writing: again, if they were quicker."""
+    for _ in range(20):
+        shutil.rmtree(stage, ignore_errors=True)
+        if not os.path.lexists(stage):
+            return
+        time.sleep(0.05)
 
 
 def clean(path: Path) -> list[str]:
@@ -214,10 +225,11 @@ def _joined(*lists: list[str]) -> list[str]:
     return [name for names in lists for name in names]
 
 
-def _write_part(block: Any, stage: str, options: dict[str, Any]) -> str:
+def _write_part(block: Any, stage: str, options: dict[str, Any], make: bool) -> str:
     """Compresses a partition into a file of its own; answers its name."""
     name = f"{uuid.uuid4().hex}.b2nd"
-    os.makedirs(stage, exist_ok=True)
+    if make:
+        os.makedirs(stage, exist_ok=True)
     asarray(np.asarray(block), os.path.join(stage, name), **options)
     return name
 

@@ -235,6 +235,13 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return max(_END, known + 4 * nblocks)
 
 
+def _sane(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Refuses what no store could hold before it is asked for it."""
+    if any(stop > 4 * _MAX_CHUNK for _, stop in ranges):
+        raise DamagedError("the chunk tells of more bytes than a chunk can have")
+    return ranges
+
+
 class _Reading:
     """A selection of a chunk that is fetched by ranges."""
 
@@ -253,11 +260,11 @@ class _Reading:
         """The items, or which bytes are needed first."""
         if not self._is_open:
             if missing := self._reader.open():
-                return missing
+                return _sane(missing)
             _check(self._reader.shape, self._spec)
             self._is_open = True
         found = self._reader.read(self._selection)
-        return found if isinstance(found, list) else _result(found, self._spec)
+        return _sane(found) if isinstance(found, list) else _result(found, self._spec)
 
     def take(self, ranges: list[tuple[int, int]], answers: Iterable[Buffer | None]) -> bool:
         """Takes bytes; tells whether the chunk is still there."""

@@ -13,7 +13,7 @@ impl NdArray {
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let mut bytes = ArrayBuilder::new::<u32>([300, 4]).to_bytes(ByIndex(|i| i as u32 * i as u32))?;
+    /// # let mut bytes = ArrayBuilder::new::<u32>([300, 4]).to_bytes(ByIndex(|i| i as u32 * i as u32))?.to_vec();
     /// NdArray::from_bytes(bytes.clone())?.verify()?;
     /// let middle = bytes.len() / 2;
     /// bytes[middle] ^= 1;
