@@ -110,7 +110,8 @@ pub(crate) fn sample() -> Result<Counts> {
         program: None,
         memory: 256,
         address_space: 6144,
-        patience: 10,
+        // Twice what the slowest case (1.3 GB of text, all decoded) takes on a busy machine.
+        patience: 30,
         jobs: None,
     };
     counted(&args)
