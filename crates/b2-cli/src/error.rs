@@ -146,7 +146,8 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     printable(&out)
 }
 
-/// Whether the change was made, and only what followed it has failed.
+/// Whether the error says itself what was written: the change was made and only what followed it has failed, or
+/// something was done that could not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_array = cause.downcast_ref().and_then(|error| match error {
@@ -154,7 +155,10 @@ fn is_done(error: &anyhow::Error) -> bool {
             _ => None,
         });
         cause.is::<Written>()
-            || matches!(cause.downcast_ref().or(of_array), Some(FrameError::NotSynced { .. }))
+            || matches!(
+                cause.downcast_ref().or(of_array),
+                Some(FrameError::NotSynced { .. } | FrameError::SetAside { .. })
+            )
     })
 }
 

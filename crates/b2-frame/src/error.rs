@@ -203,6 +203,16 @@ pub enum FrameError {
         /// The error that the storage returned.
         source: io::Error,
     },
+    /// What was to be replaced has been renamed, and neither the new frame nor the old one could be given its name.
+    #[error("{name}: not replaced, and what was there is now named {}", aside.display())]
+    SetAside {
+        /// The name that is free now.
+        name: String,
+        /// Where the old frame is.
+        aside: PathBuf,
+        /// Why the new frame could not be given its name.
+        source: io::Error,
+    },
     /// An earlier call on this writer failed, so its data are incomplete.
     #[error("an earlier write to this frame failed")]
     Abandoned,
@@ -292,7 +302,11 @@ impl FrameError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::NotSynced { .. } | Self::Lock { .. } | Self::Abandoned => ErrorKind::Io,
+            Self::Io { .. }
+            | Self::NotSynced { .. }
+            | Self::SetAside { .. }
+            | Self::Lock { .. }
+            | Self::Abandoned => ErrorKind::Io,
             Self::NotAFrame => ErrorKind::NotBlosc,
             Self::NewerVersion { .. } => ErrorKind::NewerVersion,
             Self::Truncated { .. }

@@ -36,7 +36,12 @@ impl Anchored {
     }
 }
 
+// A method that is not forwarded here would be missing for all relative paths.
+#[warn(clippy::missing_trait_methods)]
 impl FileSystem for Anchored {
+    fn has_working_directory(&self) -> bool {
+        self.fs.has_working_directory()
+    }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         self.fs.kind(&self.at(path), links)
     }
@@ -49,6 +54,12 @@ impl FileSystem for Anchored {
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.fs.open_write(&self.at(path), links)
     }
+    fn has_locks(&self) -> bool {
+        self.fs.has_locks()
+    }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.fs.is_locked(&self.at(path))
+    }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         self.fs.create_new(&self.at(path))
     }
@@ -60,6 +71,9 @@ impl FileSystem for Anchored {
     }
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.fs.rename_new(&self.at(from), &self.at(to))
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.fs.exchange(&self.at(one), &self.at(other))
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.fs.remove_file(&self.at(path))
@@ -78,5 +92,32 @@ impl FileSystem for Anchored {
     }
     fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.fs.copy_attributes(&self.at(from), &self.at(to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::disk::Disk;
+    use crate::storage::traits::LockMode;
+
+    /// Opening beside another writer, and replacing directories, ask for these.
+    #[test]
+    fn relative_paths_have_locks_and_exchange_names() {
+        let home = tempfile::tempdir_in(".").unwrap();
+        let path = Path::new(home.path().file_name().unwrap());
+        let disk: Arc<dyn FileSystem> = Arc::new(Disk);
+        let fs = anchored(&disk, path).unwrap();
+        assert!(fs.has_locks() && fs.has_working_directory());
+        let (lock, other) = (path.join("lock"), path.join("other"));
+        let file = fs.create_new(&lock).unwrap();
+        assert!(!fs.is_locked(&lock).unwrap());
+        file.lock(LockMode::Exclusive).unwrap();
+        assert!(fs.is_locked(&lock).unwrap());
+        if cfg!(target_os = "linux") {
+            fs.create_dir(&other).unwrap();
+            fs.exchange(&lock, &other).unwrap();
+            assert_eq!(fs.kind(&lock, Links::Refuse).unwrap(), FileKind::Directory);
+        }
     }
 }

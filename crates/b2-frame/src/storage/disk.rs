@@ -47,13 +47,7 @@ impl FileSystem for Disk {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        let file = open(path, Links::Refuse, OpenOptions::new().read(true))?.file;
-        // Shared, so that those who look are not in each other's way.
-        match file.try_lock_shared() {
-            Ok(()) => file.unlock().map(|()| false),
-            Err(fs::TryLockError::WouldBlock) => Ok(true),
-            Err(fs::TryLockError::Error(error)) => Err(error),
-        }
+        open(path, Links::Refuse, OpenOptions::new().read(true))?.is_locked()
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
@@ -215,6 +209,16 @@ impl DiskFile {
             file,
             #[cfg(not(any(unix, windows)))]
             cursor: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns whether somebody holds an exclusive lock on the file.
+    pub(crate) fn is_locked(&self) -> io::Result<bool> {
+        // Shared, so that those who look are not in each other's way.
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
 }

@@ -159,7 +159,13 @@ fn kind(dir: &OwnedFd, name: &OsStr) -> io::Result<FileKind> {
     })
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl FileSystem for Inside {
+    /// All paths begin with that of the directory.
+    fn has_working_directory(&self) -> bool {
+        false
+    }
+
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
         let (dir, name) = self.place(path)?;
         kind(&dir, name)
@@ -175,6 +181,14 @@ impl FileSystem for Inside {
 
     fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.open_as(path, OFlags::RDWR).map(|file| Arc::new(file) as _)
+    }
+
+    fn has_locks(&self) -> bool {
+        true
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.open_as(path, OFlags::RDONLY)?.is_locked()
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
@@ -205,6 +219,17 @@ impl FileSystem for Inside {
                 Err(_) => Ok(fs::renameat(&from_dir, from, &to_dir, to)?),
             },
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let ((one_dir, one), (other_dir, other)) = (self.place(one)?, self.place(other)?);
+        Ok(fs::renameat_with(&one_dir, one, &other_dir, other, fs::RenameFlags::EXCHANGE)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn exchange(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

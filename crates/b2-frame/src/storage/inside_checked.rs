@@ -80,7 +80,11 @@ impl Inside {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl FileSystem for Inside {
+    fn has_working_directory(&self) -> bool {
+        false
+    }
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
         Disk.kind(self.checked(path)?, Links::Refuse)
     }
@@ -93,6 +97,12 @@ impl FileSystem for Inside {
     fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
         Disk.open_write(self.checked(path)?, Links::Refuse)
     }
+    fn has_locks(&self) -> bool {
+        Disk.has_locks()
+    }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        Disk.is_locked(self.checked(path)?)
+    }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         Disk.create_new(self.checked(path)?)
     }
@@ -104,6 +114,9 @@ impl FileSystem for Inside {
     }
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         Disk.rename_new(self.checked(from)?, self.checked(to)?)
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        Disk.exchange(self.checked(one)?, self.checked(other)?)
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         Disk.remove_file(self.checked(path)?)

@@ -67,6 +67,7 @@ impl ReadAt for MappedFile {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl FileSystem for Mapped {
     fn has_working_directory(&self) -> bool {
         self.disk.has_working_directory()
@@ -91,6 +92,12 @@ impl FileSystem for Mapped {
     }
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.disk.open_write(path, links)
+    }
+    fn has_locks(&self) -> bool {
+        self.disk.has_locks()
+    }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.disk.is_locked(path)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         self.disk.create_new(path)

@@ -164,8 +164,12 @@ impl Staged {
         })?;
         if let Err(error) = fs.rename(&self.temporary, &self.path) {
             // Undo the first rename and return the error of the second.
-            let _ = fs.rename(&aside, &self.path);
-            return Err(FrameError::io(self.path.display().to_string())(error));
+            return Err(match fs.rename(&aside, &self.path) {
+                Ok(()) => FrameError::io(self.path.display().to_string())(error),
+                Err(_) => {
+                    FrameError::SetAside { name: self.path.display().to_string(), aside, source: error }
+                }
+            });
         }
         Ok((replaced, aside))
     }

@@ -15,22 +15,26 @@ use b2_frame::{
 
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
 
-/// A file system that notes all calls, and fails one of them.
+/// A file system that notes all calls, and fails one of them, or that one and all that give names after it.
 #[derive(Clone, Debug, Default)]
 struct Failing {
+    lasting: bool,
     calls: Arc<Mutex<Vec<String>>>,
     left: Arc<AtomicUsize>,
 }
 
 impl Failing {
     fn after(calls: usize) -> Self {
-        Self { calls: Arc::default(), left: Arc::new(AtomicUsize::new(calls)) }
+        Self { lasting: false, calls: Arc::default(), left: Arc::new(AtomicUsize::new(calls)) }
     }
 
     fn call(&self, call: &str) -> io::Result<()> {
         self.calls.lock().unwrap().push(call.to_owned());
         match self.left.fetch_sub(1, Ordering::SeqCst) {
             0 => Err(io::Error::other("injected")),
+            left if self.lasting && left > usize::MAX / 2 && call.starts_with("rename") => {
+                Err(io::Error::other("injected again"))
+            }
             _ => Ok(()),
         }
     }
@@ -154,6 +158,38 @@ fn failures_leave_the_old_frame_or_the_new_one() {
             assert!(calls > 5);
         }
     }
+}
+
+/// A disk that fails for good, on which names cannot be exchanged: what was there is under its own name or the one that
+/// the error tells.
+#[test]
+fn what_was_there_is_never_lost_from_sight() {
+    let mut aside = 0;
+    for (old, new) in [Storage::Sparse, Storage::Contiguous].map(|new| (Storage::Sparse, new)) {
+        for calls in 0.. {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("frame");
+            fill(create(&path, old, false).unwrap(), 1).unwrap();
+            let fs = Failing { lasting: true, ..Failing::after(calls) };
+            let options = FrameWriter::options().overwrite(true).file_system(Arc::new(fs));
+            let result =
+                options.storage(new).create(&path, FrameParams::new(4)).and_then(|writer| fill(writer, 2));
+            let found = |path: &Path| whole(&SuperChunk::open(path).unwrap());
+            match result {
+                Ok(()) => break,
+                Err(FrameError::NotSynced { .. }) => assert_eq!(found(&path), plain(2)),
+                Err(FrameError::SetAside { aside: place, .. }) => {
+                    assert!(!path.exists());
+                    assert_eq!(found(&place), plain(1));
+                    aside += 1;
+                }
+                Err(FrameError::Io { .. }) => assert_eq!(found(&path), plain(1), "failing at call {calls}"),
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(names(dir.path()).len(), 1);
+        }
+    }
+    assert_eq!(aside, 2);
 }
 
 #[test]
