@@ -56,7 +56,8 @@ fn change(target: &Target, add: bool, global: Global) -> Result<()> {
         frame.set_checksums(add)?;
         let committed = frame.commit()?;
         let what = match before {
-            Some(Checksums::Ok) => "the checksums are right",
+            Some(Checksums::Ok) if committed.bytes_written == 0 => "the checksums are right",
+            Some(Checksums::Ok) => "the checksums are right, those of blocks added",
             Some(Checksums::Changed) => "checksums renewed",
             Some(Checksums::None) => "checksums added",
             None if committed.bytes_written == 0 => "no checksums",

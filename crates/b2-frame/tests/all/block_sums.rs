@@ -232,3 +232,42 @@ fn damage_in_front_of_the_index_is_seen_or_has_no_effect() {
         "{error}"
     );
 }
+
+/// Files of earlier versions have none; here a page of them is damaged, of few and of many.
+#[test]
+fn missing_sums_of_blocks_are_added() {
+    for (chunk, nchunks, step) in [(200_000, 3, 1), (4 << 20, 20, 1009)] {
+        let (good, plain) = frame(&mut Rng::case(31, 0), chunk, nchunks, 0);
+        let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
+        let tables = schunk.layout().index.end as usize..schunk.layout().trailer.start as usize;
+        let mut healed = 0;
+        for at in tables.step_by(step) {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            let found = SuperChunk::from_bytes(bad.clone()).and_then(|schunk| schunk.verify_checksums());
+            let Err(FrameError::Checksum { structure: Structure::BlockSums, .. }) = found else { continue };
+            let mut editor = FrameEditor::options().edit_bytes(bad.clone()).unwrap();
+            editor.set_checksums(true).unwrap();
+            assert!(editor.commit().unwrap().bytes_written > 0, "{at}");
+            // Again there is nothing to add.
+            editor.set_checksums(true).unwrap();
+            assert_eq!(editor.commit().unwrap().bytes_written, 0, "{at}");
+            let whole = SuperChunk::from_bytes(editor.into_bytes().unwrap()).unwrap();
+            whole.verify_checksums().unwrap();
+            assert!(whole.read_bytes(0..plain.len() as u64).unwrap() == plain);
+            assert_eq!(whole.block_sums_len(), schunk.block_sums_len());
+
+            // A damaged chunk gets no sums that vouch for it: if its own are there, it is not read again.
+            bad[schunk.layout().index.start as usize / 2] ^= 1;
+            let mut editor = FrameEditor::options().edit_bytes(bad).unwrap();
+            let result = editor.set_checksums(true).and_then(|()| {
+                editor.commit()?;
+                let frame = SuperChunk::from_bytes(editor.into_bytes().unwrap())?;
+                frame.read_bytes(0..plain.len() as u64)
+            });
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Damaged, "{at}");
+            healed += 1;
+        }
+        assert!(healed > 10, "{healed}");
+    }
+}

@@ -302,29 +302,46 @@ impl FrameEditor {
         self.has_sums.1
     }
 
-    /// Sets whether the frame has checksums from the next commit on. Adding them reads all chunks,
-    /// but does not decode them.
+    /// Sets whether the frame has checksums from the next commit on. Adding them reads all chunks
+    /// that lack one, or sums of their blocks, but does not decode them.
     ///
     /// # Errors
     /// When a chunk cannot be read.
     pub fn set_checksums(&mut self, checksums: bool) -> Result<(), FrameError> {
-        if checksums && self.draft.sums.is_none() {
-            self.draft.sums = Some(self.during(self.nbytes(), |editor, control| {
-                let snapshot = editor.snapshot()?;
-                let mut sums = ChunkSums::default();
-                for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
-                    if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
-                        let chunk = snapshot.chunk(nchunk)?;
-                        let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
-                        sums.put(*raw, ChunkSum::of(chunk.as_bytes(), head.as_ref()))?;
-                    }
-                    control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
-                }
-                Ok(sums)
-            })?);
+        if checksums {
+            let (sums, added) = self.during(self.nbytes(), |editor, control| editor.all_sums(control))?;
+            self.draft.sums = Some(sums);
+            if added {
+                // The table in the file lacks them, or is damaged.
+                self.stale_sums = true;
+                self.draft.store.forget_pages();
+            }
         }
         self.has_sums.1 = checksums;
         Ok(())
+    }
+
+    /// Returns the sums of all chunks with those of their runs, which files of earlier versions lack, and whose page may
+    /// be damaged; and whether there are new ones of runs.
+    fn all_sums(&mut self, control: &Control) -> Result<(ChunkSums, bool), FrameError> {
+        // It compares what it reads with the sums that are known.
+        let snapshot = self.snapshot()?;
+        let mut sums = self.draft.sums.clone().unwrap_or_default();
+        let mut added = false;
+        for (nchunk, raw) in self.draft.state.entries.iter().enumerate() {
+            let known = sums.get(*raw).is_some_and(|sum| !sum.runs.is_empty());
+            if let Some(Entry::Stored(_)) = Entry::from_raw(*raw).filter(|_| !known) {
+                let chunk = snapshot.chunk(nchunk)?;
+                let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
+                let sum = ChunkSum::of(chunk.as_bytes(), head.as_ref());
+                if sums.get(*raw) != Some(&sum) {
+                    added |= sum.runs[..] != runs::NOTHING;
+                    sums.put(*raw, sum)?;
+                }
+            }
+            control.advance(self.chunk_nbytes(nchunk)? as u64)?;
+        }
+        Ok((sums, added))
     }
 
     /// Returns whether the frame will have a table of block starts after the next commit, if it is

@@ -354,6 +354,11 @@ impl ContiguousStore {
         Ok(head)
     }
 
+    /// Lets the next commit write all pages of the tables.
+    pub(super) fn forget_pages(&mut self) {
+        self.pages = Pages::default();
+    }
+
     /// Serializes header and tail for the end of the chunks stored so far.
     fn ends(
         &self,

@@ -135,6 +135,15 @@ impl Store {
         }
     }
 
+    /// Lets the next commit write all pages of the tables anew, because some in the file may be damaged.
+    pub(crate) fn forget_pages(&mut self) {
+        match &mut self.place {
+            Place::Contiguous(store) => store.forget_pages(),
+            // Written anew by each commit.
+            Place::Sparse(_) => {}
+        }
+    }
+
     /// Returns the files and the layout of a snapshot with everything stored so far.
     pub(crate) fn snapshot(&mut self) -> Result<(Arc<dyn FrameFiles>, Layout), FrameError> {
         if self.is_foreign() {
