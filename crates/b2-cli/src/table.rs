@@ -82,14 +82,26 @@ pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
     }
 }
 
-/// Text from a file, fit for a terminal: control characters become escapes.
+/// Text from a file, fit for a terminal: control characters, and those that change the direction of what follows or
+/// end lines, become escapes.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().flat_map(|c| if acts(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_printed_acts_on_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\u{9b}"), "a\\u{1b}[2Jb\\u{9b}");
+        assert_eq!(printable("gpj\u{202e}.txt\u{2069}\u{2028}"), "gpj\\u{202e}.txt\\u{2069}\\u{2028}");
+        assert_eq!(printable("température"), "température");
+    }
 
     #[test]
     fn sizes_read_well() {
