@@ -32,6 +32,9 @@ const LIBRARIES: &[&str] =
 /// The features that stand for the C libraries.
 const PURE: &[&str] = &["--no-default-features", "--features", "zstd-rs,miniz_oxide,lz4_flex"];
 
+/// Tests of crashes take minutes, and no feature changes what they test.
+const ONCE: &[&str] = &["--", "--skip", "crash_"];
+
 /// Runs the checks; stops at the first that fails, except that all tests are counted.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
@@ -67,11 +70,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let faults = steps.run("failing system calls", faults::sample)?;
     let outcome = test::all(&args.test, steps)?;
     let all_features = steps.run("tests with all features", || {
-        let words = [&["test", "--no-fail-fast", "--all-features"], WITH_FEATURES].concat();
+        let words = [&["test", "--no-fail-fast", "--all-features"], WITH_FEATURES, ONCE].concat();
         sh::run_tests(sh::cargo(&words))
     })?;
     let pure = steps.run("tests without a C compiler", || {
-        sh::run_tests(sh::cargo_without_c(&[&["test", "--no-fail-fast"], PURE, LIBRARIES].concat()))
+        let words = [&["test", "--no-fail-fast"], PURE, LIBRARIES, ONCE].concat();
+        sh::run_tests(sh::cargo_without_c(&words))
     })?;
     let python = steps.run("the Python package", pythonpkg::check)?;
     let object_stores = steps.run("object stores", stores::check)?;
