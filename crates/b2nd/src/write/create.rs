@@ -7,7 +7,7 @@ use b2_core::memory;
 
 use crate::model::element::byte_order;
 use crate::model::geometry::{product, strides};
-use crate::write::source::{ChunkContent, Region, RegionSource, copy_region, encode, invalid};
+use crate::write::source::{ChunkContent, Region, RegionSource, copy_region, encode, invalid, is_bytes};
 use crate::{Dtype, DtypeKind, Element, Geometry, NdError};
 
 /// A constant. Its chunks are special chunks, which store at most one item, so nothing is
@@ -200,7 +200,7 @@ pub fn FromFn<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>>(fil
 
 impl<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>> RegionSource for FromFn<T, F> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
-        let raw = T::NAME == u8::NAME;
+        let raw = is_bytes::<T>();
         let swapped = !raw && byte_order::<T>(region.dtype()).map_err(io::Error::other)?;
         if !swapped && let Some(values) = T::as_values_mut(dst) {
             return (self.fill)(region, values);

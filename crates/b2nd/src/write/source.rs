@@ -1,5 +1,6 @@
 //! Sources of items, for new arrays and for changes of existing ones.
 
+use std::any::TypeId;
 use std::io;
 
 use b2_chunk::{Chunk, SpecialKind};
@@ -593,9 +594,14 @@ pub(crate) fn failed(error: io::Error) -> NdError {
     }
 }
 
+/// Returns whether the values are bytes, which stand for stored items of any dtype.
+pub(crate) fn is_bytes<T: Element>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<u8>()
+}
+
 /// Returns values as stored bytes of `dtype`, if they have the same form in memory.
 fn stored<'a, T: Element>(items: &'a [T], dtype: &Dtype) -> io::Result<Option<&'a [u8]>> {
-    if T::NAME == u8::NAME {
+    if is_bytes::<T>() {
         return Ok(T::as_le_bytes(items));
     }
     let big_endian = byte_order::<T>(dtype).map_err(io::Error::other)?;
