@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_async::{Opening, RangeReader};
 use b2_frame::{FileKind, FileSystem, FrameFile, INDEX_NAME, Links, ReadAt, WriteAt};
@@ -45,23 +45,79 @@ const MOST_OPEN: usize = 64;
 pub struct Stores(Arc<Shared>);
 
 struct Shared {
+    here: Here,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What belongs to one process. A forked child has none of the threads of its parent, and must not use its connections:
+/// it makes its own.
+struct Here {
+    process: u32,
+    /// Dropped only by its own process: a child would wait for threads that it does not have.
+    inner: Option<Inner>,
+    /// Of a child.
+    next: OnceLock<Box<Here>>,
+}
+
+struct Inner {
     runtime: Runtime,
     buckets: Mutex<HashMap<String, Bucket>>,
     open: Mutex<HashMap<String, Arc<StoreFile>>>,
-    requests: AtomicU64,
-    bytes: AtomicU64,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self.inner.take());
+        }
+    }
+}
+
+impl Here {
+    fn new(process: u32, buckets: HashMap<String, Bucket>) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let inner = Inner { runtime, buckets: Mutex::new(buckets), open: Mutex::default() };
+        Ok(Self { process, inner: Some(inner), next: OnceLock::new() })
+    }
+}
+
+impl Shared {
+    /// Returns what belongs to this process.
+    fn here(&self) -> io::Result<&Inner> {
+        let process = std::process::id();
+        let mut here = &self.here;
+        while here.process != process {
+            if here.next.get().is_none() {
+                // A thread that the child does not have may hold the lock for good.
+                let parent = here.inner.as_ref().ok_or(io::ErrorKind::Other)?;
+                let Ok(buckets) = parent.buckets.try_lock() else {
+                    return Err(io::Error::other("the process was forked while stores were being opened"));
+                };
+                // Those of the environment are opened again.
+                let given = buckets.iter().filter(|(_, bucket)| bucket.given);
+                let given = given.map(|(prefix, bucket)| (prefix.clone(), bucket.clone())).collect();
+                drop(buckets);
+                let _ = here.next.set(Box::new(Here::new(process, given)?));
+            }
+            here = here.next.get().ok_or(io::ErrorKind::Other)?;
+        }
+        here.inner.as_ref().ok_or_else(|| io::ErrorKind::Other.into())
+    }
 }
 
 #[derive(Clone)]
 struct Bucket {
     objects: Arc<dyn ObjectStore>,
     parts: Arc<dyn MultipartStore>,
+    /// By [`Stores::insert`].
+    given: bool,
 }
 
 impl Bucket {
     fn new<S: ObjectStore + MultipartStore>(store: S) -> Self {
         let store = Arc::new(store);
-        Self { objects: store.clone(), parts: store }
+        Self { objects: store.clone(), parts: store, given: false }
     }
 }
 
@@ -79,11 +135,12 @@ impl Stores {
     pub fn new() -> io::Result<Self> {
         #[cfg(feature = "cloud")]
         crate::install_tls();
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Self::of_process(std::process::id())
+    }
+
+    fn of_process(process: u32) -> io::Result<Self> {
         Ok(Self(Arc::new(Shared {
-            runtime,
-            buckets: Mutex::default(),
-            open: Mutex::default(),
+            here: Here::new(process, HashMap::new())?,
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         })))
@@ -91,7 +148,10 @@ impl Stores {
 
     /// Uses a store of your own for URLs that start with `prefix`, such as `s3://bucket`.
     pub fn insert<S: ObjectStore + MultipartStore>(&self, prefix: &str, store: S) {
-        lock(&self.0.buckets).insert(prefix.to_owned(), Bucket::new(store));
+        // Without threads there is nothing to insert it into, and the next call says so.
+        if let Ok(here) = self.0.here() {
+            lock(&here.buckets).insert(prefix.to_owned(), Bucket { given: true, ..Bucket::new(store) });
+        }
     }
 
     /// Returns the number of requests and the bytes of objects that were read so far.
@@ -119,8 +179,9 @@ impl Stores {
     ) -> io::Result<()> {
         let (bucket, path) = self.bucket(url)?;
         let len = file.len()?;
-        lock(&self.0.open).clear();
-        self.0.runtime.block_on(async {
+        let here = self.0.here()?;
+        lock(&here.open).clear();
+        here.runtime.block_on(async {
             going()?;
             if len <= PART {
                 self.0.requests.fetch_add(1, Relaxed);
@@ -179,7 +240,7 @@ impl Stores {
         }
         let path = Path::parse(path.trim_end_matches('/')).map_err(|error| bad(&error.to_string()))?;
         let prefix = format!("{}://{name}", scheme.to_ascii_lowercase());
-        let mut buckets = lock(&self.0.buckets);
+        let mut buckets = lock(&self.0.here()?.buckets);
         if let Some(bucket) = buckets.get(&prefix) {
             return Ok((bucket.clone(), path));
         }
@@ -190,16 +251,23 @@ impl Stores {
 
     fn open_file(&self, path: &FsPath) -> io::Result<Arc<StoreFile>> {
         let url = path.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-        if let Some(file) = lock(&self.0.open).get(url) {
+        let here = self.0.here()?;
+        if let Some(file) = lock(&here.open).get(url) {
             return Ok(file.clone());
         }
         let (bucket, path) = self.bucket(url)?;
         let object = Object::new(bucket.objects, path);
         self.0.requests.fetch_add(2, Relaxed);
-        let opening = self.0.runtime.block_on(RangeReader::open(&object, FrameFile::Main, FIRST, LAST))?;
+        let opening = here.runtime.block_on(RangeReader::open(&object, FrameFile::Main, FIRST, LAST))?;
         self.0.bytes.fetch_add(opening.first.len() as u64 + opening.last.len() as u64, Relaxed);
-        let file = Arc::new(StoreFile { stores: self.clone(), object, opening });
-        let mut open = lock(&self.0.open);
+        let file = Arc::new(StoreFile {
+            stores: self.clone(),
+            url: url.to_owned(),
+            process: std::process::id(),
+            object,
+            opening,
+        });
+        let mut open = lock(&here.open);
         if open.len() >= MOST_OPEN {
             open.clear();
         }
@@ -240,6 +308,9 @@ fn open_bucket(prefix: &str) -> io::Result<Bucket> {
 /// An object that is open for reading.
 struct StoreFile {
     stores: Stores,
+    url: String,
+    /// The process that opened it.
+    process: u32,
     object: Object,
     opening: Opening,
 }
@@ -273,8 +344,15 @@ impl ReadAt for StoreFile {
         }
         let shared = &self.stores.0;
         shared.requests.fetch_add(1, Relaxed);
-        let answer = self.object.range(FrameFile::Main, range.clone());
-        let answer = shared.runtime.block_on(answer)?;
+        let here = shared.here()?;
+        let answer = if self.process == std::process::id() {
+            here.runtime.block_on(self.object.range(FrameFile::Main, range.clone()))?
+        } else {
+            // Not by the connections of the parent.
+            let (bucket, path) = self.stores.bucket(&self.url)?;
+            let object = Object::new(bucket.objects, path);
+            here.runtime.block_on(object.range(FrameFile::Main, range.clone()))?
+        };
         shared.bytes.fetch_add(answer.bytes.len() as u64, Relaxed);
         if !version.may_be(&answer.version) {
             let what = "the object has changed since it was opened";
@@ -345,5 +423,37 @@ impl FileSystem for Stores {
     }
     fn copy_attributes(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
         read_only()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use b2_frame::{ReadCosts, SuperChunk};
+    use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    /// As in a forked child: what was made belongs to another process, whose threads are not there.
+    #[test]
+    fn another_process_makes_threads_and_connections_of_its_own() {
+        let frame = ArrayBuilder::new::<u32>([300, 400])
+            .to_bytes(ByIndex(|i| (i as u32).wrapping_mul(77_777)))
+            .unwrap();
+        let near = NdArray::from_bytes(frame.clone()).unwrap().all().read_bytes().unwrap();
+        let stores = Stores::of_process(std::process::id() ^ 1).unwrap();
+        let memory = InMemory::new();
+        let parent = stores.0.here.inner.as_ref().unwrap();
+        parent.runtime.block_on(memory.put(&Path::from("a.b2nd"), frame.into())).unwrap();
+        lock(&parent.buckets).insert("mem://b".to_owned(), Bucket { given: true, ..Bucket::new(memory) });
+        let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
+        let far = NdArray::options().frame_options(options).open("mem://b/a.b2nd").unwrap();
+        assert!(far.all().read_bytes().unwrap() == near);
+        assert!(lock(&parent.open).is_empty() && stores.0.here.next.get().is_some());
+        // While a thread of the parent held the lock.
+        let stores = Stores::of_process(std::process::id() ^ 1).unwrap();
+        let held = lock(&stores.0.here.inner.as_ref().unwrap().buckets);
+        assert!(stores.open(FsPath::new("mem://b/a.b2nd"), Links::Follow).is_err());
+        drop(held);
     }
 }
