@@ -5,11 +5,11 @@ use anyhow::{Result, ensure};
 use crate::bench::counts::{self, Outcome};
 use crate::sh::Counts;
 use crate::steps::Steps;
-use crate::{deny, faults, fuzz, hostile, pythonpkg, sh, stores, test, toolchains};
+use crate::{deny, faults, flips, fuzz, hostile, pythonpkg, sh, stores, test, toolchains};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, a build without any C
-/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files and of
-/// failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
+/// compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
+/// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
 /// object stores. Last the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
 /// both toolchains where it can.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 /// Steps beside those of `test`.
-const STEPS: usize = 15;
+const STEPS: usize = 16;
 
 /// Crates whose features change what their tests test.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -67,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let counted = steps.run("instruction counts", || counts::check(false))?;
     steps.run("fuzzing", || fuzz::run(&fuzz::Args::ci(args.test.no_peer)))?;
     let hostile = steps.run("hostile files", hostile::sample)?;
+    let flips = steps.run("flipped bits", flips::sample)?;
     let faults = steps.run("failing system calls", faults::sample)?;
     let outcome = test::all(&args.test, steps)?;
     let all_features = steps.run("tests with all features", || {
@@ -88,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let again = [("tests with all features", all_features), ("tests without a C compiler", pure)];
     let mut others = Vec::from(again);
     others.push(("hostile files", hostile));
+    others.push(("flipped bits", flips));
     match miri {
         toolchains::Outcome::Ran(counts) => others.push(("Miri", counts)),
         toolchains::Outcome::NotRun(why) => {
