@@ -54,6 +54,12 @@ pub(crate) struct Global {
     /// Wait at most SECONDS for the answer to a request to a server [default: 60]
     #[arg(long, global = true, display_order = 107, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeout: Option<u32>,
+    /// Refuse redirects of a server to other hosts
+    ///
+    /// Without it they are followed, though never from https to http. A server that is not trusted could so lead to hosts
+    /// that only this machine reaches.
+    #[arg(long, global = true, display_order = 108)]
+    pub(crate) same_host: bool,
 }
 
 /// When chunks are compared with their checksums.

@@ -231,6 +231,7 @@ mod known {
         if let Some(seconds) = global.timeout {
             WEB.set_timeout(Duration::from_secs(seconds.into()));
         }
+        WEB.set_other_hosts(!global.same_host);
     }
 
     /// The files behind URLs.

@@ -1,7 +1,7 @@
 //! Requests for ranges: what is asked, what is checked, and what is tried again.
 
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -88,6 +88,8 @@ pub(crate) struct Client {
     pub(crate) options: HttpOptions,
     /// The time limit of a request, in milliseconds.
     timeout: AtomicU64,
+    /// Whether redirects to other hosts are followed.
+    other_hosts: AtomicBool,
     requests: AtomicU64,
     bytes: AtomicU64,
 }
@@ -142,7 +144,9 @@ impl Client {
     pub(crate) fn new(options: HttpOptions) -> Arc<Self> {
         let agents = Agents::new(&options);
         let timeout = AtomicU64::new(millis(options.timeout));
-        Arc::new(Self { agents, options, timeout, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+        let other_hosts = AtomicBool::new(options.other_hosts);
+        let (requests, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { agents, options, timeout, other_hosts, requests, bytes })
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -151,6 +155,10 @@ impl Client {
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         self.timeout.store(millis(timeout), Relaxed);
+    }
+
+    pub(crate) fn set_other_hosts(&self, follow: bool) -> bool {
+        self.other_hosts.swap(follow, Relaxed)
     }
 
     /// Asks for a range, and again if that may help.
@@ -183,7 +191,7 @@ impl Client {
                 Ok(reply) => return Ok(reply),
                 Err(location) => {
                     let to = url.redirect(&location).and_then(|to| {
-                        match self.options.other_hosts || to.same_host(&url) {
+                        match self.other_hosts.load(Relaxed) || to.same_host(&url) {
                             true => Ok(to),
                             false => Err("the server redirects to another host, which is not allowed"),
                         }

@@ -56,6 +56,11 @@ impl Http {
         self.0.client.set_timeout(timeout);
     }
 
+    /// Sets whether redirects to other hosts are followed from now on, for all clones. Returns what it was.
+    pub fn set_other_hosts(&self, follow: bool) -> bool {
+        self.0.client.set_other_hosts(follow)
+    }
+
     /// Returns what was asked of servers so far.
     pub fn counts(&self) -> Counts {
         self.0.client.counts()

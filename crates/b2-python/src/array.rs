@@ -533,10 +533,14 @@ struct OnServer {
     name: String,
 }
 
-fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
-    // All arrays share the connections.
+/// All arrays share the connections.
+pub(crate) fn connections() -> &'static Http {
     static CONNECTIONS: LazyLock<Http> = LazyLock::new(Http::default);
-    let http = CONNECTIONS.afresh();
+    &CONNECTIONS
+}
+
+fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
+    let http = connections().afresh();
     let name = http.hide(url);
     let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
     let array = NdArray::options().frame_options(options).offset(offset).open(&name)?;

@@ -28,6 +28,12 @@ fn set_threads(threads: usize) -> usize {
     control::set_threads(threads)
 }
 
+/// Sets whether redirects of web servers to other hosts are followed. Answers what it was.
+#[pyfunction]
+fn set_other_hosts(follow: bool) -> bool {
+    array::connections().set_other_hosts(follow)
+}
+
 /// Runs the command, whose name is the first word; answers its exit code.
 #[pyfunction]
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
@@ -44,6 +50,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ranges::RangeReader>()?;
     module.add_class::<store::FrameBase>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(set_other_hosts, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;

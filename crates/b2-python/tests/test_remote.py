@@ -295,3 +295,27 @@ def test_dask_reads_urls(server, items):
     with dask.config.set(scheduler="processes", num_workers=2):
         found = from_b2kit(b2kit.open(f"{server.url}/a.b2nd")).max().compute()
     assert found == items.max()
+
+
+def test_redirects_to_other_hosts_can_be_refused(tmp_path):
+    class Redirect(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_port + 1}/a.b2nd")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    before = b2kit.set_other_hosts(False)
+    try:
+        with pytest.raises(b2kit.Error, match="another host"):
+            b2kit.open(f"http://127.0.0.1:{server.server_port}/a.b2nd")
+        assert b2kit.set_other_hosts(True) is False and before is True
+    finally:
+        b2kit.set_other_hosts(before)
+        server.shutdown()
+        server.server_close()

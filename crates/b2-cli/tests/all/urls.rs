@@ -118,6 +118,10 @@ fn servers_that_refuse_are_told_in_words() {
     }
     let output = run(&folder, &["verify", &secret]);
     assert!(!String::from_utf8(output.stdout).unwrap().contains("SECRET"));
+    let other = Server::start().unwrap();
+    server.spoil(Manner::Redirect(other.url("a.b2nd")), 0, usize::MAX);
+    assert!(fails(&folder, &["info", "--same-host", &url]).contains("another host"));
+    assert!(other.heads().is_empty());
     // A server that never answers.
     server.spoil(Manner::Slow, 0, usize::MAX);
     assert!(fails(&folder, &["info", "--timeout", "1", &url]).contains("in time"));

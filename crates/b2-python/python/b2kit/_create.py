@@ -32,6 +32,7 @@ __all__ = [
     "from_iter",
     "full",
     "open",
+    "set_other_hosts",
     "set_threads",
     "verify",
     "zeros",
@@ -291,6 +292,15 @@ def set_threads(n: int | None) -> int | None:
     if n is not None and n < 1:
         raise ArgumentError(f"{n} threads, expected at least 1")
     return _b2kit.set_threads(n or 0) or None
+
+
+def set_other_hosts(follow: bool) -> bool:
+    """Sets whether redirects of web servers to other hosts are followed (the default). Returns what it was before.
+
+    Switch it off where a server that is not trusted could lead to hosts that only this process reaches. This is for URLs
+    that ``open`` reads itself; with fsspec and obstore, it is their settings that count.
+    """
+    return _b2kit.set_other_hosts(follow)
 
 
 _DEFAULTS: dict[str, Any] = {
