@@ -6,6 +6,7 @@ use b2_chunk::{DParams, Plugins};
 use b2_core::{Control, Limits};
 use bytes::Bytes;
 
+use crate::format::checksums::Checksums;
 use crate::format::header::{MAGIC, Storage};
 use crate::names::FrameFile;
 use crate::names::{INDEX_NAME, LOCK_NAME};
@@ -95,8 +96,8 @@ impl ReadOptions {
         self
     }
 
-    /// Sets when chunks are compared with their checksums on decoding. The default is to compare
-    /// where that is cheap. Chunks that are changed are always compared.
+    /// Sets when chunks are compared with their checksums on decoding. The default is
+    /// [`Compare::Once`]. Chunks that are changed are always compared.
     pub fn compare(mut self, compare: Compare) -> Self {
         self.compare = compare;
         self
@@ -201,7 +202,7 @@ impl ReadOptions {
         let mut failed_at = None;
         for _ in 0..TRIES {
             let guard = match self.offset {
-                0 => Guard::wait(&*self.fs, lock, &self.dparams)?,
+                0 => Guard::wait(&self.fs, lock, &self.dparams)?,
                 _ => None,
             };
             let (result, file) = open(guard.as_ref())?;
@@ -213,6 +214,11 @@ impl ReadOptions {
                     let again =
                         schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
                     let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
+                    let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
+                    let watching = guard.as_ref().filter(|_| !compared);
+                    watching.inspect(|guard| guard.watch());
+                    // A lock file that has appeared meanwhile.
+                    let same = same && watching.is_none_or(|guard| guard.is_unchanged());
                     if same {
                         let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
                         schunk.source = Some(Arc::new(source));

@@ -7,8 +7,9 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use b2_chunk::DParams;
@@ -24,9 +25,14 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of the lock file when a frame was opened.
 pub(crate) struct Guard {
-    lock: Arc<dyn ReadAt>,
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    /// Empty as long as there is no such file.
+    lock: OnceLock<Arc<dyn ReadAt>>,
     /// Number of changes that others have counted.
     foreign: u64,
+    /// Whether to look for a lock file that did not exist.
+    watching: AtomicBool,
 }
 
 impl std::fmt::Debug for Guard {
@@ -36,24 +42,32 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Waits until no other program is changing the frame with this lock file. `None` if there is
-    /// no lock file that can be read, or if the file system knows no locks.
+    /// Waits until no other program is changing the frame with this lock file. `None` if the lock file cannot be read,
+    /// or if the file system knows no locks.
     pub(crate) fn wait(
-        fs: &dyn FileSystem,
+        fs: &Arc<dyn FileSystem>,
         path: &Path,
         dparams: &DParams,
     ) -> Result<Option<Arc<Self>>, FrameError> {
         if !fs.has_locks() {
             return Ok(None);
         }
-        let Ok(lock) = fs.open(path, Links::Refuse) else { return Ok(None) };
+        let guard = |lock, foreign| {
+            let (fs, path) = (fs.clone(), path.to_owned());
+            Ok(Some(Arc::new(Self { fs, path, lock, foreign, watching: AtomicBool::new(false) })))
+        };
+        let lock = match fs.open(path, Links::Refuse) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return guard(OnceLock::new(), 0),
+            Err(_) => return Ok(None),
+        };
         let begun = Instant::now();
         loop {
             // Read before the lock is looked at: who takes it in between is found later.
             let Ok(record) = Record::read(&*lock) else { return Ok(None) };
             // Writers of this crate may hold it for long, and need not be waited for.
             if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
-                return Ok(Some(Arc::new(Self { lock, foreign: record.foreign() })));
+                return guard(lock.into(), record.foreign());
             }
             if begun.elapsed() > PATIENCE {
                 return Err(FrameError::lock(path)(io::Error::new(
@@ -68,7 +82,29 @@ impl Guard {
 
     /// Returns whether nobody else has begun a change since.
     pub(crate) fn is_unchanged(&self) -> bool {
-        Record::read(&*self.lock).is_ok_and(|record| record.foreign() == self.foreign)
+        let unchanged = |lock: &Arc<dyn ReadAt>| {
+            Record::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
+        };
+        match self.lock.get() {
+            Some(lock) => unchanged(lock),
+            None if !self.watching.load(Ordering::Relaxed) => true,
+            None => match self.fs.open(&self.path, Links::Refuse) {
+                Ok(lock) => {
+                    let is_unchanged = unchanged(&lock);
+                    // Another thread may have put the same there.
+                    let _ = self.lock.set(lock);
+                    is_unchanged
+                }
+                // Still not there, or nothing that can be read.
+                Err(_) => true,
+            },
+        }
+    }
+
+    /// From now on looks for a lock file, if there was none. This takes a system call for each read, and is for frames
+    /// whose bytes are not compared with sums.
+    pub(crate) fn watch(&self) {
+        self.watching.store(true, Ordering::Relaxed);
     }
 
     fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use b2_core::ErrorKind;
-use b2_frame::{FrameError, FrameWriter, Storage, SuperChunk, is_locked};
+use b2_frame::{FrameEditor, FrameError, FrameWriter, Storage, SuperChunk, is_locked};
 
 use super::{Home, options, params};
 use crate::common::{compress, cparams, data, names};
@@ -226,4 +226,39 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
     editor.commit().unwrap();
     assert_eq!(beside.read_bytes(0..16_000).unwrap(), states[1].0);
     assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
+}
+
+/// Frames without checksums, which other programs write: a lock file that was not there when they were opened.
+#[test]
+fn a_lock_file_that_appears_is_noticed() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("frame");
+        let options = FrameWriter::options().storage(storage).checksums(false);
+        let mut writer = options.create(&path, params(&cparams(4))).unwrap();
+        writer.append(compress(&data(5000, 1), &cparams(4))).unwrap();
+        writer.finish().unwrap();
+        let lock = match storage {
+            Storage::Contiguous => dir.path().join("frame.b2lock"),
+            Storage::Sparse => path.join(".b2lock"),
+        };
+        assert!(!lock.exists());
+        let schunk = SuperChunk::open(&path).unwrap();
+        assert_eq!(schunk.decompress_chunk(0).unwrap(), data(5000, 1));
+        // One of ours overwrites nothing.
+        let editor = FrameEditor::options().checksums(false).edit(&path);
+        drop(editor.unwrap());
+        assert!(lock.exists());
+        assert_eq!(schunk.decompress_chunk(0).unwrap(), data(5000, 1));
+        fs::remove_file(&lock).unwrap();
+
+        let schunk = SuperChunk::open(&path).unwrap();
+        let mut counted = [0; 16];
+        counted[8] = 1;
+        fs::write(&lock, counted).unwrap();
+        let error = schunk.decompress_chunk(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        let again = SuperChunk::open(&path).unwrap();
+        assert_eq!(again.decompress_chunk(0).unwrap(), data(5000, 1));
+    }
 }
