@@ -27,8 +27,8 @@ const PARTS: [&str; 6] = ["open", "item", "plane0", "plane2", "box", "whole"];
 
 /// A way to read the array: a name, the program, and the file.
 const SIDES: [(&str, &str, &str); 6] = [
-    ("b2kit, block starts", "ours", "ours.b2nd.starts"),
-    ("b2kit", "ours", "ours.b2nd"),
+    ("b2kit", "ours", "ours.b2nd.starts"),
+    ("b2kit, no block starts", "ours", "ours.b2nd"),
     ("b2kit, file of C", "ours", "c.b2nd"),
     ("python-blosc2", "blosc2", "c.b2nd"),
     ("zarr + obstore, chunks", "zarr", "chunks.zarr"),
