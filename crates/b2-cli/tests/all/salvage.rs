@@ -240,6 +240,31 @@ fn the_first_sector_may_be_bad() {
     }
 }
 
+/// One of two chunks is left, and it fits the place of either. Chunks of about the same size, at random.
+#[test]
+fn the_first_sector_of_few_chunks_may_be_bad() {
+    let folder = Folder::new();
+    let bytes = noise(10 * 3000 * 2);
+    for (seed, noise) in bytes.chunks(3000 * 2).enumerate() {
+        let raw: Vec<u8> = noise.chunks(2).flat_map(|two| [two[0], two[1] >> (seed % 7), 0, 0]).collect();
+        for (nchunks, options) in [(2, &["--no-checksums"][..]), (2, &[]), (3, &[]), (3, &["--no-checksums"])]
+        {
+            let raw = &raw[..nchunks * 4000];
+            let array = npy("<i4", false, &format!("({},)", nchunks * 1000), raw);
+            folder.pack("a", &array, &[&["--chunks", "1000", "--blocks", "1000"][..], options].concat());
+            let (mut bytes, out) = (folder.read("a"), format!("{seed}-{nchunks}{}", options.concat()));
+            bytes[..512].fill(0);
+            folder.write("bad", &bytes);
+            let output = folder.run(&["salvage", "bad", &out, "--json"]);
+            assert_eq!(output.status.code(), Some(1));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let counts = ["nchunks", "recovered", "lost"].map(|name| report[name].as_u64().unwrap() as usize);
+            assert_eq!(counts, [nchunks, nchunks - 1, 1], "{seed} {options:?}: {report}");
+            assert!(folder.ok(&["cat", &out])[4000..] == raw[4000..], "{seed} {options:?}");
+        }
+    }
+}
+
 /// Random bytes in a damaged chunk look like the head of a chunk of zeros that takes the rest of the file.
 #[test]
 fn what_looks_like_many_zeros_is_no_data() {

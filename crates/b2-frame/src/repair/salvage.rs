@@ -6,7 +6,7 @@ mod head;
 mod scan;
 mod sums;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use find::{
     without_place,
 };
 use head::{AgainstSum, Head};
-use scan::Scan;
+use scan::{Found, Scan};
 use sums::Sums;
 
 /// How a part of a damaged frame was found.
@@ -255,9 +255,9 @@ impl<'a> Wreck<'a> {
             let like = head.as_ref().map(|head| &head.header);
             torn = believable_torn(&found.chunks, &torn, like);
             let chunks = found.chunks.iter().chain(&torn);
-            let offsets: HashSet<u64> = chunks.map(|chunk| chunk.offset).collect();
+            let by_place: HashMap<u64, Found> = chunks.map(|chunk| (chunk.offset, *chunk)).collect();
             let (start, trailer) = (head.as_ref().map(|_| start), found.trailers.last().copied());
-            let among = |told| index_among(&damaged, &candidates, &offsets, start, trailer, told);
+            let among = |told| index_among(&damaged, &candidates, &by_place, start, trailer, told);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
             // An index that the checksums do not know is of another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));

@@ -1,5 +1,6 @@
 //! Where trailer, index and chunks are: at their places, or among what was found.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use b2_chunk::{ChunkHeader, Container};
@@ -136,17 +137,17 @@ pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> b
 }
 
 /// The last of the candidates that can only be an index: most of its entries are places of chunks, or the trailer, at byte
-/// `trailer`, follows it. `offsets`: places of chunks, intact or damaged. `start`: where the first may be, by the
+/// `trailer`, follows it. `chunks`: those that were found, intact or damaged. `start`: where the first may be, by the
 /// header. `told`: its checksum, if it is known.
 pub(super) fn index_among(
     damaged: &Damaged<'_>,
     candidates: &[Found],
-    offsets: &HashSet<u64>,
+    chunks: &HashMap<u64, Found>,
     start: Option<u64>,
     trailer: Option<u64>,
     told: Option<u64>,
 ) -> Option<Among> {
-    let mut places: Vec<u64> = offsets.iter().copied().collect();
+    let mut places: Vec<u64> = chunks.keys().copied().collect();
     places.sort_unstable();
     let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
     // The last one is it as a rule; others would be data that looks the same.
@@ -165,6 +166,8 @@ pub(super) fn index_among(
         if !plausible || stored.is_empty() {
             continue;
         }
+        let mut stored: Vec<u64> = stored.into_iter().collect();
+        stored.sort_unstable();
         let mut bases: Vec<u64> = match damaged.dir {
             Some(_) => vec![0],
             None => start.into_iter().collect(),
@@ -172,18 +175,28 @@ pub(super) fn index_among(
         if damaged.dir.is_none() {
             bases.extend(likely_bases(&stored, &places));
         }
-        let hits = |base: &u64| {
-            stored.iter().filter(|offset| offsets.contains(&base.saturating_add(**offset))).count()
+        let places_at = |base: u64| stored.iter().map(move |offset| base.saturating_add(*offset));
+        let hits = |base: u64| places_at(base).filter(|place| chunks.contains_key(place)).count();
+        // Of two chunks one may be lost. The one that is left fits both places, but not the end of both.
+        let ends = |base: u64| {
+            let next = places_at(base).skip(1).chain([candidate.offset]);
+            let ends_there = |(place, next)| chunks.get(&place).is_some_and(|chunk| chunk.end() == next);
+            places_at(base).zip(next).filter(|both| ends_there(*both)).count()
         };
         let before = |base: &u64| {
             damaged.dir.is_some()
                 || stored.iter().all(|offset| base.saturating_add(*offset) < candidate.offset)
         };
-        let best = bases.into_iter().filter(before).rev().max_by_key(hits);
+        let hits: Vec<(usize, u64)> =
+            bases.into_iter().filter(before).map(|base| (hits(base), base)).collect();
+        let most = hits.iter().map(|(hits, _)| *hits).max().unwrap_or(0);
+        let best = hits.into_iter().filter(|(hits, _)| *hits == most).map(|(_, base)| base);
+        // Only the header is in front of the first chunk, so else it is the smallest.
+        let best = best.max_by_key(|&base| (ends(base), start == Some(base), Reverse(base)));
         let Some(base) = best else { continue };
         // Others may be damaged. Its checksum, or its place, leaves no doubt that it is the index.
         let proven = told.is_some() || trailer == Some(candidate.end());
-        if hits(&base) * 2 > stored.len() || proven {
+        if most * 2 > stored.len() || proven {
             return Some(Among { index, base, sum, at: candidate.offset });
         }
     }
@@ -191,15 +204,13 @@ pub(super) fn index_among(
 }
 
 /// The bytes that the offsets of an index may count from: any two of the first, or last, places and offsets tell one.
-fn likely_bases(stored: &HashSet<u64>, places: &[u64]) -> HashSet<u64> {
+fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
     const MOST: usize = 24;
-    let mut stored: Vec<u64> = stored.iter().copied().collect();
-    stored.sort_unstable();
     let ends = |all: &[u64]| {
         let (first, last) = (all.iter().take(MOST), all.iter().rev().take(MOST));
         first.chain(last).copied().collect::<Vec<u64>>()
     };
-    let (stored, places) = (ends(&stored), ends(places));
+    let (stored, places) = (ends(stored), ends(places));
     places.iter().flat_map(|place| stored.iter().filter_map(|offset| place.checked_sub(*offset))).collect()
 }
 
