@@ -47,6 +47,9 @@ pub enum FrameError {
     /// The bytes do not start with the magic number of a frame.
     #[error("not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"")]
     NotAFrame,
+    /// Header and all chunks of a damaged frame are lost; only its trailer or its checksums are left.
+    #[error("nothing to save: neither the header nor a chunk was found, only the end of a Blosc2 frame")]
+    NothingLeft,
     /// The frame is of a later format version.
     #[error("frame format version {version} in header byte 25, expected 0 to 3: written by a newer Blosc2")]
     NewerVersion {
@@ -313,6 +316,7 @@ impl FrameError {
             | Self::Field { .. }
             | Self::Msgpack { .. }
             | Self::Checksum { .. }
+            | Self::NothingLeft
             | Self::Member { .. } => ErrorKind::Damaged,
             Self::ForeignBytes { .. } | Self::HardLinks { .. } => ErrorKind::Unsupported,
             Self::Chunk { source, .. } => source.kind(),

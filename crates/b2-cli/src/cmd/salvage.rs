@@ -134,6 +134,7 @@ fn word(condition: Condition) -> &'static str {
     match condition {
         Condition::Intact => "intact",
         Condition::Damaged => "damaged",
+        Condition::Found => "found",
         _ => "lost",
     }
 }

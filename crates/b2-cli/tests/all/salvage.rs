@@ -260,8 +260,27 @@ fn the_first_sector_of_few_chunks_may_be_bad() {
             let report: Value = serde_json::from_slice(&output.stdout).unwrap();
             let counts = ["nchunks", "recovered", "lost"].map(|name| report[name].as_u64().unwrap() as usize);
             assert_eq!(counts, [nchunks, nchunks - 1, 1], "{seed} {options:?}: {report}");
+            let conditions = ["header", "index", "trailer"].map(|name| &report[name]);
+            assert_eq!(conditions, ["lost", "found", "found"]);
             assert!(folder.ok(&["cat", &out])[4000..] == raw[4000..], "{seed} {options:?}");
         }
+    }
+}
+
+/// With the header and the head of the only chunk all is lost. It was a Blosc2 frame nevertheless.
+#[test]
+fn the_first_sector_of_a_single_chunk_is_all_there_is() {
+    let folder = Folder::new();
+    for options in [&["--no-checksums"][..], &[]] {
+        folder.pack("a", &npy("|u1", false, "(3500,)", &noise(3500)), options);
+        let mut bytes = folder.read("a");
+        bytes[..512].fill(0);
+        folder.write("bad", &bytes);
+        let output = folder.run(&["salvage", "bad", "out"]);
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("nothing to save: ") && text.contains("the end of a Blosc2 frame"), "{text}");
+        assert!(!folder.path("out").exists());
     }
 }
 

@@ -38,8 +38,10 @@ use sums::Sums;
 pub enum Condition {
     /// Whole and at its place.
     Intact,
-    /// Some of its fields could not be believed, or it was not at its place.
+    /// Some of its fields could not be believed.
     Damaged,
+    /// Not where the header says, or nothing says where it is: it was found by searching all bytes.
+    Found,
     /// Nothing of it is left.
     Lost,
 }
@@ -117,7 +119,7 @@ const MAX_GROUPS: usize = 4096;
 /// [`WriteOptions::keep_better`] it replaces no frame with more intact chunks than were saved.
 ///
 /// # Errors
-/// When nothing was found that belongs to a frame, [`FrameError::HoldsMore`], and when reading or writing fails.
+/// When nothing was found that belongs to a frame, [`FrameError::NothingLeft`], [`FrameError::HoldsMore`], and when reading or writing fails.
 pub fn salvage(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -223,7 +225,7 @@ impl<'a> Wreck<'a> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
-        let told = sums.as_ref().map(|sums| sums.index);
+        let (told, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
         let known = sums.as_ref().map(Sums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
         let index = match index {
@@ -240,7 +242,7 @@ impl<'a> Wreck<'a> {
             if trailer.is_none()
                 && let Some(there) = found.trailer.take()
             {
-                (trailer, trailer_condition) = (Some(there), Condition::Damaged);
+                (trailer, trailer_condition) = (Some(there), Condition::Found);
             }
         }
         let candidates = found.chunks.clone();
@@ -272,7 +274,7 @@ impl<'a> Wreck<'a> {
                 let those: HashSet<u64> = there.iter().copied().flatten().collect();
                 found.chunks.retain(|chunk| those.contains(&chunk.offset));
             } else if let Some(Among { index: there, base, sum, at }) = there.or_else(|| among(None)) {
-                index_condition = Condition::Damaged;
+                index_condition = Condition::Found;
                 outdated = is_outdated(&damaged, at, &candidates);
                 found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
                 index = Some((there, base, sum));
@@ -344,7 +346,8 @@ impl<'a> Wreck<'a> {
             Order::Found(places) => places.iter().flatten().next().is_none(),
         };
         if head.is_none() && nothing {
-            return Err(FrameError::NotAFrame);
+            let end_is_left = trailer.is_some() || had_sums;
+            return Err(if end_is_left { FrameError::NothingLeft } else { FrameError::NotAFrame });
         }
         Ok(Self {
             damaged,
