@@ -257,6 +257,24 @@ fn damage_anywhere() {
     }
 }
 
+/// Most negative numbers are read as special values, so an index of noise could stand for a frame of zeros.
+#[test]
+fn noise_is_no_index() {
+    let case = Case::new(false);
+    let mut bytes = fs::read(case.input()).unwrap();
+    let at = SuperChunk::open(case.input()).unwrap().layout().index.start as usize;
+    let entries: Vec<u8> =
+        (0..6).flat_map(|n| (u64::MAX / 7 * 6 + n * 12_345_678_901).to_le_bytes()).collect();
+    let stored = CParams::builder(8).level(0).build().unwrap();
+    bytes.truncate(at);
+    bytes.extend_from_slice(Chunk::compress_bytes(&entries, &stored).unwrap().as_bytes());
+    fs::write(case.input(), &bytes).unwrap();
+    let output = case.dir.path().join("out");
+    let report = salvage(case.input(), &output, &SuperChunk::options(), &FrameWriter::options()).unwrap();
+    // The zeros that only the index told are lost with it.
+    assert_eq!((report.index, report.recovered, report.nlost), (Condition::Lost, 5, 1), "{report:?}");
+}
+
 #[test]
 fn noise_is_no_frame() {
     let case = Case::new(false);

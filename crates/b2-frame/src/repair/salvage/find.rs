@@ -56,9 +56,9 @@ pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Inde
 pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> Result<bool, FrameError> {
     let (mut stored, mut chunks) = (HashSet::new(), 0);
     for nchunk in 0..index.len() {
-        match index.entry(nchunk) {
-            Ok(Entry::Special(_)) => {}
-            Ok(Entry::Stored(offset)) if stored.insert(offset) => {
+        match as_written(index, nchunk) {
+            Some(Entry::Special(_)) => {}
+            Some(Entry::Stored(offset)) if stored.insert(offset) => {
                 damaged.go_on()?;
                 let base = if damaged.dir.is_some() { 0 } else { base };
                 let place = base.checked_add(offset);
@@ -68,6 +68,12 @@ pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> 
         }
     }
     Ok(chunks * 2 >= stored.len())
+}
+
+/// An entry of an index that may be damaged, if a writer can have written it. Readers look at three bits of special values
+/// only, of which noise often has one.
+fn as_written(index: &Index, nchunk: usize) -> Option<Entry> {
+    index.entry(nchunk).ok().filter(|entry| index.raw(nchunk) == Some(entry.to_raw()))
 }
 
 /// A few of the chunks in the index, by their headers, to compare the frame's header with.
@@ -156,12 +162,12 @@ pub(super) fn index_among(
         if told.is_some_and(|told| told != sum) {
             continue;
         }
-        let entries = (0..index.len()).map(|nchunk| index.entry(nchunk));
+        let entries = (0..index.len()).map(|nchunk| as_written(&index, nchunk));
         let mut stored = HashSet::new();
         let plausible = entries.into_iter().all(|entry| match entry {
-            Ok(Entry::Stored(offset)) => stored.insert(offset),
-            Ok(Entry::Special(_)) => true,
-            Err(_) => false,
+            Some(Entry::Stored(offset)) => stored.insert(offset),
+            Some(Entry::Special(_)) => true,
+            None => false,
         });
         if !plausible || stored.is_empty() {
             continue;
