@@ -398,7 +398,7 @@ impl fmt::Display for Loss {
                 )?;
             }
             None if matches!(self.items, Items::Bytes { .. }) && self.changed > 0 => {
-                f.write_str("the items are no numbers, so no error is measured")?;
+                f.write_str("the items are not numbers, so their error is not measured")?;
             }
             None => f.write_str("largest error 0")?,
         }

@@ -211,7 +211,7 @@ impl Chosen {
                     chosen.selections.push(selection);
                 }
                 Part::Integer(_) | Part::Ellipsis => {
-                    return Err(selection(py, "an index that cannot stand here"));
+                    return Err(selection(py, "an index in a place where none is allowed"));
                 }
             }
         }

@@ -158,7 +158,7 @@ pub(crate) fn write_frame(
     })
 }
 
-/// Changes attributes of a frame, in one commit. Answers the names that were to be removed and are not there.
+/// Changes attributes of a frame, in one commit. Returns the names to remove that do not exist.
 #[pyfunction]
 #[pyo3(signature = (path, changed, removed, sync = true))]
 pub(crate) fn edit_frame_attrs(

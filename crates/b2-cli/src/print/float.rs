@@ -180,7 +180,7 @@ fn scientific(x: f64, width: Width, places: usize) -> (String, String, i32) {
     (format!("{}{first}", sign(x)), rest.trim_end_matches('0').to_owned(), exponent)
 }
 
-/// As [`scientific`], with as many places as are asked for: digits that tell nothing are those of the number, not zeros.
+/// As [`scientific`], with the given number of places. Digits beyond the shortest form that reads back as the number are its exact ones, not zeros.
 fn filled(x: f64, width: Width, places: usize) -> (String, String, i32) {
     let (digits, _) = shortest(x, width);
     if digits.len() == places + 1 {

@@ -14,7 +14,7 @@ enum Made {
 
 impl SuperChunk {
     /// Appends all data and vlmetalayers to a new frame of any storage. Chunks are handled in
-    /// parallel on the current rayon pool, in bounded memory.
+    /// parallel, as the [`Control`](b2_core::Control) of this frame says, in bounded memory.
     ///
     /// Without `cparams` and `chunksize`, chunks are copied as they are stored. With `cparams` they
     /// are recompressed. With `chunksize` (in bytes) the data are also divided into new chunks.

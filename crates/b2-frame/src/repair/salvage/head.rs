@@ -28,7 +28,7 @@ const MARKERS: [(usize, u8); 12] = [
     (0x45, 0xD8),
     (0x57, 0x93),
 ];
-/// Of those and the magic bytes so many must be right for the other fields to be believed.
+/// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
 const ENOUGH: usize = 7;
 
 /// A header, its gaps filled.
