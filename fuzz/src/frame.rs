@@ -162,7 +162,7 @@ fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
     let whole = filled(chunk.nbytes(), |dst| schunk.decompress_chunk_into(nchunk, dst));
     let head = schunk.chunk_head(nchunk);
     if let Ok(head) = head {
-        let nblocks = head.chunk().nblocks();
+        let nblocks = head.nblocks();
         if nblocks > 0 {
             let wanted: Vec<usize> = (0..1 + dice.below(3)).map(|_| dice.below(nblocks)).collect();
             let mut got = Vec::new();

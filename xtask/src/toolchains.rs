@@ -19,7 +19,7 @@ pub(crate) enum Outcome<T> {
 const MIRI: &[&[&str]] = &[
     &["-p=b2-filters", "--lib", "--", "kernels::tests::small_"],
     &["-p=b2-codecs", "--no-default-features", "--lib", "--", "tests::small_"],
-    &["-p=b2nd", "--no-default-features", "--lib", "--", "read::disjoint::"],
+    &["-p=b2-frame", "--no-default-features", "--lib", "--", "read::disjoint::"],
 ];
 
 /// Miri has the instruction sets that the program is built for, and asks no processor.

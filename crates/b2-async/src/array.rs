@@ -6,7 +6,6 @@ use b2_core::{Control, Limits};
 use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
 use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Slice};
 
-use crate::arrived::ArrivedFiles;
 use crate::frame::AsyncSuperChunk;
 use crate::reader::RangeReader;
 use crate::remote::{IN_FLIGHT, Remote};
@@ -218,16 +217,9 @@ impl<R: RangeReader> AsyncSlice<R> {
 
     /// Checks the part of the result that is not stored in the file against the limit on output.
     async fn check(&self) -> Result<(), NdError> {
-        let arrived = self.remote.arrived();
-        let array = self.slice.array().with_files(Arc::new(ArrivedFiles(arrived.clone())));
-        loop {
-            let result = array.check_result(self.slice.nbytes());
-            let missing = arrived.missing();
-            if result.is_ok() || missing.is_empty() {
-                return result;
-            }
-            self.remote.fetch_into(&arrived, &missing).await?;
-        }
+        let array = self.slice.array();
+        self.remote.run(array.super_chunk().sizes_plan()).await?;
+        array.check_result(self.slice.nbytes())
     }
 
     /// Reads the items in C order as Rust values, like [`Slice::read`].

@@ -4,19 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use b2_chunk::Chunk;
-use b2_core::memory;
+use b2_core::{Control, memory};
 use b2_frame::{
-    Checksums, ChunkInfo, Entry, FrameError, Metalayers, Plan, ReadCosts, ReadOptions, Step, SuperChunk,
-    VlMetalayers,
+    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, NumberedBlocks, Places, Read,
+    ReadCosts, ReadOptions, SuperChunk, VlMetalayers,
 };
 
-use crate::arrived::{Arrived, ArrivedFiles};
 use crate::flock::Flock;
 use crate::reader::RangeReader;
 use crate::remote::{IN_FLIGHT, Remote};
-
-/// Uncompressed bytes that are fetched before they are decoded.
-const WINDOW: u64 = 32 << 20;
 
 /// A frame that is read asynchronously, contiguous or sparse. Cloning is cheap.
 ///
@@ -130,65 +126,15 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         self.frame.vlmetalayers()
     }
 
-    /// Runs a call on a frame that holds what has arrived, fetches what it misses, and runs it
-    /// again until it misses nothing.
-    async fn replay<T>(
-        &self,
-        arrived: &Arc<Arrived>,
-        mut call: impl FnMut(&SuperChunk) -> Result<T, FrameError>,
-    ) -> Result<T, FrameError> {
-        let frame = self.on(arrived);
-        loop {
-            let result = call(&frame);
-            let missing = arrived.missing();
-            if result.is_ok() || missing.is_empty() {
-                return result;
-            }
-            self.remote.fetch_into(arrived, &missing).await?;
-        }
+    /// Reads the sizes of chunks, if they are individual and not known yet.
+    async fn read_sizes(&self) -> Result<(), FrameError> {
+        self.remote.run(self.frame.sizes_plan()).await
     }
 
-    fn on(&self, arrived: &Arc<Arrived>) -> SuperChunk {
-        self.frame.clone().with_files(Arc::new(ArrivedFiles(arrived.clone())))
-    }
-
-    fn arrived(&self) -> Arc<Arrived> {
-        self.remote.arrived()
-    }
-
-    /// Fetches what the plans for some chunks request, all at once.
-    async fn fetch_plans<P: Plan>(
-        &self,
-        arrived: &Arc<Arrived>,
-        plans: impl Iterator<Item = Result<P, FrameError>>,
-    ) -> Result<(), FrameError> {
-        let mut flock = Flock::new();
-        let fetch = async |mut plan: P| {
-            let mut parts = Vec::new();
-            // Whatever is wrong with the bytes is told by the call that decodes them.
-            while let Ok(Step::Need(extents)) = plan.step(parts) {
-                parts = Vec::new();
-                for extent in &extents {
-                    let bytes = self.remote.fetch(extent).await?;
-                    arrived.insert(extent, bytes.clone());
-                    parts.push(bytes);
-                }
-            }
-            Ok::<_, FrameError>(())
-        };
-        let mut plans = plans;
-        loop {
-            while flock.len() < self.remote.most()
-                && let Some(plan) = plans.next()
-            {
-                let Ok(plan) = plan else { continue };
-                flock.push(fetch(plan));
-            }
-            match flock.next().await {
-                Some(fetched) => fetched?,
-                None => return Ok(()),
-            }
-        }
+    /// Reads chunk `nchunk` to decode it now.
+    async fn chunk_to_decode(&self, nchunk: usize) -> Result<Chunk, FrameError> {
+        self.read_sizes().await?;
+        self.remote.run(self.frame.chunk_plan(nchunk)?.to_decode()).await
     }
 
     /// Reads chunk `nchunk` without decoding it, like [`SuperChunk::chunk`].
@@ -204,7 +150,9 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::decompress_chunk`].
     pub async fn decompress_chunk(&self, nchunk: usize) -> Result<Vec<u8>, FrameError> {
-        self.replay(&self.arrived(), |frame| frame.decompress_chunk(nchunk)).await
+        let chunk = self.chunk_to_decode(nchunk).await?;
+        let decoded = chunk.decompress_bytes_with(self.frame.dparams());
+        decoded.map_err(self.frame.chunk_error(nchunk))
     }
 
     /// Decompresses the blocks of chunk `nchunk` one by one: the values of a frame with
@@ -213,7 +161,8 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::chunk_blocks`].
     pub async fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
-        self.replay(&self.arrived(), |frame| frame.chunk_blocks(nchunk)).await
+        let chunk = self.chunk_to_decode(nchunk).await?;
+        chunk.blocks(self.frame.dparams()).map_err(self.frame.chunk_error(nchunk))
     }
 
     /// Reads and decodes some blocks of chunk `nchunk`. `each` receives their numbers and plain
@@ -227,8 +176,11 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         nblocks: &[usize],
         each: impl FnMut(usize, &[u8]),
     ) -> Result<(), FrameError> {
-        let stored = self.remote.run(self.frame.blocks_plan(nchunk, nblocks)?).await?;
-        stored.decode(self.frame.dparams(), each)
+        self.read_sizes().await?;
+        let blocks = NumberedBlocks::new(&self.frame, nchunk, nblocks)?;
+        self.read(&blocks, Destination::nowhere(), Control::new()).await?;
+        blocks.each(nblocks, each);
+        Ok(())
     }
 
     /// Returns information about all chunks, in order. This reads the chunk headers.
@@ -236,7 +188,11 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// When a header cannot be read.
     pub async fn chunk_infos(&self) -> Result<Vec<ChunkInfo>, FrameError> {
-        self.replay(&self.arrived(), |frame| frame.chunk_infos().collect()).await
+        let mut infos = Vec::new();
+        while infos.len() < self.nchunks() {
+            infos.extend(self.remote.run(self.frame.infos_plan(infos.len())).await?);
+        }
+        Ok(infos)
     }
 
     /// Decompresses the bytes `range` of the data, and reads only the blocks that hold them.
@@ -244,11 +200,11 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::read_bytes`].
     pub async fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
-        self.replay(&self.arrived(), |frame| frame.check_bytes(&range)).await?;
+        self.read_sizes().await?;
+        self.frame.check_bytes(&range)?;
         let nbytes = range.end.saturating_sub(range.start);
-        let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
-        let mut dst = memory::zeroed(len)?;
-        self.read_checked(range.start, &mut dst).await?;
+        let mut dst = memory::zeroed(usize::try_from(nbytes).unwrap_or(usize::MAX))?;
+        self.read_bytes_into(range.start, &mut dst).await?;
         Ok(dst)
     }
 
@@ -257,64 +213,31 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::read_bytes_into`].
     pub async fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
-        self.read_checked(start, dst).await
-    }
-
-    async fn read_checked(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
+        self.read_sizes().await?;
         let total = dst.len() as u64;
         let control = self.frame.dparams().control.begin(total, self.frame.typesize() as u64);
-        let quiet = self.clone().with(|frame| frame.with_control(control.quiet()));
-        let chunksize = self.frame.chunksize() as u64;
-        let (mut at, mut rest) = (start, dst);
-        if rest.is_empty() {
-            return quiet.replay(&self.arrived(), |frame| frame.read_bytes_into(at, &mut [])).await;
+        let (mut at, mut rest, end) = (start, dst, start.saturating_add(total));
+        loop {
+            let (pieces, next) = self.frame.pieces_of_bytes(at, end)?;
+            let len = usize::try_from(next.saturating_sub(at)).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at_mut(len.min(rest.len()));
+            self.read(pieces, now.into(), control.clone()).await?;
+            if later.is_empty() {
+                return Ok(());
+            }
+            (at, rest) = (next, later);
         }
-        while !rest.is_empty() {
-            // Windows end where chunks do, so that none is fetched twice.
-            let window = WINDOW.checked_div(chunksize).unwrap_or(0).max(1).saturating_mul(chunksize);
-            let begin = at.checked_div(chunksize).unwrap_or(0).saturating_mul(chunksize);
-            let end = match chunksize {
-                0 => at.saturating_add(WINDOW),
-                _ => begin.saturating_add(window),
-            };
-            let len = end.saturating_sub(at).min(rest.len() as u64);
-            let (now, later) = rest.split_at_mut(usize::try_from(len).unwrap_or(usize::MAX));
-            let arrived = self.arrived();
-            quiet.fetch_plans(&arrived, quiet.pieces(at..at.saturating_add(len))).await?;
-            quiet.replay(&arrived, |frame| frame.read_bytes_into(at, now)).await?;
-            control.advance(len)?;
-            at = at.saturating_add(len);
-            rest = later;
-        }
-        Ok(())
     }
 
-    /// The plans for the parts of chunks that hold these bytes.
-    fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Result<Either<'_>, FrameError>> {
-        let chunksize = self.frame.chunksize() as u64;
-        let first = range.start.checked_div(chunksize).unwrap_or(0);
-        let last = if chunksize == 0 { 0 } else { range.end.min(self.nbytes()).div_ceil(chunksize) };
-        let mut shared = None;
-        (first..last).filter_map(move |nchunk| {
-            let begin = nchunk.saturating_mul(chunksize);
-            let end = begin.saturating_add(chunksize).min(self.nbytes());
-            let nchunk = usize::try_from(nchunk).ok()?;
-            let Ok(Entry::Stored(offset)) = self.frame.entry(nchunk) else { return None };
-            // Neighbours that share their bytes are read once.
-            if shared.replace(offset) == Some(offset) {
-                return None;
-            }
-            let inside = range.start.max(begin)..range.end.min(end);
-            Some(if inside == (begin..end) {
-                self.frame.chunk_plan(nchunk).map(Either::Chunk)
-            } else {
-                let size = (self.frame.header().blocksize() as u64).max(1);
-                let block = |at: u64| at.saturating_sub(begin).checked_div(size).unwrap_or(0);
-                let blocks = block(inside.start)..=block(inside.end.saturating_sub(1));
-                let numbers: Vec<usize> = blocks.filter_map(|n| usize::try_from(n).ok()).collect();
-                self.frame.blocks_plan(nchunk, &numbers).map(Either::Blocks)
-            })
-        })
+    async fn read<P: Places<Error = FrameError>>(
+        &self,
+        places: P,
+        destination: Destination<'_>,
+        control: Control,
+    ) -> Result<(), FrameError> {
+        let mut read = Read::new(&self.frame, places, destination, control);
+        self.remote.work_off(&mut read).await?;
+        read.finish().map(drop)
     }
 
     /// Decompresses the items `range`, like [`read_bytes`](Self::read_bytes) in units of the item
@@ -338,67 +261,12 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::gather`].
     pub async fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        self.replay(&self.arrived(), |frame| frame.check_items(items)).await?;
-        let typesize = self.frame.typesize();
-        let chunksize = self.frame.chunksize() as u64;
-        let total = (items.len() as u64).saturating_mul(typesize as u64);
-        let mut out = memory::zeroed(usize::try_from(total).unwrap_or(usize::MAX))?;
-        let control = self.frame.dparams().control.begin(total, typesize as u64);
-        let quiet = self.clone().with(|frame| frame.with_control(control.quiet()));
-        let mut order = memory::collect(0..items.len())?;
-        let number = |at: usize| items.get(at).copied().unwrap_or_default();
-        order.sort_by_key(|at| number(*at));
-        let chunk_of = |at: usize| number(at).saturating_mul(typesize as u64).checked_div(chunksize);
-        let most = WINDOW.checked_div(chunksize.max(1)).unwrap_or(0).clamp(1, 1024);
-        let mut rest = &order[..];
-        while let Some(first) = rest.first() {
-            let limit = chunk_of(*first).map(|first| first.saturating_add(most));
-            let count = rest.partition_point(|at| chunk_of(*at) < limit || limit.is_none());
-            let (now, later) = rest.split_at(count.max(1));
-            let numbers: Vec<u64> = now.iter().map(|at| number(*at)).collect();
-            let arrived = self.arrived();
-            quiet.fetch_plans(&arrived, quiet.singles(&numbers)).await?;
-            let found = quiet.replay(&arrived, |frame| frame.gather(&numbers)).await?;
-            for (at, item) in now.iter().zip(found.chunks_exact(typesize)) {
-                let start = at.saturating_mul(typesize);
-                if let Some(slot) = out.get_mut(start..start.saturating_add(typesize)) {
-                    slot.copy_from_slice(item);
-                }
-            }
-            control.advance(found.len() as u64)?;
-            rest = later;
-        }
-        Ok(out)
-    }
-
-    /// The plans for the blocks that hold items, whose numbers ascend.
-    fn singles(&self, items: &[u64]) -> impl Iterator<Item = Result<Either<'_>, FrameError>> {
-        let chunksize = self.frame.chunksize() as u64;
-        let typesize = self.frame.typesize() as u64;
-        let size = (self.frame.header().blocksize() as u64).max(1);
-        let mut wanted: Vec<(u64, Vec<usize>)> = Vec::new();
-        for item in items.iter().take(if chunksize == 0 { 0 } else { usize::MAX }) {
-            let start = item.saturating_mul(typesize);
-            let end = start.saturating_add(typesize);
-            let nchunk = start.checked_div(chunksize).unwrap_or(0);
-            let inside = |at: u64| at.saturating_sub(nchunk.saturating_mul(chunksize));
-            let last = inside(end).min(chunksize).saturating_sub(1).checked_div(size).unwrap_or(0);
-            let blocks = inside(start).checked_div(size).unwrap_or(0)..=last;
-            if wanted.last().is_none_or(|(known, _)| *known != nchunk) {
-                wanted.push((nchunk, Vec::new()));
-            }
-            if let Some((_, numbers)) = wanted.last_mut() {
-                let known = numbers.last().copied();
-                let new =
-                    blocks.filter_map(|n| usize::try_from(n).ok()).filter(|n| known.is_none_or(|k| *n > k));
-                numbers.extend(new);
-            }
-        }
-        wanted.into_iter().filter_map(|(nchunk, numbers)| {
-            let nchunk = usize::try_from(nchunk).ok()?;
-            matches!(self.frame.entry(nchunk), Ok(Entry::Stored(_)))
-                .then(|| self.frame.blocks_plan(nchunk, &numbers).map(Either::Blocks))
-        })
+        self.read_sizes().await?;
+        let mut dst = self.frame.room_for(items)?;
+        let pieces = self.frame.pieces_of_items(items)?;
+        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.typesize() as u64);
+        self.read(pieces, Destination::from(&mut dst[..]), control).await?;
+        Ok(dst)
     }
 
     /// Compares all stored chunks with their checksums, like [`SuperChunk::verify_checksums`].
@@ -430,41 +298,5 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
                 None => return Ok(self.frame.checksums()),
             }
         }
-    }
-}
-
-/// A plan for a whole chunk or some of its blocks.
-enum Either<'a> {
-    Chunk(b2_frame::ChunkPlan<'a>),
-    Blocks(b2_frame::BlocksPlan<'a>),
-}
-
-impl Plan for Either<'_> {
-    type Output = ();
-
-    fn step(&mut self, parts: Vec<bytes::Bytes>) -> Result<Step<()>, FrameError> {
-        let need = match self {
-            Self::Chunk(plan) => match plan.step(parts)? {
-                Step::Need(need) => Some(need),
-                Step::Done(_) => None,
-            },
-            Self::Blocks(plan) => match plan.step(parts)? {
-                Step::Need(need) => Some(need),
-                Step::Done(_) => None,
-            },
-        };
-        Ok(need.map_or(Step::Done(()), Step::Need))
-    }
-}
-
-impl<R: RangeReader> Remote<R> {
-    pub(crate) async fn fetch_into(
-        &self,
-        arrived: &Arrived,
-        missing: &[b2_frame::Extent],
-    ) -> Result<(), FrameError> {
-        let parts = self.fetch_all(missing).await?;
-        missing.iter().zip(parts).for_each(|(extent, bytes)| arrived.insert(extent, bytes));
-        Ok(())
     }
 }

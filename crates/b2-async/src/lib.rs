@@ -18,7 +18,6 @@
 )]
 
 mod array;
-mod arrived;
 mod flock;
 mod frame;
 mod reader;

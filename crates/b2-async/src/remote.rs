@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_frame::{
-    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Plan, ReadOptions, Step, Storage,
-    Structure, SuperChunk,
+    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Places, Plan, Read, ReadAt,
+    ReadOptions, Request, Step, Storage, Structure, SuperChunk,
 };
-use b2nd::{NdError, Request, SelectionDriver, SelectionPlan};
+use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
 
-use crate::arrived::Arrived;
 use crate::flock::Flock;
 use crate::reader::{Opening, RangeReader, Version};
 
@@ -205,14 +205,21 @@ fn failed(name: &str, error: io::Error) -> FrameError {
 }
 
 impl<R: RangeReader> SelectionDriver for Remote<R> {
-    async fn drive(&self, plan: &mut SelectionPlan<'_>) -> Result<(), NdError> {
+    async fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
+        self.work_off(read).await
+    }
+}
+
+impl<R: RangeReader> Remote<R> {
+    /// Fetches what a read needs, several requests at a time, and runs its jobs, until it is done.
+    pub(crate) async fn work_off<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let mut flock = Flock::new();
         let (mut bytes, mut held) = (0u64, None::<Request>);
         loop {
             while flock.len() < self.most() {
                 let next = match held.take() {
                     Some(request) => Some(request),
-                    None => plan.request()?,
+                    None => read.need()?,
                 };
                 let Some(request) = next else { break };
                 // One request may always fly, however large.
@@ -228,7 +235,7 @@ impl<R: RangeReader> SelectionDriver for Remote<R> {
             let more = answers.len();
             if more == 0 {
                 // Nothing new: decode what there is, before waiting.
-                jobs.extend(std::iter::from_fn(|| plan.job()).take(JOBS));
+                jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
                 if jobs.is_empty() {
                     match flock.next().await {
                         Some(answer) => answers.push(answer),
@@ -239,13 +246,13 @@ impl<R: RangeReader> SelectionDriver for Remote<R> {
             }
             for (id, size, answer) in answers {
                 bytes = bytes.saturating_sub(size);
-                plan.answer(id, answer?)?;
+                read.put(id, answer?)?;
             }
             // What has arrived is decoded before more is asked for, so memory stays bounded.
-            jobs.extend(std::iter::from_fn(|| plan.job()).take(JOBS));
+            jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
             if !jobs.is_empty() {
                 let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
-                let (control, workers) = (plan.control().clone(), plan.workers());
+                let (control, workers) = (read.control().clone(), read.workers());
                 b2_core::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), |(), job| job.run())?;
             }
         }
@@ -260,15 +267,22 @@ struct Nowhere(Arc<str>);
 
 impl FrameFiles for Nowhere {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
-        let what = "this frame is read asynchronously: through AsyncNdArray or AsyncSuperChunk";
-        let source = io::Error::new(io::ErrorKind::Unsupported, what);
-        Err(FrameError::Io { name: self.0.to_string(), source })
+        OpenFile::new(Arc::new(Self(self.0.clone())), self.0.clone(), 0)
     }
 }
 
-impl<R> Remote<R> {
-    /// Returns an empty set of what has arrived.
-    pub(crate) fn arrived(&self) -> Arc<Arrived> {
-        Arrived::new(self.len)
+impl ReadAt for Nowhere {
+    /// Files may have any length.
+    fn len(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn read_exact_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        let what = "this frame is read asynchronously: through AsyncNdArray or AsyncSuperChunk";
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
+    fn read_at(&self, _: Range<u64>) -> io::Result<Bytes> {
+        self.read_exact_at(0, &mut []).map(|()| Bytes::new())
     }
 }

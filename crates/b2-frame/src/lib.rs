@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
-// Only `storage::writeback` (one system call) and `storage::mmap` (off by default) have unsafe code.
-#![cfg_attr(not(any(feature = "mmap", target_os = "linux")), forbid(unsafe_code))]
+// Only `read::disjoint` and its callers, `storage::writeback` (one system call) and `storage::mmap` (off by default)
+// have unsafe code, and allow it by name.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -39,17 +39,32 @@ pub use format::index::{Entry, Index, MAX_NCHUNKS};
 pub use format::metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
 pub use format::trailer::Trailer;
 pub use names::{FrameFile, INDEX_NAME};
-pub use read::blocks::{Group, Groups};
 pub use read::compare::Compare;
 pub use read::costs::ReadCosts;
-pub use read::fetch::{BlocksPlan, ChunkPlan, StoredBlocks};
-pub use read::head::{ChunkHead, ComparePlan, HeadPlan};
+#[doc(hidden)]
+pub use read::disjoint::Destination;
+pub use read::fetch::ChunkPlan;
+#[doc(hidden)]
+pub use read::infos::InfosPlan;
 pub use read::infos::{ChunkInfo, ChunkInfos};
+#[doc(hidden)]
+pub use read::local::read_places;
+#[doc(hidden)]
+pub use read::numbered::NumberedBlocks;
 pub use read::open::{Layout, OpenPlan, Opened};
 pub use read::options::{PathKind, ReadOptions, sniff};
 pub use read::output::Unstored;
+#[doc(hidden)]
+pub use read::pieces::Pieces;
+#[doc(hidden)]
+pub use read::places::{Found, Places};
 pub use read::plan::{Driver, Plan, Step, drive};
+pub use read::requests::{Job, Read, Request};
+#[doc(hidden)]
+pub use read::sizes::SizesPlan;
 pub use read::super_chunk::{ChunkSource, SuperChunk};
+#[doc(hidden)]
+pub use read::target::Target;
 pub use repair::cross::CrossCheck;
 #[doc(hidden)]
 pub use repair::salvage::salvage_filled;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use b2kit::chunk::DParams;
 use b2kit::frame::{
-    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Opened, Plan, ReadCosts,
-    Step, Storage, SuperChunk,
+    Destination, Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Opened, Plan,
+    Read, ReadCosts, Request, Step, Storage, SuperChunk,
 };
-use b2kit::nd::{NdError, SelectionPlan};
-use b2kit::{Limits, NdArray};
+use b2kit::nd::{NdError, Selected};
+use b2kit::{Control, Limits, NdArray};
 use bytes::Bytes;
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -37,6 +37,7 @@ struct State {
     /// The last bytes of the frame, as long as its length is not known.
     end: Bytes,
     opening: Opening,
+    reading: Option<Reading>,
 }
 
 enum Opening {
@@ -182,24 +183,58 @@ impl State {
     }
 }
 
-/// Answers what is asked from what is here. Decodes only if nothing is missing.
-fn drive(plan: &mut SelectionPlan<'_>, fetched: &Fetched, missing: &mut Vec<Extent>) -> Result<(), NdError> {
-    let mut jobs = Vec::new();
-    while let Some(request) = plan.request()? {
-        match fetched.get(&request.extent)? {
-            Some(bytes) => plan.answer(request.id, bytes)?,
-            None => missing.push(request.extent),
+/// A selection that is being read.
+struct Reading {
+    /// `None` once there is nothing left to read. It writes to the memory of `out`, and goes first.
+    read: Option<Read<'static, Selected>>,
+    waiting: Vec<Request>,
+    out: Py<PyUntypedArray>,
+}
+
+impl Reading {
+    fn begin(key: &Bound<'_, PyAny>, array: &NdArray, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
+        let py = key.py();
+        let view = Chosen::new(key, Style::Numpy, array.shape())?.view(py, array)?;
+        let out = zeros(py, dtype, &view.shape)?;
+        let nbytes = view.slice.nbytes();
+        if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
+            return Err(argument(py, "the result has another size than its shape says"));
         }
-        while let Some(job) = plan.job() {
-            if missing.is_empty() {
-                jobs.push(job);
+        // SAFETY: the array's zeros are in one piece of so many bytes. It is kept as long as the read and its jobs, and
+        // no other code gets it before they are gone.
+        let destination = unsafe {
+            let data: *mut u8 = (*out.as_array_ptr()).fields.data.cast();
+            Destination::from_raw(data, nbytes as usize, true)
+        };
+        let read = view.slice.begin(destination).or_raise(py)?;
+        Ok(Self { read, waiting: Vec::new(), out: out.unbind() })
+    }
+
+    /// Takes what is here, and decodes it; the extents that are missing.
+    fn go_on(&mut self, fetched: &Fetched, control: &Control) -> Result<Vec<Extent>, NdError> {
+        let Some(read) = &mut self.read else { return Ok(Vec::new()) };
+        loop {
+            while let Some(request) = read.need()? {
+                self.waiting.push(request);
+            }
+            let before = self.waiting.len();
+            let mut still = Vec::new();
+            for request in self.waiting.drain(..) {
+                match fetched.get(&request.extent)? {
+                    Some(bytes) => read.put(request.id, bytes)?,
+                    None => still.push(request),
+                }
+            }
+            self.waiting = still;
+            while let Some(job) = read.job() {
+                control.check()?;
+                job.run()?;
+            }
+            if self.waiting.len() == before {
+                return Ok(self.waiting.iter().map(|request| request.extent.clone()).collect());
             }
         }
     }
-    while let Some(job) = plan.job() {
-        jobs.push(job);
-    }
-    if missing.is_empty() { jobs.into_iter().try_for_each(|job| job.run()) } else { Ok(()) }
 }
 
 #[pymethods]
@@ -211,7 +246,7 @@ impl RangeReader {
         let Some(end) = crate::array::bytes_of(end)? else {
             return Err(argument(py, "these are no bytes"));
         };
-        let state = State { fetched: Fetched::default(), end, opening: Opening::Start };
+        let state = State { fetched: Fetched::default(), end, opening: Opening::Start, reading: None };
         let reader = Self { state: Mutex::new(state) };
         reader.put(py, 0, asked, start)?;
         Ok(reader)
@@ -240,41 +275,32 @@ impl RangeReader {
         }
     }
 
-    /// Reads a selection: an array, or a list of the ranges that have to be fetched first.
+    /// Reads a selection: an array, or a list of the ranges that have to be fetched first. Until there is an array, the
+    /// next call goes on with the same selection.
     fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
-        let (array, dtype, fetched) = {
-            let state = self.lock();
-            match &state.opening {
-                // Cheap: the bytes themselves are shared.
-                Opening::Open(array, dtype) => (array.clone(), dtype.clone_ref(py), state.fetched.clone()),
+        let (mut reading, fetched) = {
+            let mut state = self.lock();
+            let begun = state.reading.take();
+            let reading = match (begun, &state.opening) {
+                (Some(reading), _) => reading,
+                (None, Opening::Open(array, dtype)) => Reading::begin(key, array, dtype.bind(py))?,
                 _ => return Err(argument(py, "it is not open yet")),
-            }
+            };
+            // Cheap: the bytes themselves are shared.
+            (reading, state.fetched.clone())
         };
-        let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
-        let view = chosen.view(py, &array)?;
-        let dtype = dtype.bind(py);
-        let out = zeros(py, dtype, &view.shape)?;
-        let nbytes = view.slice.nbytes();
-        if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
-            return Err(argument(py, "the result has another size than its shape tells"));
-        }
-        // SAFETY: the array lives until the end of the call, its zeros are in one piece of so many bytes, and no other
-        // code has seen it.
-        let dst = unsafe {
-            let data: *mut u8 = (*out.as_array_ptr()).fields.data.cast();
-            std::slice::from_raw_parts_mut(data, nbytes as usize)
-        };
-        let slice = view.slice;
-        let missing = How::threads(None).run(py, move |control| {
-            let mut missing = Vec::new();
-            let done = slice.with_control(control).read_with(dst, |plan| drive(plan, &fetched, &mut missing));
-            match done {
-                // A plan that did not end is an error there.
-                Err(_) if !missing.is_empty() => Ok(missing),
-                done => done.map(|()| missing),
-            }
+        let (mut reading, missing) = How::threads(None).run(py, move |control| {
+            let missing = reading.go_on(&fetched, &control)?;
+            Ok::<_, NdError>((reading, missing))
         })?;
-        if missing.is_empty() { Ok(out.into_any()) } else { Ok(ranges(py, &missing)?.into_any()) }
+        if missing.is_empty() {
+            if let Some(read) = reading.read.take() {
+                read.finish().map(drop).or_raise(py)?;
+            }
+            return Ok(reading.out.bind(py).clone().into_any());
+        }
+        self.lock().reading = Some(reading);
+        Ok(ranges(py, &missing)?.into_any())
     }
 }

@@ -5,6 +5,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use b2kit::NdArray;
+use b2kit::frame::Destination;
 use b2kit::nd::{NdError, Selection, Slice};
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -73,24 +74,6 @@ pub(crate) fn zeros<'py>(
     }
 }
 
-/// Memory of an array of NumPy that a call may use without the interpreter's lock, as long as somebody holds the array.
-struct Place {
-    start: *mut MaybeUninit<u8>,
-    len: usize,
-}
-
-// SAFETY: it is no more than an address; who uses it answers for the rest.
-unsafe impl Send for Place {}
-
-impl Place {
-    /// # Safety
-    /// The array must live as long as `'a`, and nobody else may use the memory as long.
-    unsafe fn get<'a>(self) -> &'a mut [MaybeUninit<u8>] {
-        // SAFETY: as the caller promises. Nothing is said of what the bytes hold.
-        unsafe { slice::from_raw_parts_mut(self.start, self.len) }
-    }
-}
-
 fn data(array: &Bound<'_, PyUntypedArray>) -> *mut MaybeUninit<u8> {
     // SAFETY: the array lives.
     unsafe { (*array.as_array_ptr()).fields.data.cast() }
@@ -116,33 +99,28 @@ pub(crate) fn read<'py>(
         return Err(argument(py, format!("{have} bytes for {nbytes}")));
     }
     how.short |= scalar || nbytes <= QUICK && !slice_is_long(&slice);
-    // `out` outlives the call, and no other code has seen it.
-    let place = Place { start: data(&out), len: nbytes as usize };
+    // SAFETY: `out` outlives the call (after Ctrl-C the thread that reads keeps it), and no other code has seen its
+    // memory, which is zero where a store of Python is read.
+    let dst = unsafe { Destination::from_raw(data(&out).cast(), nbytes as usize, remote.is_some()) };
     if let Some(remote) = remote {
-        // SAFETY: as said; these bytes are zeros.
-        let dst = unsafe { slice::from_raw_parts_mut(place.start.cast::<u8>(), place.len) };
         how.short = false;
-        how.run(py, move |control| slice.with_control(control).read_with(dst, |plan| remote.drive(plan)))?;
+        how.run(py, move |control| match slice.with_control(control).begin(dst)? {
+            Some(mut read) => remote.drive(&mut read).and_then(|()| read.finish().map(drop)),
+            None => Ok(()),
+        })?;
     } else if how.far {
-        // The thread keeps the memory: after Ctrl-C nobody else has it.
         let keep = out.clone().unbind();
         how.short = false;
         how.run_apart(py, move |control| {
-            let place = place;
-            // SAFETY: `keep` is the array, and this call has handed it to nobody while the thread works.
-            let done = slice.with_control(control).read_uninit(unsafe { place.get() }).map(drop);
+            let done = slice.with_control(control).read_to(dst).map(drop);
             drop(keep);
             done
         })?;
     } else if how.short {
-        // SAFETY: as said.
-        let dst = unsafe { place.get() };
         // As the array was opened; another control would take longer than the item.
-        py.detach(|| slice.read_uninit(dst).map(drop)).or_raise(py)?;
+        py.detach(|| slice.read_to(dst).map(drop)).or_raise(py)?;
     } else {
-        // SAFETY: as said.
-        let dst = unsafe { place.get() };
-        how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop))?;
+        how.run(py, move |control| slice.with_control(control).read_to(dst).map(drop))?;
     }
     if !scalar {
         return Ok(out.into_any());
@@ -195,7 +173,7 @@ pub(crate) fn read_marked<'py>(
     // nobody may change them while they are read; whoever does gets an error or other items.
     let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
     // SAFETY: `out` outlives the call, and no other code has seen it.
-    let dst = unsafe { Place { start: data(&out), len: count * itemsize }.get() };
+    let dst = unsafe { slice::from_raw_parts_mut(data(&out), count * itemsize) };
     let (chunk, block) = (u64::from(array.chunkshape()[0]), u64::from(array.blockshape()[0]));
     let (chunk, block) = (chunk.max(1), block.max(1));
     // Whole chunks where they are small, which are then compared with their checksums; else whole blocks.
@@ -320,10 +298,10 @@ pub(crate) fn read_into<'py>(
     if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {
         let len = slice.nbytes() as usize;
         // The lowest byte of the items; they fill `len` bytes from there without gaps.
-        let place = Place { start: data(&out).wrapping_offset(offset), len };
         // SAFETY: `out` outlives the call. As everywhere with NumPy, its owner must not use its items meanwhile.
-        let dst = unsafe { place.get() };
-        return how.run(py, move |control| slice.with_control(control).read_uninit(dst).map(drop));
+        let dst =
+            unsafe { Destination::from_raw(data(&out).wrapping_byte_offset(offset).cast(), len, false) };
+        return how.run(py, move |control| slice.with_control(control).read_to(dst).map(drop));
     }
     in_pieces(py, view, dtype, &out, how)
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2kit::frame::{Extent, FrameError, ReadAt};
-use b2kit::nd::{NdError, SelectionPlan};
+use b2kit::frame::{Extent, FrameError, Read, ReadAt};
+use b2kit::nd::{NdError, Selected};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -74,12 +74,12 @@ impl Remote {
     }
 
     /// Reads a selection: all ranges that are known to be needed with one call.
-    pub(crate) fn drive(&self, plan: &mut SelectionPlan<'_>) -> Result<(), NdError> {
+    pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
         loop {
             let (mut ids, mut ranges, mut total) = (Vec::new(), Vec::new(), 0);
             while total < MAX_BYTES
                 && ranges.len() < MAX_RANGES
-                && let Some(request) = plan.request()?
+                && let Some(request) = read.need()?
             {
                 let range = self.range(&request.extent)?;
                 total += range.end - range.start;
@@ -93,13 +93,13 @@ impl Remote {
                 .fetch(&asked)
                 .map_err(|source| FrameError::Io { name: self.name.to_string(), source })?;
             for (id, bytes) in full.iter().map(|(id, _)| *id).zip(answers) {
-                plan.answer(id, bytes)?;
+                read.put(id, bytes)?;
             }
             for (id, _) in &empty {
-                plan.answer(*id, Bytes::new())?;
+                read.put(*id, Bytes::new())?;
             }
             let mut worked = false;
-            while let Some(job) = plan.job() {
+            while let Some(job) = read.job() {
                 worked = true;
                 job.run()?;
             }

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-// Only `read::disjoint` and its callers have unsafe code, and allow it by name.
+// Only `read::selected` has unsafe code, one promise, and allows it by name.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -56,9 +56,11 @@ pub use model::object::Object;
 pub use ndarray;
 pub use read::array::{ArrayOptions, NdArray};
 pub use read::attrs::Attrs;
+#[doc(hidden)]
+pub use read::futures::{MaybeSendFuture, SelectionDriver};
 pub use read::items::FromItems;
 #[doc(hidden)]
-pub use read::requests::{DecodeJob, MaybeSendFuture, Request, SelectionDriver, SelectionPlan};
+pub use read::selected::Selected;
 pub use read::view::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]

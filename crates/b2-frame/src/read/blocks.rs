@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::read::head::ChunkHead;
 use crate::storage::files::Extent;
-use crate::{FrameError, ReadCosts, SuperChunk};
+use crate::{ReadCosts, SuperChunk};
 
 impl SuperChunk {
     /// Returns the read costs, which decide what is read at once.
@@ -21,31 +21,7 @@ impl SuperChunk {
 
 impl ChunkHead {
     /// Divides a list of blocks into groups of neighbours in the file, to be read at once.
-    ///
-    /// ```
-    /// # use b2_chunk::{CParams, Chunk, DParams};
-    /// # use b2_frame::{Driver, FrameParams, FrameWriter, SuperChunk};
-    /// # let cparams = CParams::builder(1).blocksize(1000).build()?;
-    /// # let raw: Vec<u8> = (0..10_000u32).map(|i| (i / 7) as u8).collect();
-    /// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
-    /// # writer.append(Chunk::compress_bytes(&raw, &cparams)?)?;
-    /// # let schunk = SuperChunk::from_bytes(writer.finish()?.into_bytes())?;
-    /// // Any driver can be used.
-    /// let mut driver = Driver::new(schunk.files());
-    /// let head = driver.run(schunk.head_plan(0)?)?;
-    /// let mut decoder = head.chunk().decoder(schunk.dparams())?;
-    /// let mut block = [0; 1000];
-    /// for group in head.groups(&[1, 2, 7], schunk.costs()) {
-    ///     // Nothing has to be read if the block came with the head.
-    ///     let bytes = driver.read(group.extent().as_slice())?.pop().unwrap_or_default();
-    ///     for &nblock in group.nblocks() {
-    ///         decoder.decode(nblock, group.stored(&head, nblock, &bytes)?, None, &mut block)?;
-    ///         assert_eq!(block, raw[nblock * 1000..(nblock + 1) * 1000]);
-    ///     }
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn groups<'a>(&'a self, nblocks: &'a [usize], costs: &ReadCosts) -> Groups<'a> {
+    pub(crate) fn groups<'a>(&'a self, nblocks: &'a [usize], costs: &ReadCosts) -> Groups<'a> {
         Groups { head: self, rest: nblocks, gap: costs.gap, at_once: costs.at_once }
     }
 
@@ -58,39 +34,26 @@ impl ChunkHead {
 
 /// Blocks to be read at once. Returned by [`ChunkHead::groups`].
 #[derive(Clone, Debug)]
-pub struct Group<'a> {
+pub(crate) struct Group<'a> {
     nblocks: &'a [usize],
     extent: Option<Extent>,
 }
 
 impl<'a> Group<'a> {
     /// Returns the numbers of the blocks.
-    pub fn nblocks(&self) -> &'a [usize] {
+    pub(crate) fn nblocks(&self) -> &'a [usize] {
         self.nblocks
     }
 
     /// Returns the range to read, or `None` if the blocks came with the head.
-    pub fn extent(&self) -> &Option<Extent> {
+    pub(crate) fn extent(&self) -> &Option<Extent> {
         &self.extent
-    }
-
-    /// Returns the stored bytes of one of the blocks. `read` are the bytes of the group's extent.
-    ///
-    /// # Errors
-    /// When the stored bytes do not match their checksum.
-    pub fn stored<'b>(
-        &self,
-        head: &'b ChunkHead,
-        nblock: usize,
-        read: &'b [u8],
-    ) -> Result<&'b [u8], FrameError> {
-        head.stored(nblock, self.extent.as_ref(), read)
     }
 }
 
 /// An iterator over groups of blocks. Returned by [`ChunkHead::groups`].
 #[derive(Clone, Debug)]
-pub struct Groups<'a> {
+pub(crate) struct Groups<'a> {
     head: &'a ChunkHead,
     rest: &'a [usize],
     gap: u64,

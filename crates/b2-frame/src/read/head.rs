@@ -1,7 +1,6 @@
 //! The head of a stored chunk, from which the places of its blocks follow: header, block starts and
 //! dictionary.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::format::starts::Starts;
 use crate::names::FrameFile;
 use crate::read::compared::ComparedChunk;
 use crate::read::fetch::spent;
-use crate::read::plan::{Plan, Step};
+use crate::read::plan::{FramePlan, Step};
 use crate::read::sums::PageRequest;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
@@ -115,7 +114,7 @@ impl Place {
 /// The head of a chunk (header, block starts, dictionary) with everything that was read along with
 /// it. Returned by [`HeadPlan`].
 #[derive(Clone, Debug)]
-pub struct ChunkHead(Box<Head>);
+pub(crate) struct ChunkHead(Box<Head>);
 
 /// The content of a head, boxed because heads are moved often.
 #[derive(Clone, Debug)]
@@ -134,17 +133,17 @@ struct Head {
 
 impl ChunkHead {
     /// Returns the chunk's header and tables.
-    pub fn chunk(&self) -> &LazyChunk {
+    pub(crate) fn chunk(&self) -> &LazyChunk {
         &self.0.lazy
     }
 
     /// Returns whether the chunk is stored. A special chunk is not.
-    pub fn is_stored(&self) -> bool {
+    pub(crate) fn is_stored(&self) -> bool {
         self.0.place.is_some()
     }
 
     /// Returns the file that holds the chunk.
-    pub fn file(&self) -> FrameFile {
+    pub(crate) fn file(&self) -> FrameFile {
         self.0.place.as_ref().map_or(FrameFile::Main, |place| place.file)
     }
 
@@ -185,11 +184,6 @@ impl ChunkHead {
         ahead.get(range.clone()).is_some().then_some((ahead, range))
     }
 
-    /// Returns the bytes of a part of the chunk that came with the head.
-    pub(crate) fn at_hand(&self, span: &Range<usize>) -> Bytes {
-        self.found(span).map(|(bytes, range)| bytes.slice(range)).unwrap_or_default()
-    }
-
     /// Returns the range of a part of the chunk in the file, which is empty if it came with the head.
     pub(crate) fn to_read(&self, span: &Range<usize>) -> Range<u64> {
         match (self.found(span), &self.0.place) {
@@ -206,7 +200,7 @@ impl ChunkHead {
     ///
     /// # Errors
     /// When the stored bytes do not match their checksum.
-    pub fn stored<'b>(
+    pub(crate) fn stored<'b>(
         &'b self,
         nblock: usize,
         extent: Option<&Extent>,
@@ -249,14 +243,6 @@ impl ChunkHead {
         Ok(part(&block).unwrap_or_default())
     }
 
-    /// Like [`stored`](Self::stored), from bytes of the chunk that begin at `start`, in a form that
-    /// outlives the head.
-    pub(crate) fn kept(&self, nblock: usize, bytes: &Bytes, start: usize) -> Result<Bytes, FrameError> {
-        let block = self.0.lazy.block_extent(nblock);
-        let pending = self.pending(&block);
-        Ok(bytes.slice_ref(self.take(block, pending, bytes, start)?))
-    }
-
     /// Returns the error for a run that does not match its checksum.
     fn damaged(&self, run: &Range<usize>) -> FrameError {
         let lazy = &self.0.lazy;
@@ -274,16 +260,15 @@ impl ChunkHead {
 
     /// Returns a plan that compares the head of the chunk with its checksum, or the whole chunk if there are no
     /// sums of its blocks, as [`Compare`](crate::Compare) demands.
-    pub fn compare(self, frame: &SuperChunk) -> ComparePlan<'_> {
-        ComparePlan { frame, head: Some(self), state: CompareState::Start }
+    pub(crate) fn compare(self) -> ComparePlan {
+        ComparePlan { head: Some(self), state: CompareState::Start }
     }
 }
 
 /// A plan that reads the head of a chunk, usually in one round. Heads of unexpected size take a
 /// second one.
 #[derive(Clone, Debug)]
-pub struct HeadPlan<'a> {
-    frame: &'a SuperChunk,
+pub(crate) struct HeadPlan {
     nchunk: usize,
     /// The blocks that will be read next, in ascending order.
     blocks: Vec<Range<usize>>,
@@ -316,7 +301,7 @@ impl SuperChunk {
     ///
     /// # Errors
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
-    pub fn head_plan(&self, nchunk: usize) -> Result<HeadPlan<'_>, FrameError> {
+    pub(crate) fn head_plan(&self, nchunk: usize) -> Result<HeadPlan, FrameError> {
         let state = match self.entry(nchunk)? {
             Entry::Stored(offset) => HeadState::Start(self.opened.place(nchunk, offset, &self.dparams)?),
             Entry::Special(kind) => {
@@ -324,39 +309,33 @@ impl SuperChunk {
                 HeadState::Made(Box::new(lazy.map_err(FrameError::chunk(Structure::Index))?))
             }
         };
-        Ok(HeadPlan { frame: self, nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
+        Ok(HeadPlan { nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
     }
 }
 
-impl HeadPlan<'_> {
-    /// Tells the plan which blocks will be read next. If requests are expensive
-    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold
-    /// them together with the head, so that no second round is needed. The head decides what these
-    /// bytes are, so a wrong guess costs a round, never a wrong value.
+impl HeadPlan {
+    /// Tells the plan which blocks will be read next, as ranges in ascending order. If requests are
+    /// expensive ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably
+    /// hold them together with the head, so that no second round is needed. The head decides what these
+    /// bytes are, so a wrong guess costs a round, never a wrong value. Where the frame tells where the
+    /// blocks are, only what is needed is requested.
     #[must_use]
-    pub fn with_blocks(self, blocks: Range<usize>) -> Self {
-        Self { blocks: vec![blocks], ..self }
-    }
-
-    /// Like [`with_blocks`](Self::with_blocks) for several ranges of blocks, in ascending order.
-    /// Where the frame tells where the blocks are, only what is needed is requested.
-    #[must_use]
-    pub fn with_runs(self, blocks: Vec<Range<usize>>) -> Self {
+    pub(crate) fn with_blocks(self, blocks: Vec<Range<usize>>) -> Self {
         Self { blocks, ..self }
     }
 
     /// Returns how many bytes to read from the start of the chunk, and further ranges of the chunk
     /// that hold the blocks if the frame tells the truth about them.
-    fn told(&self, place: &Place, starts: &Starts) -> (u64, Vec<Range<u64>>) {
-        let costs = &self.frame.costs;
+    fn told(&self, frame: &SuperChunk, place: &Place, starts: &Starts) -> (u64, Vec<Range<u64>>) {
+        let costs = &frame.costs;
         let len = starts.len().min(place.guess);
         let head = starts.head().clamp(EXTENDED_HEADER_LEN as u64, len.max(EXTENDED_HEADER_LEN as u64));
         if len <= costs.small {
             return (len.max(head), Vec::new());
         }
-        let record = self.frame.runs_of(self.nchunk).ok().and_then(Result::ok).flatten();
-        let compares = self.frame.compares_stored() && self.frame.compared(self.nchunk).is_none();
-        if self.compares_all() {
+        let record = frame.runs_of(self.nchunk).ok().and_then(Result::ok).flatten();
+        let compares = frame.compares_stored() && frame.compared(self.nchunk).is_none();
+        if self.compares_all(frame) {
             return if len <= costs.at_once { (len, Vec::new()) } else { (head, Vec::new()) };
         }
         let runs = starts.runs(if compares { runs::min_len(record.as_deref()) } else { 0 });
@@ -394,16 +373,15 @@ impl HeadPlan<'_> {
     }
 
     /// Returns whether the whole chunk will be compared, as far as that is known.
-    fn compares_all(&self) -> bool {
-        let frame = self.frame;
+    fn compares_all(&self, frame: &SuperChunk) -> bool {
         let whole = frame.keeps || frame.opened.runs.is_none();
         whole && frame.compares_stored() && frame.compared(self.nchunk).is_none()
     }
 
     /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
     /// that probably holds the blocks, which may be empty.
-    fn guessed(&self, place: &Place) -> (u64, Range<u64>) {
-        let costs = &self.frame.costs;
+    fn guessed(&self, frame: &SuperChunk, place: &Place) -> (u64, Range<u64>) {
+        let costs = &frame.costs;
         if place.guess <= costs.small {
             return (place.guess, 0..0);
         }
@@ -413,7 +391,7 @@ impl HeadPlan<'_> {
         let span = |first: &Range<usize>, last: &Range<usize>| first.start as u64..last.end as u64;
         let blocks = match (self.blocks.first(), self.blocks.last()) {
             // The whole chunk will be compared.
-            _ if self.compares_all() => 0..place.nblocks,
+            _ if self.compares_all(frame) => 0..place.nblocks,
             (Some(first), Some(last)) => span(first, last),
             _ => 0..0,
         };
@@ -427,7 +405,7 @@ impl HeadPlan<'_> {
             let at = data.saturating_mul(nblock.into()).checked_div(place.nblocks.into()).unwrap_or(0);
             tables.saturating_add(u64::try_from(at).unwrap_or(u64::MAX))
         };
-        let run = if self.frame.compares_stored() { runs::MIN_LEN } else { 0 };
+        let run = if frame.compares_stored() { runs::MIN_LEN } else { 0 };
         let margin = (place.guess / MARGIN).max(offset(1).saturating_sub(tables)).max(MIN_MARGIN);
         let margin = margin.saturating_add(run);
         let start = offset(blocks.start).saturating_sub(margin);
@@ -456,11 +434,11 @@ const MARGIN: u64 = 48;
 /// Smallest such margin, in bytes.
 const MIN_MARGIN: u64 = 4 << 10;
 
-impl Plan for HeadPlan<'_> {
+impl FramePlan for HeadPlan {
     type Output = ChunkHead;
 
-    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
-        let (frame, nchunk) = (self.frame, self.nchunk);
+    fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
+        let nchunk = self.nchunk;
         match std::mem::replace(&mut self.state, HeadState::Spent) {
             HeadState::Made(lazy) => Ok(Step::Done(ChunkHead(Box::new(Head {
                 nchunk,
@@ -476,9 +454,9 @@ impl Plan for HeadPlan<'_> {
                     false => frame.starts_of(nchunk),
                 };
                 let (len, ahead) = match &starts {
-                    Some(starts) => self.told(&place, starts),
+                    Some(starts) => self.told(frame, &place, starts),
                     None => {
-                        let (len, ahead) = self.guessed(&place);
+                        let (len, ahead) = self.guessed(frame, &place);
                         (len, if ahead.is_empty() { Vec::new() } else { vec![ahead] })
                     }
                 };
@@ -538,8 +516,7 @@ impl Plan for HeadPlan<'_> {
 
 /// A plan that compares the head of a chunk with its checksum, or the whole chunk, and reads what that
 /// needs. Returned by [`ChunkHead::compare`].
-pub struct ComparePlan<'a> {
-    frame: &'a SuperChunk,
+pub(crate) struct ComparePlan {
     /// `None` after the plan has ended.
     head: Option<ChunkHead>,
     state: CompareState,
@@ -564,15 +541,14 @@ enum CompareState {
     Spent,
 }
 
-impl ComparePlan<'_> {
-    fn start(&mut self) -> Result<Step<ChunkHead>, FrameError> {
-        let frame = self.frame;
+impl ComparePlan {
+    fn start(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
         let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
         if head.place.is_none() || !frame.compares_stored() {
             return self.finish();
         }
         if frame.keeps {
-            return self.whole();
+            return self.whole(frame);
         }
         match frame.compared(head.nchunk) {
             Some(ComparedChunk::Whole) => return self.finish(),
@@ -583,7 +559,7 @@ impl ComparePlan<'_> {
             _ => {}
         }
         match frame.runs_of(head.nchunk)? {
-            Ok(record) => self.divide(record),
+            Ok(record) => self.divide(frame, record),
             Err(page) => {
                 let need = vec![page.extent.clone()];
                 self.state = CompareState::Runs(page);
@@ -594,11 +570,10 @@ impl ComparePlan<'_> {
 
     /// Compares the head of the chunk and divides it into runs, if there is a record of these. Otherwise
     /// all of the chunk is compared.
-    fn divide(&mut self, record: Option<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
-        let frame = self.frame;
+    fn divide(&mut self, frame: &SuperChunk, record: Option<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
         let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
         let runs = record.and_then(|record| Runs::new(&head.lazy, &record, &head.bytes));
-        let Some(runs) = runs else { return self.whole() };
+        let Some(runs) = runs else { return self.whole(frame) };
         let Ok(runs) = runs else {
             let (structure, what) = (Structure::Chunk(head.nchunk), "its head does not match the checksum");
             return Err(FrameError::Checksum { structure, what });
@@ -613,15 +588,14 @@ impl ComparePlan<'_> {
         self.finish()
     }
 
-    fn whole(&mut self) -> Result<Step<ChunkHead>, FrameError> {
-        let frame = self.frame;
+    fn whole(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
         let Some(head) = &self.head else { return Err(spent()) };
         let Some(place) = &head.0.place else { return self.finish() };
         let cbytes = head.0.lazy.header().cbytes();
         let page = frame.sum_of(head.0.nchunk)?.err();
         if cbytes > LARGE {
             let start = place.start;
-            return self.piece(Box::default(), start, page);
+            return self.piece(frame, Box::default(), start, page);
         }
         let whole = head.0.bytes.len() < cbytes;
         let mut need = Vec::new();
@@ -630,7 +604,7 @@ impl ComparePlan<'_> {
         }
         need.extend(page.iter().map(|page| page.extent.clone()));
         if need.is_empty() {
-            return self.check();
+            return self.check(frame);
         }
         self.state = CompareState::Rest { whole, page };
         Ok(Step::Need(need))
@@ -639,11 +613,11 @@ impl ComparePlan<'_> {
     /// Requests the next piece of a large chunk, which starts at offset `at`.
     fn piece(
         &mut self,
+        frame: &SuperChunk,
         sums: Box<Sum>,
         at: u64,
         page: Option<PageRequest>,
     ) -> Result<Step<ChunkHead>, FrameError> {
-        let frame = self.frame;
         let Some(head) = &self.head else { return Err(spent()) };
         let start = head.0.place.as_ref().map_or(at, |place| place.start);
         let end = start.saturating_add(head.0.lazy.header().cbytes() as u64);
@@ -660,11 +634,11 @@ impl ComparePlan<'_> {
         Ok(Step::Need(need))
     }
 
-    fn check(&mut self) -> Result<Step<ChunkHead>, FrameError> {
+    fn check(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
         let Some(head) = &mut self.head else { return Err(spent()) };
         head.0.bytes.truncate(head.0.lazy.header().cbytes());
-        self.frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
-        self.frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
+        frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
+        frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
         self.finish()
     }
 
@@ -674,25 +648,19 @@ impl ComparePlan<'_> {
     }
 }
 
-impl fmt::Debug for ComparePlan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComparePlan").field("head", &self.head).finish_non_exhaustive()
-    }
-}
-
-impl Plan for ComparePlan<'_> {
+impl FramePlan for ComparePlan {
     type Output = ChunkHead;
 
-    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
+    fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
         let mut parts = parts.into_iter();
         match std::mem::replace(&mut self.state, CompareState::Spent) {
-            CompareState::Start => self.start(),
+            CompareState::Start => self.start(frame),
             CompareState::Runs(page) => {
-                self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                frame.take_page(&page, parts.next().unwrap_or_default())?;
                 let Some(head) = &self.head else { return Err(spent()) };
                 // A page that does not arrive is like a damaged one.
-                let record = self.frame.runs_of(head.0.nchunk)?.unwrap_or_default();
-                self.divide(record)
+                let record = frame.runs_of(head.0.nchunk)?.unwrap_or_default();
+                self.divide(frame, record)
             }
             CompareState::Rest { whole, page } => {
                 if whole {
@@ -708,16 +676,16 @@ impl Plan for ComparePlan<'_> {
                     head.0.bytes = bytes;
                 }
                 if let Some(page) = page {
-                    self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                    frame.take_page(&page, parts.next().unwrap_or_default())?;
                 }
-                self.check()
+                self.check(frame)
             }
             CompareState::Piece { mut sums, at, page } => {
                 sums.add(&parts.next().unwrap_or_default());
                 if let Some(page) = page {
-                    self.frame.take_page(&page, parts.next().unwrap_or_default())?;
+                    frame.take_page(&page, parts.next().unwrap_or_default())?;
                 }
-                self.piece(sums, at, None)
+                self.piece(frame, sums, at, None)
             }
             CompareState::Spent => Err(spent()),
         }
@@ -730,7 +698,11 @@ impl ChunkHead {
     ///
     /// # Errors
     /// When the block does not decode.
-    pub fn decode_block0(&self, stored: &[u8], dparams: &DParams) -> Result<Option<Vec<u8>>, FrameError> {
+    pub(crate) fn decode_block0(
+        &self,
+        stored: &[u8],
+        dparams: &DParams,
+    ) -> Result<Option<Vec<u8>>, FrameError> {
         if !self.0.lazy.needs_block0() {
             return Ok(None);
         }

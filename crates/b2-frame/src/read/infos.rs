@@ -1,11 +1,17 @@
 //! Information about all chunks of a frame.
 
-use b2_chunk::SpecialKind;
+use std::ops::Range;
+
+use b2_chunk::{ChunkHeader, SpecialKind};
 use b2_core::memory;
+use bytes::Bytes;
 
 use crate::format::checksums::{END_LEN, Page};
 use crate::format::header::Storage;
 use crate::format::index::Entry;
+use crate::read::fetch::HeadersPlan;
+use crate::read::plan::{Plan, Step};
+use crate::read::sizes::SizesPlan;
 use crate::{FrameError, SuperChunk};
 
 /// Number of chunk headers that are read at once.
@@ -107,27 +113,68 @@ impl SuperChunk {
         }
     }
 
-    fn infos(&self, start: usize) -> Result<Vec<ChunkInfo>, FrameError> {
-        let nchunks: Vec<usize> = (start..self.nchunks().min(start + AT_ONCE)).collect();
-        let mut stored = Vec::new();
-        for nchunk in &nchunks {
-            if let Entry::Stored(_) = self.entry(*nchunk)? {
-                stored.push(*nchunk);
-            }
-        }
-        let mut headers = self.headers(&stored)?.into_iter();
+    /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
+    #[doc(hidden)]
+    pub fn infos_plan(&self, start: usize) -> InfosPlan<'_> {
+        InfosPlan { frame: self, start, sizes: None, headers: None }
+    }
+}
+
+/// A plan that reads information about some chunks.
+#[doc(hidden)]
+pub struct InfosPlan<'a> {
+    frame: &'a SuperChunk,
+    start: usize,
+    /// Reads the sizes of all chunks, which that of a special one follows from.
+    sizes: Option<SizesPlan<'a>>,
+    headers: Option<HeadersPlan>,
+}
+
+impl InfosPlan<'_> {
+    fn nchunks(&self) -> Range<usize> {
+        self.start..self.frame.nchunks().min(self.start + AT_ONCE)
+    }
+
+    fn infos(&self, headers: Vec<ChunkHeader>) -> Result<Vec<ChunkInfo>, FrameError> {
+        let mut headers = headers.into_iter();
         let info = |nchunk: usize| {
-            let entry = self.entry(nchunk)?;
+            let entry = self.frame.entry(nchunk)?;
             let (special, nbytes, cbytes) = match entry {
-                Entry::Special(kind) => (Some(kind), self.chunk_nbytes(nchunk)?, 0),
+                Entry::Special(kind) => (Some(kind), self.frame.chunk_nbytes(nchunk)?, 0),
                 Entry::Stored(_) => match headers.next() {
                     Some(header) => (header.special(), header.nbytes() as u64, header.cbytes() as u64),
-                    None => (None, self.chunk_nbytes(nchunk)?, 0),
+                    None => (None, self.frame.chunk_nbytes(nchunk)?, 0),
                 },
             };
             Ok(ChunkInfo { nchunk, entry, special, nbytes, cbytes })
         };
-        nchunks.into_iter().map(info).collect()
+        self.nchunks().map(info).collect()
+    }
+}
+
+impl<'a> Plan for InfosPlan<'a> {
+    type Output = Vec<ChunkInfo>;
+
+    fn step(&mut self, mut parts: Vec<Bytes>) -> Result<Step<Vec<ChunkInfo>>, FrameError> {
+        let frame = self.frame;
+        let headers = match &mut self.headers {
+            Some(headers) => headers,
+            None => {
+                let special = |nchunk| matches!(frame.entry(nchunk), Ok(Entry::Special(_)));
+                if frame.chunksize() == 0 && self.nchunks().any(special) {
+                    let sizes = self.sizes.get_or_insert_with(|| frame.sizes_plan());
+                    if let Step::Need(need) = sizes.step(std::mem::take(&mut parts))? {
+                        return Ok(Step::Need(need));
+                    }
+                }
+                let nchunks = memory::collect(self.nchunks())?;
+                self.headers.insert(frame.headers_plan(&nchunks)?)
+            }
+        };
+        match headers.step(parts)? {
+            Step::Need(need) => Ok(Step::Need(need)),
+            Step::Done(headers) => self.infos(headers).map(Step::Done),
+        }
     }
 }
 
@@ -139,7 +186,7 @@ impl Iterator for ChunkInfos<'_> {
             if self.next >= self.schunk.nchunks() {
                 return None;
             }
-            match self.schunk.infos(self.next) {
+            match self.schunk.driver().run(self.schunk.infos_plan(self.next)) {
                 Ok(batch) => {
                     self.next += batch.len();
                     self.batch = batch;

@@ -1,102 +1,128 @@
-//! Determines where chunks are, and what is known about them before they are read.
+//! What a read delivers: which bytes of which blocks go where.
 
-use b2_chunk::{Chunk, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
+use std::ops::Range;
 
-use crate::error::{max_chunk_nbytes, within};
-use crate::format::header::Storage;
-use crate::format::index::Entry;
-use crate::names::FrameFile;
-use crate::read::head::Place;
-use crate::read::open::Opened;
-use crate::{FrameError, Structure};
+use b2_chunk::{DParams, LazyChunk};
+use b2_core::Cancelled;
 
-/// Length of the first read of a chunk file if the frame does not define the chunk's size, in
-/// bytes.
-const UNKNOWN_SIZE: u64 = 1 << 20;
+use crate::read::target::Target;
+use crate::{FrameError, SuperChunk};
 
-impl Opened {
-    /// Returns the number of chunks.
-    pub fn nchunks(&self) -> usize {
-        self.index.len()
-    }
+/// The selected bytes of a frame and their places in a destination, split by chunk and by block.
+///
+/// Byte ranges and lists of items are [`Pieces`](crate::read::pieces::Pieces); `b2nd` has the selections
+/// of arrays.
+///
+/// # Safety
+/// If [`disjoint`](Self::disjoint) returns true, no two blocks, and no two parts, may ask a [`Target`] for
+/// the same byte: several threads write to one destination then, each for other blocks. If in addition
+/// [`nbytes`](Self::nbytes) is the length of the destination, no block may ask for a byte twice, except
+/// after telling the target to [forget](Target::forget) it.
+#[doc(hidden)]
+#[allow(unsafe_code)]
+pub unsafe trait Places: Send + Sync {
+    /// Why reading failed.
+    type Error: From<FrameError> + From<Cancelled> + Send;
+    /// The value of all bytes of a part that hold the same item.
+    type Fill: Send;
+    /// The selected bytes of one chunk.
+    type Part: Send + Sync;
+    /// Decodes blocks of one chunk on one thread.
+    type Worker<'w>;
 
-    /// Returns the uncompressed size of chunk `nchunk` in bytes, if the header defines it: not in
-    /// frames with individual chunk sizes.
-    pub fn expected_nbytes(&self, nchunk: usize) -> Option<u64> {
-        let chunksize = self.header.chunksize() as u64;
-        if chunksize == 0 || nchunk >= self.nchunks() {
-            return None;
-        }
-        let rest = self.header.nbytes.checked_rem(chunksize).unwrap_or(0);
-        let last = nchunk.checked_add(1) == Some(self.nchunks());
-        Some(if last && rest != 0 { rest } else { chunksize })
-    }
+    /// Returns the number of bytes to deliver.
+    fn nbytes(&self) -> u64;
 
-    pub(crate) fn place(&self, nchunk: usize, offset: u64, dparams: &DParams) -> Result<Place, FrameError> {
-        let nbytes = self.expected_nbytes(nchunk);
-        within("uncompressed chunk, in bytes", nbytes.unwrap_or(0), max_chunk_nbytes(dparams))?;
-        // No chunk is longer than its uncompressed form. A wrong guess costs a second read.
-        let longest = nbytes.map(|n| n.saturating_add(EXTENDED_HEADER_LEN as u64));
-        let (file, start, end, guess) = match self.header.storage {
-            Storage::Contiguous => {
-                let data = &self.layout.data;
-                let len = data.end.saturating_sub(data.start);
-                if offset > len.saturating_sub(MIN_HEADER_LEN as u64) {
-                    let expected = "an offset inside the chunk data";
-                    return Err(FrameError::entry(nchunk, offset, expected));
-                }
-                let next = self.index.next_offset(offset)?.unwrap_or(len).min(len);
-                let guess = next.saturating_sub(offset).min(longest.unwrap_or(u64::MAX));
-                (FrameFile::Main, data.start.saturating_add(offset), data.end, guess)
-            }
-            Storage::Sparse => {
-                let Ok(id) = u32::try_from(offset) else {
-                    let expected = "a file number of at most 32 bits";
-                    return Err(FrameError::entry(nchunk, offset, expected));
-                };
-                (FrameFile::Chunk(id), 0, u64::MAX, longest.unwrap_or(UNKNOWN_SIZE))
-            }
-        };
-        let nblocks = match (nbytes, self.header.blocksize() as u64) {
-            (Some(nbytes), blocksize) if blocksize > 0 => nbytes.div_ceil(blocksize),
-            _ => 0,
-        };
-        let guess = guess.max(EXTENDED_HEADER_LEN as u64);
-        let most = dparams.limits.max_memory;
-        Ok(Place { nchunk, file, start, end, guess, nbytes, nblocks, most })
-    }
+    /// Returns the number of chunks that hold selected bytes.
+    fn nparts(&self) -> u64;
 
-    /// Creates the chunk that a special entry stands for.
-    pub(crate) fn special_chunk(
+    /// Returns the chunk number of part `npart`.
+    fn nchunk(&self, npart: u64) -> usize;
+
+    /// Returns whether no two selected bytes share a place in the destination.
+    fn disjoint(&self) -> bool;
+
+    /// Returns the usual size of a block in bytes.
+    fn block_nbytes(&self) -> usize;
+
+    /// Returns how many bytes have to be decoded, roughly.
+    ///
+    /// # Errors
+    /// When the index is damaged, or there is not enough memory.
+    fn work(&self) -> Result<u64, Self::Error>;
+
+    /// Returns the value of a part, which is of chunk `nchunk`, if the index determines it, so that nothing has to be read.
+    ///
+    /// # Errors
+    /// When the index is damaged, or a limit is exceeded.
+    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<Self::Fill>, Self::Error>;
+
+    /// Returns the blocks of a part that will probably be needed, as ranges in ascending order. May be
+    /// empty.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, Self::Error>;
+
+    /// Returns what to do with a part, whose number and chunk are given, now that the head of its chunk has been read and compared.
+    ///
+    /// # Errors
+    /// When the chunk contradicts the frame, or a limit is exceeded.
+    fn found(
         &self,
-        nchunk: usize,
-        kind: SpecialKind,
-        dparams: &DParams,
-    ) -> Result<Chunk, FrameError> {
-        let nbytes = self.special_nbytes(nchunk)?;
-        within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(dparams))?;
-        let typesize = self.header.typesize();
-        let nbytes = usize::try_from(nbytes).unwrap_or(usize::MAX);
-        // An uninitialised chunk must have whole items, so others become zeros, which read the
-        // same.
-        let kind = match kind {
-            SpecialKind::Uninit if !nbytes.is_multiple_of(typesize) => SpecialKind::Zeros,
-            kind => kind,
-        };
-        Chunk::special(kind, &[], nbytes, typesize, self.header.blocksize().min(nbytes))
-            .map(|chunk| chunk.with_nchunk(Some(nchunk)))
-            .map_err(FrameError::chunk(Structure::Chunk(nchunk)))
-    }
+        part: (u64, usize),
+        chunk: &LazyChunk,
+    ) -> Result<Found<Self::Fill, Self::Part>, Self::Error>;
 
-    fn special_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
-        self.expected_nbytes(nchunk).ok_or_else(|| self.untold_size(nchunk))
-    }
+    /// Returns the numbers of the blocks that hold the bytes of a part, in ascending order.
+    fn nblocks<'p>(&'p self, part: &'p Self::Part) -> &'p [usize];
 
-    /// Returns the error for a special chunk in a frame with individual chunk sizes, where nothing
-    /// defines its size.
-    pub(crate) fn untold_size(&self, nchunk: usize) -> FrameError {
-        let raw = self.index.entry(nchunk).map_or(0, Entry::to_raw);
-        let expected = "no special value in a frame whose chunks have individual sizes";
-        FrameError::entry(nchunk, raw, expected)
-    }
+    /// Fills the places of a part. Returns their size in bytes.
+    fn fill(&self, fill: &Self::Fill, dst: &mut impl Target) -> usize;
+
+    /// Creates a decoder for blocks of a part on one thread. `block0` is the decoded block 0, if other blocks refer to it;
+    /// `streaming` says whether the destination exceeds the caches.
+    ///
+    /// # Errors
+    /// When the chunk cannot be decoded.
+    fn worker<'w>(
+        &self,
+        part: &Self::Part,
+        chunk: &'w LazyChunk,
+        dparams: &'w DParams,
+        block0: Option<&'w [u8]>,
+        streaming: bool,
+    ) -> Result<Self::Worker<'w>, Self::Error>;
+
+    /// Decodes a block from its stored bytes and copies its selected bytes to their places. Returns
+    /// their number, for progress.
+    ///
+    /// # Errors
+    /// When the block does not decode, or a limit is exceeded.
+    fn copy(
+        &self,
+        worker: &mut Self::Worker<'_>,
+        part: &Self::Part,
+        nblock: usize,
+        stored: &[u8],
+        dst: &mut impl Target,
+    ) -> Result<usize, Self::Error>;
+}
+
+/// What a part turns out to be.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Found<F, P> {
+    /// All its items are equal; nothing more has to be read.
+    Fill(F),
+    /// Blocks have to be read and decoded.
+    Blocks(P),
+}
+
+/// What all parts of a read have in common.
+pub(crate) struct Reading<'a, P> {
+    pub(crate) frame: &'a SuperChunk,
+    pub(crate) places: &'a P,
+    /// Whether the destination exceeds the caches.
+    pub(crate) streaming: bool,
 }

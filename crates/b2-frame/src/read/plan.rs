@@ -7,9 +7,9 @@ use std::ops::Range;
 use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
-use crate::FrameError;
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
+use crate::{FrameError, SuperChunk};
 
 /// A computation that requests bytes instead of reading them.
 pub trait Plan {
@@ -31,6 +31,27 @@ pub enum Step<T> {
     Need(Vec<Extent>),
     /// The plan has ended with this result.
     Done(T),
+}
+
+/// A [`Plan`] that does not hold its frame, which is passed to each step instead. So it can be kept beside
+/// the frame that it reads.
+pub(crate) trait FramePlan {
+    /// The result of the plan.
+    type Output;
+
+    /// Continues with the requested bytes, like [`Plan::step`].
+    fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<Self::Output>, FrameError>;
+}
+
+/// A [`FramePlan`] with its frame.
+pub(crate) struct On<'a, P>(pub(crate) &'a SuperChunk, pub(crate) P);
+
+impl<P: FramePlan> Plan for On<'_, P> {
+    type Output = P::Output;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<P::Output>, FrameError> {
+        self.1.step(self.0, parts)
+    }
 }
 
 /// Runs a plan to its end with positioned reads, one after the other, on the calling thread.

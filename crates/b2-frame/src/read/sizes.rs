@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
 use b2_core::memory;
+use bytes::Bytes;
 
 use crate::error::{max_chunk_nbytes, max_metadata, within};
 use crate::format::header::NBYTES_OFFSET;
 use crate::format::index::Entry;
 use crate::read::fetch::HeadersPlan;
-use crate::read::plan::drive;
+use crate::read::plan::{Plan, Step, drive};
 use crate::{FrameError, Structure, SuperChunk};
 
 /// Number of chunk headers that are requested at once.
@@ -32,6 +33,11 @@ struct Run {
 pub(crate) struct ChunkSizes(Vec<Run>);
 
 impl ChunkSizes {
+    /// Returns the empty table of a frame whose header defines the sizes.
+    pub(crate) const fn equal() -> Self {
+        Self(Vec::new())
+    }
+
     /// Creates the table from the size of each chunk.
     pub(crate) fn of(sizes: &[u32]) -> Self {
         let mut start = 0;
@@ -45,15 +51,14 @@ impl ChunkSizes {
         Self(runs)
     }
 
-    /// Returns the chunk that holds byte `at`, its range, and the end of the run of chunks with the
-    /// same entry. `at` must be inside the data.
-    pub(crate) fn chunk_at(&self, at: u64) -> Option<(usize, Range<u64>, u64)> {
+    /// Returns the chunk that holds byte `at`, and its range. `at` must be inside the data.
+    pub(crate) fn chunk_at(&self, at: u64) -> Option<(usize, Range<u64>)> {
         // Use the last run that starts here; runs before it at the same offset are empty.
         let next = self.0.partition_point(|run| run.start <= at);
-        let (run, end) = (self.0.get(next.checked_sub(1)?)?, self.0.get(next)?.start);
+        let run = self.0.get(next).and(self.0.get(next.checked_sub(1)?))?;
         let n = (at - run.start).checked_div(run.nbytes)?;
         let start = run.start + n * run.nbytes;
-        Some((run.nchunk + usize::try_from(n).ok()?, start..start + run.nbytes, end))
+        Some((run.nchunk + usize::try_from(n).ok()?, start..start + run.nbytes))
     }
 
     fn nbytes(&self, nchunk: usize) -> Option<u64> {
@@ -85,13 +90,18 @@ impl SuperChunk {
 
     /// Reads the headers of the stored ones of these chunks.
     pub(crate) fn headers(&self, nchunks: &[usize]) -> Result<Vec<ChunkHeader>, FrameError> {
+        drive(self.headers_plan(nchunks)?, &*self.files)
+    }
+
+    /// Returns a plan that reads the headers of the stored ones of these chunks.
+    pub(crate) fn headers_plan(&self, nchunks: &[usize]) -> Result<HeadersPlan, FrameError> {
         let mut places = memory::list(nchunks.len())?;
         for &nchunk in nchunks {
             if let Entry::Stored(offset) = self.entry(nchunk)? {
                 places.push(self.opened.place(nchunk, offset, &self.dparams)?);
             }
         }
-        drive(HeadersPlan::new(places, self.costs.gap / 2), &*self.files)
+        Ok(HeadersPlan::new(places, self.costs.gap / 2))
     }
 
     /// Creates the chunk that a special entry stands for.
@@ -109,65 +119,121 @@ impl SuperChunk {
 
     /// Returns the sizes of all chunks, which are read once.
     pub(crate) fn chunk_sizes(&self) -> Result<&ChunkSizes, FrameError> {
-        if let Some(sizes) = self.sizes.get() {
-            return Ok(sizes);
+        if self.sizes.get().is_none() {
+            drive(self.sizes_plan(), &*self.files)?;
         }
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        let mut special = None;
-        let mut nchunk = 0;
-        while nchunk < self.nchunks() {
-            let (entry, run) = self.index().run(nchunk)?;
-            if matches!(entry, Entry::Special(_)) {
-                // C-Blosc2 writes special entries to such frames although their size is not stored.
-                // The size of a single one follows from the others.
-                if special.replace(nchunk).is_some() || run.len() > 1 {
-                    return Err(self.opened.untold_size(nchunk));
-                }
+        Ok(self.sizes.get_or_init(ChunkSizes::default))
+    }
+
+    /// Returns a plan that reads the sizes of all chunks, if they are individual and not known yet. What
+    /// needs them reads nothing for that afterwards.
+    #[doc(hidden)]
+    pub fn sizes_plan(&self) -> SizesPlan<'_> {
+        SizesPlan { frame: self, runs: None, special: None, sizes: Vec::new(), headers: None }
+    }
+}
+
+/// A plan that reads the headers of all chunks for their sizes, many at once.
+#[doc(hidden)]
+pub struct SizesPlan<'a> {
+    frame: &'a SuperChunk,
+    /// The runs of chunks with the same entry.
+    runs: Option<Vec<Range<usize>>>,
+    /// The only run of a special chunk. Its size follows from the others.
+    special: Option<usize>,
+    /// The sizes of chunks of the first runs.
+    sizes: Vec<u64>,
+    headers: Option<HeadersPlan>,
+}
+
+impl SizesPlan<'_> {
+    fn list(&mut self) -> Result<(), FrameError> {
+        let frame = self.frame;
+        let (mut runs, mut nchunk) = (Vec::new(), 0);
+        while nchunk < frame.nchunks() {
+            let (entry, run) = frame.index().run(nchunk)?;
+            // C-Blosc2 writes special entries to such frames although their size is not stored.
+            if matches!(entry, Entry::Special(_))
+                && (self.special.replace(runs.len()).is_some() || run.len() > 1)
+            {
+                return Err(frame.opened.untold_size(nchunk));
             }
             nchunk = run.end;
             memory::push(&mut runs, run)?;
-            let table = size_of::<Range<usize>>() + size_of::<Run>();
-            within(
-                "table of chunk sizes, in bytes",
-                (runs.len() * table) as u64,
-                max_metadata(&self.dparams),
-            )?;
+            let table = (runs.len() * (size_of::<Range<usize>>() + size_of::<Run>())) as u64;
+            within("table of chunk sizes, in bytes", table, max_metadata(&frame.dparams))?;
         }
+        self.sizes = memory::list(runs.len())?;
+        self.runs = Some(runs);
+        Ok(())
+    }
 
-        let mut sizes = memory::list(runs.len())?;
-        for batch in runs.chunks(HEADERS_AT_ONCE) {
-            let nchunks: Vec<usize> = batch.iter().map(|run| run.start).collect();
-            let mut headers = self.headers(&nchunks)?.into_iter();
-            for run in batch {
-                let nbytes = match special {
-                    Some(special) if special == run.start => None,
-                    _ => headers.next().map(|header| header.nbytes() as u64),
-                };
-                sizes.push((run, nbytes));
-            }
+    /// Returns the plan for the next headers; `None` if there are no more.
+    fn next(&mut self) -> Result<Option<HeadersPlan>, FrameError> {
+        let runs = self.runs.as_deref().unwrap_or_default();
+        if self.special == Some(self.sizes.len()) {
+            self.sizes.push(0);
         }
-        let known = sizes.iter().try_fold(0u64, |sum, (run, nbytes)| {
-            sum.checked_add(nbytes.unwrap_or(0).checked_mul(run.len() as u64)?)
-        });
-        let rest = match known.and_then(|known| self.nbytes().checked_sub(known)) {
-            Some(rest) if rest == 0 || special.is_some() => rest,
+        let start = self.sizes.len();
+        let end = match self.special {
+            Some(special) if special > start => special.min(start + HEADERS_AT_ONCE),
+            _ => runs.len().min(start + HEADERS_AT_ONCE),
+        };
+        let Some(batch @ [_, ..]) = runs.get(start..end) else { return Ok(None) };
+        let nchunks = memory::collect(batch.iter().map(|run| run.start))?;
+        self.frame.headers_plan(&nchunks).map(Some)
+    }
+
+    fn finish(&mut self) -> Result<(), FrameError> {
+        let (frame, runs) = (self.frame, self.runs.take().unwrap_or_default());
+        let known = self
+            .sizes
+            .iter()
+            .zip(&runs)
+            .try_fold(0u64, |sum, (nbytes, run)| sum.checked_add(nbytes.checked_mul(run.len() as u64)?));
+        let rest = match known.and_then(|known| frame.nbytes().checked_sub(known)) {
+            Some(rest) if rest == 0 || self.special.is_some() => rest,
             _ => {
-                let (value, expected) = (self.nbytes(), "the sum of the chunks' sizes");
+                let (value, expected) = (frame.nbytes(), "the sum of the chunks' sizes");
                 return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, value, expected));
             }
         };
-        let mut start = 0;
-        let place = |(run, nbytes): (&Range<usize>, Option<u64>)| {
-            let nbytes = nbytes.unwrap_or(rest);
-            let placed = Run { nchunk: run.start, start, nbytes };
+        let (mut start, mut placed) = (0, memory::list(runs.len() + 1)?);
+        for (at, (run, nbytes)) in runs.iter().zip(&self.sizes).enumerate() {
+            let nbytes = if self.special == Some(at) { rest } else { *nbytes };
+            placed.push(Run { nchunk: run.start, start, nbytes });
             // The sum was checked above, so this cannot overflow.
             start += nbytes * run.len() as u64;
-            placed
-        };
-        let mut placed = memory::list(sizes.len() + 1)?;
-        placed.extend(sizes.into_iter().map(place));
-        placed.push(Run { nchunk: self.nchunks(), start: self.nbytes(), nbytes: 0 });
-        let sizes = ChunkSizes(placed);
-        Ok(self.sizes.get_or_init(|| sizes))
+        }
+        placed.push(Run { nchunk: frame.nchunks(), start: frame.nbytes(), nbytes: 0 });
+        frame.sizes.get_or_init(|| ChunkSizes(placed));
+        Ok(())
+    }
+}
+
+impl Plan for SizesPlan<'_> {
+    type Output = ();
+
+    fn step(&mut self, mut parts: Vec<Bytes>) -> Result<Step<()>, FrameError> {
+        if self.frame.chunksize() > 0 || self.frame.sizes.get().is_some() {
+            return Ok(Step::Done(()));
+        }
+        if self.runs.is_none() {
+            self.list()?;
+        }
+        loop {
+            if let Some(plan) = &mut self.headers {
+                match plan.step(std::mem::take(&mut parts))? {
+                    Step::Need(need) => return Ok(Step::Need(need)),
+                    Step::Done(headers) => {
+                        self.sizes.extend(headers.iter().map(|header| header.nbytes() as u64));
+                    }
+                }
+            }
+            self.headers = self.next()?;
+            if self.headers.is_none() {
+                return self.finish().map(Step::Done);
+            }
+        }
     }
 }

@@ -1,10 +1,9 @@
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use b2_chunk::{BlockInfo, Chunk, ChunkError, ChunkHeader, Container, DParams};
+use b2_chunk::{BlockInfo, Chunk, ChunkError, ChunkHeader, Container, DParams, LazyChunk};
 use b2_core::{Control, ErrorKind, memory};
 use bytes::Bytes;
 
@@ -15,11 +14,11 @@ use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::read::compare::Compare;
-use crate::read::fetch::{Comparing, StoredBlocks};
+use crate::read::fetch::Comparing;
 use crate::read::head::ChunkHead;
 use crate::read::open::{Layout, Opened};
 use crate::read::options::FrameOrigin;
-use crate::read::plan::Driver;
+use crate::read::plan::{Driver, On};
 use crate::read::sizes::ChunkSizes;
 use crate::read::sums::{PageOf, SumsPlan};
 use crate::storage::files::{Extent, FrameFiles};
@@ -223,13 +222,6 @@ impl SuperChunk {
         self.opened.checksums
     }
 
-    /// Returns the same frame with its bytes in other files, which must hold the same.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_files(self, files: Arc<dyn FrameFiles>) -> Self {
-        Self { files, ..self }
-    }
-
     /// Sets when chunks are compared with their checksums on decoding.
     #[must_use]
     pub fn with_compare(self, compare: Compare) -> Self {
@@ -319,17 +311,6 @@ impl SuperChunk {
         Driver::new(&*self.files)
     }
 
-    /// Begins a call that handles `nbytes`. Returns its control, and the frame for nested calls,
-    /// which do not report progress.
-    pub(crate) fn begin(&self, nbytes: u64) -> (Control, Cow<'_, Self>) {
-        let control = self.dparams.control.begin(nbytes, self.typesize() as u64);
-        let frame = match control.is_watched() {
-            true => Cow::Owned(self.clone().with_control(control.quiet())),
-            false => Cow::Borrowed(self),
-        };
-        (control, frame)
-    }
-
     /// Returns the files of the frame, for drivers.
     pub fn files(&self) -> &dyn FrameFiles {
         &*self.files
@@ -388,8 +369,8 @@ impl SuperChunk {
     ///
     /// # Errors
     /// As for [`SuperChunk::chunk`].
-    pub fn chunk_head(&self, nchunk: usize) -> Result<ChunkHead, FrameError> {
-        self.driver().run(self.head_plan(nchunk)?)
+    pub fn chunk_head(&self, nchunk: usize) -> Result<LazyChunk, FrameError> {
+        self.driver().run(On(self, self.head_plan(nchunk)?)).map(ChunkHead::into_chunk)
     }
 
     fn decode_whole<T>(
@@ -413,7 +394,8 @@ impl SuperChunk {
         }
     }
 
-    /// Decompresses chunk `nchunk`. Its blocks are decoded in parallel on the current rayon pool.
+    /// Decompresses chunk `nchunk`. Its blocks are decoded in parallel, as the [`Control`] of the
+    /// frame says.
     ///
     /// # Errors
     /// As for [`SuperChunk::chunk`], and when the chunk does not decode.
@@ -436,29 +418,6 @@ impl SuperChunk {
     /// As for [`SuperChunk::decompress_chunk`].
     pub fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
         self.decode_whole(nchunk, |chunk| chunk.blocks(&self.dparams))
-    }
-
-    /// Reads some blocks of chunk `nchunk` without decoding them. Only the chunk's head and these
-    /// blocks are read, and block 0 if the delta filter needs it; neighbours are read at once.
-    ///
-    /// # Errors
-    /// When the chunk or a block does not exist, cannot be read, or contradicts the frame.
-    pub fn stored_blocks(&self, nchunk: usize, nblocks: &[usize]) -> Result<StoredBlocks, FrameError> {
-        self.driver().run(self.blocks_plan(nchunk, nblocks)?).map_err(|error| self.explain(error))
-    }
-
-    /// Reads and decodes some blocks of chunk `nchunk`. `each` receives their numbers and plain
-    /// bytes in the order of `nblocks`.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::stored_blocks`], and when a block does not decode.
-    pub fn blocks(
-        &self,
-        nchunk: usize,
-        nblocks: &[usize],
-        each: impl FnMut(usize, &[u8]),
-    ) -> Result<(), FrameError> {
-        self.stored_blocks(nchunk, nblocks)?.decode(&self.dparams, each)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The table of block starts: kept by changes, a hint that cannot give wrong values.
 
 use b2_chunk::{CParams, Chunk};
+use b2_core::Control;
 use b2_frame::{
-    Checksums, Driver, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadCosts, Storage,
-    Structure, SuperChunk, WriteOptions,
+    Checksums, Destination, Driver, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read,
+    ReadCosts, Storage, Structure, SuperChunk, WriteOptions,
 };
 
 use crate::common::data;
@@ -48,19 +49,22 @@ fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
     assert_eq!(expected.len(), schunk.nchunks());
     for (nchunk, plain) in expected.iter().enumerate() {
         for nblock in [0, 7, 13, 24, 47] {
-            let plan = schunk.head_plan(nchunk).unwrap().with_blocks(nblock..nblock + 1);
+            let (mut block, start) = (vec![0; BLOCK], (nchunk * CHUNK + nblock * BLOCK) as u64);
+            let (pieces, _) = schunk.pieces_of_bytes(start, start + BLOCK as u64).unwrap();
+            let mut read = Read::new(&schunk, pieces, Destination::from(&mut block[..]), Control::new());
             let mut driver = Driver::new(schunk.files());
-            let head = driver.run(plan).unwrap();
-            let mut block = vec![0; BLOCK];
-            let mut decoder = head.chunk().decoder(schunk.dparams()).unwrap();
-            let mut count = 1;
-            for group in head.groups(&[nblock], schunk.costs()) {
-                count += usize::from(group.extent().is_some());
-                let bytes = driver.read(group.extent().as_slice()).unwrap().pop().unwrap_or_default();
-                decoder
-                    .decode(nblock, group.stored(&head, nblock, &bytes).unwrap(), None, &mut block)
-                    .unwrap();
+            let mut count = 0;
+            while let Some(first) = read.need().unwrap() {
+                let others = std::iter::from_fn(|| read.need().unwrap());
+                let requests: Vec<_> = std::iter::once(first).chain(others).collect();
+                count += 1;
+                for request in requests {
+                    let bytes = driver.read(&[request.extent]).unwrap().remove(0);
+                    read.put(request.id, bytes).unwrap();
+                }
+                std::iter::from_fn(|| read.job()).for_each(|job| job.run().unwrap());
             }
+            read.finish().unwrap();
             assert_eq!(block, plain[nblock * BLOCK..(nblock + 1) * BLOCK], "{nchunk}, {nblock}");
             most = most.max(count);
         }
@@ -144,7 +148,8 @@ fn lying_tables_cost_time_only() {
         let sum = twox_hash::XxHash3_64::oneshot(&bad[list..end - 8]).to_le_bytes();
         bad[end - 8..end].copy_from_slice(&sum);
         let bad = SuperChunk::from_bytes(bad).unwrap();
-        assert!(rounds(&bad, &all) <= 2, "{seed}");
+        // A head of another length takes one round, blocks at other places another.
+        assert!(rounds(&bad, &all) <= 3, "{seed}");
     }
 }
 

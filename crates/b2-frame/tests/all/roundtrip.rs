@@ -146,8 +146,7 @@ impl Case {
             let plain = part.plain();
             prop_assert_eq!(schunk.chunk_nbytes(nchunk).unwrap(), plain.len() as u64);
             prop_assert_eq!(&schunk.decompress_chunk(nchunk).unwrap(), &plain);
-            let lazy = schunk.stored_blocks(nchunk, &[]).unwrap();
-            let all: Vec<usize> = (0..lazy.chunk().nblocks()).rev().collect();
+            let all: Vec<usize> = (0..schunk.chunk_head(nchunk).unwrap().nblocks()).rev().collect();
             let mut blocks = Vec::new();
             schunk.blocks(nchunk, &all, |_, block| blocks.push(block.to_vec())).unwrap();
             blocks.reverse();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use b2_chunk::{CParams, Container, Plugins};
 use b2_core::{Control, ErrorKind, LimitExceeded, Limits};
-use b2_frame::{
-    FrameError, FrameFiles, Metalayers, ReadAt, ReadOptions, Structure, SuperChunk, VlMetalayers,
-};
+use b2_frame::{FrameError, Metalayers, ReadAt, ReadOptions, Structure, SuperChunk, VlMetalayers};
 use bytes::Bytes;
 
 use crate::model::foreign::check_items;
@@ -49,7 +47,7 @@ struct Opened {
 #[derive(Debug)]
 struct About {
     meta: ArrayMeta,
-    geometry: Geometry,
+    geometry: Arc<Geometry>,
     dtype: Dtype,
 }
 
@@ -115,7 +113,10 @@ impl NdArray {
             frame_blocksize: frame.header().blocksize(),
             blockshape: meta.blockshape.as_slice().into(),
         });
-        Ok(Self(Arc::new(Opened { frame, about: Arc::new(About { meta, geometry, dtype }) })))
+        Ok(Self(Arc::new(Opened {
+            frame,
+            about: Arc::new(About { meta, geometry: Arc::new(geometry), dtype }),
+        })))
     }
 
     /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
@@ -133,7 +134,7 @@ impl NdArray {
     pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> Self {
         let About { meta, dtype, .. } = &*self.0.about;
         let meta = ArrayMeta { shape: geometry.shape().to_vec(), ..meta.clone() };
-        let about = About { meta, geometry, dtype: dtype.clone() };
+        let about = About { meta, geometry: Arc::new(geometry), dtype: dtype.clone() };
         Self(Arc::new(Opened { frame, about: Arc::new(about) }))
     }
 
@@ -153,6 +154,10 @@ impl NdArray {
     /// them.
     pub fn geometry(&self) -> &Geometry {
         &self.0.about.geometry
+    }
+
+    pub(crate) fn shared_geometry(&self) -> Arc<Geometry> {
+        self.0.about.geometry.clone()
     }
     /// Returns the type of the items: opaque bytes if the file has no dtype that can be parsed.
     pub fn dtype(&self) -> &Dtype {
@@ -274,14 +279,6 @@ impl NdArray {
     #[must_use]
     pub fn with_control(&self, control: Control) -> Self {
         let frame = self.0.frame.clone().with_control(control);
-        Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
-    }
-
-    /// Returns the same array with its bytes in other files, which must hold the same.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_files(&self, files: Arc<dyn FrameFiles>) -> Self {
-        let frame = self.0.frame.clone().with_files(files);
         Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
     }
 

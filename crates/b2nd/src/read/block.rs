@@ -4,14 +4,14 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use b2_chunk::{BlockDecoder, BlockParts, DParams, SpecialKind};
+use b2_chunk::{BlockDecoder, BlockParts, DParams, LazyChunk, SpecialKind};
 use b2_core::Limits;
 use b2_core::memory::sized;
-use b2_frame::ChunkHead;
+use b2_frame::Target;
 
 use crate::NdError;
-use crate::select::copy::{Loops, Target};
-use crate::select::moves::ChunkPart;
+use crate::select::copy::Loops;
+use crate::select::moves::{ChunkPart, Moves};
 
 /// Rows of at least this many bytes are written straight to their places.
 const LONG_ROW: usize = 1024;
@@ -28,7 +28,8 @@ thread_local! {
 const LARGEST_KEPT: usize = 8 << 20;
 
 /// Decodes blocks of one chunk on one thread.
-pub(crate) struct Worker<'a> {
+pub struct Worker<'a> {
+    chunk: &'a LazyChunk,
     decoder: BlockDecoder<'a>,
     limits: &'a Limits,
     /// Memory that decoding a whole block needs, in bytes.
@@ -50,12 +51,11 @@ impl<'a> Worker<'a> {
     /// `block0` is the decoded block 0, if the other blocks refer to it. `streaming` says whether
     /// the result exceeds the caches.
     pub(crate) fn new(
-        head: &'a ChunkHead,
+        chunk: &'a LazyChunk,
         dparams: &'a DParams,
         block0: Option<&'a [u8]>,
         streaming: bool,
     ) -> Result<Self, NdError> {
-        let chunk = head.chunk();
         let (header, size) = (chunk.header(), chunk.blocksize());
         let width = match header.special() {
             Some(SpecialKind::Value) => header.cbytes().saturating_sub(header.header_len()).max(1),
@@ -68,6 +68,7 @@ impl<'a> Worker<'a> {
         let (decoding, in_part) = (chunk.block_memory(), chunk.part_memory());
         let (limits, counts) = (&dparams.limits, dparams.control.is_watched());
         Ok(Self {
+            chunk,
             decoder,
             limits,
             decoding,
@@ -84,12 +85,12 @@ impl<'a> Worker<'a> {
     /// Copies the selected items of a block. Returns their size in bytes if bytes are counted.
     pub(crate) fn copy(
         &mut self,
-        part: &ChunkPart<'_>,
+        (moves, part): (&dyn Moves, &ChunkPart),
         nblock: usize,
         stored: &[u8],
         dst: &mut impl Target,
     ) -> Result<usize, NdError> {
-        let Survey { wanted, hull, only } = survey(part, nblock, self.counts);
+        let Survey { wanted, hull, only } = survey(moves, part, nblock, self.counts);
         let Self { decoder, limits, decoding, in_part, block0, plain, size, streaming, filled, .. } = self;
         let block0 = block0.filter(|_| nblock > 0);
         if filled.is_none()
@@ -121,7 +122,7 @@ impl<'a> Worker<'a> {
         }
         match only {
             Some(loops) => loops.without_first(hull.start).copy(plain, dst),
-            None => (part.moves)(nblock, &mut |step| {
+            None => moves.visit(part, nblock, &mut |step| {
                 if let Some(loops) = step.to_buffer() {
                     loops.without_first(hull.start).copy(plain, dst);
                 }
@@ -133,23 +134,23 @@ impl<'a> Worker<'a> {
 
 impl Worker<'_> {
     /// Copies the selected items of a block in a chunk whose block size differs from the array's;
-    /// only the byte order in the chunk matters. `bytes` is the block's range in the chunk, `size`
-    /// the size of an array block. Returns the size of the copied items in bytes.
+    /// only the byte order in the chunk matters. `size` is the size of an array block. Returns the size of the copied items in bytes.
     pub(crate) fn copy_foreign(
         &mut self,
-        part: &ChunkPart<'_>,
-        (nblock, bytes): (usize, Range<usize>),
+        (moves, part): (&dyn Moves, &ChunkPart),
+        nblock: usize,
         size: usize,
         stored: &[u8],
         dst: &mut impl Target,
     ) -> Result<usize, NdError> {
+        let bytes = self.chunk.block_range(nblock);
         // From here on, blocks are those of the array.
         let first = part.nblocks.partition_point(|nblock| (nblock + 1) * size <= bytes.start);
         let touched = || part.nblocks[first..].iter().copied().take_while(|nblock| nblock * size < bytes.end);
         let mut hull: Option<Range<usize>> = None;
         for of_array in touched() {
             let start = of_array * size;
-            let Range { start: low, end: high } = survey(part, of_array, false).hull;
+            let Range { start: low, end: high } = survey(moves, part, of_array, false).hull;
             let wanted = (start + low).max(bytes.start)..(start + high).min(bytes.end);
             if wanted.start < wanted.end {
                 hull = Some(match hull {
@@ -168,7 +169,7 @@ impl Worker<'_> {
         let mut copied = 0;
         for of_array in touched() {
             let start = of_array * size;
-            (part.moves)(of_array, &mut |step| {
+            moves.visit(part, of_array, &mut |step| {
                 let Some(loops) = step.to_buffer() else { return };
                 let source = loops.source();
                 if hull.start <= start + source.start && start + source.end <= hull.end {
@@ -212,9 +213,9 @@ struct Survey {
     only: Option<Loops>,
 }
 
-fn survey(part: &ChunkPart<'_>, nblock: usize, counts: bool) -> Survey {
+fn survey(moves: &dyn Moves, part: &ChunkPart, nblock: usize, counts: bool) -> Survey {
     let (mut count, mut survey) = (0, Survey { wanted: 0, hull: 0..0, only: None });
-    (part.moves)(nblock, &mut |step| {
+    moves.visit(part, nblock, &mut |step| {
         let Some(loops) = step.to_buffer() else { return };
         let Range { start, end } = loops.source();
         survey.hull = match count {

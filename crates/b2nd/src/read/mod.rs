@@ -9,28 +9,14 @@ pub(crate) mod attrs;
     reason = "positions are inside the geometry of an array, which was checked"
 )]
 pub(crate) mod block;
-#[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
-pub(crate) mod disjoint;
-#[allow(clippy::arithmetic_side_effects, reason = "counts threads and requests that exist")]
-pub(crate) mod far;
+pub(crate) mod futures;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "positions are inside the geometry of an array, which was checked"
 )]
-pub(crate) mod jobs;
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "positions are inside the geometry of an array, which was checked"
-)]
-pub(crate) mod part;
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "positions are inside the geometry of an array, which was checked"
-)]
-pub(crate) mod requests;
+pub(crate) mod selected;
 #[allow(clippy::arithmetic_side_effects, reason = "counts bytes of items that exist")]
 pub(crate) mod uniform;
 #[allow(

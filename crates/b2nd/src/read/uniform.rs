@@ -3,12 +3,11 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
+use b2_chunk::{Chunk, ChunkHeader, LazyChunk, SpecialKind};
 use b2_core::memory;
-use b2_frame::{ChunkHead, Entry};
+use b2_frame::{Entry, Target};
 
-use crate::select::copy::Target;
-use crate::select::moves::ChunkPart;
+use crate::select::moves::{ChunkPart, Moves};
 use crate::{NdArray, NdError};
 
 /// Larger items are not examined, in bytes.
@@ -16,7 +15,7 @@ const LARGEST_ITEM: usize = 4096;
 
 /// The value of all items of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Uniform {
+pub enum Uniform {
     /// All bytes are 0.
     Zeros,
     /// The bytes of one item.
@@ -56,13 +55,13 @@ impl Uniform {
             Entry::Special(_) => {
                 let chunk = frame.chunk(nchunk)?;
                 array.check_chunk(nchunk, chunk.nbytes())?;
-                Ok(Self::of_chunk(array, &chunk))
+                Ok(Self::of_stored(array, &chunk))
             }
         }
     }
 
     /// Returns the value of all items of a chunk, if its header determines it.
-    fn of_chunk(array: &NdArray, chunk: &Chunk) -> Option<Self> {
+    fn of_stored(array: &NdArray, chunk: &Chunk) -> Option<Self> {
         let dparams = array.super_chunk().dparams();
         Self::of_header(array, chunk.header(), |itemsize| {
             chunk.get_bytes_with(0..itemsize.min(chunk.nbytes()), dparams).ok()
@@ -71,8 +70,8 @@ impl Uniform {
 
     /// Returns the value of all items of a chunk whose head has been read, if its header determines
     /// it.
-    pub(crate) fn of_head(array: &NdArray, head: &ChunkHead) -> Result<Option<Self>, NdError> {
-        let (chunk, dparams) = (head.chunk(), array.super_chunk().dparams());
+    pub(crate) fn of_chunk(array: &NdArray, chunk: &LazyChunk) -> Result<Option<Self>, NdError> {
+        let dparams = array.super_chunk().dparams();
         let mut decoder = chunk.decoder(dparams)?;
         Ok(Self::of_header(array, chunk.header(), |itemsize| {
             let mut item = memory::zeroed(itemsize).ok()?;
@@ -113,22 +112,17 @@ impl Uniform {
     }
 
     /// Fills the places of a part. Returns their size in bytes.
-    pub(crate) fn fill_part(
-        &self,
-        part: &ChunkPart<'_>,
-        item: &Range<usize>,
-        dst: &mut impl Target,
-    ) -> usize {
-        let mut nbytes = 0;
+    pub(crate) fn fill_part(&self, (moves, part): (&dyn Moves, &ChunkPart), dst: &mut impl Target) -> usize {
+        let (mut nbytes, item) = (0, moves.item());
         for &nblock in &part.nblocks {
-            (part.moves)(nblock, &mut |step| {
+            moves.visit(part, nblock, &mut |step| {
                 let Some(loops) = step.to_buffer() else { return };
                 nbytes += loops.wanted();
                 match self {
                     Self::Zeros => loops.fill(0, dst),
                     Self::Item(_) => {
                         let row = loops.row();
-                        loops.each_row(|_, to| self.fill(item, dst.place(to, row)));
+                        loops.each_row(|_, to| self.fill(&item, dst.place(to, row)));
                     }
                 }
             });

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
+use b2_frame::Destination;
 
 use crate::model::geometry::{coords, for_each_position, product, strides};
 use crate::model::swap::Native;
 use crate::read::items::FromItems;
-use crate::read::jobs::{read_selection, read_to_keep, read_uninit};
+use crate::read::selected::{read_selection, read_to_keep};
 use crate::select::along::{Along, Chosen, OutDim, count_set, set_marks};
 use crate::select::moves::{BoxMoves, Moves, extent};
 use crate::select::points::PointMoves;
@@ -408,8 +409,7 @@ impl Slice {
             )));
         }
         let dst = &mut dst[..need];
-        read_selection(&self.array, &*moves, &mut *dst)?;
-        drop(moves);
+        read_selection(&self.array, moves, &mut *dst)?;
         self.swap_at(dst, offset, own);
         Ok(())
     }
@@ -442,8 +442,18 @@ impl Slice {
     /// As for [`read_bytes`](Self::read_bytes), and when `dst` has another length. After an error
     /// `dst` may be uninitialised.
     pub fn read_uninit<'d>(&self, dst: &'d mut [MaybeUninit<u8>]) -> Result<&'d mut [u8], NdError> {
-        check_len(dst.len(), self.nbytes())?;
-        let dst = read_uninit(&self.array, &*self.moves(0, &self.strides())?, dst)?;
+        self.read_to(dst)
+    }
+
+    /// Like [`read_uninit`](Self::read_uninit), to memory that nobody need have borrowed.
+    ///
+    /// # Errors
+    /// As for [`read_uninit`](Self::read_uninit).
+    #[doc(hidden)]
+    pub fn read_to<'d>(&self, destination: impl Into<Destination<'d>>) -> Result<&'d mut [u8], NdError> {
+        let destination = destination.into();
+        check_len(destination.len(), self.nbytes())?;
+        let dst = read_selection(&self.array, self.moves(0, &self.strides())?, destination)?;
         if let Some(native) = &self.native {
             native.swap(dst);
         }
@@ -453,7 +463,7 @@ impl Slice {
     /// Reads the bytes of all items in C order, as stored.
     pub(crate) fn read_stored(&self, dst: &mut [u8]) -> Result<(), NdError> {
         check_len(dst.len(), self.nbytes())?;
-        read_selection(&self.array, &*self.moves(0, &self.strides())?, dst)
+        read_selection(&self.array, self.moves(0, &self.strides())?, dst).map(drop)
     }
 
     /// Like [`read_bytes_into`](Self::read_bytes_into), for items that will be stored again: always
@@ -466,7 +476,7 @@ impl Slice {
     /// Like [`read_to_keep`](Self::read_to_keep), to memory of any layout. The places must lie
     /// inside `dst`; `strides` are those of the dimensions of the result.
     pub(crate) fn keep_at(&self, dst: &mut [u8], offset: usize, strides: &[isize]) -> Result<(), NdError> {
-        read_to_keep(&self.array, &*self.moves(offset, strides)?, dst)?;
+        read_to_keep(&self.array, self.moves(offset, strides)?, dst)?;
         self.swap_at(dst, offset, strides);
         Ok(())
     }
@@ -486,11 +496,7 @@ impl Slice {
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub(crate) fn moves(
-        &self,
-        offset: usize,
-        out_strides: &[isize],
-    ) -> Result<Box<dyn Moves + '_>, OutOfMemory> {
+    pub(crate) fn moves(&self, offset: usize, out_strides: &[isize]) -> Result<Box<dyn Moves>, OutOfMemory> {
         let Chosen { along, points, out } = &self.chosen;
         let mut of_array = vec![0; along.len()];
         let mut of_points = 0;
@@ -503,11 +509,11 @@ impl Slice {
         }
         let empty = out.contains(&OutDim::New(0));
         let item = if empty { 0..0 } else { self.item.clone() };
-        let geometry = self.array.geometry();
+        let geometry = self.array.shared_geometry();
         Ok(match points {
-            None => Box::new(BoxMoves::new(geometry, along, item, (offset, of_array))?),
+            None => Box::new(BoxMoves::new(geometry, along.clone(), item, (offset, of_array))?),
             Some(points) => {
-                Box::new(PointMoves::new(geometry, along, points, item, (offset, of_points, of_array))?)
+                Box::new(PointMoves::new(&geometry, along, points, item, (offset, of_points, of_array))?)
             }
         })
     }

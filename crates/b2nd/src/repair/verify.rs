@@ -93,8 +93,7 @@ impl NdArray {
     fn decode_padding_of(&self, nchunk: usize, lens: &[u64]) -> Result<(), NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let Some(padding) = Padding::of(geometry, lens) else { return Ok(()) };
-        let head = frame.chunk_head(nchunk)?;
-        let chunk = head.chunk();
+        let chunk = frame.chunk_head(nchunk)?;
         if chunk.header().special().is_some() {
             return Ok(());
         }

@@ -3,13 +3,14 @@
 
 use std::convert::Infallible;
 use std::ops::Range;
+use std::sync::Arc;
 
 use b2_core::memory::{self, OutOfMemory};
 
-use crate::Geometry;
 use crate::model::geometry::{coords, for_each_position, product, strides};
 use crate::select::along::{Along, Run};
 use crate::select::copy::Loops;
+use crate::{Geometry, MAX_DIM};
 
 /// A box of items in a block and the matching box in the buffer. Offsets and strides are in bytes.
 pub(crate) struct Move<'a> {
@@ -54,14 +55,17 @@ pub(crate) trait Moves: Send + Sync {
     ///
     /// # Errors
     /// When there is not enough memory.
-    fn part(&self, npart: u64) -> Result<ChunkPart<'_>, OutOfMemory>;
+    fn part(&self, npart: u64) -> Result<ChunkPart, OutOfMemory>;
     /// Like [`part`](Self::part), but treats the chunk as a single block. This is for chunks of
     /// equal items, which may claim any number of blocks without storing them. Returns `None` if
     /// that is not supported.
     ///
     /// # Errors
     /// When there is not enough memory.
-    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart<'_>>, OutOfMemory>;
+    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart>, OutOfMemory>;
+    /// Calls back with each box of items to move in one of the blocks of a part. If several items have the
+    /// same place, the last one wins.
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>));
     /// Returns the range of bytes that is moved of each item.
     fn item(&self) -> Range<usize>;
     /// Returns whether no two items share a place in the buffer.
@@ -69,23 +73,40 @@ pub(crate) trait Moves: Send + Sync {
 }
 
 /// The selected items of one chunk.
-pub(crate) struct ChunkPart<'a> {
+pub struct ChunkPart {
     pub(crate) nchunk: usize,
     /// The blocks that hold selected items, in ascending order.
     pub(crate) nblocks: Vec<usize>,
     /// Whether every byte of every item of the chunk is selected.
     pub(crate) whole: bool,
-    pub(crate) moves: Box<BlockMoves<'a>>,
+    /// Whether the chunk is treated as a single block.
+    pub(crate) unblocked: bool,
+    /// The group of points, if the selection has points.
+    pub(crate) group: usize,
+    /// The share of the chunk in each dimension of the selection.
+    pub(crate) dims: Vec<PartDim>,
 }
 
-/// Calls back with each box of items to move in a block. If several items have the same place, the
-/// last one wins.
-pub(crate) type BlockMoves<'a> = dyn Fn(usize, &mut dyn FnMut(Move<'_>)) + Send + Sync + 'a;
+/// The share of a chunk in a dimension of the selection.
+pub(crate) struct PartDim {
+    /// First position of the chunk along the dimension.
+    pub(crate) start: u64,
+    /// The blocks of the chunk that hold positions, and the ranks of these positions.
+    pub(crate) blocks: Vec<(u64, Range<u64>)>,
+}
+
+impl PartDim {
+    /// Returns the ranks of the positions in block `at` along the dimension.
+    pub(crate) fn ranks(&self, at: u64) -> Option<Range<u64>> {
+        let found = self.blocks.binary_search_by_key(&at, |(block, _)| *block).ok()?;
+        Some(self.blocks[found].1.clone())
+    }
+}
 
 /// A selection of every combination of the positions chosen along the dimensions.
-pub(crate) struct BoxMoves<'a> {
-    geometry: &'a Geometry,
-    along: &'a [Along],
+pub(crate) struct BoxMoves {
+    geometry: Arc<Geometry>,
+    along: Vec<Along>,
     /// The range of bytes that is moved of each item.
     item: Range<usize>,
     buffer_offset: usize,
@@ -95,12 +116,12 @@ pub(crate) struct BoxMoves<'a> {
     chunks: Vec<Vec<(u64, Range<u64>)>>,
 }
 
-impl<'a> BoxMoves<'a> {
+impl BoxMoves {
     /// `item` is the range of bytes that is moved of each item. The last argument is the buffer's
     /// offset of the first item and its stride along each dimension of the array, in bytes.
     pub(crate) fn new(
-        geometry: &'a Geometry,
-        along: &'a [Along],
+        geometry: Arc<Geometry>,
+        along: Vec<Along>,
         item: Range<usize>,
         (buffer_offset, buffer_strides): (usize, Vec<isize>),
     ) -> Result<Self, OutOfMemory> {
@@ -119,58 +140,44 @@ impl<'a> BoxMoves<'a> {
         coords(npart, &lens).iter().zip(&self.chunks).map(|(&i, c)| c[i as usize].0).collect()
     }
 
-    /// Returns a part for blocks of the given shape. `in_chunk` is the number of blocks along each
-    /// dimension.
-    fn part_of(
-        &self,
-        npart: u64,
-        blockshape: &'a [u32],
-        in_chunk: Vec<u64>,
-    ) -> Result<ChunkPart<'_>, OutOfMemory> {
-        let geometry = self.geometry;
+    /// Returns the shape of a block, and the number of blocks along each dimension of a chunk.
+    fn blocks(&self, unblocked: bool) -> (&[u32], &[u32]) {
+        let geometry = &self.geometry;
+        match unblocked {
+            true => (geometry.chunkshape(), &ONES[..geometry.ndim()]),
+            false => (geometry.blockshape(), geometry.blocks()),
+        }
+    }
+
+    fn part_of(&self, npart: u64, unblocked: bool) -> Result<ChunkPart, OutOfMemory> {
+        let geometry = &self.geometry;
         let grid = self.grid(npart);
         let nchunk = linear(&grid, geometry.grid());
         let (starts, real) = geometry.chunk_box(&grid);
+        let (blockshape, in_chunk) = self.blocks(unblocked);
 
-        // For each dimension, the blocks of the chunk that hold positions and the ranks of these
-        // positions.
-        let ends = starts.iter().zip(geometry.chunkshape()).map(|(&start, &c)| start + u64::from(c));
-        let blocks: Vec<Vec<(u64, Range<u64>)>> = self
-            .along
-            .iter()
-            .zip(starts.iter().zip(ends))
-            .zip(blockshape)
-            .map(|((along, (&start, end)), &b)| cut(along, start, b.into(), end))
-            .collect::<Result<_, _>>()?;
+        let mut dims = memory::list(starts.len())?;
+        for (dim, along) in self.along.iter().enumerate() {
+            let (start, chunk) = (starts[dim], u64::from(geometry.chunkshape()[dim]));
+            let blocks = cut(along, start, blockshape[dim].into(), start + chunk)?;
+            dims.push(PartDim { start, blocks });
+        }
         let whole = self.item == (0..geometry.itemsize())
             && self.along.iter().zip(starts.iter().zip(&real)).all(|(a, (&s, &n))| a.covers(s, s + n));
 
-        let ranges: Vec<Range<u64>> = blocks.iter().map(|blocks| 0..blocks.len() as u64).collect();
+        let ranges: Vec<Range<u64>> = dims.iter().map(|dim| 0..dim.blocks.len() as u64).collect();
         let mut nblocks = Vec::new();
-        let mut at_block = vec![0; blocks.len()];
         for_each_position(&ranges, |at| {
-            for ((at_block, &i), blocks) in at_block.iter_mut().zip(at).zip(&blocks) {
-                *at_block = blocks[i as usize].0;
-            }
-            memory::push(&mut nblocks, linear(&at_block, &in_chunk) as usize)
+            let along = at.iter().zip(&dims).zip(in_chunk);
+            let nblock = along.fold(0, |n, ((&i, dim), &len)| n * u64::from(len) + dim.blocks[i as usize].0);
+            memory::push(&mut nblocks, nblock as usize)
         })?;
-
-        let block_strides = strides(blockshape.iter().map(|&b| b as usize), geometry.itemsize());
-        let moves = move |nblock: usize, each: &mut dyn FnMut(Move<'_>)| {
-            let at = coords(nblock as u64, &in_chunk);
-            let mut runs: Vec<Vec<Run>> = Vec::with_capacity(at.len());
-            let mut origin = Vec::with_capacity(at.len());
-            for (dim, &j) in at.iter().enumerate() {
-                // Callers pass only members of `nblocks`, so the block is always found.
-                let Ok(found) = blocks[dim].binary_search_by_key(&j, |(piece, _)| *piece) else { return };
-                runs.push(self.along[dim].runs(blocks[dim][found].1.clone()));
-                origin.push(starts[dim] + j * u64::from(blockshape[dim]));
-            }
-            self.visit_runs(&runs, &origin, &block_strides, each);
-        };
-        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole, moves: Box::new(moves) })
+        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole, unblocked, group: 0, dims })
     }
 }
+
+/// The number of blocks along each dimension of a chunk that is one block.
+const ONES: [u32; MAX_DIM] = [1; MAX_DIM];
 
 /// Splits the positions in `start..end` into pieces of length `unit`. Returns the non-empty pieces
 /// with their ranks.
@@ -197,7 +204,7 @@ pub(crate) fn cut(
     Ok(pieces)
 }
 
-impl Moves for BoxMoves<'_> {
+impl Moves for BoxMoves {
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
@@ -212,7 +219,7 @@ impl Moves for BoxMoves<'_> {
     fn disjoint(&self) -> bool {
         separate(
             self.item.len(),
-            self.buffer_strides.iter().zip(self.along).map(|(&s, along)| (s, along.len())),
+            self.buffer_strides.iter().zip(&self.along).map(|(&s, along)| (s, along.len())),
         )
     }
 
@@ -224,17 +231,35 @@ impl Moves for BoxMoves<'_> {
         linear(&self.grid(npart), self.geometry.grid()) as usize
     }
 
-    fn part(&self, npart: u64) -> Result<ChunkPart<'_>, OutOfMemory> {
-        let in_chunk = self.geometry.blocks().iter().map(|&n| n.into()).collect();
-        self.part_of(npart, self.geometry.blockshape(), in_chunk)
+    fn part(&self, npart: u64) -> Result<ChunkPart, OutOfMemory> {
+        self.part_of(npart, false)
     }
 
-    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart<'_>>, OutOfMemory> {
-        self.part_of(npart, self.geometry.chunkshape(), vec![1; self.along.len()]).map(Some)
+    fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart>, OutOfMemory> {
+        self.part_of(npart, true).map(Some)
+    }
+
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
+        let (blockshape, in_chunk) = self.blocks(part.unblocked);
+        let nd = self.along.len();
+        let (mut at, mut rest) = ([0; MAX_DIM], nblock as u64);
+        for (at, &len) in at[..nd].iter_mut().zip(in_chunk).rev() {
+            (*at, rest) = (rest % u64::from(len), rest / u64::from(len));
+        }
+        let mut runs: Vec<Vec<Run>> = Vec::with_capacity(nd);
+        let mut origin = [0; MAX_DIM];
+        for (dim, of_part) in part.dims.iter().enumerate() {
+            // Callers pass only members of `nblocks`, so the block is always found.
+            let Some(ranks) = of_part.ranks(at[dim]) else { return };
+            runs.push(self.along[dim].runs(ranks));
+            origin[dim] = of_part.start + at[dim] * u64::from(blockshape[dim]);
+        }
+        let block_strides = strides(blockshape.iter().map(|&b| b as usize), self.geometry.itemsize());
+        self.visit_runs(&runs, &origin[..nd], &block_strides, each);
     }
 }
 
-impl BoxMoves<'_> {
+impl BoxMoves {
     fn visit_runs(
         &self,
         runs: &[Vec<Run>],

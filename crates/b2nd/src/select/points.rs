@@ -8,11 +8,11 @@ use b2_core::memory::{self, OutOfMemory};
 use crate::Geometry;
 use crate::model::geometry::{for_each_position, product, strides};
 use crate::select::along::{Along, Points, Run};
-use crate::select::moves::{ChunkPart, Move, Moves, cut, separate};
+use crate::select::moves::{ChunkPart, Move, Moves, PartDim, cut, separate};
 
 /// Points in some dimensions of the array, combined with every combination of the positions chosen
 /// along the other dimensions.
-pub(crate) struct PointMoves<'a> {
+pub(crate) struct PointMoves {
     /// Number of blocks of a chunk.
     per_chunk: u64,
     /// The points sorted by block; points of the same block keep their order.
@@ -21,7 +21,7 @@ pub(crate) struct PointMoves<'a> {
     groups: Vec<Range<usize>>,
     /// Stride between points in the buffer, in bytes.
     stride: isize,
-    others: Vec<Other<'a>>,
+    others: Vec<Other>,
     /// The range of bytes that is moved of each item.
     item: Range<usize>,
     buffer_offset: usize,
@@ -35,22 +35,13 @@ pub(crate) struct PointMoves<'a> {
 }
 
 /// A dimension that the points do not name.
-struct Other<'a> {
+struct Other {
     axis: Axis,
-    along: &'a Along,
+    along: Along,
     /// Stride in the buffer, in bytes.
     stride: isize,
     /// The chunks that hold positions, and the ranks of these positions.
     chunks: Vec<(u64, Range<u64>)>,
-}
-
-/// The share of a part in such a dimension.
-struct OfPart<'a> {
-    other: &'a Other<'a>,
-    /// First position of the chunk along the dimension.
-    start: u64,
-    /// The blocks of the chunk that hold positions, and the ranks of these positions.
-    blocks: Vec<(u64, Range<u64>)>,
 }
 
 /// A dimension of the array. The number of a chunk (or of a block in its chunk) is a sum over the
@@ -107,13 +98,13 @@ struct Point {
     place: usize,
 }
 
-impl<'a> PointMoves<'a> {
+impl PointMoves {
     /// `item` is the range of bytes that is moved of each item. The last argument is the buffer's
     /// offset of the first item, its stride between points, and its stride along each dimension of
     /// the array, in bytes.
     pub(crate) fn new(
         geometry: &Geometry,
-        along: &'a [Along],
+        along: &[Along],
         points: &Points,
         item: Range<usize>,
         (buffer_offset, stride, buffer_strides): (usize, isize, Vec<isize>),
@@ -125,7 +116,7 @@ impl<'a> PointMoves<'a> {
             if !dims.contains(&dim) {
                 let axis = axes[dim].clone();
                 let chunks = cut(along, 0, axis.chunk, u64::MAX)?;
-                others.push(Other { axis, along, stride, chunks });
+                others.push(Other { axis, along: along.clone(), stride, chunks });
             }
         }
         let nitems = product(others.iter().map(|other| other.along.len()).chain([points.len as u64]));
@@ -226,7 +217,7 @@ impl<'a> PointMoves<'a> {
     }
 }
 
-impl Moves for PointMoves<'_> {
+impl Moves for PointMoves {
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
@@ -251,75 +242,73 @@ impl Moves for PointMoves<'_> {
         self.chunk(npart).0 as usize
     }
 
-    fn unblocked(&self, _npart: u64) -> Result<Option<ChunkPart<'_>>, OutOfMemory> {
+    fn unblocked(&self, _npart: u64) -> Result<Option<ChunkPart>, OutOfMemory> {
         Ok(None)
     }
 
-    fn part(&self, npart: u64) -> Result<ChunkPart<'_>, OutOfMemory> {
+    fn part(&self, npart: u64) -> Result<ChunkPart, OutOfMemory> {
         let (nchunk, group) = self.chunk(npart);
         let points = &self.points[self.groups[group].clone()];
         let first_block = self.share_of_group(group) * self.per_chunk;
-        let mut others = Vec::with_capacity(self.others.len());
+        let mut dims = Vec::with_capacity(self.others.len());
         for other in &self.others {
             let start = other.axis.chunk_start(nchunk);
-            let blocks = cut(other.along, start, other.axis.block, start + other.axis.chunk)?;
-            others.push(OfPart { other, start, blocks });
+            let blocks = cut(&other.along, start, other.axis.block, start + other.axis.chunk)?;
+            dims.push(PartDim { start, blocks });
         }
-        let ranges: Vec<Range<u64>> = others.iter().map(|of_part| 0..of_part.blocks.len() as u64).collect();
+        let ranges: Vec<Range<u64>> = dims.iter().map(|dim| 0..dim.blocks.len() as u64).collect();
         let mut nblocks = Vec::new();
         for same in points.chunk_by(|a, b| a.block == b.block) {
             for_each_position(&ranges, |at| {
-                let share = |(of_part, &i): (&OfPart<'_>, &u64)| {
-                    of_part.blocks[i as usize].0 * of_part.other.axis.block_step
+                let share = |((dim, other), &i): ((&PartDim, &Other), &u64)| {
+                    dim.blocks[i as usize].0 * other.axis.block_step
                 };
-                let nblock = same[0].block - first_block + others.iter().zip(at).map(share).sum::<u64>();
+                let shares = dims.iter().zip(&self.others).zip(at).map(share);
+                let nblock = same[0].block - first_block + shares.sum::<u64>();
                 memory::push(&mut nblocks, nblock as usize)
             })?;
         }
         nblocks.sort_unstable();
+        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole: false, unblocked: false, group, dims })
+    }
 
-        let moves = move |nblock: usize, each: &mut dyn FnMut(Move<'_>)| {
-            // Subtract the contributions of the other dimensions; the contribution of the points
-            // remains.
-            let mut block = first_block + nblock as u64;
-            // For each other dimension, the first position of the block and the positions chosen in
-            // it.
-            let mut chosen: Vec<(u64, Vec<Run>)> = Vec::with_capacity(others.len());
-            for OfPart { other, start, blocks } in &others {
-                let at = other.axis.block_at(nblock as u64);
-                // Callers pass only members of `nblocks`, so the block is always found.
-                let Ok(found) = blocks.binary_search_by_key(&at, |(piece, _)| *piece) else {
-                    return;
-                };
-                block -= at * other.axis.block_step;
-                chosen.push((start + at * other.axis.block, other.along.runs(blocks[found].1.clone())));
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
+        // Subtract the contributions of the other dimensions; the contribution of the points remains.
+        let mut block = self.share_of_group(part.group) * self.per_chunk + nblock as u64;
+        // For each other dimension, the first position of the block and the positions chosen in it.
+        let mut chosen: Vec<(u64, Vec<Run>)> = Vec::with_capacity(part.dims.len());
+        for (dim, other) in part.dims.iter().zip(&self.others) {
+            let at = other.axis.block_at(nblock as u64);
+            // Callers pass only members of `nblocks`, so the block is always found.
+            let Some(ranks) = dim.ranks(at) else { return };
+            block -= at * other.axis.block_step;
+            chosen.push((dim.start + at * other.axis.block, other.along.runs(ranks)));
+        }
+        let points = &self.points[self.groups[part.group].clone()];
+        let first = points.partition_point(|point| point.block < block);
+        let points = || points[first..].iter().take_while(|point| point.block == block);
+        let ranges: Vec<Range<u64>> = chosen.iter().map(|(_, runs)| 0..runs.len() as u64).collect();
+        let mut counts = vec![0; chosen.len()];
+        let (mut from_strides, mut to_strides) = (vec![0; chosen.len()], vec![0; chosen.len()]);
+        let done: Result<(), Infallible> = for_each_position(&ranges, |k| {
+            let (mut from, mut to) = (self.item.start as isize, self.buffer_offset as isize);
+            for (n, (Other { axis, stride, .. }, &i)) in self.others.iter().zip(k).enumerate() {
+                let (origin, run) = (chosen[n].0, chosen[n].1[i as usize]);
+                counts[n] = run.count as usize;
+                from += (run.position - origin) as isize * axis.stride;
+                to += run.place as isize * stride;
+                // The step of a single item is meaningless and may be huge.
+                let (step, place_step) = if run.count > 1 { (run.step, run.place_step) } else { (1, 1) };
+                from_strides[n] = axis.stride * step as isize;
+                to_strides[n] = stride * place_step as isize;
             }
-            let first = points.partition_point(|point| point.block < block);
-            let points = || points[first..].iter().take_while(|point| point.block == block);
-            let ranges: Vec<Range<u64>> = chosen.iter().map(|(_, runs)| 0..runs.len() as u64).collect();
-            let mut counts = vec![0; chosen.len()];
-            let (mut from_strides, mut to_strides) = (vec![0; chosen.len()], vec![0; chosen.len()]);
-            let done: Result<(), Infallible> = for_each_position(&ranges, |k| {
-                let (mut from, mut to) = (self.item.start as isize, self.buffer_offset as isize);
-                for (n, (Other { axis, stride, .. }, &i)) in self.others.iter().zip(k).enumerate() {
-                    let (origin, run) = (chosen[n].0, chosen[n].1[i as usize]);
-                    counts[n] = run.count as usize;
-                    from += (run.position - origin) as isize * axis.stride;
-                    to += run.place as isize * stride;
-                    // The step of a single item is meaningless and may be huge.
-                    let (step, place_step) = if run.count > 1 { (run.step, run.place_step) } else { (1, 1) };
-                    from_strides[n] = axis.stride * step as isize;
-                    to_strides[n] = stride * place_step as isize;
-                }
-                for point in points() {
-                    let from = from as usize + point.offset;
-                    let to = (to + point.place as isize * self.stride) as usize;
-                    each(Move::new(&counts, self.item.len(), (from, &from_strides), (to, &to_strides)));
-                }
-                Ok(())
-            });
-            let Ok(()) = done;
-        };
-        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole: false, moves: Box::new(moves) })
+            for point in points() {
+                let from = from as usize + point.offset;
+                let to = (to + point.place as isize * self.stride) as usize;
+                each(Move::new(&counts, self.item.len(), (from, &from_strides), (to, &to_strides)));
+            }
+            Ok(())
+        });
+        let Ok(()) = done;
     }
 }

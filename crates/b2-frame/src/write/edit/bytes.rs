@@ -230,7 +230,7 @@ impl FrameEditor {
         }
         let snapshot = self.snapshot()?;
         match snapshot.chunk_sizes()?.chunk_at(at) {
-            Some((nchunk, range, _)) => Ok((nchunk, range)),
+            Some(found) => Ok(found),
             None => Err(FrameError::OutOfRange { what: "bytes", start: at, end: at, len: self.nbytes() }),
         }
     }

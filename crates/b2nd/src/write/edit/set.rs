@@ -214,10 +214,10 @@ pub(super) struct Setting<'a> {
 
 impl Setting<'_> {
     /// Returns the new chunk for a part.
-    pub(super) fn chunk(&self, part: &ChunkPart<'_>) -> Result<Chunk, NdError> {
+    pub(super) fn chunk(&self, part: &ChunkPart) -> Result<Chunk, NdError> {
         match &self.whole {
             Some(chunk) if part.whole && !is_cut(self.array, part.nchunk) => Ok(chunk.clone()),
-            _ => changed(self.array, part, self.items, &self.cparams),
+            _ => self.changed(part),
         }
     }
 
@@ -227,70 +227,68 @@ impl Setting<'_> {
         let until = |n: u64| (nbytes * u128::from(n) / nparts) as u64;
         until(npart + 1) - until(npart)
     }
-}
 
-/// Returns a chunk with some or all of its items changed.
-fn changed(array: &NdArray, part: &ChunkPart<'_>, items: &[u8], cparams: &CParams) -> Result<Chunk, NdError> {
-    check_memory(array)?;
-    let geometry = array.geometry();
-    let cparams = &cparams.for_chunk(part.nchunk);
-    if let Some(chunk) = with_changed_blocks(array, part, items, cparams)? {
-        return Ok(chunk);
-    }
-    let old = if part.whole { None } else { plain(array, part.nchunk)? };
-    let mut chunk = match old {
-        Some(old) => old,
-        None => memory::zeroed(geometry.chunk_nbytes())?,
-    };
-    let size = geometry.block_nbytes();
-    for &nblock in &part.nblocks {
-        set_items(part, nblock, items, &mut chunk[nblock * size..(nblock + 1) * size]);
-    }
-    Ok(Chunk::compress_bytes(&chunk, cparams)?)
-}
-
-/// Copies the new items of a block.
-fn set_items(part: &ChunkPart<'_>, nblock: usize, items: &[u8], block: &mut [u8]) {
-    (part.moves)(nblock, &mut |step| {
-        if let Some(loops) = step.to_block() {
-            loops.copy(items, block);
+    /// Returns a chunk with some or all of its items changed.
+    fn changed(&self, part: &ChunkPart) -> Result<Chunk, NdError> {
+        let array = self.array;
+        check_memory(array)?;
+        let geometry = array.geometry();
+        let cparams = &self.cparams.for_chunk(part.nchunk);
+        if let Some(chunk) = self.with_changed_blocks(part, cparams)? {
+            return Ok(chunk);
         }
-    });
-}
+        let old = if part.whole { None } else { plain(array, part.nchunk)? };
+        let mut chunk = match old {
+            Some(old) => old,
+            None => memory::zeroed(geometry.chunk_nbytes())?,
+        };
+        let size = geometry.block_nbytes();
+        for &nblock in &part.nblocks {
+            self.set_items(part, nblock, &mut chunk[nblock * size..(nblock + 1) * size]);
+        }
+        Ok(Chunk::compress_bytes(&chunk, cparams)?)
+    }
 
-/// Returns a chunk of which only the blocks with changed items are compressed, if that is possible.
-fn with_changed_blocks(
-    array: &NdArray,
-    part: &ChunkPart<'_>,
-    items: &[u8],
-    cparams: &CParams,
-) -> Result<Option<Chunk>, NdError> {
-    let size = array.geometry().block_nbytes();
-    let frame = array.super_chunk();
-    let few = 2 * part.nblocks.len() * size <= array.geometry().chunk_nbytes();
-    if part.whole || !few || !matches!(frame.entry(part.nchunk)?, Entry::Stored(_)) {
-        return Ok(None);
+    /// Copies the new items of a block.
+    fn set_items(&self, part: &ChunkPart, nblock: usize, block: &mut [u8]) {
+        self.moves.visit(part, nblock, &mut |step| {
+            if let Some(loops) = step.to_block() {
+                loops.copy(self.items, block);
+            }
+        });
     }
-    // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
-    // checksum.
-    let frame = frame.to_keep();
-    let chunk = frame.chunk(part.nchunk)?;
-    array.check_chunk(part.nchunk, chunk.nbytes())?;
-    let lazy = chunk.lazy(frame.dparams())?;
-    if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
-        return Ok(None);
+
+    /// Returns a chunk of which only the blocks with changed items are compressed, if that is possible.
+    fn with_changed_blocks(&self, part: &ChunkPart, cparams: &CParams) -> Result<Option<Chunk>, NdError> {
+        let array = self.array;
+        let size = array.geometry().block_nbytes();
+        let frame = array.super_chunk();
+        let few = 2 * part.nblocks.len() * size <= array.geometry().chunk_nbytes();
+        if part.whole || !few || !matches!(frame.entry(part.nchunk)?, Entry::Stored(_)) {
+            return Ok(None);
+        }
+        // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
+        // checksum.
+        let frame = frame.to_keep();
+        let chunk = frame.chunk(part.nchunk)?;
+        array.check_chunk(part.nchunk, chunk.nbytes())?;
+        let lazy = chunk.lazy(frame.dparams())?;
+        if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
+            return Ok(None);
+        }
+        let mut decoder = lazy.decoder(frame.dparams())?;
+        let mut blocks = memory::list(part.nblocks.len())?;
+        for &nblock in &part.nblocks {
+            let mut block = memory::zeroed(size)?;
+            let stored = chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
+            decoder.decode(nblock, stored, None, &mut block)?;
+            self.set_items(part, nblock, &mut block);
+            blocks.push((nblock, block));
+        }
+        let blocks: Vec<(usize, &[u8])> =
+            blocks.iter().map(|(nblock, block)| (*nblock, &block[..])).collect();
+        Ok(chunk.with_blocks(&blocks, cparams, frame.dparams())?)
     }
-    let mut decoder = lazy.decoder(frame.dparams())?;
-    let mut blocks = memory::list(part.nblocks.len())?;
-    for &nblock in &part.nblocks {
-        let mut block = memory::zeroed(size)?;
-        let stored = chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
-        decoder.decode(nblock, stored, None, &mut block)?;
-        set_items(part, nblock, items, &mut block);
-        blocks.push((nblock, block));
-    }
-    let blocks: Vec<(usize, &[u8])> = blocks.iter().map(|(nblock, block)| (*nblock, &block[..])).collect();
-    Ok(chunk.with_blocks(&blocks, cparams, frame.dparams())?)
 }
 
 /// Returns whether the array's edge clips a chunk. What lies beyond the edge must stay zero.

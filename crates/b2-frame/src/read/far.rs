@@ -4,21 +4,23 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
-use b2_frame::SuperChunk;
 use bytes::Bytes;
 
-use crate::NdError;
-use crate::read::requests::{Request, SelectionPlan};
+use crate::FrameError;
+use crate::read::places::Places;
+use crate::read::requests::{Read, Request};
+use crate::storage::files::FrameFiles;
 
 /// Most bytes that may be in flight at once, except that one request may always be.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Works off a plan with the number of requests in flight that the files of the frame ask for.
-pub(crate) fn work_off(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Result<(), NdError> {
-    let (most, workers) = (frame.files().in_flight(), plan.workers());
+/// Works off a read with the number of requests in flight that the files of the frame ask for.
+pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
+    let files = read.frame().files.clone();
+    let (most, workers) = (files.in_flight(), read.workers());
     let state =
-        State { plan, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
-    let shared = Work { frame, most, workers, state: Mutex::new(state), changed: Condvar::new() };
+        State { read, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
+    let shared = Work { files: &*files, most, workers, state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| shared.run(scope));
     match shared.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
         Some(error) => Err(error),
@@ -26,18 +28,18 @@ pub(crate) fn work_off(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Resu
     }
 }
 
-struct Work<'a, 'p> {
-    frame: &'a SuperChunk,
+struct Work<'a, 'd, P: Places> {
+    files: &'a dyn FrameFiles,
     /// Most requests in flight.
     most: usize,
     /// Most jobs that run at once.
     workers: usize,
-    state: Mutex<State<'a, 'p>>,
+    state: Mutex<State<'a, 'd, P>>,
     changed: Condvar,
 }
 
-struct State<'a, 'p> {
-    plan: &'a mut SelectionPlan<'p>,
+struct State<'a, 'd, P: Places> {
+    read: &'a mut Read<'d, P>,
     /// A request that has to wait for others.
     held: Option<Request>,
     /// Number of requests in flight, and their bytes.
@@ -49,18 +51,18 @@ struct State<'a, 'p> {
     threads: usize,
     idle: usize,
     /// The first error. Nothing is begun after it.
-    error: Option<NdError>,
+    error: Option<P::Error>,
 }
 
-impl State<'_, '_> {
+impl<P: Places> State<'_, '_, P> {
     /// Takes the next request, if it may fly now.
-    fn request(&mut self, most: usize) -> Result<Option<Request>, NdError> {
+    fn request(&mut self, most: usize) -> Result<Option<Request>, P::Error> {
         if self.flying >= most {
             return Ok(None);
         }
         let next = match self.held.take() {
             Some(request) => Some(request),
-            None => self.plan.request()?,
+            None => self.read.need()?,
         };
         let Some(request) = next else { return Ok(None) };
         let bytes = size(&request);
@@ -78,8 +80,8 @@ fn size(request: &Request) -> u64 {
     request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
-impl<'a, 'p> Work<'a, 'p> {
-    fn lock(&self) -> MutexGuard<'_, State<'a, 'p>> {
+impl<'a, 'd, P: Places> Work<'a, 'd, P> {
+    fn lock(&self) -> MutexGuard<'_, State<'a, 'd, P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +91,7 @@ impl<'a, 'p> Work<'a, 'p> {
         let mut state = self.lock();
         while state.error.is_none() {
             let result = if state.decoding < self.workers
-                && let Some(job) = state.plan.job()
+                && let Some(job) = state.read.job()
             {
                 state.decoding += 1;
                 self.call(scope, &mut state);
@@ -107,7 +109,7 @@ impl<'a, 'p> Work<'a, 'p> {
                         state = self.lock();
                         state.flying -= 1;
                         state.bytes -= size(&request);
-                        bytes.and_then(|bytes| state.plan.answer(request.id, bytes))
+                        bytes.and_then(|bytes| state.read.put(request.id, bytes))
                     }
                     Ok(None) if state.flying == 0 && state.decoding == 0 => break,
                     Ok(None) => {
@@ -127,12 +129,12 @@ impl<'a, 'p> Work<'a, 'p> {
         self.changed.notify_all();
     }
 
-    fn fetch(&self, request: &Request) -> Result<Bytes, NdError> {
-        Ok(self.frame.files().open(request.extent.file)?.read(&request.extent)?)
+    fn fetch(&self, request: &Request) -> Result<Bytes, P::Error> {
+        Ok(self.files.open(request.extent.file)?.read(&request.extent)?)
     }
 
     /// Calls for another thread, since this one is going to be busy: one that waits, or a new one.
-    fn call<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'_, '_>) {
+    fn call<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'_, '_, P>) {
         if state.idle > 0 {
             self.changed.notify_one();
         } else if state.threads <= self.most {
@@ -144,12 +146,12 @@ impl<'a, 'p> Work<'a, 'p> {
 }
 
 /// Stops the other threads if this one panics, which would otherwise wait for it.
-struct Wake<'w, 'a, 'p>(&'w Work<'a, 'p>);
+struct Wake<'w, 'a, 'd, P: Places>(&'w Work<'a, 'd, P>);
 
-impl Drop for Wake<'_, '_, '_> {
+impl<P: Places> Drop for Wake<'_, '_, '_, P> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().error.get_or_insert_with(|| NdError::argument("a thread panicked"));
+            self.0.lock().error.get_or_insert_with(|| FrameError::argument("thread", "panicked").into());
             self.0.changed.notify_all();
         }
     }

@@ -2,13 +2,15 @@
 //! what the local driver reads.
 
 use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
-use b2_frame::{Compare, Driver, FrameParams, FrameWriter, ReadCosts, SuperChunk};
+use b2_frame::{Compare, Driver, FrameError, FrameParams, FrameWriter, Job, ReadCosts, Request, SuperChunk};
 use b2_testkit::Rng;
+use bytes::Bytes;
 
 use super::*;
-use crate::read::jobs::read_selection;
+use crate::select::moves::extent;
 use crate::{ArrayBuilder, METALAYER, Selection, range};
 
 /// What a driver has fetched.
@@ -21,11 +23,12 @@ struct Fetched {
 }
 
 /// Fetches in rounds: takes all requests, then answers all of them.
-fn in_rounds(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Result<Fetched, NdError> {
+fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
+    let frame = read.frame().clone();
     let (mut driver, mut fetched) = (Driver::new(frame.files()), Fetched::default());
     loop {
         let mut requests = Vec::new();
-        while let Some(request) = plan.request()? {
+        while let Some(request) = read.need()? {
             requests.push(request);
         }
         fetched.rounds += usize::from(!requests.is_empty());
@@ -33,9 +36,9 @@ fn in_rounds(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Result<Fetched
             let bytes = driver.read(std::slice::from_ref(extent))?.remove(0);
             fetched.ranges += 1;
             fetched.bytes += bytes.len() as u64;
-            plan.answer(*id, bytes)?;
+            read.put(*id, bytes)?;
         }
-        while let Some(job) = plan.job() {
+        while let Some(job) = read.job() {
             job.run()?;
         }
         if requests.is_empty() {
@@ -45,30 +48,31 @@ fn in_rounds(plan: &mut SelectionPlan<'_>, frame: &SuperChunk) -> Result<Fetched
 }
 
 /// Takes requests, answers and runs jobs in random order.
-fn in_any_order(plan: &mut SelectionPlan<'_>, frame: &SuperChunk, dice: &mut Rng) -> Result<(), NdError> {
+fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdError> {
+    let frame = read.frame().clone();
     let mut driver = Driver::new(frame.files());
     let (mut requests, mut jobs, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     loop {
         match dice.below(3) {
             0 => {
-                if let Some(request) = plan.request()? {
+                if let Some(request) = read.need()? {
                     assert!(seen.insert(request.id));
                     requests.push(request);
                 }
             }
             1 if !requests.is_empty() => {
                 let Request { id, extent } = requests.swap_remove(dice.below(requests.len()));
-                plan.answer(id, driver.read(&[extent])?.remove(0))?;
-                assert!(plan.answer(id, Bytes::new()).is_err());
+                read.put(id, driver.read(&[extent])?.remove(0))?;
+                assert!(read.put(id, Bytes::new()).is_err());
             }
             _ if !jobs.is_empty() => {
-                let job: DecodeJob<'_> = jobs.swap_remove(dice.below(jobs.len()));
+                let job: Job<'_, Selected> = jobs.swap_remove(dice.below(jobs.len()));
                 job.run()?;
             }
             _ => {}
         }
-        jobs.extend(plan.job());
-        if plan.is_done() && jobs.is_empty() {
+        jobs.extend(read.job());
+        if read.is_done() && jobs.is_empty() {
             return Ok(());
         }
     }
@@ -163,28 +167,25 @@ fn selection(shape: &[u64], dice: &mut Rng) -> Vec<Selection> {
 }
 
 /// Reads a selection with both drivers, and with the second one in rounds and in random order.
-fn compare(array: &NdArray, twin: &NdArray, moves: &dyn Moves, dice: &mut Rng) {
-    let frame = array.super_chunk();
-    let nbytes = moves.nbytes() as usize;
-    let (mut local, mut rounds, mut any) = (vec![1; nbytes], vec![2; nbytes], vec![3; nbytes]);
-    read_selection(array, moves, &mut local[..]).unwrap();
+fn compare(twin: &NdArray, view: &Slice, dice: &mut Rng) {
+    let nbytes = view.nbytes() as usize;
+    let (mut rounds, mut any) = (vec![2; nbytes], vec![3; nbytes]);
+    let local = view.read_bytes().unwrap();
     let mut expected = vec![4; nbytes];
-    read_selection(twin, moves, &mut expected[..]).unwrap();
+    read_selection(twin, view.moves(0, &view.strides()).unwrap(), &mut expected[..]).unwrap();
     assert!(local == expected);
-    let mut fetched = Fetched::default();
-    read_by_requests(array, frame, moves, Destination::from(&mut rounds[..]), |plan| {
-        fetched = in_rounds(plan, frame)?;
-        Ok(())
-    })
-    .unwrap();
+    if let Some(mut read) = view.begin(&mut rounds[..]).unwrap() {
+        let fetched = in_rounds(&mut read).unwrap();
+        // Heads and tables come first, then blocks or the rest of the chunk; checksums come with the
+        // heads.
+        assert!(fetched.rounds <= 4, "{fetched:?}");
+        read.finish().unwrap();
+    }
     assert!(local == rounds);
-    // Heads and tables come first, then blocks or the rest of the chunk; checksums come with the
-    // heads.
-    assert!(fetched.rounds <= 4, "{fetched:?}");
-    read_by_requests(array, frame, moves, Destination::from(&mut any[..]), |plan| {
-        in_any_order(plan, frame, dice)
-    })
-    .unwrap();
+    if let Some(mut read) = view.begin(&mut any[..]).unwrap() {
+        in_any_order(&mut read, dice).unwrap();
+        read.finish().unwrap();
+    }
     assert!(local == any);
 }
 
@@ -205,7 +206,7 @@ fn any_order_of_arrival_gives_the_same() {
         let array = NdArray::from_super_chunk(frame).unwrap();
         for _ in 0..4 {
             let view = array.slice(selection(&shape, dice)).unwrap();
-            compare(&array, &twin, &*view.moves(0, &view.strides()).unwrap(), dice);
+            compare(&twin, &view, dice);
         }
         let lead = dice.below(shape.len() + 1);
         let npoints = dice.below(9);
@@ -213,7 +214,7 @@ fn any_order_of_arrival_gives_the_same() {
             .iter()
             .map(|&n| Selection::List((0..npoints).map(|_| dice.below(n as usize) as i64).collect()));
         let view = array.points(points.collect::<Vec<_>>()).unwrap();
-        compare(&array, &twin, &*view.moves(0, &view.strides()).unwrap(), dice);
+        compare(&twin, &view, dice);
     }
 }
 
@@ -229,11 +230,10 @@ fn noise(filters: &[FilterSlot]) -> NdArray {
 fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
     let view = array.slice(selection).unwrap();
     let (mut fetched, mut dst) = (Fetched::default(), vec![0; view.nbytes() as usize]);
-    let result = view.read_with(&mut dst, |plan| {
-        fetched = in_rounds(plan, array.super_chunk())?;
-        Ok(())
-    });
-    result.unwrap();
+    if let Some(mut read) = view.begin(&mut dst[..]).unwrap() {
+        fetched = in_rounds(&mut read).unwrap();
+        read.finish().unwrap();
+    }
     assert!(dst == view.read_bytes().unwrap());
     fetched
 }
@@ -299,17 +299,172 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     let array = noise(&[FilterSlot::DELTA]);
     let view = array.slice([0..10, 0..10]).unwrap();
     let mut dst = vec![0; view.nbytes() as usize];
-    let unfinished = view.read_with(&mut dst, |plan| plan.request().map(|_| ()));
-    assert!(matches!(unfinished, Err(NdError::Frame(FrameError::Argument { name: "drive", .. }))));
+    let mut unfinished = view.begin(&mut dst[..]).unwrap().unwrap();
+    assert!(unfinished.need().unwrap().is_some());
+    let error = unfinished.finish().map(drop);
+    assert!(matches!(error, Err(NdError::Frame(FrameError::Argument { name: "read", .. }))));
+    // A job that still runs.
+    let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
+    let mut driver = Driver::new(array.super_chunk().files());
+    let mut jobs = Vec::new();
+    while let Some(Request { id, extent }) = read.need().unwrap() {
+        read.put(id, driver.read(&[extent]).unwrap().remove(0)).unwrap();
+        jobs.extend(std::iter::from_fn(|| read.job()));
+    }
+    assert!(read.is_done() && !jobs.is_empty());
+    assert!(read.finish().is_err());
     // Answers of the wrong length.
-    let short = view.read_with(&mut dst, |plan| {
-        while let Some(Request { id, extent }) = plan.request()? {
-            plan.answer(id, Bytes::from(vec![0; (extent.range.end - extent.range.start) as usize / 2]))?;
-            while let Some(job) = plan.job() {
+    let mut short = view.begin(&mut dst[..]).unwrap().unwrap();
+    let mut answer = || {
+        while let Some(Request { id, extent }) = short.need()? {
+            short.put(id, Bytes::from(vec![0; (extent.range.end - extent.range.start) as usize / 2]))?;
+            while let Some(job) = short.job() {
                 job.run()?;
             }
         }
-        Ok(())
+        Ok::<_, NdError>(())
+    };
+    assert!(answer().is_err());
+}
+
+struct Dice(Rng);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0.below(n)
+    }
+
+    fn array(&mut self, shape: &[u64], kind: usize) -> NdArray {
+        let n: u64 = shape.iter().product();
+        let items: Vec<u8> = match kind {
+            0 => vec![0; n as usize * 4],
+            1 => [7, 8, 9, 10].repeat(n as usize),
+            _ => (0..n as u32).flat_map(|i| (i * 7 + 1).to_le_bytes()).collect(),
+        };
+        let chunks: Vec<u32> = shape.iter().map(|&n| 1 + self.below(n as usize + 2) as u32).collect();
+        let blocks: Vec<u32> = chunks.iter().map(|&c| 1 + self.below(c as usize) as u32).collect();
+        let filters: &[FilterSlot] =
+            [&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA, FilterSlot::SHUFFLE], &[]][self.below(3)];
+        let frame = ArrayBuilder::new::<u32>(shape.to_vec())
+            .chunks(chunks)
+            .blocks(blocks)
+            .compression(b2_chunk::Compression::lz4().filters(filters))
+            .to_bytes(items)
+            .unwrap();
+        NdArray::from_bytes(frame).unwrap()
+    }
+
+    fn view(&mut self, array: &NdArray) -> Slice {
+        let dims = array.shape().iter().map(|&n| {
+            let n = n as i64;
+            match self.below(3) {
+                0 => Selection::List((0..self.below(5)).map(|_| self.below(n as usize) as i64).collect()),
+                1 => (self.below(n as usize) as i64..n).into(),
+                _ => (..).into(),
+            }
+        });
+        let dims: Vec<Selection> = dims.collect();
+        let view = array.slice(dims).unwrap();
+        if self.below(2) == 0 { view.transpose() } else { view }
+    }
+}
+
+/// Returns strides of a random layout without overlaps: dimensions in any order, with or
+/// without gaps, forward or backward.
+fn layout(dice: &mut Dice, shape: &[u64], gaps: bool) -> Vec<isize> {
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, dice.below(i + 1));
+    }
+    let (mut step, mut strides) = (4, vec![0; shape.len()]);
+    for dim in order {
+        step += if gaps { dice.below(3) } else { 0 };
+        strides[dim] = if dice.below(3) == 0 { -(step as isize) } else { step as isize };
+        step *= shape[dim].max(1) as usize;
+    }
+    strides
+}
+
+#[test]
+fn memory_of_any_layout_is_filled() {
+    let dice = &mut Dice(Rng::new(10));
+    for case in 0..600 {
+        let shape: Vec<u64> = (0..dice.below(4)).map(|_| 1 + dice.below(9) as u64).collect();
+        let array = dice.array(&shape, case % 4);
+        let view = dice.view(&array);
+        let (plain, shape) = (view.read_bytes().unwrap(), view.shape());
+        // Uninitialised memory in C order.
+        let mut memory = vec![MaybeUninit::uninit(); plain.len()];
+        let moves = view.moves(0, &view.strides()).unwrap();
+        assert_eq!(read_selection(&array, moves, &mut memory[..]).unwrap(), plain);
+        let expect = |strides: &[isize], (offset, len): (usize, usize), before: u8| {
+            let mut expected = vec![before; len];
+            let from = (&plain[..], 0, &view.strides()[..]);
+            let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+            crate::select::copy::copy_box(&counts, 4, from, (&mut expected, offset, strides));
+            expected
+        };
+        // Memory of any layout.
+        for gaps in [false, true] {
+            let strides = layout(dice, &shape, gaps);
+            let (offset, len) = extent(&shape, &strides, 4).unwrap();
+            let moves = || view.moves(offset, &strides).unwrap();
+            assert!(moves().disjoint());
+            let mut memory = vec![9; len];
+            read_selection(&array, moves(), &mut memory[..]).unwrap();
+            assert_eq!(memory, expect(&strides, (offset, len), 9), "{shape:?} {strides:?}");
+            let mut memory = vec![MaybeUninit::uninit(); len];
+            let read = read_selection(&array, moves(), &mut memory[..]).unwrap();
+            assert_eq!(read, expect(&strides, (offset, len), 0));
+        }
+        // All items along a dimension share one place.
+        if !shape.is_empty() && shape.iter().all(|&n| n > 0) {
+            let mut strides = view.strides();
+            let dim = dice.below(shape.len());
+            strides[dim] = 0;
+            let (offset, len) = extent(&shape, &strides, 4).unwrap();
+            let moves = view.moves(offset, &strides).unwrap();
+            assert!(shape[dim] == 1 || !moves.disjoint());
+            let mut memory = vec![MaybeUninit::uninit(); len];
+            let read = read_selection(&array, moves, &mut memory[..]).unwrap();
+            assert!(plain.len() >= 4 && read.len() == len);
+        }
+    }
+}
+
+#[test]
+fn layouts_beyond_memory_are_refused() {
+    assert_eq!(extent(&[2, 3], &[-12, 4], 4), Some((12, 24)));
+    assert_eq!(extent(&[2, 0], &[isize::MIN, 4], 4), Some((0, 0)));
+    assert_eq!(extent(&[], &[], 4), Some((0, 4)));
+    assert_eq!(extent(&[2, 2], &[isize::MAX, isize::MIN], 4), None);
+    assert_eq!(extent(&[u64::MAX], &[2], 4), None);
+    assert_eq!(extent(&[2], &[isize::MAX - 1], 4), None);
+}
+
+#[test]
+fn reading_tells_its_progress_and_stops() {
+    use std::ops::ControlFlow;
+    use std::sync::{Arc, Mutex};
+
+    let array = Dice(Rng::new(3)).array(&[40, 30], 2);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&seen);
+    let control = Control::new().with_progress(move |progress| {
+        tell.lock().unwrap().push(progress);
+        ControlFlow::Continue(())
     });
-    assert!(short.is_err());
+    let view = array.slice([3..20, 5..9]).unwrap();
+    let mut dst = vec![0; view.nbytes() as usize];
+    let mut read = |control: Control| {
+        let frame = array.super_chunk().clone().with_control(control);
+        let moves = view.moves(0, &view.strides()).unwrap();
+        read_from(&array, &frame, moves, Destination::from(&mut dst[..])).map(drop)
+    };
+    read(control).unwrap();
+    let seen = seen.lock().unwrap();
+    let last = seen.last().unwrap();
+    assert_eq!((last.nbytes, last.total, last.items()), (17 * 4 * 4, 17 * 4 * 4, 17 * 4));
+    let stop = Control::new().with_progress(|_| ControlFlow::Break(()));
+    assert!(matches!(read(stop), Err(NdError::Cancelled(_))));
 }

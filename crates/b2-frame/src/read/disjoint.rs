@@ -7,11 +7,12 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::select::copy::Target;
+use crate::read::target::Target;
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`Moves`](crate::select::moves::Moves) were made with.
-pub(crate) struct Destination<'a> {
+/// in it are those that the [`Places`](crate::read::places::Places) were made with.
+#[doc(hidden)]
+pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
     initialised: bool,
@@ -32,9 +33,27 @@ impl<'a> From<&'a mut [MaybeUninit<u8>]> for Destination<'a> {
     }
 }
 
+// SAFETY: It represents a `&mut [MaybeUninit<u8>]`, which is `Send`.
+unsafe impl Send for Destination<'_> {}
+
 impl<'a> Destination<'a> {
+    /// Returns a destination without any bytes.
+    pub fn nowhere() -> Self {
+        Self::from(<&mut [u8]>::default())
+    }
+
+    /// Creates a destination from memory that is not borrowed, such as that of another language.
+    ///
+    /// # Safety
+    /// For the lifetime `'a` the `len` bytes from `start` on must be valid for reads and writes, and nobody
+    /// else may use them. With `initialised`, they must be initialised.
+    pub unsafe fn from_raw(start: *mut u8, len: usize, initialised: bool) -> Self {
+        Self { start, len, initialised, buffer: PhantomData }
+    }
+
     /// Returns the size in bytes, including gaps.
-    pub(crate) fn len(&self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "the size of memory, not of a collection")]
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -44,7 +63,7 @@ impl<'a> Destination<'a> {
     }
 
     /// Returns the buffer as a slice, zeroing it first if it was not initialised.
-    pub(crate) fn into_slice(self) -> &'a mut [u8] {
+    pub fn into_slice(self) -> &'a mut [u8] {
         if !self.initialised {
             // SAFETY: The range is that of the slice it was made of, which is borrowed exclusively, and any byte may
             // be written to a `MaybeUninit`.
@@ -99,6 +118,12 @@ impl<'a> Disjoint<'a> {
             #[cfg(debug_assertions)]
             owners: Owners::new(if overlap { 0 } else { buffer.len() }),
         }
+    }
+
+    /// Returns the buffer after all writers are gone.
+    pub(crate) fn into_slice(self) -> &'a mut [u8] {
+        // SAFETY: The buffer is initialised and borrowed exclusively, and writers borrow `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 
     fn check(&self, at: usize, len: usize) {
@@ -164,9 +189,18 @@ impl<'a> Unfilled<'a> {
         Self { buffer, filled: AtomicUsize::new(0) }
     }
 
+    /// Returns the buffer after all fillers are gone.
+    ///
+    /// # Panics
+    /// If they have not filled all of it.
+    pub(crate) fn into_slice(self) -> &'a mut [u8] {
+        assert!(self.is_filled(), "the places of all selected bytes cover the destination");
+        self.buffer.into_slice()
+    }
+
     /// Returns whether every byte was filled. Places are in bounds and do not overlap, so counting
     /// bytes is enough.
-    pub(crate) fn is_filled(&self) -> bool {
+    fn is_filled(&self) -> bool {
         self.filled.load(Relaxed) == self.buffer.len
     }
 }

@@ -1,0 +1,135 @@
+//! The plan for one chunk's share of a read: which bytes to read, then which blocks to decode. It does
+//! no I/O, and its groups of blocks may arrive and be decoded in any order.
+
+use bytes::Bytes;
+
+use crate::read::blocks::{Group, Groups};
+use crate::read::head::{ChunkHead, ComparePlan, HeadPlan};
+use crate::read::places::{Found, Places, Reading};
+use crate::read::plan::{FramePlan, Step};
+use crate::read::target::Target;
+use crate::storage::files::Extent;
+use crate::{FrameError, SuperChunk};
+
+/// Reads the head of a chunk, and compares the chunk with its checksum if required.
+pub(crate) struct PartPlan {
+    npart: u64,
+    nchunk: usize,
+    state: PartState,
+}
+
+enum PartState {
+    Start,
+    Head(HeadPlan),
+    Compare(ComparePlan),
+    Ended,
+}
+
+/// The next step of a part.
+pub(crate) enum PartStep<P: Places> {
+    /// Fetch these bytes and call again.
+    Need(Vec<Extent>),
+    /// All items are equal and nothing more has to be read.
+    Fill(P::Fill),
+    /// These blocks have to be read and decoded.
+    Blocks(Blocks<P>),
+}
+
+impl PartPlan {
+    pub(crate) fn new(places: &impl Places, npart: u64) -> Self {
+        Self { npart, nchunk: places.nchunk(npart), state: PartState::Start }
+    }
+
+    /// Continues with the bytes that were requested, like [`Plan::step`](crate::Plan::step).
+    pub(crate) fn step<P: Places>(
+        &mut self,
+        reading: &Reading<'_, P>,
+        mut parts: Vec<Bytes>,
+    ) -> Result<PartStep<P>, P::Error> {
+        let Reading { frame, places, .. } = *reading;
+        loop {
+            let step = match std::mem::replace(&mut self.state, PartState::Ended) {
+                PartState::Start => {
+                    if let Some(fill) = places.known(self.npart, self.nchunk)? {
+                        return Ok(PartStep::Fill(fill));
+                    }
+                    let expected = if frame.costs.ahead { places.expected(self.npart)? } else { Vec::new() };
+                    let plan = frame.head_plan(self.nchunk)?.with_blocks(expected);
+                    self.state = PartState::Head(plan);
+                    continue;
+                }
+                PartState::Head(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
+                    Step::Done(head) => {
+                        self.state = PartState::Compare(head.compare());
+                        continue;
+                    }
+                    Step::Need(need) => (PartState::Head(plan), need),
+                },
+                PartState::Compare(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
+                    Step::Done(head) => {
+                        return Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
+                            Found::Fill(fill) => PartStep::Fill(fill),
+                            Found::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
+                        });
+                    }
+                    Step::Need(need) => (PartState::Compare(plan), need),
+                },
+                PartState::Ended => Err(FrameError::argument("plan", "has ended"))?,
+            };
+            self.state = step.0;
+            return Ok(PartStep::Need(step.1));
+        }
+    }
+}
+
+/// The blocks of a chunk that hold selected bytes.
+pub(crate) struct Blocks<P: Places> {
+    pub(crate) head: ChunkHead,
+    part: P::Part,
+}
+
+impl<P: Places> Blocks<P> {
+    /// Returns the numbers of the blocks in the chunk.
+    pub(crate) fn nblocks<'p>(&'p self, places: &'p P) -> &'p [usize] {
+        places.nblocks(&self.part)
+    }
+
+    /// Returns the groups of blocks to read at once. They can be decoded in any order.
+    pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
+        self.head.groups(self.nblocks(reading.places), &reading.frame.costs)
+    }
+
+    /// Returns block 0 if other blocks refer to it (the delta filter). It must be decoded before
+    /// them.
+    pub(crate) fn reference(&self, frame: &SuperChunk) -> Option<Group<'_>> {
+        if self.head.chunk().needs_block0() { self.head.groups(&[0], &frame.costs).next() } else { None }
+    }
+
+    /// Creates a decoder for one thread. `block0` is the decoded block 0, if others refer to it.
+    pub(crate) fn worker<'w>(
+        &'w self,
+        reading: &Reading<'w, P>,
+        block0: Option<&'w [u8]>,
+    ) -> Result<P::Worker<'w>, P::Error> {
+        let Reading { frame, places, streaming } = *reading;
+        places.worker(&self.part, self.head.chunk(), &frame.dparams, block0, streaming)
+    }
+
+    /// Decodes blocks that were read at once and copies their selected bytes. `extent` and `bytes` are
+    /// what was read for them. Returns the number of bytes for progress.
+    pub(crate) fn copy<T: Target>(
+        &self,
+        places: &P,
+        worker: &mut P::Worker<'_>,
+        nblocks: &[usize],
+        (extent, bytes): (Option<&Extent>, &[u8]),
+        mut writer: impl FnMut() -> T,
+    ) -> Result<usize, P::Error> {
+        let mut nbytes = 0;
+        for &nblock in nblocks {
+            let stored = self.head.stored(nblock, extent, bytes)?;
+            nbytes += places.copy(worker, &self.part, nblock, stored, &mut writer())?;
+        }
+        Ok(nbytes)
+    }
+}

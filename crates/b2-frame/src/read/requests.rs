@@ -1,0 +1,333 @@
+//! A read as requests and decode jobs, for drivers other than the local one: it says which bytes of which
+//! file to fetch, and what to decode when they arrive. It does no I/O, starts no threads, and accepts any
+//! order.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use b2_core::{Control, memory};
+use bytes::Bytes;
+
+use crate::read::disjoint::{Destination, Disjoint, Shared};
+use crate::read::part::{Blocks, PartPlan, PartStep};
+use crate::read::places::{Places, Reading};
+use crate::storage::files::Extent;
+use crate::{FrameError, SuperChunk};
+
+/// A range of bytes that a [`Read`] needs.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Identifies the request in [`Read::put`].
+    pub id: u64,
+    /// The bytes to fetch.
+    pub extent: Extent,
+}
+
+/// A read that somebody else drives: it owns what it needs, asks for bytes, and hands out jobs that
+/// decode what has arrived.
+///
+/// A driver takes requests as long as there are any, fetches them in any order, puts the bytes of each,
+/// and runs the jobs in any order on any thread. The read is complete when no request and no job is
+/// outstanding; [`finish`](Self::finish) then returns the destination.
+pub struct Read<'d, P: Places> {
+    shared: Arc<Common<'d, P>>,
+    next_part: u64,
+    next_id: u64,
+    requests: VecDeque<Request>,
+    asked: HashMap<u64, Asked<P>>,
+    jobs: VecDeque<Job<'d, P>>,
+    planning: HashMap<u64, Planning>,
+}
+
+/// What a read and its jobs share.
+struct Common<'d, P> {
+    frame: SuperChunk,
+    places: P,
+    buffer: Disjoint<'d>,
+    control: Control,
+    /// A lock that serializes jobs if several selected bytes may share a place.
+    turn: Option<Mutex<()>>,
+    streaming: bool,
+}
+
+impl<P> Common<'_, P> {
+    fn reading(&self) -> Reading<'_, P> {
+        Reading { frame: &self.frame, places: &self.places, streaming: self.streaming }
+    }
+}
+
+/// What a request was made for.
+enum Asked<P: Places> {
+    /// Input number `at` of the plan of a part.
+    Plan { npart: u64, at: usize },
+    /// Block 0, which other blocks refer to, and the groups that wait for it.
+    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<Arrived> },
+    /// A group of blocks. `reference` is the id of the request for block 0.
+    Group { blocks: Arc<Shareable<P>>, group: Stretch, reference: Option<u64> },
+}
+
+struct Planning {
+    plan: PartPlan,
+    answers: Vec<Bytes>,
+    missing: usize,
+}
+
+/// Blocks that are read at once, as a range in the part's list of blocks.
+#[derive(Clone)]
+struct Stretch {
+    blocks: Range<usize>,
+    extent: Option<Extent>,
+}
+
+struct Arrived {
+    group: Stretch,
+    bytes: Bytes,
+}
+
+/// The blocks of a part, shared between jobs.
+struct Shareable<P: Places> {
+    blocks: Blocks<P>,
+    /// The decoded block 0, if other blocks refer to it.
+    block0: OnceLock<Option<Vec<u8>>>,
+}
+
+/// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
+pub struct Job<'d, P: Places> {
+    shared: Arc<Common<'d, P>>,
+    work: Work<P>,
+}
+
+enum Work<P: Places> {
+    Fill(P::Fill),
+    Decode(Arc<Shareable<P>>, Arrived),
+}
+
+impl<'d, P: Places> Read<'d, P> {
+    /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
+    pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
+        let streaming = frame.dparams.destination.is_streaming(destination.len());
+        let disjoint = places.disjoint();
+        // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
+        #[allow(unsafe_code)]
+        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+        let turn = (!disjoint).then(Mutex::default);
+        Self {
+            shared: Arc::new(Common { frame: frame.clone(), places, buffer, control, turn, streaming }),
+            next_part: 0,
+            next_id: 0,
+            requests: VecDeque::new(),
+            asked: HashMap::new(),
+            jobs: VecDeque::new(),
+            planning: HashMap::new(),
+        }
+    }
+
+    /// Returns the frame that is read.
+    pub fn frame(&self) -> &SuperChunk {
+        &self.shared.frame
+    }
+
+    /// Returns the next bytes to fetch, or `None` if there are none until something has been put.
+    /// Chunks are planned one at a time, so that pending requests take little memory.
+    ///
+    /// # Errors
+    /// When the index or a chunk is damaged.
+    pub fn need(&mut self) -> Result<Option<Request>, P::Error> {
+        loop {
+            if let Some(request) = self.requests.pop_front() {
+                return Ok(Some(request));
+            }
+            if self.next_part >= self.shared.places.nparts() {
+                return Ok(None);
+            }
+            let (npart, plan) = (self.next_part, PartPlan::new(&self.shared.places, self.next_part));
+            self.next_part += 1;
+            self.step(npart, plan, Vec::new())?;
+        }
+    }
+
+    /// Takes the bytes of a request.
+    ///
+    /// # Errors
+    /// When the bytes violate the format, or the request is unknown or already answered.
+    pub fn put(&mut self, id: u64, bytes: Bytes) -> Result<(), P::Error> {
+        let unknown = || FrameError::argument("id", "no request with this id is open");
+        match self.asked.remove(&id).ok_or_else(unknown)? {
+            Asked::Plan { npart, at } => {
+                let Some(mut planning) = self.planning.remove(&npart) else { return Ok(()) };
+                if let Some(answer) = planning.answers.get_mut(at) {
+                    *answer = bytes;
+                }
+                planning.missing -= 1;
+                if planning.missing == 0 {
+                    return self.step(npart, planning.plan, planning.answers);
+                }
+                self.planning.insert(npart, planning);
+            }
+            Asked::Reference { blocks, extent, waiting } => {
+                let head = &blocks.blocks.head;
+                let stored = head.stored(0, Some(&extent), &bytes)?;
+                let _ = blocks.block0.set(head.decode_block0(stored, &self.shared.frame.dparams)?);
+                waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
+            }
+            Asked::Group { blocks, group, reference } => {
+                let arrived = Arrived { group, bytes };
+                match reference.and_then(|id| self.asked.get_mut(&id)) {
+                    Some(Asked::Reference { waiting, .. }) => {
+                        memory::push(waiting, arrived).map_err(FrameError::from)?;
+                    }
+                    _ => self.decode(&blocks, arrived),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next job that can run now.
+    pub fn job(&mut self) -> Option<Job<'d, P>> {
+        self.jobs.pop_front()
+    }
+
+    /// Returns whether nothing is left to fetch, to put or to run, except for jobs already taken.
+    pub fn is_done(&self) -> bool {
+        self.next_part >= self.shared.places.nparts()
+            && self.requests.is_empty()
+            && self.asked.is_empty()
+            && self.jobs.is_empty()
+    }
+
+    /// Returns the destination.
+    ///
+    /// # Errors
+    /// When the read is not complete.
+    pub fn finish(self) -> Result<&'d mut [u8], P::Error> {
+        let done = self.is_done();
+        drop(self.jobs);
+        match Arc::into_inner(self.shared).filter(|_| done) {
+            Some(shared) => Ok(shared.buffer.into_slice()),
+            None => Err(FrameError::argument("read", "is not complete"))?,
+        }
+    }
+
+    /// Returns the settings of the call.
+    pub fn control(&self) -> &Control {
+        &self.shared.control
+    }
+
+    /// Returns how many jobs may run at once.
+    pub fn workers(&self) -> usize {
+        let limits = &self.shared.frame.dparams.limits;
+        // Each job holds a block, its parts and its neighbour.
+        let most = limits.threads(3 * self.shared.places.block_nbytes() as u64);
+        b2_core::workers(&self.shared.control).min(most).max(1)
+    }
+
+    fn step(&mut self, npart: u64, mut plan: PartPlan, answers: Vec<Bytes>) -> Result<(), P::Error> {
+        match plan.step(&self.shared.reading(), answers)? {
+            PartStep::Need(extents) => {
+                let answers =
+                    memory::collect(extents.iter().map(|_| Bytes::new())).map_err(FrameError::from)?;
+                for (at, extent) in extents.into_iter().enumerate() {
+                    self.ask(extent, Asked::Plan { npart, at });
+                }
+                self.planning.insert(npart, Planning { plan, missing: answers.len(), answers });
+            }
+            PartStep::Fill(fill) => self.work(Work::Fill(fill)),
+            PartStep::Blocks(blocks) => self.blocks(blocks)?,
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self, blocks: Blocks<P>) -> Result<(), FrameError> {
+        let shared = self.shared.clone();
+        let block0 = OnceLock::new();
+        let extent = match blocks.reference(&shared.frame) {
+            Some(group) if group.extent().is_none() => {
+                let stored = blocks.head.stored(0, None, &[])?;
+                let _ = block0.set(blocks.head.decode_block0(stored, &shared.frame.dparams)?);
+                None
+            }
+            Some(group) => group.extent().clone(),
+            None => {
+                let _ = block0.set(None);
+                None
+            }
+        };
+        let mut groups = Vec::new();
+        let mut start = 0;
+        for group in blocks.groups(&shared.reading()) {
+            let end = start + group.nblocks().len();
+            memory::push(&mut groups, Stretch { blocks: start..end, extent: group.extent().clone() })?;
+            start = end;
+        }
+        let blocks = Arc::new(Shareable { blocks, block0 });
+        let reference = extent.map(|extent| {
+            let asked =
+                Asked::Reference { blocks: blocks.clone(), extent: extent.clone(), waiting: Vec::new() };
+            self.ask(extent, asked)
+        });
+        for group in groups {
+            match (&group.extent, reference.and_then(|id| self.asked.get_mut(&id))) {
+                (Some(extent), _) => {
+                    let extent = extent.clone();
+                    self.ask(extent, Asked::Group { blocks: blocks.clone(), group, reference });
+                }
+                (None, Some(Asked::Reference { waiting, .. })) => {
+                    memory::push(waiting, Arrived { group, bytes: Bytes::new() })?;
+                }
+                (None, _) => self.decode(&blocks, Arrived { group, bytes: Bytes::new() }),
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, extent: Extent, asked: Asked<P>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.asked.insert(id, asked);
+        self.requests.push_back(Request { id, extent });
+        id
+    }
+
+    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: Arrived) {
+        self.work(Work::Decode(blocks.clone(), arrived));
+    }
+
+    fn work(&mut self, work: Work<P>) {
+        self.jobs.push_back(Job { shared: self.shared.clone(), work });
+    }
+}
+
+impl<P: Places> Job<'_, P> {
+    /// Returns the number of bytes that the job decodes or fills, roughly.
+    pub fn work(&self) -> u64 {
+        let places = &self.shared.places;
+        match &self.work {
+            Work::Fill(_) => places.nbytes().checked_div(places.nparts()).unwrap_or(0),
+            Work::Decode(_, arrived) => arrived.group.blocks.len() as u64 * places.block_nbytes() as u64,
+        }
+    }
+
+    /// Runs the job, which writes to its places in the destination.
+    ///
+    /// # Errors
+    /// When a block does not decode, or the call was cancelled.
+    pub fn run(self) -> Result<(), P::Error> {
+        let Common { places, buffer, control, turn, .. } = &*self.shared;
+        control.check()?;
+        let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let nbytes = match self.work {
+            Work::Fill(fill) => places.fill(&fill, &mut buffer.writer()),
+            Work::Decode(shareable, Arrived { group, bytes }) => {
+                let Shareable { blocks, block0 } = &*shareable;
+                let reading = self.shared.reading();
+                let mut worker = blocks.worker(&reading, block0.get().and_then(Option::as_deref))?;
+                let nblocks = blocks.nblocks(places).get(group.blocks).unwrap_or_default();
+                let read = (group.extent.as_ref(), &bytes[..]);
+                blocks.copy(places, &mut worker, nblocks, read, || buffer.writer())?
+            }
+        };
+        Ok(control.advance(nbytes as u64)?)
+    }
+}

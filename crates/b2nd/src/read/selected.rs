@@ -1,0 +1,273 @@
+//! Reads of selections: what a selection needs of each chunk, and how its items are decoded.
+
+use std::ops::Range;
+
+use b2_chunk::{DParams, LazyChunk, SpecialKind};
+use b2_core::{Control, memory};
+use b2_frame::{Destination, Found, Places, Read, SuperChunk, Target, read_places};
+
+use crate::read::block::Worker;
+use crate::read::uniform::Uniform;
+use crate::read::view::check_len;
+use crate::select::moves::{ChunkPart, Moves};
+use crate::{NdArray, NdError, Slice};
+
+/// The selected items of an array and their places in a destination.
+#[doc(hidden)]
+pub struct Selected {
+    array: NdArray,
+    moves: Box<dyn Moves>,
+    disjoint: bool,
+}
+
+/// The selected items of a chunk.
+#[doc(hidden)]
+pub struct SelectedPart {
+    part: ChunkPart,
+    /// The numbers of the chunk's own blocks, if their size differs from the array's. This is
+    /// legal, since only the byte order in the chunk matters.
+    foreign: Option<Vec<usize>>,
+}
+
+/// Largest number of blocks in a chunk for which the read of the head is planned by blocks.
+const MAX_GUESSED: usize = 1 << 12;
+
+/// Reads the selected items to memory of any layout, and returns that memory as an initialised slice. The
+/// places that `moves` gives must lie inside the destination. Uninitialised memory is written
+/// completely, including bytes that belong to no item.
+pub(crate) fn read_selection<'d>(
+    array: &NdArray,
+    moves: Box<dyn Moves>,
+    destination: impl Into<Destination<'d>>,
+) -> Result<&'d mut [u8], NdError> {
+    read_from(array, array.super_chunk(), moves, destination.into())
+}
+
+/// Reads items that will be stored again. All chunks are compared with their checksums, since
+/// damaged data must not get a valid checksum.
+pub(crate) fn read_to_keep(array: &NdArray, moves: Box<dyn Moves>, dst: &mut [u8]) -> Result<(), NdError> {
+    let frame = array.super_chunk().to_keep();
+    read_from(array, &frame, moves, dst.into()).map(drop)
+}
+
+fn read_from<'d>(
+    array: &NdArray,
+    frame: &SuperChunk,
+    moves: Box<dyn Moves>,
+    destination: Destination<'d>,
+) -> Result<&'d mut [u8], NdError> {
+    let read = || match begin(array, frame, moves, destination)? {
+        Begun::Filled(memory) => Ok(memory),
+        Begun::Read(selected, destination, control) => read_places(frame, selected, destination, &control),
+    };
+    read().map_err(|error| array.explain(error))
+}
+
+/// A selection whose reading has begun.
+enum Begun<'d> {
+    /// Nothing has to be read; the destination is filled.
+    Filled(&'d mut [u8]),
+    Read(Selected, Destination<'d>, Control),
+}
+
+/// Begins to read a selection of an array, whose frame may have other options than the array's own.
+fn begin<'d>(
+    array: &NdArray,
+    frame: &SuperChunk,
+    moves: Box<dyn Moves>,
+    destination: Destination<'d>,
+) -> Result<Begun<'d>, NdError> {
+    if moves.nparts() == 0 {
+        return Ok(Begun::Filled(destination.into_slice()));
+    }
+    let (nbytes, item, disjoint) = (moves.nbytes(), moves.item(), moves.disjoint());
+    let control = frame.dparams().control.begin(nbytes, item.len() as u64);
+    if disjoint
+        && nbytes == destination.len() as u64
+        && let Some(uniform) = Uniform::of_all(array)?
+    {
+        let memory = destination.into_slice();
+        uniform.fill(&item, memory);
+        control.advance(nbytes)?;
+        return Ok(Begun::Filled(memory));
+    }
+    Ok(Begun::Read(Selected { array: array.clone(), moves, disjoint }, destination, control))
+}
+
+impl Slice {
+    /// Begins to read the stored items in C order into a destination, which must have exactly
+    /// [`nbytes`](Self::nbytes) bytes, for a driver that fetches the bytes that the read needs. Returns
+    /// `None` if nothing has to be read; the destination is filled then.
+    ///
+    /// # Errors
+    /// When the destination has another length, or the index is damaged.
+    #[doc(hidden)]
+    pub fn begin<'d>(
+        &self,
+        destination: impl Into<Destination<'d>>,
+    ) -> Result<Option<Read<'d, Selected>>, NdError> {
+        let destination = destination.into();
+        check_len(destination.len(), self.nbytes())?;
+        let frame = self.array().super_chunk();
+        match begin(self.array(), frame, self.moves(0, &self.strides())?, destination)? {
+            Begun::Filled(_) => Ok(None),
+            Begun::Read(selected, destination, control) => {
+                Ok(Some(Read::new(frame, selected, destination, control)))
+            }
+        }
+    }
+}
+
+impl Selected {
+    fn array_block(&self) -> usize {
+        self.array.geometry().block_nbytes()
+    }
+
+    /// Returns the numbers of the blocks of a chunk that hold those of the array.
+    fn foreign(&self, part: &ChunkPart, chunk: &LazyChunk) -> Result<Vec<usize>, NdError> {
+        // Every block takes some bytes in the file, except in special chunks.
+        let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
+        let limits = &self.array.super_chunk().dparams().limits;
+        limits.check_memory("list of blocks, in bytes", list)?;
+        let (size, mut numbers) = (self.array_block(), Vec::new());
+        for &nblock in &part.nblocks {
+            // The chunk has the right size, so all blocks of the array lie inside it.
+            let known = numbers.last().map_or(0, |last| last + 1);
+            for nblock in chunk.blocks_of(nblock * size..(nblock + 1) * size).filter(|n| *n >= known) {
+                memory::push(&mut numbers, nblock)?;
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Returns the value of all items of a special chunk that was read.
+    fn uniform(&self, npart: u64, chunk: &LazyChunk) -> Result<Option<(Uniform, ChunkPart)>, NdError> {
+        let Some(kind) = chunk.header().special() else { return Ok(None) };
+        let hooked = self.array.super_chunk().dparams().has_postfilter();
+        let uniform = match kind {
+            SpecialKind::Zeros | SpecialKind::Uninit if !hooked => Some(Uniform::Zeros),
+            // There may be very many blocks of another size than the array's.
+            _ if chunk.blocksize() != self.array_block() => Uniform::of_chunk(&self.array, chunk)?,
+            _ => None,
+        };
+        Ok(uniform.zip(self.moves.unblocked(npart)?))
+    }
+}
+
+// SAFETY: Every item is in one block, and `Moves` that say they are disjoint have checked the strides that
+// their places follow from.
+#[allow(unsafe_code)]
+unsafe impl Places for Selected {
+    type Error = NdError;
+    type Fill = (Uniform, ChunkPart);
+    type Part = SelectedPart;
+    type Worker<'w> = Worker<'w>;
+
+    fn nbytes(&self) -> u64 {
+        self.moves.nbytes()
+    }
+
+    fn nparts(&self) -> u64 {
+        self.moves.nparts()
+    }
+
+    fn nchunk(&self, npart: u64) -> usize {
+        self.moves.nchunk(npart)
+    }
+
+    fn disjoint(&self) -> bool {
+        self.disjoint
+    }
+
+    fn block_nbytes(&self) -> usize {
+        self.array_block()
+    }
+
+    /// The work is what has to be decoded, not just the selected part of it.
+    fn work(&self) -> Result<u64, NdError> {
+        let nparts = self.moves.nparts();
+        let per_part = self.moves.nbytes() / nparts.max(1);
+        let nblocks = match Uniform::of_entry(&self.array, self.moves.nchunk(0))? {
+            Some(_) => 0,
+            None => self.moves.part(0)?.nblocks.len(),
+        };
+        Ok(nparts.saturating_mul(((nblocks * self.array_block()) as u64).max(per_part)))
+    }
+
+    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<(Uniform, ChunkPart)>, NdError> {
+        match Uniform::of_entry(&self.array, nchunk)? {
+            Some(uniform) => Ok(self.moves.unblocked(npart)?.map(|part| (uniform, part))),
+            None => Ok(None),
+        }
+    }
+
+    fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, NdError> {
+        // The file only claims this number so far.
+        if self.array.geometry().nblocks() > MAX_GUESSED {
+            return Ok(Vec::new());
+        }
+        let mut runs = Vec::<Range<usize>>::new();
+        for nblock in self.moves.part(npart)?.nblocks {
+            match runs.last_mut() {
+                Some(run) if run.end == nblock => run.end += 1,
+                _ => memory::push(&mut runs, nblock..nblock + 1)?,
+            }
+        }
+        Ok(runs)
+    }
+
+    fn found(
+        &self,
+        (npart, nchunk): (u64, usize),
+        chunk: &LazyChunk,
+    ) -> Result<Found<(Uniform, ChunkPart), SelectedPart>, NdError> {
+        self.array.check_chunk(nchunk, chunk.header().nbytes())?;
+        if let Some(fill) = self.uniform(npart, chunk)? {
+            return Ok(Found::Fill(fill));
+        }
+        // The number of blocks is bounded by the stored bytes at this point.
+        let part = self.moves.part(npart)?;
+        let foreign = match chunk.blocksize() == self.array_block() {
+            true => None,
+            false => Some(self.foreign(&part, chunk)?),
+        };
+        Ok(Found::Blocks(SelectedPart { part, foreign }))
+    }
+
+    fn nblocks<'p>(&'p self, part: &'p SelectedPart) -> &'p [usize] {
+        part.foreign.as_ref().unwrap_or(&part.part.nblocks)
+    }
+
+    fn fill(&self, (uniform, part): &(Uniform, ChunkPart), dst: &mut impl Target) -> usize {
+        uniform.fill_part((&*self.moves, part), dst)
+    }
+
+    fn worker<'w>(
+        &self,
+        _: &SelectedPart,
+        chunk: &'w LazyChunk,
+        dparams: &'w DParams,
+        block0: Option<&'w [u8]>,
+        streaming: bool,
+    ) -> Result<Worker<'w>, NdError> {
+        Worker::new(chunk, dparams, block0, streaming)
+    }
+
+    fn copy(
+        &self,
+        worker: &mut Worker<'_>,
+        part: &SelectedPart,
+        nblock: usize,
+        stored: &[u8],
+        dst: &mut impl Target,
+    ) -> Result<usize, NdError> {
+        let selected = (&*self.moves, &part.part);
+        match &part.foreign {
+            None => worker.copy(selected, nblock, stored, dst),
+            Some(_) => worker.copy_foreign(selected, nblock, self.array_block(), stored, dst),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
