@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use b2_core::{Control, Limits};
 use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
-use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Slice};
+use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Piece, Pieces, Slice};
 
 use crate::frame::AsyncSuperChunk;
 use crate::reader::RangeReader;
@@ -273,17 +273,9 @@ impl<R: RangeReader> AsyncSlice<R> {
     }
 
     /// Reads the selection in parts of about `nbytes` bytes along the first dimension of the
-    /// result, at least one position each. They end where chunks end if that is possible, so that
-    /// no chunk is fetched twice.
+    /// result, like [`Slice::pieces`].
     pub fn parts(&self, nbytes: u64) -> Parts<R> {
-        let shape = self.shape();
-        let (len, rows) = match shape.split_first() {
-            Some((&len, _)) if len > 0 => (len, self.slice.nbytes().checked_div(len).unwrap_or(0)),
-            Some(_) => (0, 0),
-            None => (1, self.slice.nbytes()),
-        };
-        let step = nbytes.checked_div(rows).unwrap_or(len).max(1);
-        Parts { slice: self.clone(), scalar: shape.is_empty(), len, step, at: 0 }
+        Parts { remote: self.remote.clone(), pieces: self.slice.pieces(nbytes), next: None }
     }
 }
 
@@ -300,11 +292,10 @@ pub struct Part {
 ///
 /// To get a `Stream`, use `futures::stream::try_unfold(parts, async |mut parts| ...)`.
 pub struct Parts<R> {
-    slice: AsyncSlice<R>,
-    scalar: bool,
-    len: u64,
-    step: u64,
-    at: u64,
+    remote: Arc<Remote<R>>,
+    pieces: Pieces,
+    /// The part that is being read, which is tried again after an error.
+    next: Option<Piece>,
 }
 
 impl<R: RangeReader> Parts<R> {
@@ -314,29 +305,13 @@ impl<R: RangeReader> Parts<R> {
     /// # Errors
     /// As for [`AsyncSlice::read_bytes`].
     pub async fn next(&mut self) -> Result<Option<Part>, NdError> {
-        if self.at >= self.len {
-            return Ok(None);
+        if self.next.is_none() {
+            self.next = self.pieces.next().transpose()?;
         }
-        let mut end = self.at.saturating_add(self.step).min(self.len);
-        if let Some((start, chunk @ 1..)) = self.slice.slice.first_run()
-            && end < self.len
-        {
-            let stop = start.saturating_add(end);
-            let edge = stop.saturating_sub(stop.checked_rem(chunk).unwrap_or(0)).saturating_sub(start);
-            if edge > self.at && stop > start {
-                end = edge;
-            }
-        }
-        let positions = self.at..end;
-        let part = match self.scalar {
-            true => self.slice.clone(),
-            false => self.slice.map(|view| {
-                let at = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-                view.slice(at(positions.start)..at(positions.end))
-            })?,
-        };
-        let bytes = part.read_bytes().await?;
-        self.at = end;
-        Ok(Some(Part { positions, bytes }))
+        let Some(piece) = &self.next else { return Ok(None) };
+        let slice = AsyncSlice { remote: self.remote.clone(), slice: piece.slice.clone() };
+        let part = Part { positions: piece.positions.clone(), bytes: slice.read_bytes().await? };
+        self.next = None;
+        Ok(Some(part))
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Selection;
+use b2kit::nd::{CutDim, PieceRanges};
 
 /// Parses `2, :10, ..., -3:, ::-5`. Numbers beyond 64 bits count as the largest ones: ranges are clipped anyway.
 ///
@@ -103,20 +104,6 @@ impl Axis {
         }
     }
 
-    /// One past the last item of this selection that is before the edge of a chunk: `cells` chunks of `grid` items from that
-    /// of item `from` on.
-    fn until(self, from: u64, grid: u64, cells: u64) -> u64 {
-        let cell = self.position(from) / grid;
-        let step = self.step.unsigned_abs();
-        if self.step > 0 {
-            let edge = cell.saturating_add(cells).saturating_mul(grid);
-            (edge - self.start).div_ceil(step).min(self.len)
-        } else {
-            let edge = (cell + 1).saturating_sub(cells).saturating_mul(grid);
-            ((self.start - edge) / step + 1).min(self.len)
-        }
-    }
-
     /// Converts the range to a selection of the library.
     ///
     /// # Errors
@@ -185,49 +172,22 @@ impl Default for PieceSize {
     }
 }
 
-/// Cuts a selection into parts that follow each other in C order.
-///
-/// Cuts lie on chunk boundaries if pieces of whole chunk rows stay below the maximum, else on block boundaries, so
-/// that as little as possible is decoded twice.
+/// The parts of a selection that follow each other in C order, cut where chunks or blocks end if possible.
 pub(crate) struct Pieces {
     axes: Vec<Axis>,
-    /// The axis that is cut; those before it are taken index by index.
-    cut: usize,
-    /// Cuts along that axis lie on multiples of this.
-    grid: u64,
-    /// So many units of `grid` go into one piece.
-    units: u64,
-    /// Where the next piece starts, along the axes up to `cut`; `None` at the end.
-    at: Option<Vec<u64>>,
+    ranges: PieceRanges,
 }
 
 impl Pieces {
     /// `chunks` and `blocks` are the array's chunk and block shape, in items.
     pub(crate) fn new(axes: &[Axis], chunks: &[u64], blocks: &[u64], itemsize: u64, size: PieceSize) -> Self {
-        let empty = axes.iter().any(|axis| axis.len == 0);
-        // Bytes below one index of each axis; saturated values are far above any limit.
-        let mut inner = vec![itemsize; axes.len()];
-        for k in (1..axes.len()).rev() {
-            inner[k - 1] = inner[k].saturating_mul(axes[k].len);
-        }
-        let mut this = Self { axes: axes.to_vec(), cut: 0, grid: 1, units: 1, at: None };
-        for (k, axis) in axes.iter().enumerate() {
-            let step = axis.step.unsigned_abs();
-            let unit_bytes = |grid: u64| grid.div_ceil(step).min(axis.len).saturating_mul(inner[k]);
-            let grids = [chunks.get(k), blocks.get(k)].into_iter().flatten().copied().filter(|g| *g > 0);
-            this.cut = k;
-            this.grid = grids.chain([1]).find(|grid| unit_bytes(*grid) <= size.max).unwrap_or(1);
-            // Rows that are too big even one by one are cut along the next axis.
-            if unit_bytes(this.grid) <= size.max || k + 1 == axes.len() {
-                // Pieces smaller than a block decode it again for each: then as large as may be.
-                let within_block = blocks.get(k).is_some_and(|block| this.grid < *block);
-                let aim = if within_block { size.max } else { size.target };
-                this.units = (aim / unit_bytes(this.grid).max(1)).max(1);
-                break;
-            }
-        }
-        this.at = (!empty).then(|| vec![0; (this.cut + 1).min(axes.len())]);
-        this
+        let dim = |(k, axis): (usize, &Axis)| {
+            let length = |lens: &[u64]| lens.get(k).copied().unwrap_or(0);
+            let Axis { start, step, len, .. } = *axis;
+            CutDim { start, step, len, chunk: length(chunks), block: length(blocks) }
+        };
+        let dims = axes.iter().enumerate().map(dim).collect();
+        Self { axes: axes.to_vec(), ranges: PieceRanges::new(dims, itemsize, size.target, size.max) }
     }
 }
 
@@ -235,28 +195,8 @@ impl Iterator for Pieces {
     type Item = Vec<Axis>;
 
     fn next(&mut self) -> Option<Vec<Axis>> {
-        let mut at = self.at.take()?;
-        let mut piece = self.axes.clone();
-        // Without dimensions there is one item.
-        let Some(axis) = self.axes.get(self.cut).copied() else { return Some(piece) };
-        for (k, i) in at.iter().enumerate().take(self.cut) {
-            piece[k] = self.axes[k].part(*i, i + 1);
-        }
-        let from = at[self.cut];
-        let to = axis.until(from, self.grid, self.units);
-        piece[self.cut] = axis.part(from, to);
-        at[self.cut] = to;
-        for k in (0..=self.cut).rev() {
-            if at[k] < self.axes[k].len {
-                self.at = Some(at);
-                break;
-            }
-            at[k] = 0;
-            if let Some(before) = k.checked_sub(1) {
-                at[before] += 1;
-            }
-        }
-        Some(piece)
+        let ranges = self.ranges.next()?;
+        Some(self.axes.iter().zip(ranges).map(|(axis, range)| axis.part(range.start, range.end)).collect())
     }
 }
 
@@ -377,42 +317,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn cuts_lie_on_chunks_then_blocks() {
-        let axes = resolve(&[], &[100, 10]).unwrap();
-        let cuts = |max, target| -> Vec<u64> {
-            Pieces::new(&axes, &[32, 10], &[8, 10], 1, PieceSize { target, max })
-                .map(|p| p[0].start)
-                .collect()
-        };
-        assert_eq!(cuts(1000, 1000), [0, 96], "three rows of chunks make 960 bytes");
-        assert_eq!(cuts(1000, 1), [0, 32, 64, 96], "one row of chunks at least");
-        assert_eq!(
-            cuts(319, 200),
-            [0, 16, 32, 48, 64, 80, 96],
-            "a row of chunks is too big, two of blocks fit"
-        );
-        assert_eq!(cuts(10, 10).len(), 100, "row by row");
-        let axes = resolve(&parse("::-1").unwrap(), &[100, 10]).unwrap();
-        let pieces = Pieces::new(&axes, &[32, 10], &[8, 10], 1, PieceSize { target: 1, max: 1000 });
-        let starts: Vec<u64> = pieces.map(|p| p[0].start).collect();
-        assert_eq!(starts, [99, 95, 63, 31], "from the last row of chunks down");
-    }
-
-    #[test]
-    fn special_shapes() {
-        let pieces: Vec<_> = Pieces::new(&[], &[], &[], 8, PieceSize::default()).collect();
-        assert_eq!(pieces, [vec![]], "no dimensions: one item");
-        let none = resolve(&[], &[5, 0]).unwrap();
-        assert_eq!(Pieces::new(&none, &[5, 0], &[5, 0], 8, PieceSize::default()).count(), 0);
-        let huge = resolve(&[], &[u64::MAX >> 1, 3]).unwrap();
-        let mut pieces = Pieces::new(&huge, &[1 << 31, 3], &[1 << 20, 3], 255, PieceSize::default());
-        assert_eq!(
-            pieces.next().unwrap()[0],
-            Axis::whole((256 << 20) / 765),
-            "blocks are too big: as much as may be"
-        );
     }
 }

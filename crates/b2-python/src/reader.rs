@@ -1,12 +1,13 @@
 //! Reading items into memory of NumPy.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use b2kit::NdArray;
 use b2kit::frame::Destination;
-use b2kit::nd::{NdError, Selection, Slice};
+use b2kit::nd::{NdError, Piece, Selection, Slice};
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -174,18 +175,12 @@ pub(crate) fn read_marked<'py>(
     let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
     // SAFETY: `out` outlives the call, and no other code has seen it.
     let dst = unsafe { slice::from_raw_parts_mut(data(&out), count * itemsize) };
-    let (chunk, block) = (u64::from(array.chunkshape()[0]), u64::from(array.blockshape()[0]));
-    let (chunk, block) = (chunk.max(1), block.max(1));
-    // Whole chunks where they are small, which are then compared with their checksums; else whole blocks.
-    let by_chunks = row.saturating_mul(chunk) <= MARKED;
-    let unit = if by_chunks { chunk } else { block };
-    let at_once = (MARKED / row.max(1)).max(1).next_multiple_of(unit);
-    let (mut items, mut start, mut filled) = (Vec::new(), 0, 0);
-    while start < rows {
-        let end = (start + at_once).min(rows);
-        let end = if by_chunks { end } else { end.min((start / chunk + 1) * chunk) };
+    // No block is decoded twice.
+    let at_once = MARKED.max(row.saturating_mul(array.blockshape()[0].into()));
+    let (mut items, mut filled) = (Vec::new(), 0);
+    for piece in array.all().pieces(at_once) {
+        let Piece { positions: Range { start, end }, slice, .. } = piece.or_raise(py)?;
         let marks = &marks[(start * row) as usize / itemsize..(end * row) as usize / itemsize];
-        let slice = array.slice(start..end).or_raise(py)?;
         filled = if how.remote.is_some() || how.far {
             let mut shape = mask.shape().to_vec();
             shape[0] = (end - start) as usize;
@@ -205,7 +200,6 @@ pub(crate) fn read_marked<'py>(
                 Ok::<_, NdError>(gather(items, marks, itemsize, dst, filled))
             })?
         };
-        start = end;
         if let Some(progress) = &how.progress {
             progress.call1(py, (row * end, array.nbytes()))?;
         }
@@ -428,21 +422,17 @@ fn in_pieces(
     how: How,
 ) -> PyResult<()> {
     let same_dims = view.slice.ndim() == view.shape.len();
-    let rows = view.shape.first().copied().unwrap_or(1).max(1) as u64;
-    let at_once = (PIECE / (view.slice.nbytes() / rows).max(1)).max(1);
-    if !same_dims || view.shape.is_empty() || at_once >= rows {
+    if !same_dims || view.shape.is_empty() || view.slice.nbytes() <= PIECE {
         let part = read(view, dtype, false, how)?;
         return copy_to(out.as_any(), &part);
     }
-    let mut start = 0;
-    while start < rows {
-        let end = (start + at_once).min(rows);
-        let slice = view.slice.slice(start..end).or_raise(py)?;
+    for piece in view.slice.pieces(PIECE) {
+        let Piece { positions, slice, .. } = piece.or_raise(py)?;
+        let (start, end) = (positions.start as isize, positions.end as isize);
         let mut shape = view.shape.clone();
         shape[0] = (end - start) as usize;
         let part = read(View { slice, shape }, dtype, false, how.part())?;
-        copy_to(&out.get_item(PySlice::new(py, start as isize, end as isize, 1))?, &part)?;
-        start = end;
+        copy_to(&out.get_item(PySlice::new(py, start, end, 1))?, &part)?;
     }
     Ok(())
 }

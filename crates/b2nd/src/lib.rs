@@ -59,12 +59,15 @@ pub use read::attrs::Attrs;
 #[doc(hidden)]
 pub use read::futures::{MaybeSendFuture, SelectionDriver};
 pub use read::items::FromItems;
+pub use read::pieces::{Piece, Pieces};
 #[doc(hidden)]
 pub use read::selected::Selected;
 pub use read::view::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]
 pub use rmpv::Value;
+#[doc(hidden)]
+pub use select::pieces::{CutDim, PieceRanges};
 pub use select::slice::{IntoSelections, Mark, Selection, range};
 pub use write::builder::ArrayBuilder;
 pub use write::concat::Concat;

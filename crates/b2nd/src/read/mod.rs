@@ -12,6 +12,8 @@ pub(crate) mod block;
 pub(crate) mod futures;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
+#[allow(clippy::arithmetic_side_effects, reason = "positions are inside a selection, which was checked")]
+pub(crate) mod pieces;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "positions are inside the geometry of an array, which was checked"

@@ -528,17 +528,9 @@ impl Slice {
         }
     }
 
-    /// Returns where the first dimension of the result begins in its dimension of the array, and the
-    /// length of a chunk there, if it holds neighbours in ascending order.
-    #[doc(hidden)]
-    pub fn first_run(&self) -> Option<(u64, u64)> {
-        let Some(OutDim::Of(dim)) = self.chosen.out.first() else { return None };
-        let along = self.chosen.along.get(*dim)?;
-        let len = along.len();
-        let chunk = u64::from(*self.array.chunkshape().get(*dim)?);
-        let covers = len > 0 && along.covers(along.position(0), along.position(0) + len);
-        (covers && along.position(len - 1) == along.position(0) + len - 1)
-            .then_some((along.position(0), chunk))
+    /// Returns the chosen positions.
+    pub(crate) fn chosen(&self) -> &Chosen {
+        &self.chosen
     }
 
     /// Returns the shape without that of a field's sub-array.

@@ -4,5 +4,6 @@
 pub(crate) mod along;
 pub(crate) mod copy;
 pub(crate) mod moves;
+pub(crate) mod pieces;
 pub(crate) mod points;
 pub(crate) mod slice;
