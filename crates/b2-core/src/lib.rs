@@ -27,6 +27,6 @@ pub use memory::OutOfMemory;
 pub use ordered::in_order;
 pub use pool::Pool;
 #[doc(hidden)]
-pub use process::ProcessId;
+pub use process::{PerProcess, ProcessId};
 #[doc(hidden)]
 pub use run::{for_each, workers};

@@ -1,8 +1,7 @@
 //! Thread pools that survive a fork of the process.
 //!
 //! A child process has only the thread that called fork, so work handed to a pool of the parent would wait for ever.
-//! Each pool therefore remembers which process started its threads. In another process it starts new ones. It leaks the
-//! old ones, because ending them would mean waiting for threads that do not exist.
+//! In another process a pool therefore starts new threads.
 
 #[cfg(feature = "rayon")]
 pub(crate) use threads::Shared;
@@ -48,44 +47,26 @@ impl fmt::Debug for Pool {
 
 #[cfg(feature = "rayon")]
 mod threads {
-    use std::mem::ManuallyDrop;
+    use std::convert::Infallible;
 
-    use once_cell::race::OnceBox;
     use rayon::{ThreadPool, ThreadPoolBuilder};
 
-    use crate::ProcessId;
+    use crate::PerProcess;
 
-    /// A linked list of thread pools, one for each process that used this pool: its creator, a child, a grandchild...
+    /// The threads of a pool.
     pub(crate) struct Shared {
         /// 0 for rayon's default.
         nthreads: usize,
-        first: Generation,
-    }
-
-    /// Initialised without locks, because a lock held during a fork stays locked in the child.
-    struct Generation {
-        threads: OnceBox<Threads>,
-        next: OnceBox<Generation>,
-    }
-
-    struct Threads {
-        process: ProcessId,
         /// `None` if threads could not be started.
-        pool: ManuallyDrop<Option<ThreadPool>>,
+        threads: PerProcess<Option<ThreadPool>>,
     }
 
     /// The pool shared by the whole process.
-    static SHARED: Shared = Shared { nthreads: 0, first: Generation::empty() };
-
-    impl Generation {
-        const fn empty() -> Self {
-            Self { threads: OnceBox::new(), next: OnceBox::new() }
-        }
-    }
+    static SHARED: Shared = Shared::new(0);
 
     impl Shared {
-        pub(crate) fn new(nthreads: usize) -> Self {
-            Self { nthreads, first: Generation::empty() }
+        pub(crate) const fn new(nthreads: usize) -> Self {
+            Self { nthreads, threads: PerProcess::new() }
         }
 
         pub(crate) fn of_process() -> &'static Self {
@@ -94,32 +75,12 @@ mod threads {
 
         /// Returns the threads of this process, or `None` if there are none and the caller has to work alone.
         pub(crate) fn threads(&self) -> Option<&ThreadPool> {
-            let process = ProcessId::current();
-            let mut generation = &self.first;
-            loop {
-                let threads =
-                    generation.threads.get_or_init(|| Box::new(Threads::start(self.nthreads, process)));
-                if threads.process == process {
-                    return threads.pool.as_ref();
-                }
-                generation = generation.next.get_or_init(|| Box::new(Generation::empty()));
-            }
-        }
-    }
-
-    impl Threads {
-        fn start(nthreads: usize, process: ProcessId) -> Self {
-            let builder = ThreadPoolBuilder::new().num_threads(nthreads);
-            let pool = builder.thread_name(|n| format!("b2kit-{n}")).build().ok();
-            Self { process, pool: ManuallyDrop::new(pool) }
-        }
-    }
-
-    impl Drop for Threads {
-        fn drop(&mut self) {
-            if self.process.is_current() {
-                drop(self.pool.take());
-            }
+            let start = |_: Option<&Option<ThreadPool>>| {
+                let builder = ThreadPoolBuilder::new().num_threads(self.nthreads);
+                Ok::<_, Infallible>(builder.thread_name(|n| format!("b2kit-{n}")).build().ok())
+            };
+            let Ok(threads) = self.threads.get_or_try_init(start);
+            threads.as_ref()
         }
     }
 }

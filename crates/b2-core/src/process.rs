@@ -1,3 +1,7 @@
+use std::fmt;
+
+use once_cell::race::OnceBox;
+
 /// Identifies the process that owns a resource.
 ///
 /// After a fork the child has copies of all values, but not the other threads, and files on disk still belong to the
@@ -15,5 +19,98 @@ impl ProcessId {
     /// Returns whether this is still the same process: `false` in a child after a fork.
     pub fn is_current(self) -> bool {
         self == Self::current()
+    }
+}
+
+/// A value of which each process has its own, such as threads or connections.
+///
+/// After a fork the child makes a new one, and never drops that of its parent: dropping it could mean waiting for
+/// threads that do not exist, or ending connections that the parent still uses.
+///
+/// ```
+/// use b2_core::PerProcess;
+/// let numbers = PerProcess::new();
+/// let make = |_: Option<&u32>| Ok::<_, std::io::Error>(std::process::id());
+/// assert_eq!(*numbers.get_or_try_init(make)?, std::process::id());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct PerProcess<T>(Generation<T>);
+
+/// The value of one process, followed by that of its child.
+///
+/// Initialised without locks, because a lock held during a fork stays locked in the child.
+struct Generation<T> {
+    made: OnceBox<Made<T>>,
+    next: OnceBox<Self>,
+}
+
+struct Made<T> {
+    process: ProcessId,
+    value: Option<T>,
+}
+
+impl<T> PerProcess<T> {
+    /// Creates it without a value.
+    pub const fn new() -> Self {
+        Self(Generation::empty())
+    }
+
+    /// Creates it with a value that looks like that of the parent process, as it is in a child after a fork; for tests.
+    #[doc(hidden)]
+    pub fn inherited(value: T) -> Self {
+        let this = Self::new();
+        let process = ProcessId(ProcessId::current().0 ^ 1);
+        let _ = this.0.made.set(Box::new(Made { process, value: Some(value) }));
+        this
+    }
+
+    /// Returns the value of this process. If there is none yet, `make` makes it; its argument is the value of the
+    /// parent process, if that has one.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get_or_try_init<E>(&self, make: impl Fn(Option<&T>) -> Result<T, E>) -> Result<&T, E> {
+        let process = ProcessId::current();
+        let (mut generation, mut parent) = (&self.0, None);
+        loop {
+            let made = match generation.made.get() {
+                Some(made) => made,
+                None => {
+                    let value = Some(make(parent)?);
+                    generation.made.get_or_init(|| Box::new(Made { process, value }))
+                }
+            };
+            match &made.value {
+                Some(value) if made.process == process => return Ok(value),
+                value => parent = value.as_ref(),
+            }
+            generation = generation.next.get_or_init(|| Box::new(Generation::empty()));
+        }
+    }
+}
+
+impl<T> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerProcess").finish_non_exhaustive()
+    }
+}
+
+impl<T> Generation<T> {
+    const fn empty() -> Self {
+        Self { made: OnceBox::new(), next: OnceBox::new() }
+    }
+}
+
+impl<T> Drop for Made<T> {
+    fn drop(&mut self) {
+        if !self.process.is_current() {
+            std::mem::forget(self.value.take());
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Requests for ranges: what is asked, what is checked, and what is tried again.
 
+use std::convert::Infallible;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use b2_async::Version;
+use b2_core::PerProcess;
 use bytes::Bytes;
 use ureq::http::{HeaderMap, StatusCode};
 use ureq::unversioned::transport::DefaultConnector;
@@ -84,7 +86,9 @@ pub struct Counts {
 /// A client with its connections.
 #[derive(Debug)]
 pub(crate) struct Client {
-    agents: Agents,
+    /// Connections. If a child used those of its parent after a fork, each would read answers that were meant for
+    /// the other.
+    agents: PerProcess<Agent>,
     pub(crate) options: HttpOptions,
     /// The time limit of a request, in milliseconds.
     timeout: AtomicU64,
@@ -92,16 +96,6 @@ pub(crate) struct Client {
     other_hosts: AtomicBool,
     requests: AtomicU64,
     bytes: AtomicU64,
-}
-
-/// Connections, which belong to the process that made them: if a child used those of its parent after a fork, each
-/// would read answers that were meant for the other. A list with one agent for the first process, a child of it, a
-/// grandchild...
-#[derive(Debug)]
-struct Agents {
-    process: u32,
-    agent: Agent,
-    next: OnceLock<Box<Agents>>,
 }
 
 /// A range to ask for.
@@ -142,7 +136,7 @@ const RESERVED: u64 = 4 << 20;
 
 impl Client {
     pub(crate) fn new(options: HttpOptions) -> Arc<Self> {
-        let agents = Agents::new(&options);
+        let agents = PerProcess::new();
         let timeout = AtomicU64::new(millis(options.timeout));
         let other_hosts = AtomicBool::new(options.other_hosts);
         let (requests, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -210,7 +204,8 @@ impl Client {
             Asked::Part(start, end) => format!("bytes={start}-{}", end.saturating_sub(1)),
             Asked::Last(len) => format!("bytes=-{len}"),
         };
-        let mut request = self.agents.of_process(&self.options).get(url.target()).header("range", range);
+        let Ok(agent) = self.agents.get_or_try_init(|_| Ok::<_, Infallible>(agent(&self.options)));
+        let mut request = agent.get(url.target()).header("range", range);
         if let Some(authorization) = url.authorization() {
             request = request.header("authorization", authorization);
         }
@@ -280,47 +275,18 @@ impl Client {
     }
 }
 
-impl Agents {
-    fn new(options: &HttpOptions) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_idle_connections(options.in_flight.saturating_mul(2))
-            .max_idle_connections_per_host(options.in_flight)
-            .max_response_header_size(64 << 10)
-            .accept_encoding("identity")
-            .user_agent(concat!("b2kit/", env!("CARGO_PKG_VERSION")))
-            .proxy(if options.proxy { Proxy::try_from_env() } else { None });
-        let agent = Agent::with_parts(config.build(), DefaultConnector::default(), LookUp::default());
-        Self { process: std::process::id(), agent, next: OnceLock::new() }
-    }
-
-    /// The connections of this process.
-    fn of_process(&self, options: &HttpOptions) -> &Agent {
-        let process = std::process::id();
-        let mut own = self;
-        while own.process != process {
-            // Made before the lock of the cell is taken, which a fork could copy.
-            own = match own.next.get() {
-                Some(next) => next,
-                None => {
-                    let made = Box::new(Self::new(options));
-                    own.next.get_or_init(|| made)
-                }
-            };
-        }
-        &own.agent
-    }
-}
-
-impl Drop for Agents {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            // These connections are not ours to end: they live as long as this clone, which nobody drops.
-            std::mem::forget(self.agent.clone());
-        }
-    }
+fn agent(options: &HttpOptions) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(options.in_flight.saturating_mul(2))
+        .max_idle_connections_per_host(options.in_flight)
+        .max_response_header_size(64 << 10)
+        .accept_encoding("identity")
+        .user_agent(concat!("b2kit/", env!("CARGO_PKG_VERSION")))
+        .proxy(if options.proxy { Proxy::try_from_env() } else { None });
+    Agent::with_parts(config.build(), DefaultConnector::default(), LookUp::default())
 }
 
 fn millis(time: Duration) -> u64 {

@@ -8,9 +8,10 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_async::{Opening, RangeReader};
+use b2_core::{PerProcess, ProcessId};
 use b2_frame::{FileKind, FileSystem, FrameFile, INDEX_NAME, Links, ReadAt, WriteAt};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -45,64 +46,42 @@ const MOST_OPEN: usize = 64;
 pub struct Stores(Arc<Shared>);
 
 struct Shared {
-    here: Here,
+    here: PerProcess<Inner>,
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
 /// What belongs to one process. A forked child has none of the threads of its parent, and must not use its connections:
 /// it makes its own.
-struct Here {
-    process: u32,
-    /// Dropped only by its own process: a child would wait for threads that it does not have.
-    inner: Option<Inner>,
-    /// Of a child.
-    next: OnceLock<Box<Here>>,
-}
-
 struct Inner {
     runtime: Runtime,
     buckets: Mutex<HashMap<String, Bucket>>,
     open: Mutex<HashMap<String, Arc<StoreFile>>>,
 }
 
-impl Drop for Here {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            std::mem::forget(self.inner.take());
-        }
-    }
-}
-
-impl Here {
-    fn new(process: u32, buckets: HashMap<String, Bucket>) -> io::Result<Self> {
+impl Inner {
+    fn new(buckets: HashMap<String, Bucket>) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let inner = Inner { runtime, buckets: Mutex::new(buckets), open: Mutex::default() };
-        Ok(Self { process, inner: Some(inner), next: OnceLock::new() })
+        Ok(Self { runtime, buckets: Mutex::new(buckets), open: Mutex::default() })
+    }
+
+    /// Makes what belongs to a child, with the stores that its parent was given. Those of the environment are opened
+    /// again.
+    fn of_child(parent: Option<&Self>) -> io::Result<Self> {
+        let Some(parent) = parent else { return Self::new(HashMap::new()) };
+        // A thread that the child does not have may hold the lock for good.
+        let Ok(buckets) = parent.buckets.try_lock() else {
+            return Err(io::Error::other("the process was forked while stores were being opened"));
+        };
+        let given = buckets.iter().filter(|(_, bucket)| bucket.given);
+        Self::new(given.map(|(prefix, bucket)| (prefix.clone(), bucket.clone())).collect())
     }
 }
 
 impl Shared {
     /// Returns what belongs to this process.
     fn here(&self) -> io::Result<&Inner> {
-        let process = std::process::id();
-        let mut here = &self.here;
-        while here.process != process {
-            if here.next.get().is_none() {
-                // A thread that the child does not have may hold the lock for good.
-                let parent = here.inner.as_ref().ok_or(io::ErrorKind::Other)?;
-                let Ok(buckets) = parent.buckets.try_lock() else {
-                    return Err(io::Error::other("the process was forked while stores were being opened"));
-                };
-                // Those of the environment are opened again.
-                let given = buckets.iter().filter(|(_, bucket)| bucket.given);
-                let given = given.map(|(prefix, bucket)| (prefix.clone(), bucket.clone())).collect();
-                drop(buckets);
-                let _ = here.next.set(Box::new(Here::new(process, given)?));
-            }
-            here = here.next.get().ok_or(io::ErrorKind::Other)?;
-        }
-        here.inner.as_ref().ok_or_else(|| io::ErrorKind::Other.into())
+        self.here.get_or_try_init(Inner::of_child)
     }
 }
 
@@ -135,15 +114,13 @@ impl Stores {
     pub fn new() -> io::Result<Self> {
         #[cfg(feature = "cloud")]
         crate::install_tls();
-        Self::of_process(std::process::id())
+        let stores = Self::with(PerProcess::new());
+        stores.0.here()?;
+        Ok(stores)
     }
 
-    fn of_process(process: u32) -> io::Result<Self> {
-        Ok(Self(Arc::new(Shared {
-            here: Here::new(process, HashMap::new())?,
-            requests: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        })))
+    fn with(here: PerProcess<Inner>) -> Self {
+        Self(Arc::new(Shared { here, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) }))
     }
 
     /// Uses a store of your own for URLs that start with `prefix`, such as `s3://bucket`.
@@ -263,7 +240,7 @@ impl Stores {
         let file = Arc::new(StoreFile {
             stores: self.clone(),
             url: url.to_owned(),
-            process: std::process::id(),
+            process: ProcessId::current(),
             object,
             opening,
         });
@@ -310,7 +287,7 @@ struct StoreFile {
     stores: Stores,
     url: String,
     /// The process that opened it.
-    process: u32,
+    process: ProcessId,
     object: Object,
     opening: Opening,
 }
@@ -345,7 +322,7 @@ impl ReadAt for StoreFile {
         let shared = &self.stores.0;
         shared.requests.fetch_add(1, Relaxed);
         let here = shared.here()?;
-        let answer = if self.process == std::process::id() {
+        let answer = if self.process.is_current() {
             here.runtime.block_on(self.object.range(FrameFile::Main, range.clone()))?
         } else {
             // Not by the connections of the parent.
@@ -441,19 +418,21 @@ mod tests {
             .to_bytes(ByIndex(|i| (i as u32).wrapping_mul(77_777)))
             .unwrap();
         let near = NdArray::from_bytes(frame.clone()).unwrap().all().read_bytes().unwrap();
-        let stores = Stores::of_process(std::process::id() ^ 1).unwrap();
         let memory = InMemory::new();
-        let parent = stores.0.here.inner.as_ref().unwrap();
+        let parent = Inner::new(HashMap::new()).unwrap();
         parent.runtime.block_on(memory.put(&Path::from("a.b2nd"), frame.into())).unwrap();
         lock(&parent.buckets).insert("mem://b".to_owned(), Bucket { given: true, ..Bucket::new(memory) });
+        let stores = Stores::with(PerProcess::inherited(parent));
         let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
         let far = NdArray::options().frame_options(options).open("mem://b/a.b2nd").unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
-        assert!(lock(&parent.open).is_empty() && stores.0.here.next.get().is_some());
+        // The child has the file open; its parent's list is not used.
+        assert_eq!(lock(&stores.0.here().unwrap().open).len(), 1);
         // While a thread of the parent held the lock.
-        let stores = Stores::of_process(std::process::id() ^ 1).unwrap();
-        let held = lock(&stores.0.here.inner.as_ref().unwrap().buckets);
-        assert!(stores.open(FsPath::new("mem://b/a.b2nd"), Links::Follow).is_err());
+        let parent = Inner::new(HashMap::new()).unwrap();
+        let held = parent.buckets.lock().unwrap();
+        assert!(Inner::of_child(Some(&parent)).is_err());
         drop(held);
+        assert!(Inner::of_child(Some(&parent)).is_ok());
     }
 }
