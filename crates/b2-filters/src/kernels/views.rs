@@ -149,8 +149,9 @@ fn check_places<const C: usize, const N: usize, const DENSE: bool>(
 ) {
     // With gaps, a place is inside its item. Without gaps, it extends into the next items.
     assert!(DENSE || N <= C);
-    let needed = (count - 1) * step + N.div_ceil(C);
-    assert!(needed <= n && i <= n - needed);
+    let last = count.checked_sub(1).and_then(|last| last.checked_mul(step));
+    let needed = last.and_then(|last| last.checked_add(N.div_ceil(C)));
+    assert!(needed.is_some_and(|needed| needed <= n && i <= n - needed));
 }
 
 /// Places of `N` bytes for reading.
