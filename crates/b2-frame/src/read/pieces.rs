@@ -308,6 +308,11 @@ unsafe impl Places for Pieces {
         {
             return Ok(Found::Fill((npart, pattern)));
         }
+        if chunk.header().special().is_some() {
+            // Every block takes some bytes in the file, except here.
+            let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
+            self.frame.dparams.limits.check_memory("list of blocks, in bytes", list)?;
+        }
         let mut nblocks: Vec<usize> = Vec::new();
         for piece in pieces {
             let known = nblocks.last().map_or(0, |last| last + 1);

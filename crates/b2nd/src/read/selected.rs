@@ -96,12 +96,31 @@ fn begin<'d>(
 
 impl Slice {
     /// Begins to read the stored items in C order into a destination, which must have exactly
-    /// [`nbytes`](Self::nbytes) bytes, for a driver that fetches the bytes that the read needs. Returns
-    /// `None` if nothing has to be read; the destination is filled then.
+    /// [`nbytes`](Self::nbytes) bytes, for a driver of your own that fetches the bytes that the read needs
+    /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// let file = ArrayBuilder::new::<u8>([20, 30]).to_bytes(ByIndex(|i| i as u8))?;
+    /// let array = NdArray::from_bytes(file.clone())?;
+    /// let mut items = vec![0; 6];
+    /// if let Some(mut read) = array.slice([3..5, 7..10])?.begin(&mut items[..])? {
+    ///     while let Some(request) = read.need()? {
+    ///         // Requests may also be collected first, and answered in any order.
+    ///         let range = request.extent.range.start as usize..request.extent.range.end as usize;
+    ///         read.put(request.id, file.slice(range.start..range.end.min(file.len())))?;
+    ///     }
+    ///     while let Some(job) = read.job() {
+    ///         job.run()?; // on any thread
+    ///     }
+    ///     read.finish()?;
+    /// }
+    /// assert_eq!(items, [97, 98, 99, 127, 128, 129]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
     ///
     /// # Errors
     /// When the destination has another length, or the index is damaged.
-    #[doc(hidden)]
     pub fn begin<'d>(
         &self,
         destination: impl Into<Destination<'d>>,
