@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what has to pass before a change lands.
+//! `cargo xtask ci`: the checks that every change must pass.
 
 use anyhow::{Result, ensure};
 
@@ -19,23 +19,23 @@ pub(crate) struct Args {
     test: test::Args,
 }
 
-/// Steps beside those of `test`.
+/// Number of steps besides those of `test`.
 const STEPS: usize = 16;
 
-/// Crates whose features change what their tests test.
+/// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
 
-/// Crates that build with pure-Rust codecs only.
+/// The crates that can be built with pure-Rust codecs only.
 const LIBRARIES: &[&str] =
     &["-p", "b2-codecs", "-p", "b2-chunk", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
 
-/// The features that stand for the C libraries.
+/// The features that replace the C libraries.
 const PURE: &[&str] = &["--no-default-features", "--features", "zstd-rs,miniz_oxide,lz4_flex"];
 
-/// Tests of crashes take minutes, and no feature changes what they test.
+/// Crash tests take minutes and do not depend on features, so run them only once.
 const ONCE: &[&str] = &["--", "--skip", "crash_"];
 
-/// Runs the checks; stops at the first that fails, except that all tests are counted.
+/// Runs the checks. Stops at the first one that fails, but runs all tests before failing.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run(doc)
     })?;
     steps.run("the command without a C compiler", || {
-        // CC=/bin/false shows that nothing in it needs one.
+        // CC=/bin/false shows that no C compiler is needed.
         let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
         sh::run(sh::cargo_without_c(&pure))
     })?;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     steps.finish()?;
     println!();
     outcome.print();
-    // All of these at the end, not in the middle of the output, where nobody would see them.
+    // Report all of these at the end, since nobody would see them in the middle of the output.
     let again = [("tests with all features", all_features), ("tests without a C compiler", pure)];
     let mut others = Vec::from(again);
     others.push(("hostile files", hostile));

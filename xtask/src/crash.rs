@@ -1,4 +1,4 @@
-//! `cargo xtask crash`: crashes, power losses, I/O errors, kills and many writers at once, with C-Blosc2 as a judge.
+//! `cargo xtask crash`: crashes, power losses, I/O errors, kills and concurrent writers, checked by C-Blosc2.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,16 +35,16 @@ pub(crate) struct Args {
     append: Option<Vec<String>>,
 }
 
-/// States of each operation, and kind of state, that C-Blosc2 judges.
+/// Number of states that C-Blosc2 checks, for each operation and kind of state.
 const JUDGED: &str = "60";
 /// The same within `cargo xtask test`.
 const JUDGED_FEW: &str = "6";
-/// Appends of each of six writers.
+/// Number of appends by each of six writers.
 const APPENDS: u32 = 500;
-/// Bytes of each chunk they append.
+/// Size of each appended chunk, in bytes.
 const CHUNKSIZE: usize = 800;
 
-/// Tests in the modules whose names begin so.
+/// The tests in modules with these prefixes.
 const TESTS: &[&str] = &[
     "test",
     "--no-fail-fast",
@@ -60,7 +60,7 @@ const TESTS: &[&str] = &[
     "--test-threads=2",
 ];
 
-/// Runs all of it; an error when anything is wrong.
+/// Runs all crash tests; returns an error if any of them fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(append) = &args.append {
         return append_chunks(append);
@@ -85,12 +85,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lets a test command leave a small sample of states for [`judge_few`].
+/// Makes a test command write a small sample of states for [`judge_few`].
 pub(crate) fn dump_few(command: &mut Command) -> Result<()> {
     dump_states(command, JUDGED_FEW)
 }
 
-/// What C-Blosc2 says about the sample, and about fewer appends by many writers.
+/// Lets C-Blosc2 check the sample, and a shorter run of concurrent writers.
 pub(crate) fn judge_few(python: &Path) -> Result<Counts> {
     judge(python, APPENDS / 10)
 }
@@ -134,7 +134,7 @@ fn judge_states(python: &Path) -> Result<Counts> {
     Ok(Counts { passed: states - wrong, failed: wrong })
 }
 
-/// Three writers with C-Blosc2 and three of ours on one frame, all with locking. Nothing may be lost.
+/// Runs three writers that use C-Blosc2 and three of ours on one frame, all with locking. No append may be lost.
 fn six_writers(python: &Path, storage: Storage, appends: u32) -> Result<Counts> {
     let folder = folder().join("writers");
     fs::create_dir_all(&folder)?;
@@ -179,7 +179,7 @@ fn cparams() -> Result<CParams> {
     Ok(CParams::builder(8).codec(CodecId::BLOSCLZ).build()?)
 }
 
-/// As append_locked.py does.
+/// Does the same as append_locked.py.
 fn append_chunks(args: &[String]) -> Result<()> {
     let [path, writer, count] = args else { bail!("expected PATH WRITER COUNT") };
     let (writer, count): (u32, u32) = (writer.parse()?, count.parse()?);
@@ -193,7 +193,7 @@ fn append_chunks(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Writer and number of a chunk that is whole.
+/// Returns the writer and the number of an intact chunk.
 fn numbers(chunk: &[u8]) -> Option<(u32, u32)> {
     let (first, _) = chunk.split_first_chunk::<8>()?;
     if chunk.len() != CHUNKSIZE || chunk.chunks(8).any(|pair| pair != first) {

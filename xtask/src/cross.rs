@@ -1,4 +1,4 @@
-//! `cargo xtask cross`: tests for machines of another architecture.
+//! `cargo xtask cross`: runs the tests for another architecture.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -35,12 +35,12 @@ enum Arch {
     S390x,
 }
 
-/// All but what runs on the developer's machine.
+/// Everything except what runs only on the developer's machine.
 const DEFAULT: &[&str] =
     &["test", "--no-fail-fast", "--workspace", "--exclude", "xtask", "--exclude", "b2-benches"];
 
-/// Under an emulator everything takes some thirty times as long, so tests that repeat something at random do so less
-/// often, unless the caller sets these variables. No test goes without.
+/// Under an emulator everything takes about thirty times as long, so randomized tests run fewer cases unless the
+/// caller sets these variables. No test is left out.
 const FEWER: &[(&str, &str)] = &[
     ("PROPTEST_CASES", "16"),
     ("B2KIT_CRASH_STATES", "50"),
@@ -51,7 +51,7 @@ const FEWER: &[(&str, &str)] = &[
 ];
 
 impl Arch {
-    /// Rust's name.
+    /// The target triple of Rust.
     fn target(self) -> &'static str {
         match self {
             Self::Aarch64 => "aarch64-unknown-linux-gnu",
@@ -59,7 +59,7 @@ impl Arch {
             Self::S390x => "s390x-unknown-linux-gnu",
         }
     }
-    /// What the names of its C tools start with.
+    /// The prefix of the names of its C tools.
     fn prefix(self) -> &'static str {
         match self {
             Self::Aarch64 => "aarch64-linux-gnu-",
@@ -67,7 +67,7 @@ impl Arch {
             Self::S390x => "s390x-linux-gnu-",
         }
     }
-    /// The emulator, unless this machine runs the programs itself.
+    /// The emulator, or `None` if this machine runs the programs directly.
     fn emulator(self) -> Option<&'static str> {
         match self {
             Self::Aarch64 if cfg!(target_arch = "aarch64") => None,
@@ -79,7 +79,7 @@ impl Arch {
     }
 }
 
-/// Runs cargo; an error when something is missing or a test failed.
+/// Runs cargo; returns an error if something is missing or a test fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let unpacked =
         args.root.clone().or_else(|| Some(target_folder().join("root")).filter(|root| root.is_dir()));
@@ -109,18 +109,18 @@ fn target_folder() -> PathBuf {
     root::target().join("cross")
 }
 
-/// What was found.
+/// The tools that were found.
 struct Tools {
     rustc: PathBuf,
     gcc: PathBuf,
     ar: PathBuf,
     emulator: Option<PathBuf>,
-    /// `PATH` and `LD_LIBRARY_PATH` under which they run, when packages were unpacked.
+    /// `PATH` and `LD_LIBRARY_PATH` for the tools if packages were unpacked.
     paths: Option<(OsString, OsString)>,
 }
 
 impl Tools {
-    /// Looks for everything; the error names all that is missing.
+    /// Searches for all tools; the error lists everything that is missing.
     fn find(arch: Arch, unpacked: Option<&Path>) -> Result<Self> {
         let paths = match unpacked {
             Some(root) => Some(search_paths(&root.canonicalize()?)?),
@@ -137,7 +137,7 @@ impl Tools {
         };
         let look = |names: &[String]| look_if(names, &|_| true);
         let mut missing = Vec::new();
-        // With unpacked packages there may be several compilers.
+        // Unpacked packages may provide several compilers.
         let good = |rustc: &Path| has_std(rustc, arch, paths.as_ref());
         let rustc = match std::env::var_os("RUSTC").map(PathBuf::from) {
             Some(rustc) => Some(rustc).filter(|rustc| good(rustc)),
@@ -146,7 +146,7 @@ impl Tools {
         if rustc.is_none() {
             missing.push(format!("Rust's standard library for {}", arch.target()));
         }
-        // Unpacked packages do not bring the link without a version.
+        // Unpacked packages lack the symbolic link without a version.
         let versions = ["", "-15", "-14", "-13", "-12"];
         let gcc = look(&versions.map(|version| format!("{}gcc{version}", arch.prefix())));
         let ar = look(&[format!("{}ar", arch.prefix())]);
@@ -171,8 +171,8 @@ impl Tools {
         }
     }
 
-    /// Makes cargo build for the architecture, linked statically: programs that load libraries at their start hang
-    /// under some versions of QEMU, and would need the other architecture's libraries installed.
+    /// Makes cargo build for the architecture and link statically: some versions of QEMU hang with programs that load
+    /// shared libraries at startup, which would also require the other architecture's libraries.
     fn set_environment(&self, arch: Arch, cargo: &mut Command) {
         let target = arch.target();
         let upper = target.to_uppercase().replace('-', "_");
@@ -187,13 +187,13 @@ impl Tools {
         set(cargo, "AR_{t}", &self.ar);
         if let Some(emulator) = &self.emulator {
             set(cargo, "CARGO_TARGET_{T}_RUNNER", emulator);
-            // For programs that tests start.
+            // For programs that the tests start.
             set(cargo, "B2KIT_TEST_RUNNER", emulator);
             cargo.envs(FEWER.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied());
         }
         let flags = Path::new("-C target-feature=+crt-static");
         set(cargo, "CARGO_TARGET_{T}_RUSTFLAGS", flags);
-        // Programs in the documentation are linked by rustdoc, which has flags of its own.
+        // Doctests are linked by rustdoc, which has its own flags.
         set(cargo, "CARGO_TARGET_{T}_RUSTDOCFLAGS", flags);
         let rustdoc = self.rustc.with_file_name("rustdoc");
         if rustdoc.is_file() {
@@ -205,20 +205,20 @@ impl Tools {
     }
 }
 
-/// The search paths for programs and for their libraries with unpacked packages first.
+/// Returns the search paths for programs and libraries, with unpacked packages first.
 fn search_paths(root: &Path) -> Result<(OsString, OsString)> {
     let joined = |first: &[PathBuf], variable: &str| {
         let old = std::env::var_os(variable).unwrap_or_default();
         let old = std::env::split_paths(&old).filter(|path| !path.as_os_str().is_empty());
         std::env::join_paths(first.iter().cloned().chain(old)).context("a path with a colon in it")
     };
-    // Debian's folder for the libraries of this machine.
+    // Debian's directory for the libraries of this machine.
     let libraries = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
     let path = joined(&[root.join("usr/bin")], "PATH")?;
     Ok((path, joined(&[root.join("usr").join(&libraries), root.join(&libraries)], "LD_LIBRARY_PATH")?))
 }
 
-/// Whether the compiler has the standard library.
+/// Whether the compiler has the standard library for this architecture.
 fn has_std(rustc: &Path, arch: Arch, paths: Option<&(OsString, OsString)>) -> bool {
     let mut command = Command::new(rustc);
     command.args(["--print", "target-libdir", "--target", arch.target()]);
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(value("CARGO_BUILD_TARGET"), "s390x-unknown-linux-gnu");
         assert_eq!(value("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUNNER"), "qemu");
         assert_eq!(value("B2KIT_TEST_RUNNER"), "qemu");
-        // What the caller has set stays.
+        // Keep what the caller has set.
         if std::env::var_os("PROPTEST_CASES").is_none() {
             assert_eq!(value("PROPTEST_CASES"), "16");
         }

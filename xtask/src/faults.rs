@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: each system call of each command that writes is made to fail, or the process is killed there.
+//! `cargo xtask faults`: makes each system call of each writing command fail, or kills the process there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,20 +35,20 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// What came of it.
+/// The result of the task.
 pub(crate) enum Outcome {
     Ran(Counts),
-    /// Why not.
+    /// Why it did not run.
     NotRun(String),
 }
 
-/// A sample stops after this time, when each command had its turn.
+/// A sample ends after this time, once each command has run.
 const SAMPLE_TIME: Duration = Duration::from_secs(60);
-/// No command takes as long.
+/// Timeout for a command; none takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How a message tells that the change is there, but was not synced.
+/// Part of the message that a change took effect but was not synced.
 const NOT_SYNCED: &str = "may not survive a power loss";
-/// Faults whose reports are printed.
+/// Maximum number of failures to print.
 const SHOWN: usize = 40;
 
 impl Outcome {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The sample, as `cargo xtask ci` runs it.
+/// Runs the sample for `cargo xtask ci`.
 pub(crate) fn sample() -> Result<Outcome> {
     check(&Args { full: false, seed: 1, only: None })
 }
@@ -82,14 +82,14 @@ pub(crate) fn sample() -> Result<Outcome> {
 /// A command that writes.
 struct Case {
     name: &'static str,
-    /// Files and directories of the template that are there before.
+    /// Files and directories of the template that exist before the command.
     before: &'static [&'static str],
     args: &'static [&'static str],
-    /// What it makes or changes.
+    /// What the command creates or changes.
     target: &'static str,
 }
 
-/// Contiguous and sparse, in place.
+/// Changes in place, of contiguous and sparse frames.
 const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ("append", &["more.npy"], &["append", "T", "more.npy"]),
     ("set", &["more.npy"], &["set", "T", "more.npy", "--slice=3:13"]),
@@ -109,7 +109,7 @@ const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ("chunk delete", &[], &["chunk", "delete", "T", "1"]),
 ];
 
-/// Whole new files.
+/// Commands that write new files.
 const CASES: &[Case] = &[
     Case { name: "pack", before: &["in.npy"], args: &["pack", "in.npy", "T"], target: "T" },
     Case {
@@ -165,14 +165,14 @@ const CASES: &[Case] = &[
     Case { name: "salvage", before: &["cut.b2nd"], args: &["salvage", "cut.b2nd", "T"], target: "T" },
 ];
 
-/// A command with its files.
+/// A command and its files.
 struct Task {
     name: String,
-    /// Names in the template, and here.
+    /// Names in the template, and in the folder of the run.
     before: Vec<(String, String)>,
     args: Vec<String>,
     target: String,
-    /// The exit code when nothing fails.
+    /// The exit code if nothing fails.
     code: i32,
 }
 
@@ -212,12 +212,12 @@ fn tasks() -> Vec<Task> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trouble {
     name: &'static str,
-    /// The number of the error; 0: only half of the bytes.
+    /// The error number, or 0 to process only half of the bytes.
     errno: u8,
-    /// All later calls that need space fail, too.
+    /// Whether all later calls that need space fail too.
     lasting: bool,
     kill: Option<&'static str>,
-    /// The program has to go on as if nothing had happened.
+    /// Whether the program must continue as if nothing had happened.
     harmless: bool,
 }
 
@@ -233,7 +233,7 @@ const EIO: Trouble = error("EIO", 5);
 const ENOSPC: Trouble = error("ENOSPC", 28);
 const EDQUOT: Trouble = error("EDQUOT", 122);
 const EMFILE: Trouble = error("EMFILE", 24);
-/// Hard links are not possible everywhere.
+/// Not every file system supports hard links.
 const EPERM: Trouble = error("EPERM", 1);
 const EINTR: Trouble = Trouble { harmless: true, ..error("EINTR", 4) };
 const HALF: Trouble = Trouble { harmless: true, ..error("half of the bytes", 0) };
@@ -243,7 +243,7 @@ const KILL: Trouble = kill("killed before", "before");
 const KILL_HALF: Trouble = kill("killed after half of the bytes", "half");
 const KILL_AFTER: Trouble = kill("killed after", "after");
 
-/// The ways in which a call can fail.
+/// Returns the ways in which a call can fail.
 fn troubles(call: &str) -> &'static [Trouble] {
     match call {
         "write" | "writev" | "pwrite64" | "copy_file_range" => {
@@ -258,19 +258,19 @@ fn troubles(call: &str) -> &'static [Trouble] {
         "read" | "readv" | "pread64" => &[EIO, EINTR, HALF],
         "open" => &[EIO, EMFILE, EINTR],
         "flock" => &[EIO, EINTR, KILL_AFTER],
-        // Its result is not looked at: all that matters was synced before.
+        // The result of `close` is ignored, since everything important was synced before.
         "close" => &[Trouble { harmless: true, ..EIO }, EINTR],
         "dup" => &[EMFILE],
         _ => &[EIO],
     }
 }
 
-/// Whether a call changes what is on the disk.
+/// Whether a call changes the content of the disk.
 fn changes(call: &str) -> bool {
     troubles(call).contains(&KILL)
 }
 
-/// What a target holds: its data and metadata, or its bytes if it is no frame.
+/// The content of a target: its data and metadata, or its bytes if it is not a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Missing,
@@ -313,13 +313,13 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What a run left.
+/// What a run left behind.
 struct Ran {
     status: ExitStatus,
     message: String,
 }
 
-/// Where everything is.
+/// The paths of everything that is needed.
 struct Lab {
     program: PathBuf,
     library: PathBuf,
@@ -336,14 +336,14 @@ impl Lab {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // With one thread the calls have the same order in each run.
+        // With one thread, the calls have the same order in each run.
         command.env("RAYON_NUM_THREADS", "1").env("RUST_BACKTRACE", "0");
         command
     }
 
     fn run(&self, mut command: Command) -> Result<Ran> {
         let mut child = command.spawn().with_context(|| self.program.display().to_string())?;
-        // The output is short, and fits a pipe.
+        // The output is short and fits into a pipe.
         let started = Instant::now();
         let mut pause = Duration::from_micros(200);
         while child.try_wait()?.is_none() {
@@ -365,7 +365,7 @@ impl Lab {
         command
     }
 
-    /// An empty folder with what the command needs.
+    /// Creates a folder that contains only what the command needs.
     fn prepare(&self, worker: &str, task: &Task) -> Result<PathBuf> {
         let folder = self.folder.join(worker);
         if folder.exists() {
@@ -396,7 +396,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a command does when nothing fails.
+/// What a command does if nothing fails.
 struct Known {
     old: State,
     new: State,
@@ -419,7 +419,7 @@ impl Lab {
         Ok(Known { old, new, calls })
     }
 
-    /// Lets one call fail, and judges what is left.
+    /// Makes one call fail, and checks what is left.
     fn try_one(
         &self,
         worker: &str,
@@ -465,7 +465,7 @@ impl Lab {
                 if ran.message.is_empty() {
                     return Err(format!("{tag}: fails without a word"));
                 }
-                // It may be done, but then it must not claim the contrary.
+                // The change may have taken effect, but then the message must not claim the contrary.
                 let tells = [NOT_SYNCED, "written, but", "compacted, but", "chunks are saved, but"];
                 if !is_old && !tells.iter().any(|words| ran.message.contains(words)) {
                     return Err(format!("{tag}: says that it failed, but it is done"));
@@ -476,7 +476,7 @@ impl Lab {
             }
             _ => return Err(format!("{tag}: a bad end")),
         }
-        // Who cannot remove a file leaves it, and who is killed cannot remove any.
+        // A command that cannot remove files leaves them, and a killed one cannot remove any.
         let cleaned =
             ["unlink", "unlinkat", "rmdir", "opendir", "readdir"].iter().any(|call| hit.starts_with(call));
         if trouble.kill.is_none() && !cleaned {
@@ -494,7 +494,7 @@ impl Lab {
                 return Err(format!("{tag}: verify: {}", ran.message));
             }
         }
-        // Then the command succeeds.
+        // Now the command must succeed.
         if !is_new {
             let ran = self.run(self.command(&folder, &task.args)).map_err(text)?;
             let found = state(&target).map_err(|error| format!("{tag}: again: {error}"))?;
@@ -505,7 +505,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether nothing is left that was not there and does not belong to the target.
+    /// Whether nothing was left behind that is new and not part of the target.
     fn no_litter(
         &self,
         folder: &Path,
@@ -528,7 +528,7 @@ impl Lab {
             return Err(format!("left behind: {}", litter.join(", ")));
         }
         match (found, known) {
-            // Chunks of the old state stay if a power loss could bring it back.
+            // Chunks of the old state stay if a power loss could bring that state back.
             (State::Frame { chunk_files: found, .. }, State::Frame { chunk_files: known, .. })
                 if found != known && !message.contains(NOT_SYNCED) =>
             {
@@ -540,7 +540,7 @@ impl Lab {
 }
 
 impl Ran {
-    /// Salvage of a cut file ends with 1 also when nothing fails, without a message.
+    /// Salvaging a truncated file exits with 1 and no message even if nothing fails.
     fn message_is_fine(&self, task: &Task) -> bool {
         task.code == 0 || !self.message.contains("b2kit: ") || self.message.contains("recovered")
     }
@@ -553,7 +553,7 @@ fn same(a: &State, b: &State) -> bool {
     }
 }
 
-/// Makes the files that the commands start from.
+/// Creates the files that the commands start with.
 fn make_template(lab: &Lab) -> Result<()> {
     let folder = &lab.template;
     fs::create_dir(folder)?;
@@ -579,7 +579,7 @@ fn make_template(lab: &Lab) -> Result<()> {
     for (name, format) in [("c", "cframe"), ("s", "sframe")] {
         let array = format!("{name}.b2nd");
         run(&["pack", "in.npy", &array, "--chunks", "8,16", "--format", format])?;
-        // There are holes and a vlmetalayer.
+        // This leaves holes and a vlmetalayer.
         run(&["vlmeta", "set", &array, "old", "[1, 2, 3]"])?;
         run(&["set", &array, "more.npy", "--slice=20:30"])?;
         let plain = format!("{name}plain.b2nd");
@@ -603,7 +603,7 @@ fn make_template(lab: &Lab) -> Result<()> {
     fs::write(folder.join("chunk.bin"), rng.bytes(700))?;
     let whole = fs::read(folder.join("c.b2nd"))?;
     fs::write(folder.join("cut.b2nd"), &whole[..whole.len() * 2 / 3])?;
-    // Locks of the changes above.
+    // Lock files of the changes above.
     for name in names(folder) {
         if name.ends_with(".b2lock") {
             fs::remove_file(folder.join(name))?;
@@ -646,11 +646,11 @@ fn check(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Ran(counts))
 }
 
-/// Runs all cases, or as many as there is time for, in an order from the seed.
+/// Runs all cases, or as many as time permits, in an order given by the seed.
 fn run_all(lab: &Lab, tasks: &[Task], known: &[Known], args: &Args) -> Result<Counts> {
     let mut cases = Vec::new();
     for (task, known) in known.iter().enumerate() {
-        // Salvage takes what cannot be read for lost, and goes on.
+        // Salvage treats unreadable data as lost and continues.
         let salvage = tasks[task].name == "salvage";
         for (at, call) in known.calls.iter().enumerate() {
             let all = troubles(call).iter().filter(|trouble| !salvage || changes(call) || trouble.harmless);

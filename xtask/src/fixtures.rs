@@ -1,4 +1,4 @@
-//! `cargo xtask fixtures`: the files of `testdata/` that other Blosc releases wrote, and their manifest.
+//! `cargo xtask fixtures`: the files in `testdata/` that other Blosc releases wrote, and their manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// Checks the hashes only.
+/// Only checks the hashes.
 pub(crate) fn check() -> Result<()> {
     run(&Args { check: true, only: None })
 }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Every fixture that the scripts know how to write.
+/// Lists all fixtures that the scripts can write.
 fn listing(only: Option<&str>) -> Result<Vec<Value>> {
     let output = python::script(&python::base_interpreter()?, "fixtures.py").arg("--list").output()?;
     if !output.status.success() {
@@ -106,7 +106,7 @@ fn verify(file: &Path, entry: &toml::Table) -> Result<()> {
     Ok(())
 }
 
-/// Writes the missing fixtures of one producer, first to a scratch folder.
+/// Writes the missing fixtures of one producer, first into a scratch folder.
 fn produce(producer: &str, fixtures: &[&Value], manifest: &mut BTreeMap<String, toml::Table>) -> Result<()> {
     let first = fixtures.first().context("no fixtures")?;
     let requirements: Vec<String> = serde_json::from_value(first["requirements"].clone())?;
@@ -144,7 +144,7 @@ fn produce(producer: &str, fixtures: &[&Value], manifest: &mut BTreeMap<String, 
     Ok(())
 }
 
-/// Moves a file or a flat folder to its place.
+/// Moves a file or a flat folder to its final place.
 fn install(from: &Path, to: &PathBuf) -> Result<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
@@ -161,7 +161,7 @@ fn install(from: &Path, to: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What the manifest says of a fixture that was just written.
+/// Returns the manifest entry of a fixture that was just written.
 fn entry(fixture: &Value, facts: &Value, made: &Path) -> Result<toml::Table> {
     let mut out = toml::Table::new();
     let mut put = |key: &str, value: &Value| -> Result<()> {
@@ -177,7 +177,7 @@ fn entry(fixture: &Value, facts: &Value, made: &Path) -> Result<toml::Table> {
     put("version", &fixture["version"])?;
     put("library", &library.into())?;
     for key in ["params", "data", "note", "plugin"] {
-        // Empty texts say nothing.
+        // Leave out empty strings.
         if !matches!(&fixture[key], Value::String(text) if text.is_empty()) {
             put(key, &fixture[key])?;
         }
@@ -224,7 +224,7 @@ fn read_manifest(path: &Path) -> Result<BTreeMap<String, toml::Table>> {
     Ok(out)
 }
 
-/// The manifest as text: one table a fixture, its values on one line each.
+/// Formats the manifest: one table per fixture, one line per value.
 fn render(manifest: &BTreeMap<String, toml::Table>) -> String {
     let mut out = String::from(
         "# Written by `cargo xtask fixtures`. A fixture never changes: a new case gets a new name.\n\

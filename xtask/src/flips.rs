@@ -1,4 +1,4 @@
-//! `cargo xtask flips`: flipped bits anywhere in arrays, and what reading them in many ways returns.
+//! `cargo xtask flips`: flips bits anywhere in arrays, and reads the arrays in many ways.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     seed: u64,
 }
 
-/// What became of the flips.
+/// The results of the flips.
 #[derive(Debug, Default)]
 struct Counts {
     errors: u64,
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The sample, as `cargo xtask ci` runs it.
+/// Runs the sample for `cargo xtask ci`.
 pub(crate) fn sample() -> Result<sh::Counts> {
     flip(&Args { arrays: 40, flips: 50, seed: 2 })
 }
@@ -66,7 +66,7 @@ fn flip(args: &Args) -> Result<sh::Counts> {
     Ok(sh::Counts { passed: errors + changes + right, failed: 0 })
 }
 
-/// Writes an array of random properties.
+/// Writes an array with random properties.
 fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
     let dtype = *rng.pick(&["|u1", "<i2", "<f4", "<f8", ">i4", "<u8", "|S5", "<c16"]);
     let codec = *rng.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
@@ -87,7 +87,7 @@ fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
     let storage = if number.is_multiple_of(4) { Storage::Sparse } else { Storage::Contiguous };
     let dtype_of = Dtype::parse(dtype)?;
     let nbytes = shape.iter().product::<u64>() as usize * dtype_of.itemsize();
-    // Noise, smooth, or small numbers.
+    // Noise, smooth data, or small numbers.
     let kind = rng.below(3);
     let noise = rng.bytes(nbytes);
     let items: Vec<u8> = match kind {
@@ -107,7 +107,7 @@ fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
     Ok(what)
 }
 
-/// The files of an array, with their content.
+/// Returns the files of an array with their contents.
 fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     if path.is_file() {
         return Ok(vec![(path.to_owned(), fs::read(path)?)]);
@@ -156,7 +156,7 @@ enum Outcome {
     Right,
 }
 
-/// Reads a damaged array in all ways, each from a fresh opening.
+/// Reads a damaged array in all ways, and opens it anew for each.
 fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng) -> Result<Outcome> {
     let mut failed = false;
     let at: Vec<i64> = shape.iter().map(|&n| rng.below(n as usize) as i64).collect();
@@ -179,7 +179,7 @@ fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng)
         let expected = match way {
             "whole" | "async" => items.to_vec(),
             _ => {
-                // The intact file is not there now, but its content is.
+                // The intact file has been overwritten, but its content is in memory.
                 let intact = Intact { items, shape, itemsize: good.dtype().itemsize() };
                 intact.select(way, &some_of(&at, shape), &marks)
             }
@@ -199,7 +199,7 @@ fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng)
     Ok(if failed { Outcome::Error } else { Outcome::Right })
 }
 
-/// The half-open ranges of a box of three items along each dimension, cut off at the end.
+/// Returns the half-open ranges of a box of three items along each dimension, clipped at the end.
 fn some_of(at: &[i64], shape: &[u64]) -> Vec<std::ops::Range<u64>> {
     at.iter().zip(shape).map(|(&at, &n)| at as u64..(at as u64 + 3).min(n)).collect()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/`, built and run without cargo-fuzz.
+//! `cargo xtask fuzz`: builds and runs the targets in `fuzz/` without cargo-fuzz.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -59,7 +59,7 @@ enum Sanitizer {
 }
 
 impl Args {
-    /// What `cargo xtask ci` does.
+    /// The arguments for `cargo xtask ci`.
     pub(crate) fn ci(no_peer: bool) -> Self {
         Self {
             targets: Vec::new(),
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// How the code tells libFuzzer what an input reaches; the same as cargo-fuzz sets.
+/// How the code reports coverage to libFuzzer; the same flags as cargo-fuzz sets.
 const COVERAGE: [&str; 6] = [
     "--cfg fuzzing",
     "-Cpasses=sancov-module",
@@ -87,27 +87,27 @@ const COVERAGE: [&str; 6] = [
 ];
 /// The target that needs C-Blosc2.
 const VERSUS: &str = "versus_c";
-/// The binary that writes the corpora; no target.
+/// The binary that writes the corpora; it is not a target.
 const SEEDS: &str = "seeds";
-/// Seconds over all targets in `--ci`.
+/// Seconds for all targets together in `--ci`.
 const CI_SECONDS: u64 = 60;
-/// The longest that an input may take, in seconds of the clock: other work on the machine counts.
+/// Timeout for an input, in seconds of wall time, which includes other load on the machine.
 const TIMEOUT: u64 = 30;
-/// The most memory that the process may take, in MiB. Targets look after that of each input.
+/// Memory limit of the process, in MiB. Targets limit the memory of each input themselves.
 const MEMORY: u64 = 2048;
 
-/// What came of a target.
+/// The result of a target.
 struct Ran {
     executions: u64,
     seconds: u64,
-    /// Edges that were reached.
+    /// Number of edges reached.
     coverage: u64,
     findings: Vec<PathBuf>,
-    /// The end of what libFuzzer printed, if it went wrong.
+    /// The end of libFuzzer's output if the target failed.
     failure: Option<String>,
 }
 
-/// Runs targets; an error when there is a finding, or one did not run.
+/// Runs targets; returns an error if there is a finding or a target did not run.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let all = targets()?;
     if args.list {
@@ -119,7 +119,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let chosen: Vec<&str> = match &args.targets[..] {
         [] => {
-            // On damaged frames C-Blosc2 may give what its memory held: a difference wants a look, not a red build.
+            // On damaged frames C-Blosc2 may return uninitialized memory, so a difference must be examined, but should
+            // not fail CI.
             let with_peer = !args.no_peer && !args.ci;
             all.iter().map(String::as_str).filter(|target| with_peer || *target != VERSUS).collect()
         }
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     seeds.arg(&corpus).arg(root::testdata());
     sh::run(seeds)?;
 
-    // Python comes from PyPI, and only this one target needs it.
+    // Python packages come from PyPI, and only this target needs them.
     let peer = match chosen.contains(&VERSUS) {
         true => Some(python::environment(python::PEER)?),
         false => None,
@@ -149,7 +150,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => format!("-max_total_time={seconds}"),
     }];
     if args.ci {
-        // The same inputs each time, so that the outcome depends on the change and not on luck.
+        // Use the same inputs each time, so that the result depends on the change and not on luck.
         limit.push("-seed=1".into());
     }
     println!("fuzzing {} targets, {jobs} at once, {} each", chosen.len(), limit.join(" "));
@@ -172,7 +173,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report(done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
-/// Prints the table and the line that sums it up.
+/// Prints the table and the summary line.
 fn report(done: BTreeMap<&str, Result<Ran>>) -> Result<()> {
     let (mut executions, mut findings) = (0, 0);
     let mut idle = Vec::new();
@@ -203,7 +204,8 @@ fn report(done: BTreeMap<&str, Result<Ran>>) -> Result<()> {
     Ok(())
 }
 
-/// Prints a small input, since the machine that found it may be gone tomorrow; `xxd -r -p` makes a file of it.
+/// Prints a small input, since the machine that found it may not be accessible later; `xxd -r -p` converts it to a
+/// file.
 fn print_input(path: &Path) {
     const MOST: usize = 4096;
     if let Ok(input) = fs::read(path)
@@ -215,7 +217,7 @@ fn print_input(path: &Path) {
     }
 }
 
-/// The names of the targets, from the manifest of their package.
+/// Returns the names of the targets, from the manifest of their package.
 fn targets() -> Result<Vec<String>> {
     let manifest = root::workspace().join("fuzz").join("Cargo.toml");
     let manifest: toml::Table = toml::from_str(&fs::read_to_string(&manifest)?)?;
@@ -225,7 +227,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(names.filter(|name| *name != SEEDS).map(str::to_owned).collect())
 }
 
-/// Builds all targets. Returns the folder that they are in.
+/// Builds all targets. Returns the folder that contains them.
 fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     let host = host()?;
     let mut flags: Vec<&str> = COVERAGE.to_vec();
@@ -240,13 +242,13 @@ fn build(sanitizer: Sanitizer) -> Result<PathBuf> {
     };
     let folder = root::target().join(folder);
     command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
-    // The flags are for the program only, not for build scripts: that is why its target is named.
+    // The flags must not apply to build scripts, so name the target triple explicitly.
     command.env("RUSTFLAGS", flags.join(" ")).env("CARGO_TARGET_DIR", &folder);
     sh::run(command).context("building the fuzz targets, which need a C++ compiler for libFuzzer")?;
     Ok(folder.join(host).join("release"))
 }
 
-/// The target triple of this machine.
+/// Returns the target triple of this machine.
 fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-vV").output().context("cannot run rustc")?;
@@ -255,7 +257,7 @@ fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc does not tell its host")
 }
 
-/// What all targets have in common.
+/// Settings that all targets share.
 struct Run {
     binaries: PathBuf,
     corpus: PathBuf,
@@ -264,7 +266,7 @@ struct Run {
 }
 
 impl Run {
-    /// Runs one target to its limit, or to its first finding.
+    /// Runs one target to its limit, or until its first finding.
     fn fuzz(&self, target: &str, limit: &[String], max_len: u32) -> Result<Ran> {
         let corpus = self.corpus.join(target);
         let artifacts = root::target().join("fuzz-artifacts").join(target);
@@ -302,12 +304,12 @@ impl Run {
     }
 }
 
-/// Where the classes of ours against C-Blosc2 are told.
+/// The file with the classes of results of the comparison with C-Blosc2.
 fn classes() -> PathBuf {
     root::target().join("fuzz-classes")
 }
 
-/// Prints the counts of the last run against C-Blosc2. Reasons are left to the file.
+/// Prints the counts of the last comparison with C-Blosc2. The reasons are only in the file.
 fn print_classes() {
     let text = fs::read_to_string(classes().join("counts.txt")).unwrap_or_default();
     let counts = summed(&text);
@@ -319,7 +321,7 @@ fn print_classes() {
     }
 }
 
-/// Counts by class, from lines of a count and a class. What one side rejects is told with the reason.
+/// Sums the counts by class, from lines with a count and a class. The reason why we reject an input is cut off.
 fn summed(text: &str) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for (count, class) in text.lines().filter_map(|line| line.trim_start().split_once("  ")) {
@@ -333,7 +335,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// As libFuzzer tells them at the end, or else in its last line of progress.
+/// Returns the number of executions, from libFuzzer's final statistics or its last progress line.
 fn executions(text: &str) -> u64 {
     let told = last_number(text, "stat::number_of_executed_units:");
     let progress = || {
@@ -342,13 +344,13 @@ fn executions(text: &str) -> u64 {
     told.or_else(progress).unwrap_or(0)
 }
 
-/// The number behind the last `label`.
+/// Returns the number after the last `label`.
 fn last_number(text: &str, label: &str) -> Option<u64> {
     let (_, behind) = text.rsplit_once(label)?;
     behind.split_whitespace().next()?.parse().ok()
 }
 
-/// What went wrong: from the panic on, or the end.
+/// Returns the cause of a failure: everything after the panic, or the end of the text.
 fn failure(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| line.len() < 300).collect();
     let last = |what: &str| lines.iter().rposition(|line| line.contains(what));

@@ -1,4 +1,4 @@
-//! `cargo xtask pingpong`: this project and C-Blosc2 change the same files by turns.
+//! `cargo xtask pingpong`: this project and C-Blosc2 take turns changing the same files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,12 +61,12 @@ impl Args {
 /// What was done, for the table.
 #[derive(Default)]
 struct Report {
-    /// By kind of file, side and operation.
+    /// Counts by kind of file, side and operation.
     operations: BTreeMap<(&'static str, &'static str, String), u64>,
     excluded: BTreeMap<String, u64>,
-    /// What the checksums said before and after changes by C-Blosc2.
+    /// The results of checksums before and after changes by C-Blosc2.
     verdicts: BTreeMap<String, u64>,
-    /// How often a frame had a table of block starts or none, by the last change.
+    /// How often a frame had a table of block starts or none, by who made the last change.
     tables: BTreeMap<String, u64>,
     counts: Counts,
 }
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     Ok(report.counts)
 }
 
-/// Serves one Python process as far as it goes. Gives the first sequence that is left.
+/// Runs sequences in one Python process until it ends. Returns the first remaining sequence.
 fn worker(
     command: std::process::Command,
     kind: &'static str,
@@ -124,7 +124,7 @@ fn worker(
             Reply::Line(message) => {
                 if let Some(number) = message["begin"].as_u64() {
                     ensure!(number == next, "sequence {number} came instead of {next}");
-                    // Every other sequence has tables of block starts.
+                    // Every second sequence uses tables of block starts.
                     ours = Ours { block_starts: number.is_multiple_of(2), ..Ours::default() };
                     changed = "creating".to_owned();
                     log.clear();
@@ -210,7 +210,7 @@ impl Report {
     }
 }
 
-/// Costs of a reader far away, which uses the table of block starts also for small chunks.
+/// Costs of a remote reader, which uses the table of block starts even for small chunks.
 const FAR: ReadCosts = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
 
 /// What this project has open.
@@ -223,7 +223,7 @@ struct Ours {
 }
 
 impl Ours {
-    /// Does what is asked. A panic is an error like any other.
+    /// Executes a request. A panic counts as an error.
     fn answer(&mut self, words: &[Value]) -> Value {
         let mut checker = Checker::default();
         let reply = checker.get("", || self.work(words).map_err(|e| format!("{e:#}")));
@@ -267,7 +267,7 @@ impl Ours {
                 editor.commit()?;
             }
             "commit" => {
-                // Dropped even on an error: they hold a lock.
+                // Drop these even after an error, because they hold a lock.
                 if let Some(mut editor) = self.array.take() {
                     editor.commit()?;
                 }
@@ -297,8 +297,8 @@ impl Ours {
                 match name {
                     "append chunk" => {
                         let data = fs::read(text(2)?)?;
-                        // A frame that C-Blosc2 has left empty does not know its chunk size: then this is
-                        // the first chunk, which tells it.
+                        // A frame that C-Blosc2 has emptied does not define a chunk size. In that case this is the
+                        // first chunk, which defines it.
                         if editor.chunksize() == data.len() {
                             editor.append_bytes(&data)?;
                         } else {
@@ -318,7 +318,7 @@ impl Ours {
     }
 
     fn open(&mut self, path: &Path) -> Result<()> {
-        // Nothing here loses power.
+        // These tests do not simulate power losses.
         let options = FrameEditor::options().durability(Durability::None);
         if SuperChunk::open(path)?.metalayers().get("b2nd").is_some() {
             let mut frame = options.edit(path)?;
@@ -357,7 +357,7 @@ fn read_frame(path: &Path) -> Result<Value> {
     Ok(json!({ "chunks": chunks, "layers": layers, "checksums": checksums, "block starts": starts }))
 }
 
-/// What the checksums say; damage is an error.
+/// Returns the result of the checksums; damage is an error.
 fn verdict(schunk: &SuperChunk) -> Result<&'static str> {
     Ok(match schunk.verify_checksums()? {
         Checksums::None => "none",
@@ -420,7 +420,7 @@ fn numbers(value: &Value) -> Result<Vec<u64>> {
     list.iter().map(|n| n.as_u64().context("not a number")).collect()
 }
 
-/// An index, or start, stop and step, for each dimension.
+/// Parses an index, or start, stop and step, for each dimension.
 fn selection(value: &Value) -> Result<Vec<Selection>> {
     let dim = |dim: &Value| match dim.as_array().map(Vec::as_slice) {
         None => Ok(Selection::from(dim.as_i64().context("not an index")?)),

@@ -1,7 +1,7 @@
-//! Python environments of our own: one folder under `target/xtask/venv` for each set of requirements.
+//! Python environments: one folder under `target/xtask/venv` for each set of requirements.
 //!
-//! Nothing is installed globally. The only things taken from outside are `python3` (3.10 or later, with its
-//! `venv` and `pip` modules; another one through `B2KIT_PYTHON`) and the package index.
+//! Nothing is installed globally. The only external inputs are `python3` (3.10 or later, with its `venv` and `pip`
+//! modules; `B2KIT_PYTHON` selects another one) and the package index.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::root;
 
-/// The release of python-blosc2 that conformance runs against, with what is pinned beside it.
+/// The release of python-blosc2 used for conformance tests, with pinned dependencies.
 pub(crate) const PEER: &[&str] = &["blosc2==4.14.1", "numpy==2.3.5"];
 
-/// The interpreter of an environment that holds exactly `requirements`, which is made if it is not there.
+/// Returns the interpreter of an environment with exactly `requirements`, and creates it if it does not exist.
 pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
     let wanted: Vec<&str> = requirements.iter().map(AsRef::as_ref).collect();
     let Some(first) = wanted.first() else { bail!("an environment without requirements") };
@@ -45,7 +45,7 @@ pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// The `python3` that environments are made from.
+/// Returns the `python3` from which environments are created.
 pub(crate) fn base_interpreter() -> Result<PathBuf> {
     let python = PathBuf::from(std::env::var_os("B2KIT_PYTHON").unwrap_or_else(|| "python3".into()));
     let probe = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
@@ -64,11 +64,11 @@ pub(crate) fn base_interpreter() -> Result<PathBuf> {
     }
 }
 
-/// A command that runs one of the scripts beside this crate. Output of the peer's own threads is kept short.
+/// Returns a command that runs one of the scripts beside this crate. Limits the peer's threads and log output.
 pub(crate) fn script(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
     command.arg("-B").arg(root::workspace().join("xtask").join("py").join(name));
-    // The peer would otherwise start a thread for each core next to ours.
+    // Otherwise the peer would start a thread for each core, in competition with ours.
     command.env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1").env("PYTHONFAULTHANDLER", "1");
     command
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask python`: builds, installs and tests the Python package.
 //!
-//! Its environment lies under `target/xtask/venv`, made from the newest Python at hand (another one through
-//! `B2KIT_PYTHON`). What was skipped is listed at the end.
+//! The environment is under `target/xtask/venv` and uses the newest Python available (`B2KIT_PYTHON` selects another
+//! one). Skipped tests are listed at the end.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,7 +26,7 @@ const NEEDED: &[&str] = &[
     "typing_extensions",
     "fsspec",
 ];
-/// Programs that are tested against, each with what is left out without it.
+/// Packages to test against, each with what is skipped without it.
 const PEERS: &[(&[&str], &str)] = &[
     (&["blosc2==4.14.1"], "files and stores of python-blosc2"),
     (&["zarr>=3.1"], "the codecs for Zarr, their page, and their types"),
@@ -36,16 +36,16 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
 ];
-/// Pages whose examples are run, with the module that each of them needs.
+/// Documentation pages whose examples are run, with the module that each needs.
 const PAGES: &[(&str, &str)] = &[
     ("crates/b2-python/README.md", "b2kit"),
     ("docs/zarr.md", "zarr"),
     ("docs/xarray.md", "dask, xarray"),
     ("docs/dask.md", "dask"),
 ];
-/// Sizes that a wheel must stay below, in bytes: as it is published, and the larger one that is tested.
+/// Size limits of a wheel in bytes: of the published one, and of the larger one that is tested.
 const WHEEL: [u64; 2] = [5_000_000, 6_000_000];
-/// The oldest and the newest Python 3 that is looked for.
+/// The oldest and the newest minor version of Python 3 to look for.
 const VERSIONS: (u32, u32) = (11, 20);
 
 /// Build the Python package, install it in an environment of its own, and run its tests and checks of types.
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// What came of the tests.
+/// The results of the tests.
 #[derive(Default)]
 pub(crate) struct Tested {
     pub(crate) counts: Counts,
@@ -70,7 +70,7 @@ pub(crate) struct Tested {
     pub(crate) skipped: Vec<String>,
 }
 
-/// What came of the step of CI.
+/// The result of the CI step.
 pub(crate) enum Outcome {
     Ran(Tested),
     NotRun(String),
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The step of CI.
+/// Runs the CI step.
 pub(crate) fn check() -> Result<Outcome> {
     match newest() {
         Ok(_) => test(&Args { release: false, full: false, only: None }).map(Outcome::Ran),
@@ -127,7 +127,7 @@ fn test(args: &Args) -> Result<Tested> {
     install.args(["--force-reinstall", "--no-deps"]).arg(wheel.path());
     sh::run(install)?;
 
-    // Not beside the sources, which would be found before what is installed.
+    // Run outside the source folder, which would otherwise be imported instead of the installed package.
     let elsewhere = root::target().join("xtask").join("python");
     fs::create_dir_all(&elsewhere)?;
     let module = |args: &[&str]| {
@@ -179,7 +179,7 @@ fn test(args: &Args) -> Result<Tested> {
     Ok(tested)
 }
 
-/// Runs pytest and counts.
+/// Runs pytest and counts the tests.
 fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()> {
     let report = folder.join("report.xml");
     let _ = fs::remove_file(&report);
@@ -203,7 +203,7 @@ fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()
     Ok(())
 }
 
-/// The environment for this version, with everything that can be installed.
+/// Returns the environment for this version, with everything that can be installed.
 fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<PathBuf> {
     let folder = root::target().join("xtask").join("venv").join(format!("package-3.{minor}"));
     let python = folder.join("bin").join("python");
@@ -213,7 +213,7 @@ fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<Pat
         make.args(["-m", "venv"]).arg(&folder);
         sh::run(make)?;
     }
-    // One run of pip in place of eight, where that works.
+    // Try one run of pip instead of eight.
     let mut all = pip(&python);
     all.args(["--only-binary", ":all:"]).args(NEEDED).args(PEERS.iter().flat_map(|(peers, _)| *peers));
     if sh::run(all).is_ok() {
@@ -238,7 +238,7 @@ fn pip(python: &Path) -> Command {
     command
 }
 
-/// The newest Python at hand, and its minor version.
+/// Returns the newest Python available, and its minor version.
 fn newest() -> Result<(PathBuf, u32)> {
     if let Some(python) = std::env::var_os("B2KIT_PYTHON") {
         let python = PathBuf::from(python);
@@ -264,7 +264,7 @@ fn newest() -> Result<(PathBuf, u32)> {
     }
 }
 
-/// The minor version of an interpreter that runs and can make environments.
+/// Returns the minor version of an interpreter that works and can create environments.
 fn version(python: &Path) -> Option<u32> {
     let probe: [OsString; 2] =
         ["-c".into(), "import sys, venv; print(sys.version_info[0], sys.version_info[1])".into()];

@@ -1,8 +1,9 @@
-//! The rooms of each crate, and that imports between them run one way.
+//! Checks the rooms (top-level modules) of each crate: imports between them must go one way.
 //!
-//! ARCHITECTURE.md lists the rooms of a crate in one line, lowest first: `b2-frame: error < format < storage`. A module may
-//! use what stands before it; those between commas do not use each other. This check reads that list and the paths that
-//! begin with `crate::`. A name that the crate's root re-exports counts as the room it comes from.
+//! ARCHITECTURE.md lists the rooms of each crate in one line, lowest first: `b2-frame: error < format < storage`. A
+//! module may use those listed before it; modules separated by commas must not use each other. This check reads that
+//! list and the paths that start with `crate::`. A name that the crate root re-exports counts as part of its original
+//! room.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +13,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::root;
 
-/// The block of ARCHITECTURE.md that lists them.
+/// Start of the list in ARCHITECTURE.md.
 const FENCE: &str = "```rooms\n";
-/// Stands for all modules that the line does not name.
+/// Matches all modules that the line does not name.
 const OTHERS: &str = "*";
 
-/// Checks all crates that ARCHITECTURE.md lists; prints how many imports it saw.
+/// Checks all crates that ARCHITECTURE.md lists, and prints the number of imports.
 pub(crate) fn check() -> Result<()> {
     let root = root::workspace();
     let text = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
@@ -37,10 +38,10 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// A crate's line of the list.
+/// The line of one crate in the list.
 struct Rooms {
     name: String,
-    /// Level and place in it, by room: only the same place, or a lower level, may be used.
+    /// Level and position of each room: it may use only itself and lower levels.
     levels: BTreeMap<String, (usize, usize)>,
 }
 
@@ -62,7 +63,7 @@ impl Rooms {
         self.levels.get(room).or_else(|| self.levels.get(OTHERS)).copied()
     }
 
-    /// Looks at all files under `src`; returns how many imports there are.
+    /// Checks all files under `src` and returns the number of imports.
     fn check(&self, src: &Path, problems: &mut Vec<String>) -> Result<usize> {
         let root = fs::read_to_string(src.join("lib.rs"))?;
         let exported = exports(&without_comments(&root));
@@ -70,7 +71,7 @@ impl Rooms {
         for file in files(src)? {
             let inside = file.strip_prefix(src)?;
             let room = room_of(inside);
-            // Tests may use what they like.
+            // Tests may use any room.
             if room == "lib" || room == "main" || file.ends_with("tests.rs") {
                 continue;
             }
@@ -83,7 +84,7 @@ impl Rooms {
             for name in imports(&text) {
                 count += 1;
                 let to = exported.get(&name).unwrap_or(&name);
-                // What the root defines by itself is below all rooms.
+                // Items defined in the crate root are below all rooms.
                 let Some(level) = self.level(to) else { continue };
                 if !exported.contains_key(&name) && !is_module(src, &name) {
                     continue;
@@ -101,7 +102,7 @@ fn is_module(src: &Path, name: &str) -> bool {
     src.join(name).is_dir() || src.join(format!("{name}.rs")).is_file()
 }
 
-/// The first folder, or the name of a file that is in none.
+/// Returns the first folder, or the name of a file that is in no folder.
 fn room_of(inside: &Path) -> String {
     let first = inside.iter().next().unwrap_or_default().to_string_lossy();
     first.strip_suffix(".rs").unwrap_or(&first).to_owned()
@@ -126,13 +127,13 @@ fn without_comments(text: &str) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// Without the tests, which stand at the end.
+/// Removes the tests, which are at the end.
 fn without_tests(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
-/// Room by name that the root re-exports.
+/// Returns the original room of each name that the crate root re-exports.
 fn exports(root: &str) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for statement in root.split("use ").skip(1) {
@@ -146,7 +147,7 @@ fn exports(root: &str) -> BTreeMap<String, String> {
     exports
 }
 
-/// The names that a use tree brings in.
+/// Returns the names that a use tree imports.
 fn leaves(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     if let Some((before, inside)) = tree.split_once('{') {
@@ -162,7 +163,7 @@ fn leaves(tree: &str) -> Vec<String> {
     }
 }
 
-/// Splits at commas outside of braces.
+/// Splits at commas outside braces.
 fn split_top(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut items) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -181,11 +182,11 @@ fn split_top(list: &str) -> Vec<&str> {
     items
 }
 
-/// The first name of each path that begins with `crate::`.
+/// Returns the first name of each path that starts with `crate::`.
 fn imports(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in text.match_indices("crate::") {
-        // `$crate` and names that end so are something else.
+        // Skip `$crate` and longer names that end in `crate`.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
             continue;
         }

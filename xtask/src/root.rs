@@ -1,4 +1,4 @@
-//! Where things are.
+//! Paths in the repository.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask salvage`: what `salvage` saves of files with one bad sector.
+//! `cargo xtask salvage`: how much `salvage` recovers from files with one bad sector.
 
 use std::fs;
 
@@ -18,10 +18,10 @@ pub(crate) struct Args {
     no_peer: bool,
 }
 
-/// The test that does it, which `cargo xtask test` runs on a sample.
+/// The test behind this task, which `cargo xtask test` runs on a sample.
 const TESTS: &[&str] = &["test", "-p", "b2nd", "--test", "all", "--", "salvage_sectors::", "--nocapture"];
 
-/// Runs all of it; an error when less is saved than promised.
+/// Runs the whole test; returns an error if less is recovered than promised.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = sh::cargo(TESTS);
     command.env("B2KIT_SALVAGE_EVERY", "1").env("B2KIT_SALVAGE_RANDOM", args.sectors.to_string());

@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the tests under a sanitizer of the nightly compiler, or under valgrind.
+//! `cargo xtask sanitize`: runs the tests under a sanitizer of the nightly compiler, or under valgrind.
 
 use std::process::Command;
 
@@ -36,15 +36,14 @@ enum Kind {
     Valgrind,
 }
 
-/// Sanitizers are for programs of this kind here. It has to be named, so that build scripts go without.
+/// The only target on which sanitizers are used here. Naming it keeps build scripts free of sanitizers.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Leaves out the tests that limit the address space of a program: a sanitizer takes terabytes of it, and an emulator
-/// what it likes.
+/// Skips the tests that limit the address space of a program: a sanitizer reserves terabytes of it, and an emulator an
+/// arbitrary amount.
 pub(crate) const SKIP: &str = "--skip=address_space::";
 
-/// Programs in the documentation are left out: rustdoc would need flags of its own, and they test nothing that other
-/// tests do not.
+/// Doctests are left out: rustdoc would need its own flags, and other tests cover the same code.
 const ALL: &[&str] = &[
     "--workspace",
     "--exclude=xtask",
@@ -57,16 +56,16 @@ const ALL: &[&str] = &[
     SKIP,
 ];
 
-/// Where the `unsafe` code is that no sanitizer could follow into registers.
+/// The crates with `unsafe` code in registers, which no sanitizer can check.
 const KERNELS: &[&str] = &["-pb2-filters", "-pb2-codecs", "--lib", "--", "--test-threads=1"];
 
-/// The instruction sets that valgrind knows, by the names that `B2KIT_SIMD` takes.
+/// The instruction sets that valgrind supports, as values of `B2KIT_SIMD`.
 const SETS: &[&str] = &["avx2", "sse2", "generic"];
 
 const VALGRIND: &str =
     "valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite";
 
-/// Runs the tests; an error when one failed.
+/// Runs the tests; returns an error if one fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (tool, words, missing) = match args.kind {
         Kind::Valgrind => ("valgrind", vec!["--version"], "valgrind is not installed".to_owned()),
@@ -108,16 +107,16 @@ fn sanitized(args: &Args) -> Command {
     ]);
     if args.kind == Kind::Address {
         command.env("RUSTFLAGS", "-Zsanitizer=address");
-        // Tests ask for more memory than there is, and want to be told.
+        // Some tests allocate more memory than there is, and expect an error.
         command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=1");
     } else {
-        // The standard library synchronises, which the sanitizer has to see.
+        // The sanitizer must see the synchronization inside the standard library.
         command.arg("-Zbuild-std").env("RUSTFLAGS", "-Zsanitizer=thread");
         command.env("TSAN_OPTIONS", "allocator_may_return_null=1");
     }
-    // The C library of zstd is left out: instrumented by another compiler, it would not fit.
+    // Leave out the C library of zstd: instrumentation by another compiler would be incompatible.
     command.env("CFLAGS", "-fno-sanitize=all");
-    // Nothing built otherwise is thrown away, and this is not either.
+    // Use a separate target folder, so that neither this build nor the others are invalidated.
     command.env("CARGO_TARGET_DIR", root::target().join(format!("sanitize-{:?}", args.kind).to_lowercase()));
     with_words(&mut command, args, ALL);
     command
@@ -126,7 +125,7 @@ fn sanitized(args: &Args) -> Command {
 fn under_valgrind(args: &Args, set: &str) -> Command {
     let mut command = sh::cargo(&["test"]);
     command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", VALGRIND).env("B2KIT_SIMD", set);
-    // Everything takes some fifty times as long.
+    // Everything takes about fifty times as long.
     command.env("PROPTEST_CASES", "8");
     with_words(&mut command, args, KERNELS);
     command

@@ -1,4 +1,4 @@
-//! Running cargo, with what ran on the screen.
+//! Runs cargo and other commands, and prints each command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,15 +10,15 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::steps::minutes;
 
-/// A cargo command in the workspace.
+/// Returns a cargo command in the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root::workspace()).args(args);
     command
 }
 
-/// A cargo command that cannot use a C compiler: a build script that asks for one fails. It has a target folder
-/// of its own, so that nothing built with C is reused.
+/// Returns a cargo command that cannot use a C compiler: a build script that asks for one fails. It has its own target
+/// folder, so that nothing built with C is reused.
 pub(crate) fn cargo_without_c(args: &[&str]) -> Command {
     let mut command = cargo(args);
     for name in ["CC", "CXX", "HOST_CC", "TARGET_CC", "CMAKE"] {
@@ -28,7 +28,7 @@ pub(crate) fn cargo_without_c(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command and shows it; an error when it fails.
+/// Prints and runs a command; returns an error if it fails.
 pub(crate) fn run(mut command: Command) -> Result<()> {
     let started = announce(&command);
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
@@ -39,7 +39,7 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and shows it; tells whether it succeeded.
+/// Prints and runs a command; returns whether it succeeded.
 pub(crate) fn status(command: &mut Command) -> Result<bool> {
     let started = announce(command);
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
@@ -47,15 +47,15 @@ pub(crate) fn status(command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Tests that passed and failed.
+/// Number of tests that passed and failed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
-/// Runs `cargo test` and counts. A command that fails without a failed test (it does not compile, say) is an
-/// error.
+/// Runs `cargo test` and counts the tests. A command that fails without a failed test, for example because it does not
+/// compile, is an error.
 pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
     let started = announce(&command);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -87,27 +87,27 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
 }
 
 impl Counts {
-    /// Takes in other counts.
+    /// Adds other counts.
     pub(crate) fn add_counts(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
     }
 
-    /// Takes in a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+    /// Adds a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
     fn add(&mut self, line: &str) {
         self.passed += number(line, " passed;");
         self.failed += number(line, " failed;");
     }
 }
 
-/// 1 in the first line of a test program, -1 in its last one.
+/// Returns 1 for the first line of a test program and -1 for its last one.
 fn program(line: &str) -> i64 {
     let first =
         line.strip_prefix("running ").is_some_and(|rest| rest.ends_with(" test") || rest.ends_with(" tests"));
     i64::from(first) - i64::from(line.starts_with("test result:"))
 }
 
-/// The number before these words, in a line with a test result.
+/// Returns the number before these words in a line with a test result.
 fn number(line: &str, what: &str) -> u64 {
     if !line.trim_start().starts_with("test result:") {
         return 0;

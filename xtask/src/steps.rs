@@ -1,10 +1,10 @@
-//! The steps of a long task: which one is running, and how long each took.
+//! The steps of a long task: announces the current one, and measures how long each takes.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// Announces each step, and remembers how long it took.
+/// Announces each step and records its time.
 pub(crate) struct Steps {
     started: Instant,
     total: usize,
@@ -12,12 +12,12 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// For a task of `total` steps.
+    /// Creates the steps of a task; `total` is their number.
     pub(crate) fn new(total: usize) -> Self {
         Self { started: Instant::now(), total, done: Vec::new() }
     }
 
-    /// Runs the next step between two lines that name it.
+    /// Runs the next step, and prints its name before and after it.
     pub(crate) fn run<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let step = format!("step {} of {}: {what}", self.done.len() + 1, self.total);
         println!("\n{step}");
@@ -30,7 +30,7 @@ impl Steps {
         outcome
     }
 
-    /// Prints the steps with their times; an error when one was left out.
+    /// Prints the steps with their times; returns an error if one was left out.
     pub(crate) fn finish(&self) -> Result<()> {
         let width = self.done.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
         println!("\n{:width$}  {:>12}", "step", "time");
@@ -43,7 +43,7 @@ impl Steps {
     }
 }
 
-/// A time for people, such as `2 min 05 s`.
+/// Formats a time for people, such as `2 min 05 s`.
 pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match seconds / 60 {

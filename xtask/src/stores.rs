@@ -1,11 +1,11 @@
-//! `cargo xtask stores`: builds `b2-object-store` with all of its stores and tests it, S3 against moto's server.
+//! `cargo xtask stores`: builds `b2-object-store` with all of its stores and tests it, with moto as the S3 server.
 
 use anyhow::Result;
 
 use crate::sh::Counts;
 use crate::{python, root, sh};
 
-/// The S3 server of the tests.
+/// The S3 server for the tests.
 const MOTO: &[&str] = &["moto[server]==5.2.5"];
 
 /// Build the object stores and the command with them, and run their tests.
@@ -14,7 +14,7 @@ const MOTO: &[&str] = &["moto[server]==5.2.5"];
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// What came of the tests.
+/// The results of the tests.
 pub(crate) struct Outcome {
     pub(crate) counts: Counts,
     /// Why S3 was not tested, if so.
@@ -43,7 +43,7 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     }
 }
 
-/// Runs the tests as far as they can run here.
+/// Runs all tests that can run on this machine.
 pub(crate) fn check() -> Result<Outcome> {
     let manifest = root::workspace().join("crates").join("b2-object-store").join("Cargo.toml");
     let manifest = manifest.display().to_string();

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests, once.
+//! `cargo xtask test`: runs all tests once.
 
 use anyhow::{Result, bail};
 
@@ -24,20 +24,20 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How many steps [`all`] has.
+    /// The number of steps of [`all`].
     pub(crate) fn steps(&self) -> usize {
         if self.no_peer { 4 } else { 9 }
     }
 }
 
-/// What came of the tests.
+/// The results of the tests.
 pub(crate) struct Outcome {
     tests: Counts,
-    /// Conformance, crashes, and sequences by turns; `None` without the peer.
+    /// Conformance, crashes, and alternating changes; `None` without the peer.
     peer: Option<[Counts; 3]>,
 }
 
-/// Runs all tests; an error when one failed.
+/// Runs all tests; returns an error if one fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut steps = Steps::new(args.steps());
     let outcome = all(args, &mut steps)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     outcome.verdict()
 }
 
-/// Runs the steps. A failed test is no error yet, so that all of them are counted.
+/// Runs the steps. A failed test is not an error yet, so that all tests are counted.
 pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
     if !args.no_peer {
         // Fail now, not after all other tests.
@@ -80,7 +80,7 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
 }
 
 impl Outcome {
-    /// Prints the lines that end a run.
+    /// Prints the final lines of a run.
     pub(crate) fn print(&self) {
         println!("tests: {} passed, {} failed", self.tests.passed, self.tests.failed);
         match self.peer {
@@ -101,7 +101,7 @@ impl Outcome {
         println!("{} passed, {} failed", total.passed, total.failed);
     }
 
-    /// An error when anything failed.
+    /// Returns an error if anything failed.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self.total().failed {
             0 => Ok(()),

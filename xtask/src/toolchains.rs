@@ -1,4 +1,4 @@
-//! Checks with other toolchains than the one at hand: the oldest Rust that is promised, and Miri.
+//! Checks that need other toolchains: the oldest supported Rust, and Miri.
 
 use std::process::{Command, Stdio};
 
@@ -7,25 +7,26 @@ use anyhow::{Context, Result, ensure};
 use crate::sh::Counts;
 use crate::{root, sh};
 
-/// What came of a check that needs a toolchain.
+/// The result of a check that needs a toolchain.
 pub(crate) enum Outcome<T> {
     Ran(T),
-    /// Why not.
+    /// Why it did not run.
     NotRun(String),
 }
 
-/// What runs under Miri: each module with `unsafe` code that needs no system call, in cases as small as they can be.
-/// Miri runs a thousand times slower than the processor.
+/// What runs under Miri: each module with `unsafe` code that needs no system calls, with the smallest possible cases.
+/// Miri is about a thousand times slower than the processor.
 const MIRI: &[&[&str]] = &[
     &["-p=b2-filters", "--lib", "--", "kernels::tests::small_"],
     &["-p=b2-codecs", "--no-default-features", "--lib", "--", "tests::small_"],
     &["-p=b2-frame", "--no-default-features", "--lib", "--", "read::disjoint::"],
 ];
 
-/// Miri has the instruction sets that the program is built for, and asks no processor.
+/// Miri does not detect the processor, so the instruction sets are set at compile time.
 const MIRI_SETS: &str = "-Ctarget-feature=+avx2,+bmi1,+bmi2";
 
-/// Builds the library crates and the command with the oldest Rust that Cargo.toml promises. Returns its version.
+/// Builds the library crates and the command with the oldest Rust version that Cargo.toml promises. Returns the
+/// version.
 pub(crate) fn minimum_rust() -> Result<Outcome<String>> {
     let manifest = std::fs::read_to_string(root::workspace().join("Cargo.toml"))?;
     let version = minimum(&manifest).context("Cargo.toml: no rust-version")?;
@@ -72,7 +73,7 @@ fn succeeds(words: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The oldest Rust that the crates promise to build with.
+/// Returns the oldest Rust version that the crates promise to support.
 fn minimum(manifest: &str) -> Option<String> {
     let manifest: toml::Table = manifest.parse().ok()?;
     Some(manifest.get("workspace")?.get("package")?.get("rust-version")?.as_str()?.to_owned())

@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    /// Counts a call, and returns how it has to fail, if it does.
+    /// Counts a call, and returns how it must fail, if it must.
     fn trouble(&mut self, call: Call, what: impl FnOnce() -> String) -> Option<Trouble> {
         *self.calls.entry(call).or_default() += 1;
         let fault = self.fault.as_mut().filter(|fault| fault.calls.contain(call))?;

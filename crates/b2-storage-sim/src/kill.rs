@@ -8,7 +8,7 @@ use b2_testkit::Rng;
 
 /// Writes up to this length are truncated at every byte.
 const SMALL: usize = 1024;
-/// Systems copy a write page by page, and stop it only between pages.
+/// Systems copy a write page by page, and can stop it only between pages.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 

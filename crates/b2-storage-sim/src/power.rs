@@ -86,7 +86,7 @@ impl Log {
         rng: &mut Rng,
         mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
-        // The more can be lost at a time, the more often that time is chosen.
+        // The more can be lost at a moment, the more often that moment is chosen.
         let tickets: Vec<&Pending> =
             pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
         if tickets.is_empty() {

@@ -1,6 +1,6 @@
-//! What tests, fuzz targets and xtask share: random numbers that a seed repeats, damage to files, and a web server.
+//! Shared by tests, fuzz targets and xtask: reproducible random numbers, damage to files, and a web server.
 //!
-//! For development only: no crate that users get depends on it, and it knows nothing of the library under test.
+//! For development only: no published crate depends on it, and it knows nothing about the library under test.
 #![forbid(unsafe_code)]
 
 pub mod hostile;

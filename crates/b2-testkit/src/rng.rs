@@ -7,67 +7,67 @@ use twox_hash::XxHash3_64;
 
 /// A generator of pseudo-random numbers: the same seed gives the same cases on every machine.
 ///
-/// The bias of its remainders does not matter to tests.
+/// The bias of its remainders does not matter for tests.
 #[derive(Clone, Debug)]
 pub struct Rng(SplitMix64);
 
 impl Rng {
-    /// The generator of a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64(seed))
     }
 
-    /// The generator of case `number` of a run with that seed.
+    /// Creates the generator for case `number` of a run with this seed.
     pub fn case(seed: u64, number: u64) -> Self {
         let mut rng = Self::new(seed ^ number.wrapping_mul(0xD134_2543_DE82_EF95));
         rng.next();
         rng
     }
 
-    /// The generator of an input: seeded with a hash of all its bytes.
+    /// Creates the generator for an input: seeded with a hash of all its bytes.
     pub fn of(input: &[u8]) -> Self {
         Self::new(XxHash3_64::oneshot(input))
     }
 
-    /// Any number.
+    /// Returns any number.
     #[allow(clippy::should_implement_trait, reason = "not an iterator: it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `n`; 0 when `n` is 0.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         if n == 0 { 0 } else { self.0.below(n) }
     }
 
-    /// A number of the range, which is not empty.
+    /// Returns a number in the range, which must not be empty.
     pub fn within(&mut self, range: RangeInclusive<usize>) -> usize {
         let (low, high) = (*range.start(), *range.end());
         assert!(low <= high, "empty range {low}..={high}");
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// True once in `n` cases.
+    /// Returns true once in `n` cases.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of the options, of which there is at least one.
+    /// Returns one of the options, which must not be empty.
     pub fn pick<'a, T>(&mut self, options: &'a [T]) -> &'a T {
         &options[self.below(options.len())]
     }
 
-    /// One of the options, if there are any.
+    /// Returns one of the options, if there are any.
     pub fn pick_some<'a, T>(&mut self, options: &'a [T]) -> Option<&'a T> {
         if options.is_empty() { None } else { Some(self.pick(options)) }
     }
 
-    /// A range inside `0..len`: empty or all of it now and then.
+    /// Returns a range inside `0..len`, occasionally empty or all of it.
     pub fn range(&mut self, len: usize) -> Range<usize> {
         let (a, b) = (self.below(len + 1), self.below(len + 1));
         match self.below(8) {
@@ -77,21 +77,21 @@ impl Rng {
         }
     }
 
-    /// A number between `low` and `high` with the magnitudes equally likely.
+    /// Returns a number between `low` and `high`; all magnitudes are equally likely.
     pub fn magnitude(&mut self, low: usize, high: usize) -> usize {
         let (a, b) = ((low as f64).ln(), (high as f64).ln());
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((a + (b - a) * unit).exp() as usize).clamp(low, high)
     }
 
-    /// That many random bytes.
+    /// Returns `n` random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut out: Vec<u8> = (0..n.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
         out.truncate(n);
         out
     }
 
-    /// Data that compresses in one way or another, or not at all: (its name, the bytes).
+    /// Returns data that compress in one way or another, or not at all: their name and the bytes.
     pub fn data(&mut self, nbytes: usize) -> (&'static str, Vec<u8>) {
         let kind = *self
             .pick(&["noise", "zeros", "walk1", "walk2", "walk4", "walk4", "walk8", "sparse", "runs", "text"]);

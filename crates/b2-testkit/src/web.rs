@@ -1,5 +1,5 @@
-//! A web server on the loopback that answers ranges of files in memory: it counts, delays, limits its speed and
-//! misbehaves.
+//! A web server on the loopback interface that serves ranges of files in memory. It counts requests, delays them,
+//! limits its speed and misbehaves.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,53 +9,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the server does with requests.
+/// How the server responds to requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Answers as it should.
+    /// Responds correctly.
     Good,
-    /// Answers with the whole file and status 200.
+    /// Sends the whole file with status 200.
     Whole,
-    /// Answers with the range behind the one asked for.
+    /// Sends the range after the requested one.
     Other,
-    /// Sends fewer bytes than it tells, and closes the connection.
+    /// Sends fewer bytes than it announces, and closes the connection.
     Short,
-    /// Tells and sends more bytes than asked for.
+    /// Announces and sends more bytes than requested.
     Long,
-    /// Sends bytes without end.
+    /// Never stops sending bytes.
     Endless,
-    /// Sends a byte now and then.
+    /// Sends one byte at a time, with pauses.
     Slow,
-    /// Says that the bytes are compressed.
+    /// Claims that the bytes are compressed.
     Compressed,
-    /// Tells no range.
+    /// Does not send the range in the response.
     Silent,
-    /// Refuses ranges that count from the end.
+    /// Refuses ranges that count from the end of the file.
     NoSuffix,
-    /// Does not tell the length of the file.
+    /// Does not send the length of the file.
     NoLength,
-    /// Answers with this status, and with `Retry-After: 0` if so.
+    /// Responds with this status, and with `Retry-After: 0` if the flag is set.
     Status(u16, bool),
     /// Redirects to this URL.
     Redirect(String),
-    /// Tells another ETag and another time.
+    /// Sends another ETag and another modification time.
     Changed,
-    /// Tells neither an ETag nor a time.
+    /// Sends neither an ETag nor a modification time.
     Unguarded,
-    /// Sends noise in the place of HTTP.
+    /// Sends noise instead of HTTP.
     Noise,
-    /// Closes the connection without an answer.
+    /// Closes the connection without a response.
     Close,
 }
 
-/// What was asked of the server.
+/// What clients have requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of requests.
     pub requests: u64,
-    /// Number of bytes of files that were sent.
+    /// Number of bytes of files sent.
     pub bytes: u64,
-    /// Most requests that were being answered at once.
+    /// Maximum number of requests handled at the same time.
     pub most: u64,
 }
 
@@ -63,21 +63,21 @@ pub struct Counts {
 struct State {
     files: HashMap<String, Arc<[u8]>>,
     manner: Option<Manner>,
-    /// Number of requests that are answered well before.
+    /// Number of requests to serve correctly before misbehaving.
     good: usize,
-    /// Number of requests that are answered badly; then it is good again.
+    /// Number of requests to misbehave for; afterwards the server is correct again.
     bad: usize,
     delay: Duration,
-    /// Bytes per second of each connection, and of all together.
+    /// Bytes per second for each connection, and for all together.
     speed: (Option<u64>, Option<u64>),
-    /// When all that was sent so far has passed the link.
+    /// The time when everything sent so far has passed the link.
     link: Option<Instant>,
     counts: Counts,
     now: u64,
     heads: Vec<String>,
 }
 
-/// The server. It ends with the process.
+/// The server. It runs until the process ends.
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
@@ -88,7 +88,7 @@ impl Server {
     /// Starts a server without files.
     ///
     /// # Errors
-    /// When there is no port on the loopback.
+    /// When the loopback interface has no free port.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
@@ -97,7 +97,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = accepting.clone();
-                // Clients come and go as they like.
+                // Errors are ignored, since clients may disconnect at any time.
                 thread::spawn(move || server.serve(&stream));
             }
         });
@@ -119,28 +119,28 @@ impl Server {
         format!("http://127.0.0.1:{}/{path}", self.port)
     }
 
-    /// Sets the time from a request to its answer.
+    /// Sets the time between a request and its response.
     pub fn delay(&self, delay: Duration) {
         self.lock().delay = delay;
     }
 
-    /// Sets the bytes per second of each connection, and of all together.
+    /// Sets the bytes per second for each connection, and for all together.
     pub fn speed(&self, connection: Option<u64>, link: Option<u64>) {
         self.lock().speed = (connection, link);
     }
 
-    /// Misbehaves from the request behind the next `good` ones on, for `bad` requests.
+    /// Serves the next `good` requests correctly, then misbehaves for `bad` requests.
     pub fn spoil(&self, manner: Manner, good: usize, bad: usize) {
         let mut state = self.lock();
         (state.manner, state.good, state.bad) = (Some(manner), good, bad);
     }
 
-    /// Returns what was asked since the last time.
+    /// Returns what was requested since the last call.
     pub fn counts(&self) -> Counts {
         std::mem::take(&mut self.lock().counts)
     }
 
-    /// Returns the heads of the requests since the last time.
+    /// Returns the heads of the requests since the last call.
     pub fn heads(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().heads)
     }
@@ -169,7 +169,7 @@ impl Server {
         }
     }
 
-    /// Answers a request. Returns whether the connection goes on.
+    /// Responds to a request. Returns whether the connection stays open.
     fn answer(&self, head: &str, mut stream: &TcpStream) -> io::Result<bool> {
         let path = head.split_whitespace().nth(1).unwrap_or_default();
         let path = path.split('?').next().unwrap_or_default();
@@ -237,7 +237,7 @@ impl Server {
             _ => reply += "etag: \"1\"\r\nlast-modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n",
         }
         if manner == Manner::Compressed {
-            // The second one counts too.
+            // The second header counts too.
             reply += "content-encoding: identity\r\ncontent-encoding: gzip\r\n";
         }
         let body = &file[range.start as usize..range.end as usize];
@@ -275,7 +275,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Sends bytes at the speed that is set.
+    /// Sends bytes at the configured speed.
     fn send(&self, body: &[u8], mut stream: &TcpStream, speed: Option<u64>) -> io::Result<()> {
         let begun = Instant::now();
         let mut sent = 0;
@@ -303,7 +303,7 @@ impl Server {
     }
 }
 
-/// The range that a request asks for, as far as the file has it.
+/// Returns the requested range, clipped to the file.
 fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
     let Some(asked) = asked(head) else { return Some(0..len) };
     let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;

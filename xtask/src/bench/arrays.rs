@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) c_cbytes: f64,
 }
 
-/// Memory that an operation takes at its peak, in KiB.
+/// Peak memory of an operation, in KiB.
 #[derive(Clone, Debug)]
 pub(super) struct Scratch {
     pub(super) op: &'static str,
@@ -34,9 +34,9 @@ pub(super) struct Scratch {
 
 pub(super) const SHAPE: &str = "400,1000,100";
 pub(super) const CHUNKS: &str = "100,100,100";
-/// What python-blosc2 chooses for these chunks.
+/// The block shape that python-blosc2 chooses for these chunks.
 pub(super) const BLOCKS: &str = "5,100,100";
-/// Bytes of such a block.
+/// Size of such a block in KiB.
 pub(super) const BLOCK_KIB: f64 = 200_000.0 / 1024.0;
 
 const OPS: &str = "write,read,plane0,plane1,plane2,box,element,append,set";
@@ -70,7 +70,7 @@ impl Job<'_> {
     }
 }
 
-/// Measures everything about arrays.
+/// Measures all operations on arrays.
 pub(super) fn measure(
     peers: &Peers,
     plan: &Plan,
@@ -92,8 +92,8 @@ pub(super) fn measure(
                 }
             }
         }
-        // Each side reads all of what the other wrote, compares it with the plain items, and then opens it again
-        // and again and reads from several threads.
+        // Each side reads everything that the other wrote, compares it with the uncompressed items, then opens it
+        // repeatedly and reads from several threads.
         for round in 0..plan.rounds {
             for ours in sides(round) {
                 let path = file(if ours { "c" } else { "ours" }, codec);
@@ -140,7 +140,7 @@ pub(super) fn measure(
     Ok((rows, scratch))
 }
 
-/// Runs one side and takes in its lines.
+/// Runs one side and adds its lines of output.
 fn note(rows: &mut Vec<Row>, peers: &Peers, job: &Job, ours: bool) -> Result<()> {
     let program = if ours { &peers.ours } else { &peers.c };
     for line in peers::lines(program, &job.arguments())? {

@@ -1,4 +1,4 @@
-//! The chart of the README: bars of ratios, drawn as SVG by hand.
+//! The chart for the README: bars of ratios, written as SVG without a library.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const LEFT: f64 = 250.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 46.0;
 
-/// Name of a bar, and our speed over C's.
+/// Returns the name of each bar, and our speed relative to C's.
 fn bars(results: &Results) -> Vec<(String, Vec<(String, f64)>)> {
     let cells = |op: &str, codec: &str, filter: &str| {
         let keep = |cell: &&super::chunks::Cell| {
@@ -61,7 +61,7 @@ fn bars(results: &Results) -> Vec<(String, Vec<(String, f64)>)> {
     groups
 }
 
-/// Draws it: a line at 1 is C-Blosc2, bars that do not reach it are red.
+/// Draws the chart: a line at 1 marks C-Blosc2, and bars below it are red.
 pub(super) fn svg(results: &Results, machine: &Machine) -> String {
     draw(&bars(results), &machine.date)
 }

@@ -1,4 +1,5 @@
-//! The rows about chunks: `b2kit bench --input` beside the C side, and each side decoding what the other compressed.
+//! The rows about chunks: runs `b2kit bench --input` and the C side, and lets each side decode what the other
+//! compressed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ pub(super) struct Case {
     pub(super) chunk: usize,
 }
 
-/// One operation of a case with so many threads, on both sides.
+/// One operation of a case with this number of threads, on both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) case: Case,
@@ -31,17 +32,17 @@ pub(super) struct Cell {
     pub(super) nbytes: f64,
     pub(super) our_cbytes: f64,
     pub(super) c_cbytes: f64,
-    /// C's getitem gives wrong bytes here.
+    /// Whether C's getitem returns wrong bytes here.
     pub(super) c_is_wrong: bool,
 }
 
 impl Cell {
-    /// Our size over C's.
+    /// Returns the ratio of our size to C's.
     pub(super) fn size(&self) -> f64 {
         self.our_cbytes / self.c_cbytes
     }
 
-    /// Whether C has streams to decode: its chunks are neither stored nor special.
+    /// Returns whether C has streams to decode: its chunks are neither stored uncompressed nor special.
     pub(super) fn has_streams(&self) -> bool {
         let nchunks = (self.nbytes / self.case.chunk as f64).ceil();
         self.c_cbytes < self.nbytes && self.c_cbytes > 64.0 * nchunks
@@ -56,7 +57,7 @@ fn is_fast(codec: &str) -> bool {
     matches!(codec, "blosclz" | "lz4")
 }
 
-/// The cases of a plan, in the order they are measured.
+/// Returns the cases of a plan in the order of measurement.
 pub(super) fn cases(plan: &Plan, sets: &[Set]) -> Vec<Case> {
     let mut cases = Vec::new();
     let wanted = |codec: &&str| plan.codecs.iter().any(|name| name == codec);
@@ -143,7 +144,7 @@ fn arguments(plan: &Plan, case: &Case, threads: usize) -> Vec<String> {
     args
 }
 
-/// Takes in a line that a side printed.
+/// Adds a line of output from one side.
 fn note(cells: &mut Vec<Cell>, case: &Case, threads: usize, ours: bool, line: &Value) -> Result<()> {
     let op = line["op"].as_str().context("a line without an operation")?;
     let place = cells.iter().position(|cell| cell.op == op && cell.pair.threads == threads);
@@ -183,7 +184,7 @@ fn note(cells: &mut Vec<Cell>, case: &Case, threads: usize, ours: bool, line: &V
     Ok(())
 }
 
-/// GB/s of `memcpy` over a buffer as large as that of the fast codecs, one thread.
+/// Measures `memcpy` with one thread in GB/s, over a buffer as large as that of the fast codecs.
 pub(super) fn memcpy(peers: &Peers, plan: &Plan, set: &Set) -> Result<f64> {
     let limit = limit(plan, "lz4").to_string();
     let args = ["bench", "--op", "memcpy", "--repeat", "30", "--limit", &limit, "--input"];
@@ -194,7 +195,7 @@ pub(super) fn memcpy(peers: &Peers, plan: &Plan, set: &Set) -> Result<f64> {
     Ok(number("bytes_per_rep")? / number("cpu_min_s")? / 1e9)
 }
 
-/// Each side decodes what the other compressed, and compares it with the input.
+/// Lets each side decode what the other compressed, and compares with the input.
 pub(super) fn cross(peers: &Peers, folder: &Path, case: &Case) -> Result<()> {
     let file = |name: &str| -> PathBuf { folder.join(name) };
     for (encoder, decoder, path) in
@@ -205,7 +206,7 @@ pub(super) fn cross(peers: &Peers, folder: &Path, case: &Case) -> Result<()> {
             command.arg(what).arg("--path").arg(&path).arg("--input").arg(&case.set.path);
             command.args(["--typesize", &case.set.typesize.to_string(), "--codec", case.codec]);
             command.args(["--filter", case.filter, "--chunk", &case.chunk.to_string()]);
-            // More than a chunk, and the last one shorter.
+            // Several chunks, of which the last is shorter.
             command.args(["--limit", &(5 * MIB + 1234).to_string()]);
             peers::output(&mut command)
                 .with_context(|| format!("{} {} {}, crosswise", case.set.name, case.codec, case.filter))?;

@@ -1,7 +1,7 @@
-//! Instructions of a few fixed cases, counted by callgrind: the guard against slower code in CI, where time is noise.
+//! Counts the instructions of a few fixed cases with callgrind, to detect slower code in CI, where times are noise.
 //!
-//! The counts in `benches/counts.toml` belong to a processor with AVX2 (valgrind knows no more, and `B2KIT_SIMD=avx2`
-//! keeps it so with a valgrind that does) and to a compiler, whose version is stored with them.
+//! The counts in `benches/counts.toml` are for a processor with AVX2 (valgrind supports nothing newer, and
+//! `B2KIT_SIMD=avx2` ensures the same with future versions) and for one compiler, whose version is stored with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,12 +14,13 @@ use anyhow::{Context, Result, bail, ensure};
 use super::peers::output;
 use crate::{root, sh};
 
-/// More than this over the stored count is a regression; this much under it asks for an update.
+/// A count that is larger than the stored one by more than this is a regression; one that is smaller by more asks for
+/// an update.
 const TOLERANCE: f64 = 0.05;
 
-/// What came of it.
+/// The result of the check.
 pub(crate) enum Outcome {
-    /// So many cases are as stored or better.
+    /// The number of cases that need no more instructions than stored.
     Passed(usize),
     /// Why nothing was counted.
     NotRun(String),
@@ -31,7 +32,7 @@ struct Stored {
     counts: BTreeMap<String, u64>,
 }
 
-/// `cargo xtask bench --count`: here it is an error when nothing can be counted.
+/// `cargo xtask bench --count`: unlike in CI, it is an error if nothing can be counted.
 pub(super) fn run(update: bool) -> Result<()> {
     match check(update)? {
         Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
@@ -40,15 +41,15 @@ pub(super) fn run(update: bool) -> Result<()> {
     Ok(())
 }
 
-/// Counts all cases, and compares with what is stored or stores it.
+/// Counts all cases, and either compares the counts with the stored ones or stores them.
 ///
 /// # Errors
-/// When a case takes more instructions than stored, beyond the tolerance.
+/// When a case needs more instructions than stored, beyond the tolerance.
 pub(crate) fn check(update: bool) -> Result<Outcome> {
     if let Some(why) = cannot_count() {
         return Ok(Outcome::NotRun(why));
     }
-    // With b2-cli, which is also built in this profile: its features would build everything again.
+    // Build together with b2-cli, which uses the same profile: other features would rebuild everything.
     let packages = ["-p", "b2-benches", "-p", "b2-cli"];
     sh::run(sh::cargo(&[&["build", "--release", "--bin", "b2-count-cases"][..], &packages].concat()))?;
     let program = root::target().join("release").join("b2-count-cases");
@@ -71,7 +72,7 @@ pub(crate) fn check(update: bool) -> Result<Outcome> {
     Ok(Outcome::Passed(counted.len()))
 }
 
-/// Why counts would mean nothing here.
+/// Returns the reason why counts would be meaningless here, if there is one.
 fn cannot_count() -> Option<String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Some("valgrind is not installed".into());
@@ -83,7 +84,7 @@ fn cannot_count() -> Option<String> {
     (!comparable).then(|| "the stored counts are of x86-64 with AVX2".into())
 }
 
-/// Some cases at a time, each under a callgrind of its own.
+/// Counts several cases at a time, each in its own callgrind process.
 fn count_all(program: &Path, names: &[&str]) -> Result<BTreeMap<String, u64>> {
     let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let folder = tempfile::tempdir()?;
@@ -147,7 +148,7 @@ fn parse(text: &str) -> Result<Stored> {
     Ok(Stored { rustc, counts: counts.iter().map(count).collect::<Result<_>>()? })
 }
 
-/// Prints a table; an error when there is a regression, or a case is not in the list.
+/// Prints a table; returns an error if there is a regression, or a case is not in the list.
 fn compare(stored: &BTreeMap<String, u64>, counted: &BTreeMap<String, u64>) -> Result<()> {
     let mut failed = Vec::new();
     println!("\n{:40} {:>12} {:>12} {:>8}", "instructions", "stored", "now", "");

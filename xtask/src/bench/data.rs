@@ -1,4 +1,4 @@
-//! The data that is measured on.
+//! The benchmark data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ pub(super) struct Set {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) typesize: usize,
-    /// Measured by somebody, not made up.
+    /// Whether the data are measurements, not synthetic.
     pub(super) real: bool,
 }
 
-/// The array of the array rows.
+/// The array used in the array rows.
 pub(super) const FIELD: &str = "field_f32";
 
-/// Makes what is not there yet: the sets of these names (all, if there are none) and the field. Real arrays: those in
-/// the repository, and `more`.
+/// Creates missing data: the sets with these names (all if there are none) and the field. Real arrays are those in the
+/// repository and `more`.
 pub(super) fn make(python: &Path, folder: &Path, names: &[String], more: &[PathBuf]) -> Result<Vec<Set>> {
     let mut script = python::script(python, "bench_data.py");
     let names = if names.is_empty() { String::new() } else { format!("{FIELD},{}", names.join(",")) };

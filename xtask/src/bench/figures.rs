@@ -1,8 +1,8 @@
-//! From times to figures: per round the best repeat, the ratio of each round, the median of the rounds.
+//! Computes figures from times: the best repeat of each round, the ratio of each round, the median of all rounds.
 
 use b2_measure::{Spent, median};
 
-/// Whether our side runs, in the order of this round: who is first alternates.
+/// Returns the order of the sides in this round, true for ours. The first one alternates.
 pub(super) fn sides(round: usize) -> [bool; 2] {
     [!round.is_multiple_of(2), round.is_multiple_of(2)]
 }
@@ -14,7 +14,7 @@ pub(super) struct Pair {
     pub(super) c: Vec<Spent>,
     pub(super) ours: Vec<Spent>,
     pub(super) threads: usize,
-    /// Plain bytes of one repeat, and calls.
+    /// Uncompressed bytes of one repeat, and number of calls.
     pub(super) bytes: f64,
     pub(super) calls: f64,
 }
@@ -24,36 +24,37 @@ impl Pair {
         Self { threads, ..Self::default() }
     }
 
-    /// CPU time with one thread, which other work on the machine does not disturb as much; else wall time.
+    /// Returns the CPU time for one thread, because other load affects it less, and otherwise the wall time.
     fn figure(&self, time: &Spent) -> f64 {
         if self.threads == 1 { time.cpu } else { time.wall }
     }
 
-    /// Speed of ours over C's.
+    /// Returns the speed ratio of this project to C.
     pub(super) fn ratio(&self) -> f64 {
         median(self.c.iter().zip(&self.ours).map(|(c, ours)| self.figure(c) / self.figure(ours)))
     }
 
-    /// Lowest and highest ratio of a round.
+    /// Returns the lowest and the highest ratio of a round.
     pub(super) fn spread(&self) -> (f64, f64) {
         let ratios = self.c.iter().zip(&self.ours).map(|(c, ours)| self.figure(c) / self.figure(ours));
         ratios.fold((f64::INFINITY, 0.0), |(low, high), ratio| (low.min(ratio), high.max(ratio)))
     }
 
-    /// GB/s of plain bytes: ours, C's.
+    /// Returns the speeds in GB/s of uncompressed bytes: ours, C's.
     pub(super) fn speeds(&self) -> (f64, f64) {
         let speed = |times: &[Spent]| self.bytes / median(times.iter().map(|time| self.figure(time))) / 1e9;
         (speed(&self.ours), speed(&self.c))
     }
 
-    /// Microseconds of a call: ours, C's.
+    /// Returns the microseconds per call: ours, C's.
     pub(super) fn micros(&self) -> (f64, f64) {
         let micros =
             |times: &[Spent]| median(times.iter().map(|time| self.figure(time))) / self.calls.max(1.0) * 1e6;
         (micros(&self.ours), micros(&self.c))
     }
 
-    /// How much faster this is, measured with one thread, than `many`, the same with more, in wall time: ours, C's.
+    /// Returns how much faster `many`, measured with more threads, is than this with one thread, in wall time: ours,
+    /// C's.
     pub(super) fn gains(&self, many: &Self) -> (f64, f64) {
         let gain = |one: &[Spent], many: &[Spent]| {
             median(one.iter().zip(many).map(|(one, many)| one.wall / many.wall))
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds() {
-        // Rounds of 2.0, 4.0 and 1.0: a burst that hits both sides of a round changes nothing.
+        // Rounds with ratios of 2.0, 4.0 and 1.0: a burst of load that hits both sides of a round changes nothing.
         let rounds = (&[(9.0, 2.0), (9.0, 40.0), (9.0, 3.0)], &[(1.0, 1.0), (1.0, 10.0), (3.0, 3.0)]);
         assert_eq!(pair(1, rounds.0, rounds.1).ratio(), 2.0);
         assert_eq!(pair(1, rounds.0, rounds.1).spread(), (1.0, 4.0));

@@ -1,4 +1,4 @@
-//! The goals: ratios of speed, ours over C's, and what was reached.
+//! The goals: required speed ratios of this project to C, and whether they were reached.
 
 use b2_measure::{geomean, median};
 
@@ -6,19 +6,19 @@ use super::arrays::Row;
 use super::chunks::Cell;
 use super::{Results, Rows};
 
-/// One goal, over the cells it speaks of.
+/// One goal, with the cells that it covers.
 pub(super) struct Goal {
     pub(super) work: String,
-    /// For the geometric mean.
+    /// The required geometric mean.
     pub(super) wanted: Option<f64>,
     pub(super) figure: f64,
     pub(super) cells: usize,
-    /// Cells that are under what each must reach.
+    /// Cells below their own minimum.
     pub(super) under: Vec<Mark>,
     pub(super) worst: Option<Mark>,
 }
 
-/// A cell, by name.
+/// A named cell.
 #[derive(Clone)]
 pub(super) struct Mark {
     pub(super) name: String,
@@ -32,7 +32,7 @@ impl Goal {
     }
 }
 
-/// A goal for the geometric mean of `marks`; each of them has a floor of its own, 0 for none.
+/// Creates a goal for the geometric mean of `marks`. Each mark has its own minimum; 0 means none.
 fn goal(work: impl Into<String>, wanted: Option<f64>, marks: Vec<Mark>) -> Option<Goal> {
     let figure = geomean(marks.iter().map(|mark| mark.ratio))?;
     let worst = marks.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio)).cloned();
@@ -52,7 +52,7 @@ fn is_fast(cell: &Cell) -> bool {
     matches!(cell.case.codec, "blosclz" | "lz4" | "lz4hc")
 }
 
-/// The goals that the results say something about.
+/// Returns the goals for which there are results.
 pub(super) fn all(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     decompression(results, &mut goals);
@@ -63,14 +63,14 @@ pub(super) fn all(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// Cells of the twelve data sets.
+/// Returns the cells of the twelve data sets.
 fn main_cells<'a>(results: &'a Results, op: &'a str, threads: usize) -> impl Iterator<Item = &'a Cell> {
     let rows = |cell: &&Cell| cell.case.rows == Rows::Cells && cell.case.set.name != "constant_f32";
     results.cells.iter().filter(rows).filter(move |cell| cell.op == op && cell.pair.threads == threads)
 }
 
 fn decompression(results: &Results, goals: &mut Vec<Goal>) {
-    // Above this C is bound by memory as much as we are.
+    // Above this speed, memory limits C as much as this project.
     let bound = 0.6 * median(results.memcpy.iter().copied());
     let is_bound = |cell: &Cell| cell.pair.speeds().1 >= bound;
     let marks = |keep: &dyn Fn(&Cell) -> bool, floor: &dyn Fn(&Cell) -> f64| -> Vec<Mark> {
@@ -109,7 +109,7 @@ fn compression(results: &Results, goals: &mut Vec<Goal>) {
     };
     goals.extend(goal("compress, blosclz lz4", Some(1.3), marks(&["blosclz", "lz4"])));
     goals.extend(goal("compress, lz4hc zlib zstd", Some(1.1), marks(&["lz4hc", "zlib", "zstd"])));
-    // Sizes are told the other way round, so that more is better here too.
+    // The ratio of sizes is inverted, so that a larger number is better here too.
     let sizes = main_cells(results, "compress", 1).map(|cell| Mark {
         name: name(cell),
         ratio: 1.0 / cell.size(),
@@ -182,7 +182,7 @@ fn arrays(results: &Results, goals: &mut Vec<Goal>) {
     }
 }
 
-/// What a second thread gives: ours over C's, and ours alone.
+/// Compares the gain from a second thread with that of C, and on its own.
 fn threads(results: &Results, goals: &mut Vec<Goal>) {
     let (mut over_c, mut alone, mut lost) = (vec![], vec![], vec![]);
     for one in results.cells.iter().filter(|cell| cell.pair.threads == 1) {
@@ -195,7 +195,7 @@ fn threads(results: &Results, goals: &mut Vec<Goal>) {
         let Some(two) = results.cells.iter().find(same) else { continue };
         let (ours, c) = one.pair.gains(&two.pair);
         let name = format!("{} {}", one.op, name(one));
-        // Noise of wall time, some percent.
+        // Allow some percent for noise in wall time.
         over_c.push(Mark { name: name.clone(), ratio: ours / c, floor: 0.95 });
         alone.push(Mark { name: name.clone(), ratio: ours, floor: 0.97 });
         lost.push(Mark { name, ratio: c, floor: 0.97 });
@@ -212,7 +212,7 @@ fn threads(results: &Results, goals: &mut Vec<Goal>) {
     for codec in ["lz4", "zstd"] {
         if let (Some(one), Some(two)) = (readers(1, codec), readers(2, codec)) {
             let (ours, c) = one.pair.gains(&two.pair);
-            // Two readers do twice the work.
+            // Two readers read twice as much data.
             let marks = vec![Mark { name: format!("C's {:.2}", 2.0 * c), ratio: 2.0 * ours, floor: 0.0 }];
             goals.extend(goal(
                 format!("a second reader of one array, {codec}, throughput"),

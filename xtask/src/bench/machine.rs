@@ -1,16 +1,16 @@
-//! What the figures were measured on.
+//! Describes the machine on which the figures were measured.
 
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(super) struct Machine {
-    /// YYYY-MM-DD.
+    /// Date as YYYY-MM-DD.
     pub(super) date: String,
     pub(super) lines: Vec<String>,
 }
 
-/// Processor, memory, programs; no names.
+/// Describes processor, memory and programs, without the name of the machine.
 pub(super) fn describe(c_version: &str, kernels: &str) -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |text: &str, key: &str| -> Option<String> {
@@ -41,7 +41,7 @@ pub(super) fn describe(c_version: &str, kernels: &str) -> Machine {
 }
 
 impl Machine {
-    /// At the end of the run.
+    /// Adds what is known at the end of the run.
     pub(super) fn finish(&mut self, elapsed: Duration) {
         let minutes = elapsed.as_secs_f64() / 60.0;
         self.lines.push(format!("Load at the end: {}. The run took {minutes:.0} minutes.", load()));
@@ -53,7 +53,7 @@ fn rustc() -> String {
     output.map_or_else(|_| "rustc".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The average of the last minute.
+/// Returns the load average of the last minute.
 fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()
@@ -65,7 +65,7 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a day after 1970-01-01.
+/// Converts days since 1970-01-01 to year, month and day.
 fn civil(mut days: u64) -> (u64, u64, u64) {
     let mut year = 1970;
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

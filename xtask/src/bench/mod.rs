@@ -1,10 +1,10 @@
-//! `cargo xtask bench`: this project beside C-Blosc2, in the same run on the same data.
+//! `cargo xtask bench`: compares this project with C-Blosc2, in the same run and with the same data.
 //!
-//! - `data`, `peers`: what is measured on, and the programs that are timed
-//! - `chunks`, `arrays`: the rows, both sides interleaved
-//! - `figures`, `goals`: from times to ratios, and from ratios to the goals
-//! - `report`, `chart`, `machine`: how it is told
-//! - `remote`: reading from a server, beside python-blosc2 and Zarr
+//! - `data`, `peers`: the data, and the programs that are timed
+//! - `chunks`, `arrays`: the rows of the tables, with both sides interleaved
+//! - `figures`, `goals`: compute ratios from times, and compare them with the goals
+//! - `report`, `chart`, `machine`: the output
+//! - `remote`: reading from a server, compared with python-blosc2 and Zarr
 //! - `counts`: instructions instead of time, for CI
 
 mod arrays;
@@ -87,26 +87,26 @@ pub(crate) enum Rows {
     Cross,
 }
 
-/// What is measured, and how long.
+/// What to measure, and for how long.
 pub(crate) struct Plan {
     quick: bool,
-    /// All of it: what the results in the repository are made of.
+    /// Whether to measure everything, as for the results in the repository.
     whole: bool,
     rows: Vec<Rows>,
     codecs: Vec<String>,
     rounds: usize,
-    /// Seconds for an operation in a round.
+    /// Seconds per operation and round.
     budget: f64,
 }
 
-/// What was measured.
+/// The measurements.
 struct Results {
     cells: Vec<chunks::Cell>,
     rows: Vec<arrays::Row>,
     scratch: Vec<arrays::Scratch>,
-    /// GB/s of memcpy, one thread; for each part of the run.
+    /// GB/s of memcpy with one thread, for each part of the run.
     memcpy: Vec<f64>,
-    /// Cases that each side decoded of the other.
+    /// Number of cases in which each side decoded the output of the other.
     crossed: usize,
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let folder = root::target().join("xtask").join("bench");
     fs::create_dir_all(&folder)?;
-    // Two runs at once would measure each other.
+    // Two runs at the same time would disturb each other.
     let lock = File::create(folder.join("lock"))?;
     lock.try_lock().context("another run is going on")?;
 
@@ -209,7 +209,7 @@ fn measure(
     Ok(results)
 }
 
-/// What is being done, on standard error if that is a terminal.
+/// Shows the current step on standard error if that is a terminal.
 fn progress(what: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {

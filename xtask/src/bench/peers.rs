@@ -1,4 +1,4 @@
-//! The programs that are timed: the command `b2kit`, our peer for the other rows, and the C side.
+//! The programs that are timed: the command `b2kit`, our own program for the other rows, and the C side.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,18 +9,18 @@ use serde_json::Value;
 use crate::{root, sh};
 
 pub(super) struct Peers {
-    /// The C side: all rows.
+    /// The C program for all rows.
     pub(super) c: PathBuf,
     pub(super) c_version: String,
-    /// The command `b2kit`: operations on chunks.
+    /// The command `b2kit`, for operations on chunks.
     pub(super) b2kit: PathBuf,
-    /// Our side for the rest.
+    /// Our program for all other rows.
     pub(super) ours: PathBuf,
     /// The instruction set of our kernels.
     pub(super) kernels: String,
 }
 
-/// Compiles both sides; the C side against the headers and the library of the wheel.
+/// Compiles both sides; the C side uses the headers and the library from the wheel.
 pub(super) fn build(python: &Path, folder: &Path) -> Result<Peers> {
     sh::run(sh::cargo(&["build", "--release", "-p", "b2-cli", "-p", "b2-benches", "--bins"]))?;
     let release = root::target().join("release");
@@ -43,9 +43,9 @@ pub(super) fn build(python: &Path, folder: &Path) -> Result<Peers> {
     Ok(Peers { c, c_version, b2kit, ours, kernels })
 }
 
-/// Runs a program and takes its standard output.
+/// Runs a program and returns its standard output.
 pub(super) fn output(command: &mut Command) -> Result<String> {
-    // Threads are what the options say.
+    // Only the options set the number of threads.
     command.env_remove("BLOSC_NTHREADS").env_remove("RAYON_NUM_THREADS");
     let program = command.get_program().to_owned();
     let output = command.output().with_context(|| format!("cannot run {program:?}"))?;

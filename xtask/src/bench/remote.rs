@@ -1,5 +1,5 @@
-//! `cargo xtask bench --remote`: one array behind a server on the loopback that counts and delays, read by this project,
-//! python-blosc2, and Zarr through obstore, in turn.
+//! `cargo xtask bench --remote`: reads one array from a server on the loopback interface that counts and delays
+//! requests, with this project, python-blosc2, and Zarr through obstore in turn.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use b2_testkit::web::{Counts, Server};
 
 use crate::{python, root, sh};
 
-/// What the other sides are made of. The first names the folder of the environment.
+/// The Python packages of the other sides. The first one names the folder of the environment.
 const PEERS: &[&str] = &[
     "obstore==0.12.1",
     "blosc2==4.14.1",
@@ -25,7 +25,7 @@ const PEERS: &[&str] = &[
 
 const PARTS: [&str; 6] = ["open", "item", "plane0", "plane2", "box", "whole"];
 
-/// A way to read the array: a name, the program, and the file.
+/// The ways to read the array: name, program, and file.
 const SIDES: [(&str, &str, &str); 6] = [
     ("b2kit", "ours", "ours.b2nd.starts"),
     ("b2kit, no block starts", "ours", "ours.b2nd"),
@@ -35,7 +35,7 @@ const SIDES: [(&str, &str, &str); 6] = [
     ("zarr + obstore, shards", "zarr", "shards.zarr"),
 ];
 
-/// A network: its name, milliseconds to an answer, and bytes per second of a connection and of all.
+/// The networks: name, milliseconds until a response, and bytes per second of one connection and of all.
 const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 4] = [
     ("0 ms", 0, None, None),
     ("20 ms", 20, None, None),
@@ -43,7 +43,7 @@ const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 4] = [
     ("20 ms, 50 MB/s per link", 20, None, Some(50_000_000)),
 ];
 
-/// A program that takes commands.
+/// A program that receives commands.
 struct Side {
     child: Child,
     input: ChildStdin,
@@ -62,7 +62,7 @@ impl Side {
         Ok(Self { child, input, output })
     }
 
-    /// Runs a command: seconds, and the sum of the items.
+    /// Runs a command; returns the seconds and the sum of the items.
     fn run(&mut self, command: &str) -> Result<(f64, u64)> {
         writeln!(self.input, "{command}")?;
         let mut line = String::new();
@@ -74,13 +74,13 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It is idle, and holds nothing.
+        // It is idle and has nothing to clean up.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a side took for a part.
+/// The measurements of one side for one part.
 #[derive(Clone, Default)]
 struct Taken {
     seconds: Vec<f64>,
@@ -135,7 +135,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
                 _ => python::script(&python, "bench_remote.py"),
             };
             if program != "ours" {
-                // The peers take as many threads as they like here: most of their time they wait.
+                // The peers may use any number of threads here, since they mostly wait.
                 command.arg(program).env_remove("BLOSC_NTHREADS").env_remove("OMP_NUM_THREADS");
             }
             sides.push(Side::start(command)?);
@@ -176,7 +176,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
     fs::write(path, report).with_context(|| path.display().to_string())
 }
 
-/// Puts all files of a folder on the server.
+/// Adds all files of a folder to the server.
 fn serve(server: &Server, folder: &Path, name: &str) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! The report: goals first, then every cell.
+//! The report: the goals, then every cell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::goals::{self, Goal, Mark};
 use super::machine::Machine;
 use super::{Plan, Results, Rows};
 
-/// Everything, as Markdown.
+/// Returns the whole report as Markdown.
 pub(super) fn markdown(plan: &Plan, results: &Results, machine: &Machine) -> String {
     let mut out = format!("# b2kit beside C-Blosc2, {}\n\n", machine.date);
     for line in &machine.lines {
@@ -85,7 +85,7 @@ fn goal_table(out: &mut String, goals: &[Goal]) {
     out.push_str("\nFigures are geometric means. In bold: not reached, by the mean or by a cell.\n\n");
 }
 
-/// Every cell that is under its floor.
+/// Writes every cell that is below its minimum.
 fn under_the_goal(out: &mut String, goals: &[Goal]) {
     if goals.iter().all(|goal| goal.under.is_empty()) {
         return;
@@ -101,7 +101,7 @@ fn under_the_goal(out: &mut String, goals: &[Goal]) {
     out.push('\n');
 }
 
-/// Sets down, codecs and filters across; ratio and our speed.
+/// Writes a table with sets as rows, codecs and filters as columns; ratio and our speed.
 fn cell_table(out: &mut String, title: &str, cells: &[&Cell]) {
     if cells.is_empty() {
         return;
@@ -151,7 +151,7 @@ fn header(out: &mut String, first: &str, columns: impl Iterator<Item = String>) 
     let _ = writeln!(out, "|{}", " --- |".repeat(columns.len() + 1));
 }
 
-/// Our size over C's, and the compression ratio.
+/// Writes our size relative to C's, and the compression ratio.
 fn sizes(out: &mut String, results: &Results) {
     let keep = |cell: &&Cell| {
         matches!(cell.case.rows, Rows::Cells | Rows::Real) && cell.op == "compress" && cell.pair.threads == 1
@@ -207,7 +207,7 @@ fn special(out: &mut String, results: &Results) {
     out.push('\n');
 }
 
-/// What two threads give over one.
+/// Writes the gain from two threads over one.
 fn second_thread(out: &mut String, results: &Results) {
     let pairs: Vec<(&Cell, &Cell)> = results
         .cells

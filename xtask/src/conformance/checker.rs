@@ -1,4 +1,4 @@
-//! Comparing, with a name for each comparison; a panic is a failure like any other.
+//! Named comparisons. A panic counts as a failure.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
-/// Collects what is wrong with one case.
+/// Collects the failures of one case.
 #[derive(Default)]
 pub(crate) struct Checker {
     pub(crate) failures: Vec<(String, String)>,
     pub(crate) checks: usize,
 }
 
-/// What a check says: nothing, or what is wrong.
+/// The result of a check: nothing, or what is wrong.
 pub(crate) type Verdict = Result<(), String>;
 
 impl Checker {
@@ -22,10 +22,10 @@ impl Checker {
         self.get(name, check);
     }
 
-    /// Runs one check that gives something to go on with.
+    /// Runs one check that returns a value for later checks.
     pub(crate) fn get<T>(&mut self, name: &str, check: impl FnOnce() -> Result<T, String>) -> Option<T> {
         self.checks += 1;
-        // The state that a panic leaves behind is dropped with the case.
+        // The state after a panic is dropped with the case.
         let verdict = catch_unwind(AssertUnwindSafe(check))
             .unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&*panic))));
         verdict.map_err(|message| self.failures.push((name.to_owned(), message))).ok()
@@ -40,13 +40,13 @@ impl Checker {
     }
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }
 
-/// Compares bytes and says where they differ first.
+/// Compares bytes and reports the first difference.
 pub(crate) fn same_bytes(found: &[u8], wanted: &[u8]) -> Verdict {
     if found == wanted {
         return Ok(());
@@ -64,12 +64,12 @@ pub(crate) fn same_bytes(found: &[u8], wanted: &[u8]) -> Verdict {
     ))
 }
 
-/// The text of an error with all its sources.
+/// Returns the text of an error with all its sources.
 pub(crate) fn text(error: impl std::error::Error) -> String {
     let mut out = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        // Some errors tell their cause themselves.
+        // Some errors include their cause in their own text.
         let cause_text = cause.to_string();
         if !out.contains(&cause_text) {
             out += &format!(": {cause_text}");
@@ -79,12 +79,12 @@ pub(crate) fn text(error: impl std::error::Error) -> String {
     out
 }
 
-/// Fields of a case, as the scripts write them.
+/// Fields of a case in the form that the scripts write.
 pub(crate) trait Fields {
     fn number(&self, key: &str) -> Option<u64>;
     fn numbers(&self, key: &str) -> Option<Vec<u64>>;
     fn text(&self, key: &str) -> Option<&str>;
-    /// A map from name to bytes in hexadecimal.
+    /// Parses a map from names to bytes in hexadecimal.
     fn layers(&self, key: &str) -> Vec<(String, Vec<u8>)>;
 }
 

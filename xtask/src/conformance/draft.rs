@@ -20,7 +20,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn new(folder: &'a Path, seed: u64, number: u64, kind: &str) -> Self {
         let mut draft = Self {
             id: format!("w{number:06}"),
-            // Other numbers than those of the cases that are read.
+            // Use other random numbers than for the cases that are read.
             rng: Rng::case(!seed, number),
             folder,
             fields: Map::new(),
@@ -43,14 +43,14 @@ impl<'a> Draft<'a> {
         self.fields.get(field).unwrap_or(&Value::Null)
     }
 
-    /// Where the file or folder of this case goes.
+    /// Returns the path for the file or folder of this case.
     pub(crate) fn path(&mut self, suffix: &str) -> PathBuf {
         let name = format!("{}{suffix}", self.id);
         self.set("path", name.as_str());
         self.folder.join(name)
     }
 
-    /// The data that reading has to give.
+    /// Sets the data that reading must return.
     pub(crate) fn raw(&mut self, raw: &[u8]) -> Result<()> {
         let name = format!("{}.raw", self.id);
         fs::write(self.folder.join(&name), raw)?;
@@ -58,7 +58,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The case as the peer gets it.
+    /// Returns the case in the form that the peer receives.
     pub(crate) fn finish(mut self) -> Value {
         let seed = self.rng.next() >> 32;
         self.set("seed", seed);

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: this project against the C library, both ways, with random parameters.
+//! `cargo xtask conformance`: compares this project with the C library in both directions, with random parameters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,11 +77,11 @@ impl Args {
     }
 }
 
-/// Runs the task and prints its report. Failed cases are counted, not an error of their own.
+/// Runs the task and prints its report. Failed cases are counted, but do not make this return an error.
 pub(crate) fn run(args: &Args) -> Result<Counts> {
     let started = Instant::now();
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    // Small enough to be typed again.
+    // Short enough to type.
     let seed = args.seed.unwrap_or_else(|| clock() % 1_000_000_000);
     println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);
     let python = python::environment(python::PEER)?;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
         Some(Only::Reading) => (args.cases, 0),
         Some(Only::Writing) => (0, args.cases),
     };
-    // Panics are caught and reported with their case; the default message would come twice.
+    // Panics are caught and reported with their case, so suppress the default message.
     std::panic::set_hook(Box::new(|_| ()));
     reading::run(&mut session, &python, reading).context("reading what C-Blosc2 wrote")?;
     writing::run(&mut session, &python, writing).context("writing for C-Blosc2")?;
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
 }
 
 impl Session {
-    /// Removes the files of a case, or keeps them where it failed.
+    /// Removes the files of a case, or keeps them if it failed.
     pub(crate) fn finish(&mut self, id: &str, case: &Value, good: bool) {
         let keep = || -> Result<()> {
             if good {
@@ -138,19 +138,19 @@ impl Session {
             eprintln!("{id}: could not keep its files: {e:#}");
         }
         for path in files_of(self.folder.path(), id).unwrap_or_default() {
-            // What stays is removed with the folder at the end.
+            // Leftovers are removed with the folder at the end.
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }
 }
 
-/// The built-in codecs and filters, and those that are crates of their own.
+/// Returns the built-in codecs and filters, and those from other crates.
 pub(crate) fn plugins() -> Plugins {
     let builtin = Plugins::builtin();
     builtin.with_codec(b2_zfp::FixedAccuracy).with_codec(b2_zfp::FixedPrecision).with_codec(b2_zfp::FixedRate)
 }
 
-/// The files and folders of a case: those with its id in the name.
+/// Returns the files and folders of a case, whose names contain its id.
 fn files_of(folder: &Path, id: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     for entry in fs::read_dir(folder)? {

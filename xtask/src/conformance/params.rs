@@ -1,4 +1,4 @@
-//! Random compression parameters for what is written here.
+//! Random compression parameters for the written cases.
 
 use b2_testkit::Rng;
 use b2kit::chunk::{CParams, FilterSlot, SplitMode};
@@ -21,17 +21,17 @@ const SPLITS: [(&str, SplitMode); 4] = [
     ("forward", SplitMode::ForwardCompat),
 ];
 
-/// Any item size, 1 to 1000.
+/// Returns a random item size from 1 to 1000.
 pub(crate) fn typesize(rng: &mut Rng) -> usize {
     *rng.pick(TYPESIZES)
 }
 
-/// A pipeline: its name and filters.
+/// Returns a random pipeline: its name and filters.
 pub(crate) fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'static str, Vec<FilterSlot>) {
     let small = typesize.min(127) as u8;
     let (shuffle, bitshuffle, delta) = (FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE, FilterSlot::DELTA);
     let bytedelta = FilterSlot::new(FilterId::BYTEDELTA, small);
-    // python-blosc2 opens no frame with a parameter above 127 in its header.
+    // python-blosc2 cannot open frames with a parameter above 127 in the header.
     let any_shuffle = FilterSlot::new(FilterId::SHUFFLE, rng.within(1..=127) as u8);
     let any_bytedelta = FilterSlot::new(FilterId::BYTEDELTA, rng.within(1..=127) as u8);
     let mut options: Vec<(&'static str, Vec<FilterSlot>)> = vec![
@@ -47,12 +47,12 @@ pub(crate) fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'sta
         ("bytedelta", vec![any_bytedelta]),
         ("shuffle-meta", vec![any_shuffle]),
         ("three", vec![shuffle, any_bytedelta, bitshuffle]),
-        // Delta first: C-Blosc2 3.3.5 does not undo it rightly behind several other filters.
+        // Delta comes first: C-Blosc2 3.3.5 does not undo it correctly after several other filters.
         ("three with delta", vec![delta, shuffle, bytedelta]),
         ("six", vec![any_shuffle, bytedelta, bitshuffle, bytedelta, shuffle, any_bytedelta]),
     ];
     if !lossless {
-        // Precision as a signed byte: bits to keep, or, negative, bits to clear.
+        // The precision is a signed byte: the number of bits to keep, or if negative, to clear.
         let top = match typesize {
             4 => 23,
             8 => 52,
@@ -74,7 +74,7 @@ pub(crate) fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'sta
     options.swap_remove(rng.within(0..=options.len() - 1))
 }
 
-/// Random parameters, noted in the labels and, as a frame header shows them, in the fields of the case.
+/// Returns random parameters, and records them in the labels and, as in a frame header, in the fields of the case.
 pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> Compression {
     let rng = &mut draft.rng;
     let (pipe, filters) = pipeline(rng, typesize, lossless);
@@ -88,13 +88,13 @@ pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> Com
     draft.label("split", split);
     draft.label("dict", if use_dict { "yes" } else { "no" });
     draft.label("typesize", typesize);
-    // C reads parts of delta chunks wrongly, and refuses parts of chunks with a dictionary.
+    // C reads parts of delta chunks incorrectly, and refuses parts of chunks with a dictionary.
     let delta = filters.iter().any(|slot| slot.id == FilterId::DELTA);
     draft.set("partial", !delta && !use_dict);
     CParams::builder(typesize).codec(codec).level(clevel).filters(filters).splitmode(mode).use_dict(use_dict)
 }
 
-/// Puts what a frame header says of these parameters into the case.
+/// Records these parameters in the case as a frame header shows them.
 pub(crate) fn header_facts(draft: &mut Draft, cparams: &CParams) {
     draft.set("codec", cparams.codec().0);
     draft.set("clevel", cparams.level());
@@ -104,7 +104,7 @@ pub(crate) fn header_facts(draft: &mut Draft, cparams: &CParams) {
     draft.set("filters", slots);
 }
 
-/// The data as lossy filters leave them: low bits of little-endian items cleared.
+/// Returns the data as lossy filters leave them: with the low bits of little-endian items cleared.
 pub(crate) fn truncated(raw: &[u8], typesize: usize, filters: &[FilterSlot]) -> Vec<u8> {
     let mut out = raw.to_vec();
     for slot in filters {

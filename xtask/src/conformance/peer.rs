@@ -1,4 +1,4 @@
-//! A Python process that drives C-Blosc2, kept at arm's length: the C library may crash or hang.
+//! Runs C-Blosc2 in a separate Python process, because the C library may crash or hang.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// How long the peer may be silent. A case takes it milliseconds; what stops for this long is a deadlock.
+/// Timeout for a response of the peer. A case takes milliseconds, so longer silence is a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Peer {
@@ -18,12 +18,12 @@ pub(crate) struct Peer {
     lines: Receiver<String>,
 }
 
-/// What the peer said, if it still can.
+/// The response of the peer.
 pub(crate) enum Reply {
     Line(Value),
-    /// It closed its output: done, or dead, which the exit status tells.
+    /// It closed its output: it has finished or crashed, as the exit status shows.
     Ended(String),
-    /// It said nothing for too long, and was stopped.
+    /// It did not respond in time and was killed.
     Silent,
 }
 
@@ -33,7 +33,7 @@ impl Peer {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the peer")?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().context("no pipe from the peer")?;
-        // Bounded, so that a peer which only writes does not fill the disk far ahead of the checks.
+        // Bounded, so that a peer that only writes does not fill the disk faster than the checks read.
         let (sender, lines) = sync_channel(16);
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -50,7 +50,7 @@ impl Peer {
         self.send_line(&request.to_string());
     }
 
-    /// The same for a line that is no JSON.
+    /// Sends a line that is not JSON.
     pub(crate) fn send_line(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin
             && writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_err()
@@ -78,7 +78,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.stdin = None;
-        // Already gone in most cases; then there is nothing to stop.
+        // Usually it has ended already, and killing it does nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

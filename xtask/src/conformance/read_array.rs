@@ -1,4 +1,4 @@
-//! Reading an array whole and in random slices, against a plain definition of what a slice is.
+//! Reads an array as a whole and in random slices, and compares with a simple definition of slices.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
     let Some(array) = checker.get("open", || options.open(path).map_err(text)) else { return };
     contents(checker, case, &array, raw, rng);
     if path.is_file() && offset == 0 && rng.chance(20) {
-        // The same again from memory.
+        // Repeat everything from memory.
         let Some(memory) = checker
             .get("open from memory", || options.from_bytes(std::fs::read(path).map_err(text)?).map_err(text))
         else {
@@ -40,7 +40,7 @@ fn contents(checker: &mut Checker, case: &Value, array: &NdArray, raw: Option<&[
     let zeros;
     let raw = match raw {
         Some(raw) => raw,
-        // Never written: C may return anything, this project returns zeros.
+        // These items were never written: C may return anything, this project returns zeros.
         None => {
             zeros = vec![0; array.nbytes() as usize];
             &zeros
@@ -65,7 +65,7 @@ fn slice(array: &NdArray, raw: &[u8], selection: &[Selection]) -> Verdict {
     same_bytes(&slice.read_bytes().map_err(|e| name(text(e)))?, &wanted.bytes).map_err(name)
 }
 
-/// A selection with NumPy's meaning, along a random number of leading dimensions.
+/// Returns a selection with NumPy's semantics, along a random number of leading dimensions.
 pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
     let ndim = if rng.chance(80) { shape.len() } else { rng.within(0..=shape.len()) };
     shape[..ndim]
@@ -74,14 +74,14 @@ pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
             let len = len as i64;
             let end = |rng: &mut Rng| match rng.chance(30) {
                 true => None,
-                // Beyond the ends now and then: ranges are clipped.
+                // Sometimes beyond the ends, where ranges are clipped.
                 false => Some(rng.within(0..=(3 * len + 4) as usize) as i64 - (3 * len + 4) / 2),
             };
             match rng.within(0..=9) {
                 0 | 1 if len > 0 => Selection::Index(rng.within(0..=2 * len as usize - 1) as i64 - len),
                 2 => Selection::ALL,
                 3..=6 => {
-                    // A range that is not empty, as most that are asked for.
+                    // A range that is not empty, like most in practice.
                     let start = rng.within(0..=len as usize) as i64;
                     range(start..rng.within(start as usize..=len as usize) as i64)
                 }
@@ -99,7 +99,7 @@ struct Selected {
     bytes: Vec<u8>,
 }
 
-/// What the selection means: item by item, from the whole array in C order.
+/// The reference result of a selection: picks item by item from the whole array in C order.
 fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]) -> Selected {
     let all = std::iter::repeat(Selection::ALL);
     let mut out_shape = Vec::new();
@@ -120,7 +120,7 @@ fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]
     Selected { shape: out_shape, bytes }
 }
 
-/// The positions along one dimension, as Python's `range(*slice.indices(len))` has them.
+/// Returns the positions along one dimension, like Python's `range(*slice.indices(len))`.
 fn positions(len: i64, dim: &Selection) -> Vec<i64> {
     let (start, stop, step) = match *dim {
         Selection::Index(at) => return vec![if at < 0 { at + len } else { at }],
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(positions(len, &Selection::Range { start, stop, step }), wanted);
     }
 
-    /// Against values that Python's `slice.indices` gives.
+    /// Compares with values from Python's `slice.indices`.
     #[test]
     fn ranges_have_pythons_meaning() {
         check(5, None, None, 1, &[0, 1, 2, 3, 4]);

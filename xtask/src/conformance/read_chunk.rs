@@ -1,4 +1,4 @@
-//! Reading one chunk in every way there is.
+//! Reads a chunk in all possible ways.
 
 use std::ops::Range;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
         && header.special().is_none()
         && !header.is_memcpyed()
     {
-        // The chunk's codec format does not tell lz4hc from lz4.
+        // The codec format in a chunk does not distinguish lz4hc from lz4.
         let plain = |id: CodecId| if id == CodecId::LZ4HC { CodecId::LZ4 } else { id };
         checker.same("header codec", header.codec().map(plain), Some(plain(codec)));
     }
@@ -50,13 +50,13 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
     }
 }
 
-/// The six filter slots of a case: id and meta.
+/// Returns the six filter slots of a case: id and meta.
 pub(crate) fn slots(case: &Value) -> Option<Vec<[u64; 2]>> {
     let list = case["filters"].as_array()?;
     Some(list.iter().map(|slot| [slot[0].as_u64().unwrap_or(0), slot[1].as_u64().unwrap_or(0)]).collect())
 }
 
-/// Decodes the whole and parts, from memory and block by block. Without `raw` only the sizes are compared.
+/// Decodes the whole chunk and parts of it, from memory and block by block. Without `raw` only the sizes are compared.
 pub(crate) fn contents(
     checker: &mut Checker,
     chunk: &Chunk,
@@ -75,7 +75,7 @@ pub(crate) fn contents(
     let nitems = plain.len() / typesize;
     checker.run("items", || {
         for range in ranges(rng, nitems, 6) {
-            // `get_items` takes no container; these chunks are decoded by bytes below.
+            // `get_items` has no container argument; these chunks are decoded as bytes below.
             let bytes = range.start * typesize..range.end * typesize;
             let part = chunk
                 .get_bytes_with(bytes.clone(), dparams)
@@ -96,7 +96,7 @@ pub(crate) fn contents(
     checker.run("single blocks", || single_blocks(chunk.as_bytes(), &plain, dparams, rng));
 }
 
-/// Decodes some blocks from their own bytes alone, as a reader of files does.
+/// Decodes some blocks from their own bytes, as a reader of files does.
 fn single_blocks(stored: &[u8], plain: &[u8], dparams: &DParams, rng: &mut Rng) -> Verdict {
     let mut have = 16;
     let lazy = loop {
@@ -111,7 +111,7 @@ fn single_blocks(stored: &[u8], plain: &[u8], dparams: &DParams, rng: &mut Rng) 
         }
     };
     if plain.is_empty() || lazy.header().is_vl() && have < stored.len() {
-        // The lengths of these blocks stand in front of them; nothing to decode into yet.
+        // The lengths of these blocks precede them, so there is nothing to decode into yet.
         return Ok(());
     }
     let mut decoder = lazy.decoder(dparams).map_err(text)?;
@@ -131,7 +131,7 @@ fn single_blocks(stored: &[u8], plain: &[u8], dparams: &DParams, rng: &mut Rng) 
     Ok(())
 }
 
-/// Random parts of `0..len`, the empty and the whole among them.
+/// Returns random parts of `0..len`, including the empty and the whole range.
 pub(crate) fn ranges(rng: &mut Rng, len: usize, n: usize) -> Vec<Range<usize>> {
     let mut out = vec![0..len, len..len];
     for _ in 0..n {

@@ -1,4 +1,4 @@
-//! Reading a super-chunk in every way there is.
+//! Reads a super-chunk in all possible ways.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
     let Some(schunk) = checker.get("open", || open().map_err(text)) else { return };
     contents(checker, case, &schunk, raw, rng);
     if path.is_file() && offset == 0 && rng.chance(30) {
-        // The same again from memory.
+        // Repeat everything from memory.
         let Some(memory) = checker.get("open from memory", || {
             SuperChunk::from_bytes(std::fs::read(path).map_err(text)?).map_err(text)
         }) else {
@@ -29,7 +29,7 @@ pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Optio
     }
 }
 
-/// Facts, whole chunks, and parts of one and of several chunks.
+/// Compares properties, whole chunks, and parts of one or several chunks.
 pub(crate) fn contents(
     checker: &mut Checker,
     case: &Value,
@@ -74,7 +74,7 @@ pub(crate) fn contents(
     }
 }
 
-/// What the header says, as far as the case tells.
+/// Compares the header with the properties in the case.
 pub(crate) fn facts(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
     let header = schunk.header();
     if let Some(nchunks) = case.number("nchunks") {
@@ -112,7 +112,7 @@ pub(crate) fn facts(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
     }
 }
 
-/// Metalayers and vlmetalayers, names and bytes.
+/// Compares names and bytes of metalayers and vlmetalayers.
 pub(crate) fn layers(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
     if case["metalayers"].is_object() {
         let mut found: Vec<(String, Vec<u8>)> = schunk
@@ -121,7 +121,7 @@ pub(crate) fn layers(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
             .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_vec()))
             .collect();
         found.sort();
-        // What this project wrote names the metalayers of the user only.
+        // Cases that this project wrote list only the user's metalayers.
         let wanted = case.layers("metalayers");
         found.retain(|(name, _)| name != "b2nd" || wanted.iter().any(|(wanted, _)| wanted == name));
         checker.same("metalayers", found, wanted);
@@ -166,7 +166,7 @@ fn chunks(schunk: &SuperChunk, raw: &[u8], sizes: &[u64]) -> Verdict {
     Ok(())
 }
 
-/// Some blocks of some chunks, each read from its own bytes.
+/// Compares some blocks of some chunks, each read from its own bytes.
 fn blocks(schunk: &SuperChunk, raw: &[u8], sizes: &[u64], rng: &mut Rng) -> Verdict {
     if sizes.is_empty() {
         return Ok(());

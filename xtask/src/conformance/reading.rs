@@ -13,9 +13,9 @@ use super::report::{Direction, Labels, Outcome};
 use super::{Session, read_array, read_chunk, read_frame, watchdog};
 use crate::python;
 
-/// Runs `ncases` cases; those that the peer cannot write are replaced by further ones.
+/// Runs `ncases` cases. Cases that the peer cannot write are replaced by further ones.
 pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<()> {
-    // The case that comes next, and how many have been checked.
+    // The next case, and the number of checked ones.
     let (mut number, mut done, mut deaths) = (session.first, 0, 0);
     while done < ncases {
         let end = number + ncases - done;
@@ -50,7 +50,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
             if deaths > 20 {
                 bail!("the peer died {deaths} times; it last {trouble}");
             }
-            // A new process goes on after the case that this one did not survive.
+            // A new process continues after the case that crashed this one.
             break;
         }
     }
@@ -64,7 +64,7 @@ fn one(session: &mut Session, case: &Value) {
     session.finish(&id, case, good);
 }
 
-/// Reads the file of a case and compares.
+/// Reads the file of a case and compares it with the case.
 pub(crate) fn check(folder: &Path, case: &Value, direction: Direction, seed: u64) -> Outcome {
     let labels: Labels = case["labels"]
         .as_object()

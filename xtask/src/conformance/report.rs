@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::sh::Counts;
 
-/// Which way the data went.
+/// The direction of a case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Direction {
     /// Written by C-Blosc2, read here.
@@ -28,14 +28,14 @@ impl Direction {
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// What became of one case.
+/// The result of one case.
 pub(crate) struct Outcome {
     pub(crate) direction: Direction,
     pub(crate) id: String,
     pub(crate) labels: Labels,
-    /// What was wrong: check and message. Empty when everything was as it should be.
+    /// The failures: check and message. Empty if everything was right.
     pub(crate) failures: Vec<(String, String)>,
-    /// How many comparisons were made.
+    /// Number of comparisons made.
     pub(crate) checks: usize,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Report {
     tallies: BTreeMap<(Direction, String, String), Tally>,
     total: Tally,
     checks: usize,
-    /// Cases that the peer could not be asked about: it crashed, hung or refused to write.
+    /// Cases without a result from the peer: it crashed, hung or refused to write.
     peer: BTreeMap<String, Vec<String>>,
     pub(crate) failures: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl Report {
         Ok(Self { gaps: read_gaps()?, ..Self::default() })
     }
 
-    /// Counts a case; true when it passed or failed as the list of gaps says.
+    /// Counts a case; returns true if it passed, or failed as the list of gaps says.
     pub(crate) fn add(&mut self, outcome: &Outcome) -> bool {
         self.checks += outcome.checks;
         let gap = self.gaps.iter_mut().find(|gap| {
@@ -109,7 +109,7 @@ impl Report {
         one.failed == 0
     }
 
-    /// Notes a case that did not come about because of the peer.
+    /// Records a case that could not run because of the peer.
     pub(crate) fn peer_trouble(&mut self, what: &str, case: String) {
         self.peer.entry(what.to_owned()).or_default().push(case);
     }
@@ -169,7 +169,7 @@ impl Report {
         let classes: BTreeSet<&str> = rows.iter().map(|((_, class, _), _)| class.as_str()).collect();
         for class in classes {
             let mut values: Vec<_> = rows.iter().filter(|((_, c, _), _)| c == class).collect();
-            // Numbers in their own order.
+            // Sort numbers by value.
             values.sort_by_key(|((.., value), _)| (value.parse::<u64>().unwrap_or(u64::MAX), value.clone()));
             for ((.., value), tally) in values {
                 let mark = if tally.failed > 0 { "  <--" } else { "" };
@@ -244,7 +244,7 @@ mod tests {
         reason = "no zfp"
     "#;
 
-    /// Adds one case to a report with one gap: the counts passed and failed, and whether it was counted good.
+    /// Adds one case to a report with one gap, and checks the counts of passed and failed cases and the return value.
     #[track_caller]
     fn check(direction: Direction, codec: &str, failure: Option<&str>, wanted: (usize, usize, bool)) {
         let mut report = Report { gaps: parse_gaps(GAP).unwrap(), ..Report::default() };

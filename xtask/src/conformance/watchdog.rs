@@ -1,20 +1,20 @@
-//! Stops the run when one of our own cases does not come to an end: a hang must not look like a slow machine.
+//! Stops the run if one of our own cases hangs, which could otherwise be mistaken for a slow machine.
 
 use std::process;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A case takes milliseconds; the longest known ones take a second.
+/// Timeout for a case. Cases take milliseconds; the longest known ones take a second.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What is being worked on, by whichever thread.
+/// The cases in progress, in all threads.
 static CURRENT: Mutex<Vec<(String, Instant)>> = Mutex::new(Vec::new());
 
-/// Work on a case, until dropped.
+/// Marks a case as in progress until it is dropped.
 pub(crate) struct Work(String);
 
-/// Notes that work on `id` begins.
+/// Marks case `id` as in progress.
 pub(crate) fn enter(id: &str) -> Work {
     lock().push((id.to_owned(), Instant::now()));
     Work(id.to_owned())
@@ -29,7 +29,7 @@ impl Drop for Work {
     }
 }
 
-/// Starts watching.
+/// Starts the watchdog.
 pub(crate) fn start(seed: u64) {
     thread::spawn(move || {
         loop {

@@ -1,4 +1,4 @@
-//! Random arrays written here.
+//! Writes random arrays.
 
 use anyhow::{Context, Result, ensure};
 use b2_testkit::Rng;
@@ -46,7 +46,7 @@ const DTYPES: &[&str] = &[
     "{'names': ['a', 'b'], 'formats': ['i1', '<f8'], 'offsets': [0, 8], 'itemsize': 16, 'aligned': True}",
 ];
 
-/// An array from random items.
+/// Writes an array of random items.
 pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     let plugin = *draft.rng.pick(&["", "", "", "", "", "", "", "", "", "ndcell", "ndmean", "zfp"]);
     let floats = matches!(plugin, "ndmean" | "zfp");
@@ -62,9 +62,9 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     draft.label("ndim", shape.len());
     draft.label("dtype", if text.starts_with(['[', '{']) { "record" } else { text });
     draft.label("size", if shape.contains(&0) { "zero" } else { "some" });
-    // C overwrites the input of three filters or more, and loses again where something was lost.
+    // C overwrites its input with three or more filters, and recompressing lossy data loses more.
     let few = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2;
-    // Nor does it compress items above 255 bytes with these filters.
+    // C cannot compress items above 255 bytes with these filters either.
     draft.set("change", few && !floats && (plugin.is_empty() || itemsize <= 255));
 
     let nbytes = shape.iter().product::<u64>() as usize * itemsize;
@@ -105,7 +105,7 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     if !floats {
         return draft.raw(&raw);
     }
-    // What is lost is not defined here; that both sides read the same is what counts.
+    // Lossy results are not defined here; both sides must read the same values.
     let offset = draft.field("offset").as_u64().unwrap_or(0);
     let options = NdArray::options().offset(offset).plugins(plugins());
     let array = options.open(&path).context("opening what was written")?;
@@ -114,9 +114,9 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     draft.raw(&read)
 }
 
-/// Puts an N-dimensional filter first, or takes an N-dimensional codec.
+/// Adds an N-dimensional filter in first place, or uses an N-dimensional codec.
 fn with_plugin(draft: &mut Draft, cparams: &CParams, plugin: &str, blockshape: &[u32]) -> Result<CParams> {
-    // None of them has delta in the pipeline.
+    // None of these pipelines contains delta.
     draft.set("partial", plugin == "zfp" || !cparams.use_dict());
     if plugin == "zfp" {
         let modes = [
@@ -129,7 +129,7 @@ fn with_plugin(draft: &mut Draft, cparams: &CParams, plugin: &str, blockshape: &
         draft.label("pipe", "none");
         draft.label("dict", "no");
         draft.label("plugin", codec);
-        // C-Blosc2 3.3.5 refuses most slices of fixed-rate arrays in files, of its own as well.
+        // C-Blosc2 3.3.5 refuses most slices of fixed-rate arrays in files, even of those it wrote.
         draft.set("partial", codec != CodecId::ZFP_FIXED_RATE);
         let builder = cparams.to_builder().plugins(plugins()).codec(codec).codec_meta(meta).use_dict(false);
         return builder.no_filters().build().context("parameters with zfp");
@@ -146,7 +146,7 @@ fn with_plugin(draft: &mut Draft, cparams: &CParams, plugin: &str, blockshape: &
     cparams.to_builder().filters(&filters).build().context("parameters with a plugin")
 }
 
-/// Random shape, chunk shape and block shape.
+/// Returns a random shape, chunk shape and block shape.
 fn shapes(rng: &mut Rng, itemsize: usize, plugin: &str) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let ndim = match plugin {
         "" => *rng.pick(&[0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16]),
@@ -167,7 +167,7 @@ fn shapes(rng: &mut Rng, itemsize: usize, plugin: &str) -> (Vec<u64>, Vec<u32>, 
         shape[k] = 0;
     }
     loop {
-        // A chunk may be longer than the array, and a block never longer than a chunk.
+        // A chunk may be longer than the array, but a block must not be longer than a chunk.
         let part = |rng: &mut Rng, n: u32| match (n as usize).max(least) {
             n if rng.chance(70) => rng.within(least..=n) as u32,
             n => n as u32,
@@ -184,7 +184,7 @@ fn shapes(rng: &mut Rng, itemsize: usize, plugin: &str) -> (Vec<u64>, Vec<u32>, 
     }
 }
 
-/// Items of the dtype, as bytes: booleans are 0 or 1, characters are assigned code points.
+/// Returns items of the dtype as bytes: booleans are 0 or 1, characters are assigned code points.
 fn items(rng: &mut Rng, dtype: &str, nbytes: usize) -> Vec<u8> {
     let mut raw = rng.data(nbytes).1;
     match dtype.get(..2) {

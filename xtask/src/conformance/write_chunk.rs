@@ -1,4 +1,4 @@
-//! Random chunks written here.
+//! Writes random chunks.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use b2kit::chunk::{CParams, SpecialKind};
 use super::draft::Draft;
 use super::params;
 
-/// A regular chunk, or one that stands for a single value.
+/// Writes a regular chunk, or a special one with a single value.
 pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     if draft.rng.chance(8) {
         return special(draft);
@@ -20,7 +20,7 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     let rng = &mut draft.rng;
     let block = match rng.within(0..=9) {
         0..=5 => "auto",
-        // Rounded by the writer; or of any size at all.
+        // Any block size, which the writer rounds.
         6 => "unrounded",
         _ => "user",
     };
@@ -35,7 +35,7 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     let cparams = builder.build().context("parameters")?;
     let chunk = Chunk::compress_bytes(&raw, &cparams).context("compressing")?;
     let plain = chunk.decompress_bytes().context("decompressing what was compressed")?;
-    // C does not touch what is left over after the last item; nor does this project.
+    // C leaves the bytes after the last whole item unchanged, and so does this project.
     let wanted = params::truncated(&raw, typesize, &cparams.filters());
     let stored = chunk.header().is_memcpyed();
     ensure!(plain == wanted || stored && plain == raw, "does not come back as it was");
@@ -44,7 +44,7 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     finish(draft, &chunk, &plain)
 }
 
-/// A length with a bent for the small and the odd.
+/// Returns a random length, often small or odd.
 fn length(draft: &mut Draft, typesize: usize) -> usize {
     let rng = &mut draft.rng;
     let (name, nbytes) = match rng.within(0..=5) {
@@ -87,17 +87,17 @@ fn special(draft: &mut Draft) -> Result<()> {
     draft.set("partial", false);
     finish(draft, &chunk, &plain)?;
     if kind == SpecialKind::Uninit {
-        // C gives whatever its memory holds.
+        // C returns uninitialized memory here.
         draft.set("raw", serde_json::Value::Null);
     }
     Ok(())
 }
 
-/// A chunk with blocks of individual lengths.
+/// Writes a chunk with blocks of individual lengths.
 pub(crate) fn vl_chunk(draft: &mut Draft) -> Result<()> {
     let typesize = *draft.rng.pick(&[1, 1, 2, 4, 8]);
     let mut cparams = params::builder(draft, typesize, true).build().context("parameters")?;
-    // Not to be used in these chunks: C decodes delta differently from call to call.
+    // Avoid delta in these chunks, because C decodes it differently from call to call.
     let filters: Vec<_> =
         cparams.filters().into_iter().filter(|slot| slot.id != b2kit::FilterId::DELTA).collect();
     cparams = cparams.to_builder().filters(&filters).build().context("parameters")?;

@@ -1,4 +1,4 @@
-//! Random super-chunks written here.
+//! Writes random super-chunks.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::checker::to_hex;
 use super::draft::Draft;
 use super::params;
 
-/// A super-chunk of one of several kinds.
+/// Writes a super-chunk of one of several kinds.
 pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
     let kind = *draft
         .rng
@@ -34,7 +34,7 @@ pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
         cparams = cparams.to_builder().blocksize(blocksize).build().context("parameters")?;
     }
     params::header_facts(draft, &cparams);
-    // C overwrites the input of three filters or more, so it cannot be asked to append with them.
+    // C overwrites its input with three or more filters, so it cannot append with them.
     let few = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2;
     draft.set("change", few);
     draft.set("typesize", typesize);
@@ -48,7 +48,7 @@ pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
     if kind == "variable" {
         frame = frame.chunksize(0);
     } else if kind == "vlblocks" {
-        // The unit of these frames is the block: no slices of items.
+        // The unit of these frames is the block, so slices of items are not compared.
         draft.set("partial", false);
     } else if draft.rng.chance(70) || kind == "uninit" {
         frame = frame.chunksize(chunksize);
@@ -84,14 +84,14 @@ pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
     draft.set("chunks", sizes);
     draft.raw(&chunks.concat())?;
     if kind == "uninit" {
-        // C gives whatever its memory holds.
+        // C returns uninitialized memory here.
         draft.set("raw", Value::Null);
         draft.set("change", false);
     }
     Ok(())
 }
 
-/// Chunks of one size, with special ones between, and perhaps a short one at the end.
+/// Appends chunks of one size, special ones among them, and sometimes a shorter one at the end.
 fn fixed(
     rng: &mut Rng,
     writer: &mut FrameWriter,
@@ -133,7 +133,7 @@ fn special(writer: &mut FrameWriter, kind: SpecialKind, item: &[u8], size: usize
     Ok(item.repeat(size / item.len()))
 }
 
-/// Chunks of individual sizes, zeros among them.
+/// Appends chunks of individual sizes, including zeros.
 fn variable(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams) -> Result<Vec<Vec<u8>>> {
     let typesize = cparams.typesize();
     let mut chunks = Vec::new();
@@ -173,7 +173,7 @@ fn uninit(rng: &mut Rng, writer: &mut FrameWriter, chunksize: usize) -> Result<V
     Ok(vec![vec![0; chunksize]; n])
 }
 
-/// Random metalayers, at most `limit`.
+/// Adds random metalayers, at most `limit`.
 fn metalayers(draft: &mut Draft, mut frame: FrameParams, limit: usize) -> FrameParams {
     let (layers, map) = random_layers(draft, limit, "meta", 200);
     for (name, value) in &layers {
@@ -192,10 +192,10 @@ fn vlmetalayers(draft: &mut Draft, writer: &mut FrameWriter) -> Result<()> {
     Ok(())
 }
 
-/// Names and values.
+/// Names and values of metalayers.
 type Layers = Vec<(String, Vec<u8>)>;
 
-/// Random names and values, also as the fields of a case.
+/// Returns random names and values, and stores them as fields of the case.
 pub(crate) fn random_layers(
     draft: &mut Draft,
     limit: usize,
@@ -218,7 +218,7 @@ pub(crate) fn random_layers(
     (layers, map)
 }
 
-/// The frame being written, and where its bytes go.
+/// The frame being written, and its destination.
 struct Out {
     writer: FrameWriter,
     storage: &'static str,
@@ -245,14 +245,14 @@ impl Out {
     }
 }
 
-/// Where a frame goes.
+/// Chooses the storage of a frame.
 pub(crate) fn storage(draft: &mut Draft) -> &'static str {
     let storage = *draft.rng.pick(&["contiguous", "contiguous", "sparse", "memory", "offset"]);
     draft.label("storage", storage);
     storage
 }
 
-/// Writes a frame that was made in memory to its file; `offset` puts other bytes around it.
+/// Writes a frame from memory to its file; `offset` surrounds it with other bytes.
 pub(crate) fn save(draft: &mut Draft, storage: &str, frame: &[u8], suffix: &str) -> Result<()> {
     let path = draft.path(suffix);
     if storage != "offset" {
@@ -261,7 +261,7 @@ pub(crate) fn save(draft: &mut Draft, storage: &str, frame: &[u8], suffix: &str)
     let (before, after) = (draft.rng.within(1..=5000), draft.rng.within(0..=300));
     let content = [draft.rng.bytes(before), frame.to_vec(), draft.rng.bytes(after)].concat();
     draft.set("offset", before);
-    // C truncates such a file at the wrong place when it changes it.
+    // C truncates such a file at the wrong position when it changes it.
     draft.set("change", false);
     Ok(fs::write(path, content)?)
 }

@@ -1,4 +1,4 @@
-//! Cases that this project writes and C-Blosc2 reads, changes, and gives back to be read again.
+//! Cases that this project writes. C-Blosc2 reads them and changes a copy, which is read here again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
     Ok(())
 }
 
-/// The check that a dead peer fails.
+/// Name of the check that fails if the peer crashes.
 const PEER: &str = "peer";
 
 fn dead(case: &Value, message: &str) -> Outcome {
@@ -72,7 +72,7 @@ fn dead(case: &Value, message: &str) -> Outcome {
     Outcome { direction: Direction::Writing, id: String::new(), labels: labels(case), failures, checks: 1 }
 }
 
-/// What the peer found, and what this project finds in the copy that the peer has changed.
+/// Combines the peer's findings with those of this project in the copy that the peer has changed.
 fn judge(session: &Session, case: &Value, answer: &Value) -> Outcome {
     let mut outcome = Outcome {
         direction: Direction::Writing,
@@ -89,7 +89,7 @@ fn judge(session: &Session, case: &Value, answer: &Value) -> Outcome {
     }
     if let Some(after) = answer["after"].as_object() {
         let mut changed = case.clone();
-        // What C may choose anew when it changes a file is not compared.
+        // Do not compare what C may choose anew when it changes a file.
         for field in ["nchunks", "nbytes", "chunksize", "codec", "clevel", "split", "filters", "use_dict"] {
             changed[field] = Value::Null;
         }
@@ -110,7 +110,7 @@ fn labels(case: &Value) -> Labels {
     labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// Writes the cases in a thread of its own, some ahead of the peer.
+/// Writes the cases in a separate thread, a few ahead of the peer.
 fn start_writing(folder: PathBuf, seed: u64, first: u64, ncases: u64) -> Receiver<Written> {
     let (sender, cases) = sync_channel(32);
     thread::spawn(move || {
@@ -123,10 +123,10 @@ fn start_writing(folder: PathBuf, seed: u64, first: u64, ncases: u64) -> Receive
     cases
 }
 
-/// How often each kind is drawn.
+/// The relative frequency of each kind.
 const KINDS: &[(&str, usize)] = &[("chunk", 40), ("vlchunk", 6), ("frame", 22), ("array", 32)];
 
-/// Writes one case; an error or a panic of the writer is the case's failure.
+/// Writes one case; an error or a panic of the writer counts as a failure of the case.
 fn write(folder: &Path, seed: u64, number: u64) -> Written {
     let mut choice = Rng::case(seed ^ 0x5EED, number)
         .within(0..=KINDS.iter().map(|(_, weight)| weight).sum::<usize>() - 1);

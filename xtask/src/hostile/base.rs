@@ -1,4 +1,4 @@
-//! Valid files that the cases are made from: taken apart.
+//! The valid files from which the cases are made, with the positions of their parts.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::fields::Field;
 use super::layout::{Layout, Map};
 use crate::digest;
 
-/// What a base is.
+/// The kind of a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Chunk,
@@ -21,24 +21,24 @@ pub(crate) enum Kind {
 /// The name of the index file of sparse frames.
 pub(crate) const INDEX: &str = "chunks.b2frame";
 
-/// A valid file, and where everything is in it.
+/// A valid file, and the positions of its parts.
 pub(crate) struct Base {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) content: Content,
     /// SHA-256 of the data; empty if it is not known.
     pub(crate) sha256: String,
-    /// Names of the files; the first one holds the frame or chunk.
+    /// Names of the files; the first one contains the frame or chunk.
     pub(crate) files: Vec<String>,
-    /// For frames.
+    /// The layout, if the base is a frame.
     pub(crate) layout: Option<Layout>,
     pub(crate) entries: Vec<i64>,
     pub(crate) fields: Vec<Field>,
-    /// Bytes of codec streams: file, place, chunk.
+    /// Bytes of codec streams: file number, range, chunk number.
     pub(crate) streams: Vec<(usize, Range<usize>, Option<usize>)>,
-    /// Stored chunks: number, file, place.
+    /// Stored chunks: chunk number, file number, range.
     pub(crate) chunks: Vec<(usize, usize, Range<usize>)>,
-    /// Bytes that belong to nothing may be damaged unseen: the frame has holes, or a tail.
+    /// Whether damage to unused bytes may go unnoticed: the frame has holes, or a tail.
     pub(crate) holes: bool,
 }
 
@@ -71,12 +71,12 @@ impl Base {
         Ok(base)
     }
 
-    /// The bytes of a file, by its number.
+    /// Returns the bytes of a file, by its number.
     pub(crate) fn bytes(&self, file: usize) -> &[u8] {
         self.files.get(file).and_then(|name| self.content.bytes(name)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it has checksums.
+    /// Returns whether the frame has checksums.
     pub(crate) fn has_sums(&self) -> bool {
         let Some(layout) = &self.layout else { return false };
         // A frame without chunks has only the fingerprint.
@@ -84,7 +84,7 @@ impl Base {
         kind.is_some_and(|kind| *kind == 3)
     }
 
-    /// The value of the metalayer of arrays.
+    /// Returns the range of the value of the array's metalayer.
     pub(crate) fn array(&self) -> Option<Range<usize>> {
         let layers = &self.layout.as_ref()?.metalayers;
         layers.iter().find(|(name, _)| name == b"b2nd").map(|(_, range)| range.clone())
@@ -156,12 +156,12 @@ impl Base {
         Ok(())
     }
 
-    /// Sums of the chunks as they would be after damage to `content`, in order of the index.
+    /// Returns the checksums of the chunks after damage to `content`, in index order.
     pub(crate) fn chunk_sums(&self, content: &Content) -> Vec<u64> {
         let mut sums = vec![0; self.entries.len()];
         for (n, file, range) in &self.chunks {
             let Some(bytes) = self.files.get(*file).and_then(|name| content.bytes(name)) else { continue };
-            // As long as its header says now, where that is possible.
+            // Use the length in the damaged header if that is possible.
             let rest = bytes.get(range.start..).unwrap_or_default();
             let says = rest.get(12..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_le_bytes);
             let len = match says {
@@ -176,5 +176,5 @@ impl Base {
     }
 }
 
-/// Chunks of a frame whose fields are mapped.
+/// Number of chunks of a frame whose fields are mapped.
 const MAPPED: usize = 3;

@@ -1,4 +1,4 @@
-//! Small files that ask for much: memory, time, depth.
+//! Small files that demand a lot of memory, time or depth.
 
 use anyhow::Result;
 use b2_testkit::Rng;
@@ -11,7 +11,7 @@ use super::mutate::Expect;
 use super::rebuild::{Parts, b2nd, chunk_header, entry, memcpyed, special, stream, streams};
 use super::relations;
 
-/// A case that is made from nothing.
+/// A case that is built from scratch.
 pub(crate) struct Made {
     pub(crate) group: Group,
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct Made {
 
 /// Largest uncompressed size of a chunk.
 const MAX_CHUNK: u32 = 2_147_483_615;
-/// Largest number of chunks that an index chunk can tell of.
+/// Largest number of chunks that an index chunk can describe.
 const MAX_NCHUNKS: u32 = MAX_CHUNK / 8;
 
 struct Maker {
@@ -39,7 +39,7 @@ impl Maker {
     }
 }
 
-/// Bombs, and what is deep or many.
+/// Returns bombs, and files with deep nesting or many parts.
 pub(crate) fn all(seed: u64) -> Result<Vec<Made>> {
     let mut maker = Maker { group: Group::Bombs, out: Vec::new() };
     special_frames(&mut maker);
@@ -53,7 +53,7 @@ pub(crate) fn all(seed: u64) -> Result<Vec<Made>> {
     Ok(maker.out)
 }
 
-/// Frames of many chunks that are not stored.
+/// Adds frames with many chunks that are not stored.
 fn special_frames(maker: &mut Maker) {
     for (what, kind, typesize) in [("zeros", 1, 1), ("NaN", 2, 8), ("uninit", 4, 1)] {
         for nchunks in [1 << 10, 1 << 20, 1 << 24, 1 << 27, MAX_NCHUNKS] {
@@ -65,7 +65,7 @@ fn special_frames(maker: &mut Maker) {
             }
         }
     }
-    // Each entry leads to the same small chunk.
+    // All entries refer to the same small chunk.
     for (what, chunk) in [
         ("values", special(3, b"abcd", 4, 1 << 20, 1 << 16)),
         ("values of 2 GiB", special(3, b"abcd", 4, MAX_CHUNK / 4 * 4, 1 << 16)),
@@ -127,7 +127,7 @@ fn chunks(maker: &mut Maker) {
             streams(1, nbytes, blocksize, &[&[0xFF, 0xFF, 0xFF, 0xFF, 1]], true),
         );
     }
-    // Announced, but not there.
+    // Sizes that are announced but not present.
     for nbytes in [1 << 20, 1 << 30, MAX_CHUNK, i32::MAX as u32] {
         for flags in [0x05, 0x07, 0x15, 0x35, 0x75, 0x95] {
             for cbytes in [32, 40, 100] {
@@ -152,7 +152,7 @@ fn chunks(maker: &mut Maker) {
     }
 }
 
-/// Much data that is really there, in few bytes.
+/// Adds files that really contain much data in few bytes.
 fn compressed(maker: &mut Maker) -> Result<()> {
     let plain = b"all work and no play ".repeat(3 << 20);
     for (name, codec) in [
@@ -183,7 +183,7 @@ fn compressed(maker: &mut Maker) -> Result<()> {
     Ok(())
 }
 
-/// Streams whose own headers lie.
+/// Adds streams whose own headers are wrong.
 fn codec_lies(maker: &mut Maker, rng: &mut Rng) {
     let zstd = |descriptor: u8, rest: &[u8]| [b"\x28\xb5\x2f\xfd", &[descriptor][..], rest].concat();
     let huge = 1u64 << 60;
@@ -236,7 +236,7 @@ fn codec_lies(maker: &mut Maker, rng: &mut Rng) {
             }
         }
     }
-    // A dictionary that is none.
+    // An invalid dictionary.
     for (what, size) in
         [("empty", 0u32), ("too long", 40_000), ("longer than the chunk", 3000), ("negative", u32::MAX)]
     {
@@ -299,7 +299,7 @@ fn arrays(maker: &mut Maker) {
             maker.add(format!("array {shape:?} {chunks:?} {blocks:?} of {dtype}"), parts.encode_plain());
         }
     }
-    // Filters and codecs that look at the shape of blocks.
+    // Filters and codecs that use the shape of blocks.
     let wide: &[&[u32]] =
         &[&[1 << 10, 1 << 10], &[1; 9], &[2; 9], &[1, 1], &[3, 5], &[0, 0], &[1 << 15, 1 << 14], &[1]];
     for blocks in wide {
@@ -332,14 +332,14 @@ fn arrays(maker: &mut Maker) {
         for typesize in [4, 1] {
             let mut parts = array(&[10], &[5], &[5], &dtype, typesize);
             maker.add(format!("a long dtype ({n}), items of {typesize}"), parts.clone().encode_plain());
-            // As a metalayer of any other name, too.
+            // Also as a metalayer with another name.
             parts.metalayers[0].0 = b"other".to_vec();
             maker.add(format!("a long metalayer ({n}), items of {typesize}"), parts.encode_plain());
         }
     }
 }
 
-/// Files with a hole: long, but hardly anything in them.
+/// Adds files with a hole: long, but almost empty.
 fn holes(maker: &mut Maker) {
     for len in [1u64 << 31, 1 << 40] {
         let mut parts = Parts::empty(1, 1000, 1000);

@@ -1,4 +1,4 @@
-//! The commands that a case goes through, and whether their answers agree with each other.
+//! The commands that each case goes through, and checks that their results agree.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::groups::Group;
 use super::plan::Case;
 use super::worker::{Answer, Death, Worker};
 
-/// What `verify` says.
+/// The result of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ok {
@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
         sha256: String,
     },
     Fail(String),
-    /// Neither form, or the exit code does not go with it.
+    /// Any other output, or an exit code that contradicts the output.
     Strange(String),
 }
 
@@ -51,22 +51,22 @@ impl Verdict {
     }
 }
 
-/// What one worker made of a case.
+/// The results of one worker for a case.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) verdict: Option<Verdict>,
     pub(crate) answers: Vec<(Vec<String>, Answer)>,
     pub(crate) death: Option<(Vec<String>, Death)>,
-    /// The first thing that does not go together.
+    /// The first contradiction.
     pub(crate) odd: Option<String>,
     pub(crate) stderr: String,
     pub(crate) over_kib: u64,
     pub(crate) millis: u128,
 }
 
-/// Frames of more chunks are not listed or written.
+/// Frames with more chunks than this are not listed or written.
 const WRITTEN: u64 = 1 << 20;
-/// Data larger than this is not printed.
+/// Data larger than this are not printed, in bytes.
 const PRINTED: u64 = 32 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ const EXTRAS: [Extra; 12] = [
     Extra::Items,
 ];
 
-/// What else is run: for few cases in all, more for what is made.
+/// Returns the additional commands to run: for few cases in general, and for more of those built from scratch.
 fn extras(case: &Case) -> Vec<Extra> {
     let mut rng = Rng::case(case.id, 9);
     match case.group {
@@ -118,7 +118,7 @@ struct Session<'a> {
     ran: Ran,
 }
 
-/// Puts a case through its commands. It lies in `folder` under `name`.
+/// Runs all commands of a case, which is stored in `folder` under `name`.
 pub(crate) fn run(worker: &mut Worker, folder: &Path, name: &str, case: &Case) -> Result<Ran> {
     let ran = Ran {
         verdict: None,
@@ -140,13 +140,13 @@ pub(crate) fn run(worker: &mut Worker, folder: &Path, name: &str, case: &Case) -
     Ok(ran)
 }
 
-/// What `verify` says about one file; `None` when it killed the worker.
+/// Runs `verify` on a file; returns `None` if it killed the worker.
 pub(crate) fn verify(worker: &mut Worker, name: &str) -> Result<Option<Verdict>> {
     let answer = worker.run(&["verify".to_owned(), name.to_owned()])?;
     Ok(answer.ok().map(|answer| Verdict::of(&answer)))
 }
 
-/// A process that holds more than this after a case is ended.
+/// A process that uses more memory than this after a case is ended.
 const KEPT_KIB: u64 = 96 << 10;
 
 impl Session<'_> {
@@ -180,7 +180,7 @@ impl Session<'_> {
         let name = self.name.clone();
         let out = format!("{name}.out");
         let nbytes = info["nbytes"].as_u64().unwrap_or(u64::MAX);
-        // What lists or writes chunks takes time and memory for each, whether it is stored or not.
+        // Listing or writing takes time and memory for each chunk, whether it is stored or not.
         if info["nchunks"].as_u64().is_some_and(|n| n > WRITTEN)
             && !matches!(extra, Extra::Cat | Extra::Slice | Extra::Diff)
         {
@@ -214,7 +214,7 @@ impl Session<'_> {
                 }
             }
             Extra::Copy => {}
-            // Every byte of a file is searched, those of a hole as well.
+            // Salvage searches every byte of a file, including holes.
             Extra::Salvage if is_long(case) => {}
             Extra::Salvage => {
                 let Some(answer) = self.ask(&["salvage", &name, &out, "--force"], &[0, 1])? else {
@@ -245,7 +245,7 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let Some(answer) = self.ask(&["checksum", word, &out], &[0, 1])? else { return Ok(()) };
-                // Without sums headers are compared with each other, which sums that were made to fit have kept from.
+                // Without checksums, headers are compared with each other; recomputed checksums had prevented that.
                 let exposed = word == "remove" && case.name.contains("Sealed");
                 if answer.rc == 0 && verdict.is_ok() && !exposed {
                     self.must_hold(&out, |_| true, "checksums broke what was fine")?;
@@ -282,7 +282,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Appends to a copy.
+    /// Appends to a copy of the case.
     fn append(&mut self, verdict: &Verdict, info: &Value) -> Result<()> {
         let out = format!("{}.out", self.name);
         let typesize = info["typesize"].as_u64().unwrap_or(1);
@@ -302,7 +302,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Copies the case, when it consists of files.
+    /// Copies the case if it consists of files.
     fn copy_to(&mut self, out: &str) -> Result<bool> {
         let (from, to) = (self.folder.join(&self.name), self.folder.join(out));
         remove(&to)?;
@@ -326,7 +326,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Notes it when a result is not as it has to be.
+    /// Records a contradiction if the result is not as required.
     fn must_hold(&mut self, out: &str, nbytes: impl Fn(u64) -> bool, odd: &str) -> Result<()> {
         let Some(answer) = self.ask(&["verify", out], &[0, 1])? else { return Ok(()) };
         match Verdict::of(&answer) {
@@ -336,16 +336,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Notes it when what was saved completely is not fine, or no longer holds what was. Of what is not fine before, three
-    /// things may be left: chunks that a checksum vouches for are saved though they need a plug-in that is not there,
-    /// more may stand for nothing than `verify` expands, and the frame of a store is saved as it is, whatever its members
-    /// are.
+    /// Records a contradiction if a complete salvage is invalid or lost data. If the original is invalid, three faults
+    /// may remain: chunks that match their checksum are saved even if they need a missing plug-in, more bytes may be
+    /// special values than `verify` expands, and the frame of a store is saved as it is, whatever its members are.
     fn salvaged(&mut self, out: &str, before: &Verdict, guessed: bool) -> Result<()> {
         let Some(answer) = self.ask(&["verify", out], &[0, 1])? else { return Ok(()) };
         match (before, Verdict::of(&answer)) {
             (Verdict::Ok { sha256, .. }, Verdict::Ok { sha256: now, .. }) if *sha256 == now => {}
             (Verdict::Fail(_), Verdict::Ok { .. }) => {}
-            // An index that says odd things is not believed.
+            // An index with inconsistent entries is not trusted.
             (Verdict::Ok { .. }, Verdict::Ok { .. }) if guessed => {}
             (Verdict::Fail(_), Verdict::Fail(why))
                 if why.contains("is not registered") || why.contains("max_output") => {}
@@ -360,7 +359,7 @@ impl Session<'_> {
         self.ran.odd.get_or_insert(text);
     }
 
-    /// Runs a command; `None` when it killed the worker.
+    /// Runs a command; returns `None` if it killed the worker.
     fn ask(&mut self, args: &[&str], allowed: &[u8]) -> Result<Option<Answer>> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         match self.worker.run(&args)? {
@@ -379,12 +378,12 @@ impl Session<'_> {
     }
 }
 
-/// Whether most of the case itself is a hole.
+/// Whether most of the case's own file is a hole.
 fn is_long(case: &Case) -> bool {
     matches!(case.content.0.first(), Some((_, Node::Hole(..))))
 }
 
-/// Removes a file or folder that may be there.
+/// Removes a file or folder if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => Ok(fs::remove_dir_all(path)?),
@@ -393,10 +392,10 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// A small slice of what `info` tells.
+/// Chooses a small slice that fits the output of `info`.
 fn slice(info: &Value, id: u64) -> String {
     let one = |n: u64, k: u64| match (id / 7 + k) % 4 {
-        // Few items, however many dimensions there are.
+        // Few items, whatever the number of dimensions.
         _ if k > 5 => "0:1".into(),
         0 => format!("{}:{}", n / 2, (n / 2).saturating_add(3)),
         1 => "0:4".into(),

@@ -1,4 +1,4 @@
-//! What a case puts on disk: a file, a folder, or things that are neither.
+//! What a case creates on disk: a file, a folder, or something else such as a socket.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// One thing in the file system.
+/// One entry in the file system.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     File(Vec<u8>),
@@ -18,13 +18,13 @@ pub(crate) enum Node {
     Link(String),
     Fifo,
     Socket,
-    /// A file nobody may read (the superuser can).
+    /// A file without read permission (the superuser can read it).
     Locked(Vec<u8>),
     /// A file with these bytes, then a hole up to this length.
     Hole(Vec<u8>, u64),
 }
 
-/// Things under their names, folders before what is in them. The empty name is the case itself.
+/// Entries by name, folders before their contents. The empty name is the case itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Content(pub(crate) Vec<(String, Node)>);
 
@@ -37,7 +37,7 @@ impl Content {
         Self(vec![(String::new(), node)])
     }
 
-    /// A folder with these files; the folders between are made.
+    /// Creates a folder with these files and all folders between.
     pub(crate) fn folder(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let mut out = Self::node(Node::Folder);
         for (name, bytes) in files {
@@ -54,7 +54,7 @@ impl Content {
         out
     }
 
-    /// The bytes of a file in it.
+    /// Returns the bytes of a file.
     pub(crate) fn bytes(&self, name: &str) -> Option<&Vec<u8>> {
         self.0.iter().find_map(|(n, node)| match node {
             Node::File(bytes) if n == name => Some(bytes),
@@ -62,7 +62,7 @@ impl Content {
         })
     }
 
-    /// The same for changing.
+    /// Returns the bytes of a file for changing.
     pub(crate) fn bytes_mut(&mut self, name: &str) -> Option<&mut Vec<u8>> {
         self.0.iter_mut().find_map(|(n, node)| match node {
             Node::File(bytes) if n == name => Some(bytes),
@@ -70,7 +70,7 @@ impl Content {
         })
     }
 
-    /// Puts something in the place of what has the name.
+    /// Replaces the entry with this name.
     pub(crate) fn set(&mut self, name: &str, node: Node) {
         match self.0.iter_mut().find(|(n, _)| n == name) {
             Some((_, old)) => *old = node,
@@ -86,8 +86,8 @@ impl Content {
         matches!(self.0.first(), Some((_, Node::Folder)))
     }
 
-    /// The bytes of all files. A hole is there as far as a chunk may reach into it, if it is the file itself; of others
-    /// only what is in front.
+    /// Returns the number of bytes in all files. If the case itself is a file with a hole, the hole counts as far as a
+    /// chunk can reach into it; in other files holes do not count.
     pub(crate) fn len(&self) -> usize {
         if let [(name, Node::Hole(bytes, len))] = &self.0[..]
             && name.is_empty()
@@ -102,7 +102,7 @@ impl Content {
         self.0.iter().map(|(_, node)| len(node)).sum()
     }
 
-    /// Writes it. Nothing may be there.
+    /// Writes the content to a path that must not exist.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         for (name, node) in &self.0 {
             let at = if name.is_empty() { path.to_owned() } else { path.join(name) };
@@ -118,7 +118,7 @@ fn write(path: &Path, node: &Node) -> io::Result<()> {
         Node::Folder => fs::create_dir(path),
         Node::Link(target) => symlink(target, path),
         Node::Fifo => Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?),
-        // Nobody listens on it, but the name stays.
+        // Nobody listens on the socket, but its name remains.
         Node::Socket => UnixListener::bind(path).map(drop),
         Node::Locked(bytes) => {
             fs::write(path, bytes)?;

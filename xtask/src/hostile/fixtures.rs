@@ -1,4 +1,4 @@
-//! Bases that other libraries wrote: fixtures.
+//! Bases written by other libraries: fixtures.
 
 use std::fs;
 
@@ -10,9 +10,9 @@ use super::content::Content;
 use super::made::read_folder;
 use crate::root;
 
-/// Larger ones are left out.
+/// Larger fixtures are left out, in bytes.
 const LARGEST: usize = 9000;
-/// How many are taken, by the seed.
+/// Number of fixtures to use, chosen by the seed.
 const COUNT: usize = 70;
 
 pub(crate) fn bases(seed: u64) -> Result<Vec<Base>> {
@@ -22,7 +22,7 @@ pub(crate) fn bases(seed: u64) -> Result<Vec<Base>> {
     for fixture in manifest.get("fixture").and_then(toml::Value::as_array).context("no fixtures")? {
         let text = |key: &str| fixture.get(key).and_then(toml::Value::as_str).unwrap_or_default();
         let (name, sha256) = (text("path"), text("data_sha256"));
-        // A frame within a file has an offset.
+        // A frame inside another file has an offset.
         if fixture.get("offset").is_some() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Kinds of cases, as rows of the table.
+//! Groups of cases, which are the rows of the table.
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub(crate) enum Group {
     Garbage,
 }
 
-/// All of them in the order of the table: name, and share of the sampled cases in thousandths (0: all of them
+/// All groups in the order of the table: name, and share of the sampled cases in thousandths (0 means that all cases
 /// always run).
 pub(crate) const GROUPS: &[(Group, &str, u32)] = &[
     (Group::Valid, "valid", 0),
@@ -55,7 +55,7 @@ pub(crate) const GROUPS: &[(Group, &str, u32)] = &[
 ];
 
 impl Group {
-    /// Its name in the table.
+    /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
         GROUPS.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
     }

@@ -1,4 +1,4 @@
-//! From what two workers made of a case to its class.
+//! Classifies a case from the results of two workers.
 
 use super::commands::{Ran, Verdict};
 use super::mutate::Expect;
@@ -13,29 +13,29 @@ pub(crate) enum Class {
     Same,
     /// Accepted, with other data.
     Other,
-    /// Accepted; what it should hold is not known.
+    /// Accepted; the right data are not known.
     Accepted,
     Panic,
     Signal,
     Timeout,
     Memory,
-    /// An exit code, or a line, that there is not.
+    /// An undefined exit code or output line.
     Code,
-    /// The answers of two runs differ.
+    /// The results of two runs differ.
     Undefined,
-    /// Damage that checksums should have told.
+    /// Damage that checksums should have detected.
     Unseen,
     /// Damage inside a chunk that the message does not name.
     Unlocated,
-    /// What must be read is not.
+    /// A file that must be readable is refused.
     Refused,
-    /// What must be refused is read.
+    /// A file that must be refused is read.
     Credulous,
     /// Commands that contradict each other.
     Odd,
 }
 
-/// All of them, with the heads of their columns. From the first failure on all are.
+/// All classes with their column headings. From the first failure on, all are failures.
 pub(crate) const CLASSES: &[(Class, &str)] = &[
     (Class::Rejected, "rejected"),
     (Class::Same, "same"),
@@ -64,16 +64,16 @@ impl Class {
     }
 }
 
-/// What a case came to.
+/// The classification of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) class: Class,
     pub(crate) why: String,
-    /// The command to run again, alone.
+    /// The command to repeat alone.
     pub(crate) command: Vec<String>,
 }
 
-/// Judges what both workers did.
+/// Judges the results of both workers.
 pub(crate) fn judge(case: &Case, ran: &[Ran; 2], limit_kib: u64) -> Judged {
     let verify = || ran[0].answers.first().map(|(args, _)| args.clone()).unwrap_or_default();
     let judged = |class, why: String, command: Vec<String>| Judged { class, why, command };
@@ -138,7 +138,8 @@ fn names(message: &str, chunk: usize) -> bool {
         .any(|(at, _)| !message[at + needle.len()..].starts_with(|next: char| next.is_ascii_digit()))
 }
 
-/// Where two runs answer differently. Messages may: of several things that are wrong, any can be met first.
+/// Returns the difference between two runs. Messages may differ: with several errors in a file, either can be found
+/// first.
 fn differ(a: &Ran, b: &Ran) -> Option<String> {
     let same = match (&a.verdict, &b.verdict) {
         (Some(Verdict::Fail(_)), Some(Verdict::Fail(_))) => true,

@@ -1,6 +1,6 @@
-//! Where things are in a valid frame or chunk: all fields of all structures.
+//! Finds all fields of all structures in a valid frame or chunk.
 //!
-//! A reader of its own, apart from the library under test, though not a checking one: bases are valid.
+//! This reader is independent of the library under test. It does not validate, since bases are valid.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use b2_testkit::hostile::{CHUNK_HEADER, EXTENDED_HEADER, FRAME_HEADER, MAGIC, Nu
 use super::fields::Field;
 use super::groups::Group;
 
-/// More blocks of a chunk than this are not mapped.
+/// Maximum number of blocks of a chunk that are mapped.
 const BLOCKS: usize = 6;
 
-/// Places of the parts of a frame, or of an index file.
+/// Ranges of the parts of a frame, or of an index file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) header: Range<usize>,
-    /// Empty without chunks.
+    /// The index chunk; empty without chunks.
     pub(crate) index: Range<usize>,
-    /// The block of checksums; empty without.
+    /// The block of checksums; empty if there is none.
     pub(crate) sums: Range<usize>,
     /// The pages with the sums of chunks.
     pub(crate) pages: Vec<Range<usize>>,
@@ -65,7 +65,7 @@ impl<'a> Map<'a> {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
-    /// The frame that starts at byte 0.
+    /// Maps the frame that starts at byte 0.
     pub(crate) fn frame(&mut self) -> Layout {
         for (at, width, name) in FRAME_HEADER {
             self.add(Group::Header, *at, *width, true, format!("header: {name}"));
@@ -86,7 +86,7 @@ impl<'a> Map<'a> {
             let end = start + self.le(start + 12) as usize;
             layout.index = start..end;
             self.chunk_at(start, Group::Index, Group::Index, "index");
-            // The block is 24 bytes for each page and 56 more, in front of the trailer.
+            // The block before the trailer has 24 bytes per page, and 56 more.
             let at = trailer.start.saturating_sub(56);
             if self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(MAGIC)) {
                 let npages = self.le(at + 12) as usize;
@@ -99,8 +99,8 @@ impl<'a> Map<'a> {
         layout
     }
 
-    /// The sections of metalayers have the same form in header and trailer. `start` is that of the `93`; offsets
-    /// count from `base`.
+    /// Maps a section of metalayers, which has the same form in header and trailer. It starts at `start` with the byte
+    /// `93`; offsets count from `base`.
     fn section(
         &mut self,
         group: Group,
@@ -163,7 +163,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The page that the entry at `at` of the block tells.
+    /// Returns the page that is listed at offset `at` of the block.
     fn page(&self, at: usize) -> Range<usize> {
         let number = |at: usize| {
             self.bytes
@@ -214,7 +214,7 @@ impl<'a> Map<'a> {
         self.add(Group::Trailer, end + 15, 8, false, "trailer: fingerprint, second half");
     }
 
-    /// A chunk of data that starts here, number `chunk` of its frame.
+    /// Maps the data chunk that starts here, with number `chunk` in its frame.
     pub(crate) fn data_chunk(&mut self, start: usize, chunk: Option<usize>) {
         self.chunk = chunk;
         let label = chunk.map_or("chunk".into(), |n| format!("chunk {n}"));

@@ -1,4 +1,4 @@
-//! Bases that are written here: one of every kind, with data and parameters from the seed.
+//! Bases written by this project: one of every kind, with data and parameters from the seed.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ const CODECS: [(&str, CodecId); 5] = [
     ("zstd", CodecId::ZSTD),
 ];
 
-/// All of them.
+/// Returns all bases.
 pub(crate) fn bases(seed: u64, folder: &Path) -> Result<Vec<Base>> {
     let mut maker = Maker { rng: Rng::case(seed, 1), out: Vec::new(), folder };
     maker.chunks().context("chunks")?;
@@ -41,7 +41,7 @@ struct Maker<'a> {
     folder: &'a Path,
 }
 
-/// A pipeline and the name it gives its base.
+/// Returns the pipelines with the names of their bases.
 fn pipelines(typesize: usize) -> [(&'static str, Vec<FilterSlot>); 8] {
     let width = typesize.min(127) as u8;
     [
@@ -57,7 +57,7 @@ fn pipelines(typesize: usize) -> [(&'static str, Vec<FilterSlot>); 8] {
 }
 
 impl Maker<'_> {
-    /// Bytes that compress somewhat: a whole number of items.
+    /// Returns data that compress to some degree.
     fn data(&mut self, nitems: usize, typesize: usize) -> Vec<u8> {
         let nbytes = nitems * typesize;
         let mut out = Vec::with_capacity(nbytes);
@@ -262,7 +262,7 @@ impl Maker<'_> {
         let params = FrameParams::from_cparams(&wide).chunksize(1200);
         self.frame("frame-typesize-300", &[Form::Plain, Form::Sums], fill, &params, &data)?;
 
-        // Many metalayers, and a frame that was changed: it has holes.
+        // Many metalayers, and a frame that was changed and so has holes.
         let data = self.data(200, 4);
         let fill = |writer: &mut FrameWriter| {
             for part in data.chunks(400) {
@@ -440,7 +440,7 @@ const ARRAYS: &[ArrayRow] = &[
     ("1d-text", "<U3", &[40], &[40], &[20]),
 ];
 
-/// Some metalayers.
+/// Adds some metalayers.
 fn layers(mut params: FrameParams, count: usize) -> FrameParams {
     for (name, value) in [("one", &b"\x01"[..]), ("a longer name of a metalayer", b"\xa4text"), ("", b"")] {
         if count > 0 && !name.is_empty() {
@@ -450,14 +450,14 @@ fn layers(mut params: FrameParams, count: usize) -> FrameParams {
     params
 }
 
-/// The files of a folder, which is removed.
+/// Returns the files of a folder, and removes it.
 fn take_folder(path: &Path) -> Result<Content> {
     let content = read_folder(path)?;
     fs::remove_dir_all(path)?;
     Ok(content)
 }
 
-/// The files of a folder.
+/// Returns the files of a folder.
 pub(crate) fn read_folder(path: &Path) -> Result<Content> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {

@@ -86,17 +86,17 @@ pub(crate) struct Args {
     jobs: Option<usize>,
 }
 
-/// Cases of the sample, and when it stops at the latest.
+/// Number of cases in the sample, and its time limit.
 const SAMPLE: usize = 12_000;
 const SAMPLE_TIME: Duration = Duration::from_secs(100);
 
-/// Cases that take longer are told at once.
+/// Cases that take longer than this are reported at once.
 const SLOW_MILLIS: u128 = 5000;
 
-/// Cases that both workers have before them at a time.
+/// Number of cases that a pair of workers handles at a time.
 const BLOCK: usize = 64;
 
-/// The sample, as `cargo xtask ci` runs it.
+/// Runs the sample for `cargo xtask ci`.
 pub(crate) fn sample() -> Result<Counts> {
     let args = Args {
         cases: FULL,
@@ -110,14 +110,14 @@ pub(crate) fn sample() -> Result<Counts> {
         program: None,
         memory: 256,
         address_space: 6144,
-        // Twice what the slowest case (1.3 GB of text, all decoded) takes on a busy machine.
+        // Twice the time of the slowest case (1.3 GB of text, all decoded) on a busy machine.
         patience: 30,
         jobs: None,
     };
     counted(&args)
 }
 
-/// Runs the task; an error when a case failed.
+/// Runs the task; returns an error if a case failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let counts = counted(args)?;
     ensure!(counts.failed == 0, "{} failures", counts.failed);
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn counted(args: &Args) -> Result<Counts> {
     let program = program(args)?;
-    // Building it takes minutes where nothing is built yet: that is no time spent on files.
+    // Building may take minutes and must not count as time spent on files.
     let started = Instant::now();
     let home = root::target().join("xtask");
     fs::create_dir_all(&home)?;
@@ -169,7 +169,7 @@ fn counted(args: &Args) -> Result<Counts> {
     Ok(Counts { passed: ncases - nfailures, failed: nfailures })
 }
 
-/// Where cases are written: in memory if there is room, where a sync costs nothing.
+/// Returns where to write cases: in memory if there is space, because a sync costs nothing there.
 fn playground(home: &Path) -> &Path {
     const ROOM: u64 = 1 << 30;
     let memory = Path::new("/dev/shm");
@@ -177,20 +177,20 @@ fn playground(home: &Path) -> &Path {
     if there.is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > ROOM) { memory } else { home }
 }
 
-/// The command to test.
+/// Returns the command to test.
 fn program(args: &Args) -> Result<PathBuf> {
     if let Some(program) = &args.program {
         return program.canonicalize().with_context(|| program.display().to_string());
     }
     let mut build = vec!["build", "-p", "b2-cli", "--bin", "b2kit"];
-    // With a package that is built in the same profile anyway: other features would build everything again.
+    // Build it together with a package that uses the same profile anyway: other features would rebuild everything.
     build.extend(if args.debug { ["-p", "xtask"].as_slice() } else { &["-p", "b2-benches", "--release"] });
     sh::run(sh::cargo(&build))?;
     let profile = if args.debug { "debug" } else { "release" };
     Ok(root::target().join(profile).join("b2kit").canonicalize()?)
 }
 
-/// Where and how cases are run.
+/// Where and how to run cases.
 struct Lab<'a> {
     args: &'a Args,
     program: PathBuf,
@@ -210,15 +210,15 @@ impl Lab<'_> {
         Ok(Setup { program: self.program.clone(), folder, perturb, threads, address_kib, patience })
     }
 
-    /// Memory for a case: what is allowed, and twice what is there. Bombs may take what the command promises for small
-    /// files: their blocks may have hundreds of megabytes.
+    /// Returns the memory limit for a case: the allowed amount plus twice the size of the files. Bombs may use as much
+    /// as the command promises for small files, since blocks may have hundreds of megabytes.
     fn limit_kib(&self, case: &Case) -> u64 {
         let allowed =
             if case.group == groups::Group::Bombs { self.args.memory.max(768) } else { self.args.memory };
         (allowed << 10) + (case.content.len() as u64 >> 9)
     }
 
-    /// Something to compare with, beside the folders of the workers.
+    /// Writes a file to compare with, beside the folders of the workers.
     fn write_other(&self, plan: &Plan) -> Result<()> {
         let base =
             plan.bases().iter().find(|base| base.name == "array-2d").context("no base to compare with")?;
@@ -247,7 +247,7 @@ impl Lab<'_> {
         Ok(shared.into_inner().unwrap_or_else(PoisonError::into_inner).1)
     }
 
-    /// One pair of workers, until there are no cases left.
+    /// Runs one pair of workers until no cases are left.
     fn pair(&self, plan: &Plan, job: usize, shared: &Mutex<(Queue, Report)>) -> Result<()> {
         let setups = [self.setup(&format!("{job}a"), 0x55, 1)?, self.setup(&format!("{job}b"), 0xAA, 2)?];
         let mut workers = Vec::new();
@@ -286,7 +286,7 @@ impl Lab<'_> {
             }
             self.tell(&shared.lock().unwrap_or_else(PoisonError::into_inner).1);
             for setup in &setups {
-                // What is in it: the worker runs there.
+                // Remove only its contents, because the worker runs in this folder.
                 for entry in fs::read_dir(&setup.folder)? {
                     remove(&entry?.path())?;
                 }
@@ -294,7 +294,7 @@ impl Lab<'_> {
         }
     }
 
-    /// How far it is, now and then.
+    /// Prints the progress from time to time.
     fn tell(&self, report: &Report) {
         const EVERY: u64 = 50 * BLOCK as u64;
         if report.ncases() % EVERY < BLOCK as u64 {
@@ -302,7 +302,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Judges a case, runs it again alone if that is needed, and notes what came of it.
+    /// Judges a case, repeats it alone if necessary, and records the result.
     fn enter(
         &self,
         case: &Case,
@@ -315,7 +315,7 @@ impl Lab<'_> {
         if matches!(judged.class, Class::Panic | Class::Signal | Class::Timeout | Class::Memory) {
             let (now, repeated) = self.repeat(case, ran, &mut judged, setup)?;
             if !repeated && matches!(judged.class, Class::Timeout | Class::Memory) {
-                // Others had the processor, or the process kept memory of a case before.
+                // Other load, or memory kept from an earlier case, was the cause.
                 judged.class = Class::Rejected;
                 shared.lock().unwrap_or_else(PoisonError::into_inner).1.not_repeated += 1;
             }
@@ -340,7 +340,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Runs the commands of a case alone; whether the failure shows again, with the first command that shows it.
+    /// Repeats the commands of a case alone. Returns whether the failure occurs again, with the first command that
+    /// shows it.
     fn repeat(
         &self,
         case: &Case,
@@ -351,7 +352,7 @@ impl Lab<'_> {
         let name = judged.command.get(1).cloned().unwrap_or_default();
         let mut commands = vec![judged.command.clone()];
         if judged.class == Class::Memory {
-            // Any of them may have taken it; those that look at something else than the case itself are left out.
+            // Any of them may be the cause; commands that read something other than the case itself are left out.
             let all = ran.iter().flat_map(|ran| ran.answers.iter().map(|(args, _)| args.clone()));
             commands = all.filter(|args| args.contains(&name)).collect();
             commands.sort();
@@ -376,7 +377,7 @@ impl Lab<'_> {
         Ok((last, false))
     }
 
-    /// One case alone, with all that is known about it.
+    /// Runs one case alone and prints everything about it.
     fn only(&self, plan: &Plan, id: u64) -> Result<Counts> {
         self.write_other(plan)?;
         let case = plan.case(id).context("no such case, or it changes nothing")?;
@@ -414,7 +415,7 @@ impl Lab<'_> {
     }
 }
 
-/// Runs some cases one after the other; gives what came of them in the order of the cases.
+/// Runs some cases one after the other. Returns their results in the order of the cases.
 fn block(worker: &mut Worker, folder: &Path, cases: &[Case], backwards: bool) -> Result<Vec<Ran>> {
     let name = |at: usize| format!("c{at}");
     let write = |at: usize, content: &Content| content.write(&folder.join(name(at)));

@@ -1,4 +1,4 @@
-//! From a base to a damaged file.
+//! Turns a base into a damaged file.
 
 use b2_testkit::Rng;
 use b2_testkit::hostile::{self, Number};
@@ -15,47 +15,48 @@ use super::sparse;
 /// One change to one base.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mutation {
-    /// None: it must be read.
+    /// No change: the file must be readable.
     Valid,
-    /// A field gets value number `kind`.
+    /// Set a field to its value number `kind`.
     Set { field: u32, kind: u32, seal: Seal },
-    /// Two or three fields at once.
+    /// Set two or three fields at once.
     Pair { number: u32, seal: Seal },
-    /// Index, metalayers or vlmetalayers are others.
+    /// Change the index, metalayers or vlmetalayers.
     Relation { kind: u32, seal: Seal },
-    /// A file is cut.
+    /// Truncate a file.
     Truncate { file: u32, len: u32 },
-    /// Bytes follow a file.
+    /// Append bytes to a file.
     Behind { file: u32, kind: u32 },
-    /// A bit is another, by number.
+    /// Flip a bit, by number.
     Flip { file: u32, bit: u32, seal: Seal },
-    /// A byte is another, by number.
+    /// Change a byte, by number.
     Byte { number: u32, seal: Seal },
-    /// Bytes of a codec stream are others.
+    /// Change bytes of a codec stream.
     Stream { number: u32, seal: Seal },
-    /// A piece is zeroed, overwritten, copied, swapped, left out, put in twice.
+    /// Zero, overwrite, copy, swap, remove or duplicate a piece.
     Damage { number: u32, seal: Seal },
-    /// Something else takes the place of a file of a sparse frame.
+    /// Replace a file of a sparse frame.
     Sparse { kind: u32 },
 }
 
-/// What must come of a case.
+/// The required result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// It is read, and is what it was.
+    /// It is read with unchanged data.
     Same,
     /// It is refused.
     Reject,
-    /// Damage under checksums: not `ok`. If it is inside one chunk, the message names that.
+    /// Damage covered by checksums: anything except `ok`. If the damage is inside one chunk, the message names that
+    /// chunk.
     NotOk(Option<usize>),
-    /// Any answer but a failure.
+    /// Any result except a failure of the process.
     Any,
 }
 
-/// Kinds of what is put behind a file.
+/// Number of variants of data appended to a file.
 pub(crate) const NBEHIND: u32 = 8;
 
-/// The case, unless nothing changes. `seed` is that of the run.
+/// Returns the case, or `None` if nothing changes. `seed` is that of the run.
 pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Content, Expect)> {
     let rng = |number: u32| Rng::case(seed ^ 0x5EED, u64::from(number) << 20 ^ base.name.len() as u64);
     let mut content = base.content.clone();
@@ -103,7 +104,7 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
             let rng = &mut rng(number);
             let name = base.files.get(rng.within(0..=base.files.len() - 1))?;
             let bytes = content.bytes_mut(name).filter(|bytes| !bytes.is_empty())?;
-            // Several of them in one case of three.
+            // Change several in one of three cases.
             for _ in 0..if rng.chance(33) { rng.within(2..=20) } else { 1 } {
                 let at = rng.within(0..=bytes.len() - 1);
                 bytes[at] = rng.next() as u8;
@@ -138,9 +139,9 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
     Some((content, expect))
 }
 
-/// A cut file must be refused.
+/// Returns the required result for a truncated file: it must be refused.
 fn truncated(base: &Base) -> Expect {
-    // Nothing but the last bytes of a tail may go unnoticed.
+    // Only the loss of the last bytes of a tail may go unnoticed.
     let tail = base.layout.as_ref().is_some_and(|layout| layout.trailer.end < base.bytes(0).len());
     if tail { Expect::Any } else { Expect::Reject }
 }
@@ -153,7 +154,8 @@ fn set(base: &Base, content: &mut Content, field: &Field, kind: u32, rng: &mut R
     field.number.set(bytes, value);
 }
 
-/// What has to come of damage that is not where the length of the file changed; `None` if there is none.
+/// Returns the required result for damage; `None` if nothing changed. If the length of a file changed, the damaged
+/// chunk is unknown.
 fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
     let mut changed = false;
     let mut covered = false;
@@ -161,7 +163,7 @@ fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
     for (file, name) in base.files.iter().enumerate() {
         let (old, new) = (base.bytes(file), content.bytes(name)?);
         if old.len() != new.len() {
-            // What is behind the end is not part of the frame.
+            // Bytes behind the end are not part of the frame.
             (changed, covered) = (true, !new.starts_with(old));
             chunks.push(None);
             continue;
@@ -187,7 +189,7 @@ fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
     })
 }
 
-/// Whether the byte belongs to header, index, checksums or trailer.
+/// Whether the byte is part of the header, index, checksums or trailer.
 fn in_frame(base: &Base, file: usize, at: usize) -> bool {
     let Some(layout) = base.layout.as_ref().filter(|_| file == 0) else { return false };
     let parts = [&layout.header, &layout.index, &layout.sums, &layout.trailer];
@@ -208,7 +210,7 @@ fn behind(
         1 => vec![0; 4096],
         2 => rng.bytes(1),
         3 => rng.bytes(700),
-        // Itself, and what it ends with.
+        // A copy of the file, and of its last bytes.
         4 => bytes.clone(),
         5 => bytes[bytes.len().saturating_sub(35)..].to_vec(),
         6 => [vec![0xFF; 512], b"PK\x05\x06".to_vec()].concat(),
@@ -218,7 +220,7 @@ fn behind(
         return None;
     }
     bytes.extend_from_slice(&more);
-    // A frame in a file, and a chunk, may be followed by anything.
+    // A frame in a file, and a chunk, may be followed by any bytes.
     Some((content, if base.kind == Kind::Sparse { Expect::Any } else { Expect::Same }))
 }
 
@@ -233,7 +235,7 @@ fn damage_stream(bytes: &mut [u8], rng: &mut Rng) {
         3 => bytes[at..at + n].fill(0xFF),
         4 => bytes[at..at + n].fill(0),
         5 => bytes[at..at + n].copy_from_slice(&rng.bytes(n)),
-        // The start of a stream has its sizes, for zlib and zstd.
+        // The start of a stream contains its sizes for zlib and zstd.
         6 => bytes[rng.within(0..=(len - 1).min(8))] = rng.next() as u8,
         _ => bytes.copy_within(at..at + n, rng.within(0..=len - n)),
     }
@@ -246,7 +248,7 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
     let size = *rng.pick(&[1, 4, 8, 16, 32, 64, 256, 512]);
     let size = size.min(len - 1);
-    // Aligned, as sectors are, or not.
+    // Sometimes aligned like sectors.
     let place = |rng: &mut Rng| match rng.chance(50) {
         true => rng.within(0..=(len - size) / size) * size,
         false => rng.within(0..=len - size),
@@ -270,7 +272,7 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// The row of the table for a mutation.
+/// Returns the row of the table for a mutation.
 pub(crate) fn group(base: &Base, mutation: Mutation) -> Group {
     match mutation {
         Mutation::Valid => Group::Valid,
@@ -286,7 +288,7 @@ pub(crate) fn group(base: &Base, mutation: Mutation) -> Group {
     }
 }
 
-/// What was changed, in words.
+/// Describes the mutation in words.
 pub(crate) fn describe(base: &Base, mutation: Mutation) -> String {
     match mutation {
         Mutation::Set { field, kind, seal } => {

@@ -1,4 +1,4 @@
-//! What C-Blosc2 says about the same files: nothing that it reads may be refused without a reason.
+//! Compares with C-Blosc2 on the same files: what it reads must not be refused without a reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::conformance::peer::{Peer, Reply};
 use crate::sh::Counts;
 use crate::{python, root};
 
-/// What both sides make of a file.
+/// The results of both sides for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     SameData,
@@ -24,9 +24,9 @@ enum Class {
     OnlyTheyReject,
     OnlyWeReject,
     OtherData,
-    /// C-Blosc2 died or hung.
+    /// C-Blosc2 crashed or hung.
     TheyDie,
-    /// Too large for it to be read.
+    /// Too large to let C-Blosc2 read it.
     Large,
 }
 
@@ -43,11 +43,11 @@ const CLASSES: [(Class, &str); 7] = [
 #[derive(Default)]
 struct Tally {
     counts: BTreeMap<(Group, Class), u64>,
-    /// Messages without numbers: how often, and a case.
+    /// Messages without numbers: how often they occurred, and a case.
     messages: BTreeMap<(Class, String), (u64, u64, String)>,
 }
 
-/// Compares this many cases. Valid files that only we refuse, or read as something else, are failures.
+/// Compares this many cases. Valid files that only we refuse, or that we read differently, are failures.
 pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
     let python = python::environment(python::PEER)?;
     let setup = lab.setup("peer", 0, 1)?;
@@ -85,7 +85,7 @@ pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
         };
         tally.add(case, class, &message);
         let bad = case.group == Group::Valid && matches!(class, Class::OnlyWeReject | Class::OtherData);
-        // Uninitialised items are zeros here, and anything there.
+        // Uninitialised items are zeros in this project, and arbitrary in C-Blosc2.
         if bad && !case.name.contains("uninit") && !case.name.contains("special") {
             println!("{}: {class:?} {message}", case.name);
             counts.failed += 1;

@@ -1,4 +1,4 @@
-//! Which cases there are, and which of them run.
+//! Lists all cases, and chooses which of them run.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -37,15 +37,15 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) content: Content,
     pub(crate) expect: Expect,
-    /// SHA-256 of the data of the base.
+    /// SHA-256 of the base's data.
     pub(crate) sha256: Option<String>,
 }
 
-/// A bare chunk or a frame of more bytes is damaged at chosen places only.
+/// Frames and bare chunks larger than this are damaged only at chosen places, in bytes.
 const SMALL: usize = 900;
 
 impl Plan {
-    /// All cases of a seed. `folder` is for files on the way.
+    /// Lists all cases of a seed. `folder` is for intermediate files.
     pub(crate) fn new(seed: u64, folder: &Path) -> Result<Self> {
         let mut bases = made::bases(seed, folder).context("writing bases")?;
         bases.extend(fixtures::bases(seed).context("reading fixtures")?);
@@ -62,7 +62,7 @@ impl Plan {
         Ok(Self { seed, bases, made, all })
     }
 
-    /// How many there are.
+    /// Returns the number of cases.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
@@ -71,7 +71,7 @@ impl Plan {
         &self.bases
     }
 
-    /// Makes a case; `None` where the change changes nothing.
+    /// Makes a case; returns `None` if the mutation changes nothing.
     pub(crate) fn case(&self, id: u64) -> Option<Case> {
         let (group, what) = *self.all.get(usize::try_from(id).ok()?)?;
         Some(match what {
@@ -84,15 +84,15 @@ impl Plan {
                 let base = self.bases.get(at as usize)?;
                 let (content, expect) = mutate::apply(base, mutation, self.seed)?;
                 let name = format!("{}: {}", base.name, mutate::describe(base, mutation));
-                // What fixtures hold is not known for all of them.
+                // The data of some fixtures are unknown.
                 let sha256 = Some(base.sha256.clone()).filter(|hash| !hash.is_empty());
                 Case { id, group, name, content, expect, sha256 }
             }
         })
     }
 
-    /// Numbers of the cases to run, about `count` of them, group by group; behind them those that stand in for cases
-    /// that change nothing. `names`: only groups whose names begin so, if there are any.
+    /// Chooses about `count` cases, group by group, followed by substitutes for cases that change nothing. `names`
+    /// limits the choice to groups whose names start with one of them, if there are any.
     pub(crate) fn choose(&self, count: usize, names: &[String]) -> Queue {
         let is_wanted =
             |group: Group| names.is_empty() || names.iter().any(|name| group.name().starts_with(name));
@@ -109,7 +109,7 @@ impl Plan {
             if *group != Group::Valid {
                 shuffle(queue.make_contiguous(), &mut rng);
             }
-            // The groups without a share are made for a full run.
+            // Groups without a share are meant for full runs.
             let full = if count >= FULL || *group == Group::Valid {
                 queue.len()
             } else {
@@ -117,7 +117,7 @@ impl Plan {
             };
             wanted.push(if *share == 0 { full } else { queue.len().min(count * *share as usize / 1000) });
         }
-        // What small groups leave is taken from the others.
+        // Other groups get what small groups leave over.
         let mut left = count.saturating_sub(wanted.iter().sum());
         while left > 0 {
             let before = left;
@@ -135,7 +135,7 @@ impl Plan {
     }
 }
 
-/// Cases of a full run.
+/// Number of cases in a full run.
 pub(crate) const FULL: usize = 50_000;
 
 /// The cases to run.
@@ -145,7 +145,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The next ones, of all groups by turns.
+    /// Returns the next cases, alternating between the groups.
     pub(crate) fn take(&mut self, plan: &Plan, count: usize) -> Vec<Case> {
         let mut out = Vec::new();
         let mut dry = 0;
@@ -181,7 +181,7 @@ fn shuffle(ids: &mut [u64], rng: &mut Rng) {
     }
 }
 
-/// What can be done to a base.
+/// Returns all mutations of a base.
 fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
     let mut out = vec![Mutation::Valid];
     let sums = base.has_sums();

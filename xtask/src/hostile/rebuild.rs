@@ -1,5 +1,5 @@
-//! A frame as a list of its parts, to be changed and put together again: for damage that does not fit its place, and
-//! for frames that nothing would ever write.
+//! A frame as a list of its parts, which can be changed and reassembled: for damage that changes the length of a part,
+//! and for frames that no program would write.
 
 use b2_testkit::hostile::{self, Places};
 
@@ -7,13 +7,13 @@ use super::base::{Base, Kind};
 use super::content::{Content, Node};
 use super::seal::Seal;
 
-/// A named value.
+/// The name and the value of a metalayer.
 pub(crate) type Layer = (Vec<u8>, Vec<u8>);
 
 /// The parts of a frame, or of an index file.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// The fixed part of the header. Lengths, the type and the flag of vlmetalayers are set when it is put together.
+    /// The fixed part of the header. Lengths, type and the flag for vlmetalayers are set when the frame is assembled.
     pub(crate) fixed: Vec<u8>,
     pub(crate) metalayers: Vec<Layer>,
     /// The chunks; empty for sparse frames.
@@ -23,12 +23,12 @@ pub(crate) struct Parts {
     pub(crate) vlmetalayers: Vec<Layer>,
     /// Sums of the stored chunks; `None` for a frame without checksums.
     pub(crate) sums: Option<Vec<u64>>,
-    /// The block of checksums and the end of the trailer as they were.
+    /// The block of checksums and the end of the trailer of the original frame.
     stale: (Vec<u8>, Vec<u8>),
 }
 
 impl Parts {
-    /// Those of a base that is a frame.
+    /// Returns the parts of a base that is a frame.
     pub(crate) fn of(base: &Base) -> Option<Self> {
         let layout = base.layout.as_ref()?;
         let bytes = base.bytes(0);
@@ -53,7 +53,7 @@ impl Parts {
         })
     }
 
-    /// A frame of nothing, to be filled.
+    /// Creates an empty frame, to be filled.
     pub(crate) fn empty(typesize: u32, chunksize: u32, nbytes: u64) -> Self {
         let mut fixed = b"\x9e\xa8b2frame\0\xd2\0\0\0\0\xcf\0\0\0\0\0\0\0\0\xa4\x12\0\x55\x02".to_vec();
         for number in [nbytes, 0] {
@@ -90,7 +90,7 @@ impl Parts {
         self.index = memcpyed(&plain, 8);
     }
 
-    /// Puts it together.
+    /// Assembles the frame.
     pub(crate) fn encode(&self, seal: Seal) -> Vec<u8> {
         let mut bytes = self.fixed.clone();
         let metalayers = section(&self.metalayers, 87, true, &mut bytes);
@@ -104,7 +104,7 @@ impl Parts {
             (Some(sums), Seal::Sealed) if !self.index.is_empty() => {
                 let start = bytes.len();
                 bytes.resize(start + 8 * sums.len(), 0);
-                // As b2kit does: up to 512 in a page.
+                // As in b2kit: up to 512 sums per page.
                 pages = (start..bytes.len()).step_by(4096).map(|at| at..bytes.len().min(at + 4096)).collect();
                 bytes.resize(bytes.len() + 24 * pages.len() + 56, 0);
             }
@@ -139,14 +139,14 @@ impl Parts {
         bytes
     }
 
-    /// A contiguous frame with the right `cbytes`.
+    /// Returns a contiguous frame with the right `cbytes`.
     pub(crate) fn encode_plain(mut self) -> Vec<u8> {
         let cbytes = self.data.len() as u64;
         self.set(39, &cbytes.to_be_bytes());
         self.encode(Seal::Zeroed)
     }
 
-    /// The base with this frame in place of its own.
+    /// Returns the base with this frame in place of its own.
     pub(crate) fn into_content(self, base: &Base, seal: Seal) -> Content {
         let mut content = base.content.clone();
         content.set(&base.files[0], Node::File(self.encode(seal)));
@@ -154,8 +154,8 @@ impl Parts {
     }
 }
 
-/// Appends a section of metalayers, which starts at byte `start` of what offsets count from. Gives the places of the
-/// values.
+/// Appends a section of metalayers. `start` is the position of its first byte in the header or trailer, from which its
+/// offsets count. Returns the ranges of the values.
 fn section(
     layers: &[Layer],
     start: usize,
@@ -190,7 +190,7 @@ fn section(
     places
 }
 
-/// The header of a chunk with the extended layout.
+/// Returns an extended chunk header.
 pub(crate) fn chunk_header(flags: u8, typesize: u8, nbytes: u32, blocksize: u32, cbytes: u32) -> Vec<u8> {
     let mut out = vec![5, 1, flags, typesize];
     for number in [nbytes, blocksize, cbytes] {
@@ -200,7 +200,7 @@ pub(crate) fn chunk_header(flags: u8, typesize: u8, nbytes: u32, blocksize: u32,
     out
 }
 
-/// A chunk that holds its data as it is.
+/// Returns a chunk that stores its data uncompressed.
 pub(crate) fn memcpyed(plain: &[u8], typesize: u8) -> Vec<u8> {
     let (nbytes, blocksize) = (plain.len() as u32, plain.len().max(1) as u32);
     let mut out = chunk_header(7, typesize, nbytes, blocksize, nbytes + 32);
@@ -208,7 +208,7 @@ pub(crate) fn memcpyed(plain: &[u8], typesize: u8) -> Vec<u8> {
     out
 }
 
-/// A chunk of special values: kind 1 zeros, 2 NaN, 3 `value`, 4 uninitialised.
+/// Returns a chunk of special values: kind 1 is zeros, 2 NaN, 3 `value`, 4 uninitialised.
 pub(crate) fn special(kind: u8, value: &[u8], typesize: u8, nbytes: u32, blocksize: u32) -> Vec<u8> {
     let mut out = chunk_header(5, typesize, nbytes, blocksize, 32 + value.len() as u32);
     out[31] = kind << 4;
@@ -216,7 +216,7 @@ pub(crate) fn special(kind: u8, value: &[u8], typesize: u8, nbytes: u32, blocksi
     out
 }
 
-/// A chunk of blocks that are one stream each, of this codec format. All blocks may share one stream.
+/// Returns a chunk whose blocks are one stream each, in this codec format. All blocks may share one stream.
 pub(crate) fn streams(format: u8, nbytes: u32, blocksize: u32, parts: &[&[u8]], shared: bool) -> Vec<u8> {
     let nblocks = nbytes.div_ceil(blocksize.max(1)) as usize;
     let mut out = chunk_header(0x15 | format << 5, 1, nbytes, blocksize, 0);
@@ -238,12 +238,12 @@ pub(crate) fn streams(format: u8, nbytes: u32, blocksize: u32, parts: &[&[u8]], 
     out
 }
 
-/// A stream: its size, then its bytes.
+/// Returns a stream: its size, then its bytes.
 pub(crate) fn stream(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_le_bytes(), bytes].concat()
 }
 
-/// The value of the metalayer of arrays.
+/// Returns the value of the metalayer of arrays.
 pub(crate) fn b2nd(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8]) -> Vec<u8> {
     let ndim = shape.len() as u8;
     let mut out = vec![0x97, 0, ndim, 0x90u8.wrapping_add(ndim)];
@@ -265,7 +265,7 @@ pub(crate) fn b2nd(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8]) 
     out
 }
 
-/// Index entries that stand for special values.
+/// Returns the index entry for a kind of special value.
 pub(crate) fn entry(kind: u8) -> i64 {
     i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0])
 }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::hostile::made;
 
-    /// What is put together again unchanged is the same file, with the checksums made anew.
+    /// Parts that are reassembled unchanged give the same file, with recomputed checksums.
     #[test]
     fn parts_make_the_same_frame() {
         let folder = tempfile::tempdir().unwrap();
@@ -296,7 +296,7 @@ mod tests {
                 }
             }
         }
-        // Not those with tables of blocks behind the index, which are not made anew.
+        // Except those with tables of blocks behind the index, which are not rebuilt.
         assert!(same >= 50, "{same}");
     }
 

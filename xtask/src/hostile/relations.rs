@@ -1,11 +1,11 @@
-//! Index, metalayers and vlmetalayers that are well-formed, but do not fit each other or the chunks.
+//! Well-formed index, metalayers and vlmetalayers that contradict each other or the chunks.
 
 use b2_testkit::Rng;
 
 use super::base::Base;
 use super::rebuild::{self, Layer, Parts, b2nd, chunk_header, entry, memcpyed};
 
-/// What is changed, and how many ways there are.
+/// What is changed, and the number of variants.
 const CHANGES: &[(&str, u32)] = &[
     ("an index entry", 60),
     ("the entries", 24),
@@ -17,7 +17,7 @@ const CHANGES: &[(&str, u32)] = &[
     ("vlmetalayers", 34),
 ];
 
-/// How many changes there are.
+/// Returns the total number of changes.
 pub(crate) fn count() -> u32 {
     CHANGES.iter().map(|(_, n)| n).sum()
 }
@@ -39,7 +39,7 @@ pub(crate) fn describe(kind: u32) -> String {
     format!("{what} ({kind}{}{})", if dtype.is_some() { ": " } else { "" }, dtype.unwrap_or(&""))
 }
 
-/// The parts after change number `kind`, if it can be done to this base.
+/// Applies change number `kind`. Returns `None` if it is not possible for this base.
 pub(crate) fn change(base: &Base, mut parts: Parts, kind: u32, rng: &mut Rng) -> Option<Parts> {
     let (what, kind) = split(kind);
     let entries = &base.entries;
@@ -63,12 +63,12 @@ pub(crate) fn change(base: &Base, mut parts: Parts, kind: u32, rng: &mut Rng) ->
     Some(parts)
 }
 
-/// What an entry becomes.
+/// Returns the new value of an index entry.
 fn one_entry(entries: &[i64], at: usize, kind: u32, parts: &Parts) -> i64 {
     let (old, data) = (entries[at], parts.data.len() as i64);
     let other = entries[(at + 1) % entries.len()];
     match kind {
-        // All kinds of special values, and what is none.
+        // All kinds of special values, including invalid ones.
         0..=15 => entry(kind as u8),
         16 => entry(1) | 1,
         17 => entry(2) | 0xFF,
@@ -95,7 +95,7 @@ fn one_entry(entries: &[i64], at: usize, kind: u32, parts: &Parts) -> i64 {
         38 => 0,
         39 => old ^ (1 << 56),
         40 => old.swap_bytes(),
-        // Inside itself: a chunk within a chunk, if there is one.
+        // An offset inside the same chunk, where another chunk may be nested.
         41..=50 => old.wrapping_add(i64::from(kind - 40) * 4),
         _ => old.wrapping_add(32 << (kind - 51)),
     }
@@ -132,7 +132,7 @@ fn all_entries(mut entries: Vec<i64>, kind: u32, rng: &mut Rng) -> Vec<i64> {
     entries
 }
 
-/// Another chunk that holds the index, or should.
+/// Returns another chunk for the index, which may be invalid.
 fn index_chunk(old: &[u8], entries: &[i64], kind: u32) -> Vec<u8> {
     let plain: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
     let n = plain.len() as u32;
@@ -161,7 +161,7 @@ fn index_chunk(old: &[u8], entries: &[i64], kind: u32) -> Vec<u8> {
         18 => chunk[30] |= 1,
         19 => chunk[31] |= 1,
         20 => chunk = rebuild::streams(4, n, n.max(1), &[&rebuild::stream(&[0; 4])], true),
-        // A run of zeros, of ones.
+        // Runs of zeros and of ones.
         21 => chunk = rebuild::streams(0, n, n.max(1), &[&[0; 4]], true),
         22 => chunk = rebuild::streams(0, n, n.max(1), &[&[0xFF, 0xFF, 0xFF, 0xFF, 1]], true),
         23 => chunk = rebuild::streams(0, n, 1, &[&[0; 4]], true),
@@ -171,7 +171,7 @@ fn index_chunk(old: &[u8], entries: &[i64], kind: u32) -> Vec<u8> {
     chunk
 }
 
-/// Which metalayer is that of the array, and what it becomes.
+/// Changes the value of the array's metalayer.
 fn array_value(
     base: &Base,
     parts: &Parts,
@@ -219,7 +219,7 @@ fn shapes(
     }
     let at = rng.within(0..=shape.len().max(1) - 1);
     match kind {
-        // Products that overflow, to zero as well.
+        // Products that overflow, also to zero.
         0 => (shape, chunks, blocks) = (vec![1 << 32; 2], vec![1 << 16; 2], vec![1 << 15; 2]),
         1 => (shape, chunks, blocks) = (vec![i64::MAX as u64], vec![top], vec![top]),
         2 => (shape, chunks, blocks) = (vec![1 << 62; 4], vec![1; 4], vec![1; 4]),
@@ -271,7 +271,7 @@ fn shapes(
         48 => blocks[at] = chunks[at],
         49 => shape.push(1),
         50 => drop(shape.pop()),
-        // The same number of items in another shape: it fits the frame.
+        // Another shape with the same number of items, which is consistent with the frame.
         51 if shape.len() > 1 => {
             let product: u64 = chunks.iter().map(|n| u64::from(*n)).product();
             chunks.fill(1);
@@ -289,7 +289,7 @@ fn shapes(
     b2nd(&shape, &chunks, &blocks, dtype)
 }
 
-/// The metalayer of the array, damaged as a whole.
+/// Changes the array's metalayer as a whole.
 fn layer(
     mut value: Vec<u8>,
     kind: u32,
@@ -303,17 +303,17 @@ fn layer(
         1 => value.push(0),
         2 => value.extend_from_slice(&[0xC1; 40]),
         3 => value[0] = 0x95,
-        // Shapes that are not of one length.
+        // Shapes of different lengths.
         4 => value = b2nd(shape, &chunks[..chunks.len().saturating_sub(1)], blocks, dtype),
         5 => value = [b2nd(shape, chunks, blocks, dtype), b2nd(shape, chunks, blocks, dtype)].concat(),
-        // Small numbers in their shortest form.
+        // Small numbers in their shortest encoding.
         6 => value = vec![0x97, 0, 1, 0x91, 5, 0x91, 5, 0x91, 5, 0, 0xA3, b'<', b'i', b'4'],
         7 => value = vec![0x97, 0, 0, 0x90, 0x90, 0x90],
         8 => value = vec![0x97; 100],
         9 => value = vec![0xFF; 100],
         10 => value = vec![0; 100],
         11 => value = b2nd(shape, chunks, blocks, b""),
-        // Cut at every place.
+        // Truncated at many positions.
         _ => value.truncate((kind - 11) as usize * value.len() / 48),
     }
     value
@@ -364,7 +364,7 @@ fn vlmetalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
         12 => rebuild::special(2, b"", 8, 2_147_483_608, 1 << 20),
         13 => rebuild::special(4, b"", 1, 1000, 100),
         14 => rebuild::special(1, b"", 1, 0, 1),
-        // One run of zeros stands for all blocks.
+        // All blocks share one run of zeros.
         15 => rebuild::streams(0, 1 << 30, 1 << 20, &[&[0; 4]], true),
         16 => rebuild::streams(0, 1 << 20, 1, &[&[0; 4]], true),
         17 => {
@@ -382,7 +382,7 @@ fn vlmetalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
         19 => chunk_header(5, 1, 100, 100, 32),
         20 => chunk_header(7, 1, 100, 100, 132),
         21 => [memcpyed(&plain, 1), vec![7; 9]].concat(),
-        // Msgpack that lies about its lengths, or is nested deep.
+        // Msgpack with false lengths or deep nesting.
         22 => memcpyed(b"\xdd\xff\xff\xff\xff", 1),
         23 => memcpyed(b"\xdf\xff\xff\xff\xff\x01", 1),
         24 => memcpyed(b"\xc6\xff\xff\xff\xff", 1),
@@ -402,7 +402,7 @@ fn vlmetalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
     }
 }
 
-/// Texts that are no dtype, or one that does not fit.
+/// Texts that are invalid dtypes, or valid ones that do not match the array.
 const DTYPES: &[&str] = &[
     "",
     "O",
@@ -469,7 +469,7 @@ const DTYPES: &[&str] = &[
     "\u{202e}4i<",
 ];
 
-/// Dtypes that are too long for the list: nested deep, with many fields.
+/// Returns dtypes that are too long for the list above: deeply nested, or with many fields.
 pub(crate) fn long_dtypes() -> Vec<Vec<u8>> {
     let nested = |n: usize| [b"[('a', ".repeat(n), b"'<i4'".to_vec(), b")]".repeat(n)].concat();
     let many = |n: usize| {

@@ -17,14 +17,14 @@ struct Failure {
     alone: Option<Alone>,
 }
 
-/// Counts, and what failed.
+/// Counts and failures.
 #[derive(Default)]
 pub(crate) struct Report {
     counts: BTreeMap<(Group, Class), u64>,
     failures: Vec<Failure>,
-    /// Why files were refused, without numbers.
+    /// Why files were refused, with the numbers removed from the messages.
     reasons: BTreeMap<String, u64>,
-    /// What failed among many cases, but not alone.
+    /// Number of failures that did not occur again when the case ran alone.
     pub(crate) not_repeated: u64,
     pub(crate) commands: u64,
     /// The most memory above that of an idle process, and the longest case.
@@ -54,7 +54,7 @@ impl Report {
         self.failures.len() as u64
     }
 
-    /// Groups by classes. Failures that never happened share one column.
+    /// Returns the table of groups by classes. Kinds of failures that never occurred share one column.
     pub(crate) fn table(&self) -> String {
         let count = |group: Option<Group>, class: Class| -> u64 {
             self.counts
@@ -94,7 +94,7 @@ impl Report {
         out
     }
 
-    /// The table, and each failure with what repeats it.
+    /// Returns the table, and each failure with the command that repeats it.
     pub(crate) fn text(&self, seed: u64) -> String {
         let mut out = format!("seed {seed}\n\n{}\n", self.table());
         for failure in &self.failures {
@@ -120,7 +120,7 @@ impl Report {
         out
     }
 
-    /// The first failures, for the screen.
+    /// Returns the first failures, for the terminal.
     pub(crate) fn first_failures(&self, count: usize) -> String {
         let line = |f: &Failure| {
             format!(

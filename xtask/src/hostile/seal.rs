@@ -1,15 +1,15 @@
-//! What becomes of the checksums of damaged frames.
+//! How checksums of damaged frames are treated.
 
 use b2_testkit::hostile::Places;
 
 use super::layout::Layout;
 
-/// What becomes of the checksums of a damaged frame.
+/// How the checksums of a damaged frame are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seal {
-    /// They stay as they were: the damage must be seen.
+    /// Unchanged, so that the damage must be detected.
     Stale,
-    /// They are made to fit, as somebody would who means harm.
+    /// Recomputed, as an attacker would do.
     Sealed,
     /// The fingerprint says that there are none, as after a change by C-Blosc2.
     Zeroed,
@@ -17,7 +17,7 @@ pub(crate) enum Seal {
 
 pub(crate) const SEALS: [Seal; 3] = [Seal::Stale, Seal::Sealed, Seal::Zeroed];
 
-/// The parts of a frame whose fields changed in place.
+/// Returns the parts of a frame whose fields changed in place.
 pub(crate) fn places(layout: &Layout, chunks: Vec<u64>) -> Places {
     Places {
         header: layout.header.clone(),

@@ -1,4 +1,4 @@
-//! Sparse frames whose directory holds something else than it should.
+//! Sparse frames whose directory has unexpected content.
 
 use b2_testkit::Rng;
 
@@ -6,7 +6,7 @@ use super::base::{Base, INDEX, Kind};
 use super::content::{Content, Node};
 use super::mutate::Expect;
 
-/// What happens to a chunk file.
+/// Changes to a chunk file.
 const CHUNK: &[&str] = &[
     "missing",
     "empty",
@@ -32,7 +32,7 @@ const CHUNK: &[&str] = &[
     "a longer name",
 ];
 
-/// What happens to the index file, and beside the files.
+/// Changes to the index file and to the directory.
 const INDEXES: &[&str] = &[
     "no index",
     "an empty index",
@@ -58,9 +58,9 @@ const INDEXES: &[&str] = &[
     "a redo record",
 ];
 
-/// How many changes there are.
+/// Returns the number of changes.
 pub(crate) fn count() -> u32 {
-    // Each change to a chunk file is done to the first one and to some other.
+    // Each change to a chunk file is applied to the first one and to another one.
     (2 * CHUNK.len() + INDEXES.len()) as u32
 }
 
@@ -133,7 +133,7 @@ fn chunk(base: &Base, what: &str, other: bool, rng: &mut Rng) -> Option<(Content
         _ => None,
     }?;
     let expect = match what {
-        // The superuser reads it; bytes behind a chunk are nobody's.
+        // The superuser can read it; bytes behind a chunk are ignored.
         "not readable" | "a terabyte of nothing behind it" | "twice" => Expect::Any,
         "another chunk's bytes" if base.has_sums() && base.content.bytes(second?)? != &own => {
             Expect::NotOk(None)
@@ -197,7 +197,7 @@ fn index(base: &Base, what: &str, rng: &mut Rng) -> Option<(Content, Expect)> {
     })
 }
 
-/// The base with something else under this name.
+/// Returns the base with another entry under this name.
 fn node(base: &Base, name: &str, node: Node) -> Content {
     let mut content = base.content.clone();
     content.set(name, node);

@@ -1,4 +1,4 @@
-//! Stores that lead elsewhere or lie, and things that are no files.
+//! Stores that point elsewhere or contain false information, and paths that are not files.
 
 use b2_testkit::Rng;
 
@@ -9,7 +9,7 @@ use super::groups::Group;
 use super::mutate::Expect;
 use super::rebuild::{Parts, memcpyed};
 
-/// All of them, around a frame that is fine.
+/// Returns all cases, built around a valid frame.
 pub(crate) fn all(bases: &[Base], seed: u64) -> Vec<Made> {
     let mut rng = Rng::case(seed, 78);
     let frame = bases.iter().find(|base| base.name == "array-2d").map(|base| base.bytes(0).to_vec());
@@ -38,9 +38,9 @@ struct Member<'a> {
     name: Vec<u8>,
     method: u16,
     bytes: &'a [u8],
-    /// What the header tells as its size.
+    /// The size stored in the header.
     size: u32,
-    /// Added to its place.
+    /// Added to the stored offset.
     shift: i64,
 }
 
@@ -124,7 +124,7 @@ fn archives(frame: &[u8], rng: &mut Rng) -> Vec<(String, Content)> {
     for n in 0..60 {
         out.push((format!("cut ({n})"), whole[..whole.len() - 1 - n * 3].to_vec()));
         let mut flipped = whole.clone();
-        // The directory and the headers, not the members.
+        // Damage the directory and the headers, not the members.
         let at = if n % 3 == 0 { rng.within(0..=40) } else { whole.len() - 1 - rng.within(0..=120) };
         flipped[at] = rng.next() as u8;
         out.push((format!("byte {at} changed ({n})"), flipped));
@@ -158,7 +158,7 @@ fn folders(frame: &[u8]) -> Vec<(String, Content)> {
     ]
 }
 
-/// A frame that holds others, with this map of them.
+/// Returns a frame that contains other frames, with this map of them.
 fn embedded(frame: &[u8], map: &[u8]) -> Vec<u8> {
     let plain = frame.repeat(2);
     let mut parts = Parts::empty(1, plain.len() as u32, plain.len() as u64);
@@ -253,7 +253,7 @@ fn garbage(frame: &[u8], rng: &mut Rng) -> Vec<(String, Content, Expect)> {
     ] {
         add(name.into(), Content::node(node), Expect::Reject);
     }
-    // A store, if that has frames in it.
+    // This is a store if that folder contains frames.
     add("a link to the folder above".into(), Content::node(Node::Link("..".into())), Expect::Any);
     add("not readable".into(), Content::node(Node::Locked(frame.to_vec())), Expect::Any);
     let folder = |name: &str, node: Node| {

@@ -1,4 +1,4 @@
-//! The command under test in processes of its own, which answer many cases each: `b2kit batch`.
+//! Runs the command under test in separate processes that handle many cases each: `b2kit batch`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,25 +14,25 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// How workers are started.
+/// How to start workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) program: PathBuf,
-    /// Where it runs: cases are named relative to it.
+    /// The working directory: cases are named relative to it.
     pub(crate) folder: PathBuf,
-    /// What malloc fills memory with, inverted (glibc's MALLOC_PERTURB_); 0: nothing.
+    /// The inverse of the byte with which malloc fills memory (glibc's MALLOC_PERTURB_); 0 to leave memory as it is.
     pub(crate) perturb: u8,
     pub(crate) threads: u16,
-    /// Address space in KiB, as `ulimit -v` takes it.
+    /// Limit of the address space in KiB, as for `ulimit -v`.
     pub(crate) address_kib: String,
-    /// Longest time for one command.
+    /// Timeout for one command.
     pub(crate) patience: Duration,
 }
 
 impl Setup {
-    /// A command under the limits.
+    /// Returns a command with the limits applied.
     fn command(&self, args: &[&str]) -> Command {
-        // A shell sets the limits, so that no unsafe code is needed here.
+        // A shell sets the limits, which avoids unsafe code here.
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh"]);
         command.arg(&self.address_kib).arg(&self.program).args(args);
@@ -42,19 +42,19 @@ impl Setup {
     }
 }
 
-/// What one command answered.
+/// The result of one command.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) rc: u8,
     pub(crate) err: String,
     /// The first bytes of its output.
     pub(crate) out: Vec<u8>,
-    /// Length of all of it.
+    /// Length of the whole output.
     pub(crate) len: u64,
     pub(crate) sha256: String,
 }
 
-/// How a process ended that should not have.
+/// How a process ended unexpectedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
     Timeout,
@@ -72,10 +72,10 @@ impl Death {
     }
 }
 
-/// Output that is kept of each command.
+/// Maximum number of bytes of output that are kept of each command.
 const KEPT: usize = 1 << 20;
 
-/// A process that is stopped when it takes too long.
+/// A process that is killed if it takes too long.
 struct Guard {
     child: Mutex<Child>,
     pid: u32,
@@ -84,20 +84,20 @@ struct Guard {
     done: AtomicBool,
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Clone, Copy)]
 struct Task {
     began: Instant,
-    /// What the process had used before.
+    /// The CPU time of the process before the command.
     cpu: Duration,
-    /// When it was last seen to have worked, and what it had used then.
+    /// When it was last seen to use CPU time, and its CPU time then.
     seen: (Instant, Duration),
     patience: Duration,
 }
 
-/// A command that waits so long without working at all hangs. However busy the machine is, it gives more than this.
+/// A command that uses no CPU time for this long hangs. Even a busy machine schedules it more often.
 const STILL: Duration = Duration::from_secs(40);
-/// What counts as work.
+/// CPU time that counts as progress.
 const WORK: Duration = Duration::from_millis(30);
 
 impl Task {
@@ -106,7 +106,8 @@ impl Task {
         Self { began, cpu, seen: (began, cpu), patience }
     }
 
-    /// Whether it has worked too long, or does nothing. Time spent waiting for a processor does not count.
+    /// Whether the command has used too much CPU time, or makes no progress. Time spent waiting for a processor does
+    /// not count.
     fn is_late(&mut self, pid: u32) -> bool {
         if self.began.elapsed() <= self.patience {
             return false;
@@ -119,13 +120,13 @@ impl Task {
     }
 }
 
-/// Processor time of a process and all its threads.
+/// Returns the CPU time of a process and all its threads.
 fn cpu_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any characters.
     let words = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: u64 = words.skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
-    // The kernel tells it in hundredths of a second.
+    // The kernel reports it in hundredths of a second.
     Duration::from_millis(ticks * 10)
 }
 
@@ -149,7 +150,7 @@ impl Guard {
                 let late = lock(&watched.task).as_mut().is_some_and(|task| task.is_late(watched.pid));
                 if late {
                     watched.late.store(true, Ordering::Relaxed);
-                    // Dead already is dead enough.
+                    // Ignore the error: the process may have ended already.
                     let _ = lock(&watched.child).kill();
                     return;
                 }
@@ -158,7 +159,7 @@ impl Guard {
         guard
     }
 
-    /// From now on a command runs.
+    /// Starts the timeout of a command.
     fn begin(&self, patience: Duration) {
         *lock(&self.task) = Some(Task::new(self.pid, patience));
     }
@@ -178,7 +179,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.guard.done.store(true, Ordering::Relaxed);
         let mut child = lock(&self.guard.child);
-        // It may be gone.
+        // The process may have ended already.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -189,11 +190,11 @@ struct Running {
     pid: u32,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// Memory before the first command, in KiB.
+    /// Memory use before the first command, in KiB.
     idle_kib: u64,
 }
 
-/// A process that is started when it is needed, and again when it has died.
+/// A process that is started when it is first needed, and restarted after it dies.
 pub(crate) struct Worker {
     setup: Setup,
     stderr: PathBuf,
@@ -202,7 +203,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// `stderr` is the file for what it says there.
+    /// Creates a worker; `stderr` is the file for its standard error.
     pub(crate) fn new(setup: Setup, stderr: PathBuf) -> Self {
         Self { setup, stderr, seen: 0, running: None }
     }
@@ -219,7 +220,7 @@ impl Worker {
             let pid = child.id();
             let running = Running { guard: Guard::start(child), pid, stdin, stdout, idle_kib: 0 };
             let running = self.running.insert(running);
-            // Until it answers it is the shell that is measured.
+            // Wait for a first response, since until then the shell would be measured.
             running.ask(&["--version".into()], self.setup.patience)?;
             running.idle_kib = memory_kib(pid, "VmHWM:").unwrap_or(0);
         }
@@ -240,15 +241,16 @@ impl Worker {
         }
     }
 
-    /// Begins to measure memory.
+    /// Starts measuring memory.
     pub(crate) fn mark(&mut self) -> Result<()> {
         let pid = self.running()?.pid;
-        // Sets the high-water mark back; where that is not allowed, the largest of all cases so far is told.
+        // This resets the high-water mark. Where it is not allowed, the maximum over all cases so far is reported.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
         Ok(())
     }
 
-    /// Memory since [`mark`](Self::mark) above that of an idle process, in KiB. A process that keeps much is ended.
+    /// Returns the memory use since [`mark`](Self::mark) above that of an idle process, in KiB. Ends a process that
+    /// still uses more than `keep_kib`.
     pub(crate) fn over_kib(&mut self, keep_kib: u64) -> u64 {
         let Some(running) = &self.running else { return 0 };
         let over = |name| memory_kib(running.pid, name).unwrap_or(0).saturating_sub(running.idle_kib);
@@ -259,7 +261,7 @@ impl Worker {
         peak
     }
 
-    /// What it said on standard error since the last time.
+    /// Returns what the process has written to standard error since the last call.
     pub(crate) fn said(&mut self) -> String {
         let Ok(len) = fs::metadata(&self.stderr).map(|there| there.len()) else { return String::new() };
         if len == self.seen {
@@ -299,14 +301,14 @@ impl Running {
     }
 }
 
-/// A line of `/proc/PID/status`, in KiB.
+/// Returns a value of `/proc/PID/status`, in KiB.
 fn memory_kib(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What a command did in a process of its own.
+/// The result of a command in its own process.
 #[derive(Clone, Debug)]
 pub(crate) struct Alone {
     pub(crate) death: Death,
@@ -315,7 +317,7 @@ pub(crate) struct Alone {
     pub(crate) stderr: String,
 }
 
-/// Runs one command in a process of its own, without batch.
+/// Runs one command in its own process, without batch mode.
 pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let errors = setup.folder.join("alone.stderr");

@@ -157,14 +157,14 @@ impl Parts<'_> {
         Ok((KIND, value))
     }
 
-    /// Computes the sum of what C-Blosc2 never changes in the metadata of an array: all but its shape.
-    /// It is 0 for frames that are no arrays.
+    /// Computes the sum of the parts of an array's metadata that C-Blosc2 never changes: everything but the shape. It
+    /// is 0 for frames that are not arrays.
     pub(crate) fn array_sum(&self) -> Result<u64, FrameError> {
         let metalayers = Metalayers::parse(self.header)?;
         let Some(value) = metalayers.get(ARRAY) else { return Ok(0) };
         let mut value = memory::copied(value)?;
-        // Behind version, number of dimensions and the length of the shape: a marker and 8 bytes for
-        // each dimension.
+        // After the version, the number of dimensions and the length of the shape: a marker and 8 bytes for each
+        // dimension.
         let ndim = value.get(2).copied().unwrap_or(0).into();
         for dim in value.get_mut(4..).unwrap_or_default().as_chunks_mut::<9>().0.iter_mut().take(ndim) {
             let [_, number @ ..] = dim;

@@ -1,7 +1,6 @@
-//! Parses and serializes the structures of a frame: header, metalayers, index, trailer, checksums,
-//! tables of what is known of the blocks.
-//! There is no I/O, and no chunk but the index is decoded. Uses only the crate's errors and file
-//! names.
+//! Parses and serializes the structures of a frame: header, metalayers, index, trailer, checksums, and tables that
+//! describe the blocks of chunks.
+//! There is no I/O, and the index is the only chunk that is decoded. Uses only the crate's errors and file names.
 
 pub(crate) mod checksums;
 pub(crate) mod header;

@@ -23,7 +23,7 @@ pub(crate) use self::encode::Records;
 use crate::format::checksums::{Page, sum};
 use crate::format::{runs, starts};
 
-/// What the records of a table tell.
+/// What the records of a table describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableKind {
     /// Where the blocks are.
@@ -119,12 +119,12 @@ impl RecordPage {
     }
 }
 
-/// What ends where the checksums begin, or the trailer if there are none.
+/// What precedes the checksums, or the trailer if there are none.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing that is known.
+    /// Nothing that this version recognizes.
     Nothing,
-    /// A table of a version that this one does not know, or of another index.
+    /// A table of an unknown version, or of another index.
     Other,
     Table(RecordTable),
 }

@@ -1,5 +1,5 @@
-//! Sums of the runs of a chunk (docs/format/block-sums.md): of its head, and of consecutive blocks. With
-//! them a part of a chunk can be compared without reading the rest.
+//! Sums of the runs of a chunk (docs/format/block-sums.md): of its head, and of consecutive blocks. They make it
+//! possible to check a part of a chunk without reading the rest.
 //!
 //! ```text
 //! record: u16 number of sums, n (12 bits), and shift (4 bits)   n times u32: sum of the head, sums of the runs
@@ -16,13 +16,13 @@ use bytes::Bytes;
 
 use crate::format::checksums::sum;
 
-/// A run ends with the block with which it reaches about this many bytes, shifted by what the record says.
+/// A run ends with the block that makes it at least this long, in bytes, shifted left as the record says.
 pub(crate) const MIN_LEN: u64 = 16 << 10;
 /// Chunks up to this size have no records, in bytes.
 pub(crate) const SMALL: usize = 16 << 10;
 /// Bits for the number of sums.
 const COUNT_BITS: u32 = 12;
-/// A record and the sum of the chunk take at most this part of the stored chunk.
+/// The stored chunk must be at least this many times as long as its record and its sum together.
 const BUDGET: usize = 2000;
 /// The record of a chunk that has no sums of runs.
 pub(crate) const NOTHING: [u8; 2] = [0; 2];
@@ -34,8 +34,7 @@ pub(super) fn record_len(number: u16) -> usize {
 
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
 
-/// Returns the unit in which the starts of blocks are told: the smallest with which the end of the
-/// chunk fits 16 bits.
+/// Returns the unit in which block starts are recorded: the smallest in which the end of the chunk fits into 16 bits.
 pub(crate) fn unit(cbytes: usize) -> usize {
     (cbytes / 65_535).saturating_add(1)
 }
@@ -57,7 +56,7 @@ pub(crate) fn firsts(
     })
 }
 
-/// Computes the sum of a head or a run.
+/// Computes the sum of a head or a run: the low half of the 64-bit hash.
 fn half(bytes: &[u8]) -> u32 {
     let [a, b, c, d, ..] = sum(bytes).to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
@@ -105,8 +104,7 @@ fn ends(starts: &[u32], cbytes: usize, min_len: u64) -> Option<Vec<u32>> {
     Some(ends)
 }
 
-/// Returns the record of a stored chunk. It is empty for chunks so small that readers compare them as a
-/// whole.
+/// Returns the record of a stored chunk. It is empty for small chunks, which readers compare as a whole.
 pub(crate) fn record(stored: &[u8], chunk: Option<&LazyChunk>) -> Box<[u8]> {
     let record = chunk.filter(|_| stored.len() / BUDGET > 20).and_then(|chunk| {
         let starts = starts(chunk)?;
@@ -133,8 +131,8 @@ pub(crate) fn record(stored: &[u8], chunk: Option<&LazyChunk>) -> Box<[u8]> {
     record.unwrap_or_default().into()
 }
 
-/// Parses the head of a stored chunk, to tell where its blocks are. Chunks that cannot be parsed, and those
-/// that everyone reads as a whole, have no records.
+/// Parses the head of a stored chunk to find its blocks. Chunks that cannot be parsed, and small ones that are always
+/// read as a whole, have no records.
 pub(crate) fn parse(stored: &[u8], dparams: &DParams) -> Option<LazyChunk> {
     if stored.len() <= SMALL {
         return None;
@@ -161,8 +159,8 @@ pub(crate) struct Runs {
 const BITS: usize = 64;
 
 impl Runs {
-    /// Divides a chunk into runs and compares its head, whose bytes are at the start of `stored`.
-    /// Returns `None` if the record does not tell its sums, and `Err` if the head is damaged.
+    /// Divides a chunk into runs and compares its head, whose bytes are at the start of `stored`. Returns `None` if
+    /// the record has no sums, and `Err` if the head is damaged.
     pub(crate) fn new(chunk: &LazyChunk, record: &Bytes, stored: &[u8]) -> Option<Result<Self, Mismatch>> {
         let number = u16::from_le_bytes(*record.first_chunk()?);
         let count = usize::from(number & COUNT_MASK);
@@ -184,8 +182,8 @@ impl Runs {
         Some(Ok(Self { head_len: u32::try_from(head_len).ok()?, ends, sums: record.slice(6..), compared }))
     }
 
-    /// Returns the range of the run that holds the byte at `offset` of the chunk, if it was not
-    /// compared yet, and the number of the run.
+    /// Returns the number and the range of the run that holds the byte at `offset` of the chunk, if it was not
+    /// compared yet.
     pub(crate) fn pending(&self, offset: usize) -> Option<(usize, Range<usize>)> {
         let run = self.ends.partition_point(|end| *end as usize <= offset);
         let end = *self.ends.get(run)? as usize;
@@ -228,7 +226,7 @@ impl Runs {
         (0..self.ends.len()).all(|run| self.is_compared(run))
     }
 
-    /// Returns whether this is the division of a chunk whose head was read again.
+    /// Returns whether these runs belong to this chunk, whose head was read again.
     pub(crate) fn fits(&self, chunk: &LazyChunk) -> bool {
         self.head_len as usize == chunk.head_len()
             && self.ends.last().is_some_and(|end| *end as usize == chunk.header().cbytes())

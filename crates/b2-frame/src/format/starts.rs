@@ -1,6 +1,6 @@
-//! Where the blocks of a chunk are (docs/format/block-starts.md), so that a reader far away can ask
-//! for the head of a chunk and for blocks at once. This is a hint: the head of the chunk decides, so
-//! a wrong record costs time, never a wrong value.
+//! Where the blocks of a chunk are (docs/format/block-starts.md), so that a remote reader can request the head of a
+//! chunk and its blocks at once. This is a hint: the head of the chunk decides, so a wrong record costs time, but
+//! never gives a wrong value.
 //!
 //! ```text
 //! record: u16 unit and flag   u16 number of blocks, n   n + 1 times u16: starts and end, in units
@@ -19,15 +19,15 @@ use crate::format::runs;
 
 /// Largest table, in bytes.
 pub(crate) const MOST: usize = 1 << 20;
-/// A frame whose records take more than this has no table, in bytes.
+/// A frame whose records are longer than this in total gets no table, in bytes.
 const HELD: usize = 4 * MOST;
 /// The flag in `unit`: other blocks refer to block 0.
 const NEEDS_BLOCK0: u16 = 1 << 15;
-/// The record of a chunk about which nothing is known.
+/// The record of a chunk whose blocks are unknown.
 const UNKNOWN: [u8; 4] = [0; 4];
 
-/// Returns how much sums and block starts may take in a frame with chunks up to `data_end`, in bytes, before
-/// block starts are left out that were not asked for.
+/// Returns how many bytes sums and block starts may take in a frame with chunks up to `data_end`. If they take more,
+/// block starts that were not requested are left out.
 pub(crate) fn budget(data_end: u64) -> u64 {
     (data_end / 2000).saturating_add(300)
 }
@@ -46,7 +46,7 @@ pub(crate) struct Starts {
     unit: u64,
     /// Whether other blocks refer to block 0.
     pub(crate) needs_block0: bool,
-    /// Starts and end.
+    /// Starts and end, in units.
     numbers: Bytes,
 }
 
@@ -58,7 +58,7 @@ impl Starts {
             needs_block0: unit & NEEDS_BLOCK0 != 0,
             numbers: record.get(4..).filter(|rest| rest.len() >= 4).map(|_| record.slice(4..))?,
         };
-        // Ranges of other records could overlap, and ask for the same bytes many times.
+        // In other records ranges could overlap and request the same bytes many times.
         let ascending = starts.numbers.as_chunks::<2>().0.is_sorted_by_key(|n| u16::from_le_bytes(*n));
         (ascending && starts.unit > 0).then_some(starts)
     }
@@ -73,13 +73,12 @@ impl Starts {
         number.map_or(0, |n| u64::from(u16::from_le_bytes(*n)).saturating_mul(self.unit))
     }
 
-    /// Returns the end of a block, or a byte behind it.
+    /// Returns the end of a block, rounded up.
     pub(crate) fn end(&self, nblock: usize) -> u64 {
         self.start(nblock.saturating_add(1)).saturating_add(self.unit)
     }
 
-    /// Returns the end of the header, the chunk's own table and its dictionary, or a byte behind
-    /// it.
+    /// Returns the end of the header, the chunk's own table and its dictionary, rounded up.
     pub(crate) fn head(&self) -> u64 {
         self.start(0).saturating_add(self.unit)
     }
@@ -90,7 +89,7 @@ impl Starts {
         runs::firsts(starts, self.unit, min_len).collect()
     }
 
-    /// Returns the blocks of all runs that hold some of `blocks`, which must not be empty. `firsts` comes from
+    /// Returns the blocks of all runs that overlap `blocks`, which must not be empty. `firsts` comes from
     /// [`runs`](Self::runs).
     pub(crate) fn in_runs(&self, firsts: &[usize], blocks: &Range<usize>) -> Range<usize> {
         let before = firsts.partition_point(|first| *first <= blocks.start);
@@ -110,15 +109,15 @@ impl Starts {
 pub(crate) struct ChunkStarts {
     records: HashMap<i64, Box<[u8]>, EntryHashing>,
     len: usize,
-    /// Whether there were too many.
+    /// Whether there were too many records.
     full: bool,
-    /// Whether the table was asked for.
+    /// Whether the caller requested the table.
     pub(crate) asked: bool,
 }
 
 impl ChunkStarts {
-    /// Creates an empty table. `asked` says whether it was asked for; others are left out where
-    /// checksums take their room.
+    /// Creates an empty table. `asked` says whether the caller requested it; otherwise it is left out if checksums
+    /// take up its space.
     pub(crate) fn new(asked: bool) -> Self {
         Self { asked, ..Self::default() }
     }
@@ -128,7 +127,7 @@ impl ChunkStarts {
         self.put_record(raw, &chunk.and_then(record).unwrap_or_default());
     }
 
-    /// Records what is known of a chunk; nothing if `record` is empty.
+    /// Records the blocks of a chunk; nothing if `record` is empty.
     pub(crate) fn put_record(&mut self, raw: i64, record: &[u8]) {
         if !self.records.is_empty()
             && let Some(old) = self.records.remove(&raw)
@@ -167,8 +166,8 @@ impl ChunkStarts {
         }
     }
 
-    /// Returns the records of a frame with these entries in order. `kept` are pages that are in the
-    /// file already. `None` if they would tell nothing or be too long.
+    /// Returns the records of a frame with these entries in order. `kept` are pages that are in the file already.
+    /// `None` if they would be empty or too long.
     pub(crate) fn records(&self, entries: &[i64], kept: &[RecordPage]) -> Option<Records> {
         if self.full || self.records.is_empty() {
             return None;
@@ -183,7 +182,7 @@ impl ChunkStarts {
     }
 }
 
-/// Returns the record of a chunk, if there is something to tell.
+/// Returns the record of a chunk, if it has one.
 fn record(chunk: &LazyChunk) -> Option<Vec<u8>> {
     let header = chunk.header();
     let nblocks = u16::try_from(chunk.nblocks()).ok().filter(|n| *n > 0)?;
@@ -201,7 +200,7 @@ fn record(chunk: &LazyChunk) -> Option<Vec<u8>> {
     let mut last = 0;
     let starts = (0..usize::from(nblocks)).map(|nblock| chunk.block_extent(nblock).start);
     for start in starts.chain([header.cbytes()]) {
-        // Blocks in another order are not told.
+        // There are no records for blocks in another order.
         if start < last {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Comparing chunk headers, index and frame header with each other, where there are no checksums. What is found is no
-//! obstacle to reading: every reader takes it, but no known writer leaves it so.
+//! Compares chunk headers, index and frame header with each other if there are no checksums. What this finds does not
+//! prevent reading: every reader accepts it, but no known writer produces it.
 
 use b2_chunk::{Chunk, ChunkHeader, CodecFormat, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
 
@@ -9,11 +9,11 @@ use crate::{FrameError, Structure, SuperChunk};
 
 /// Chunk headers read at once.
 const AT_ONCE: usize = 4096;
-/// Findings that are kept; the others are counted.
+/// The number of findings to keep; the others are only counted.
 const KEPT: usize = 8;
-/// Most chunks whose places are compared with each other: they have to be sorted.
+/// The maximum number of chunks whose positions are compared with each other, since these must be sorted.
 const MOST_PLACES: usize = 1 << 20;
-/// Largest chunk that is decoded to see what it holds, in bytes.
+/// Size of the largest chunk that is decoded to check its content, in bytes.
 const LARGEST_PROOF: usize = 64 << 20;
 
 /// Offsets in the chunk header.
@@ -27,26 +27,26 @@ const BLOSC2_FLAGS_AT: u64 = 0x1F;
 /// Size of the records in an instrumented chunk, in bytes.
 const RECORD_LEN: usize = 16;
 
-/// What does not fit in a frame that is read without error. Made by [`SuperChunk::cross_check`].
+/// Inconsistencies in a frame that can be read without error. Returned by [`SuperChunk::cross_check`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CrossCheck {
     /// What can only be damage.
     pub damage: Vec<FrameError>,
-    /// What no known writer does, but may have been meant: the first few.
+    /// What no known writer does, but may be intended: the first few findings.
     pub odd: Vec<FrameError>,
-    /// How many there are besides.
+    /// The number of further findings.
     pub more: usize,
 }
 
-/// How the headers of chunks differ from what the frame header says of new chunks.
+/// How chunk headers differ from the frame header's settings for new chunks.
 #[derive(Default)]
 struct Pipelines {
-    /// Chunks with streams that do as the frame header says.
+    /// Number of chunks whose streams match the frame header.
     alike: usize,
-    /// The others.
+    /// Number of the others.
     different: usize,
-    /// The last of these, if one bit makes the difference.
+    /// The last of these, if it differs in a single bit.
     one_bit: Option<FrameError>,
 }
 
@@ -69,12 +69,12 @@ impl CrossCheck {
 }
 
 impl SuperChunk {
-    /// Compares the headers of all stored chunks with the frame header, and the places of chunks with each other.
-    /// Nothing is decoded but special chunks that hold more than they need.
+    /// Compares the headers of all stored chunks with the frame header, and the positions of chunks with each other.
+    /// Decodes only special chunks that hold more data than they need.
     ///
-    /// `uniform`: all chunks were made by one writer for one purpose, as those of an array are. Then a chunk with
-    /// another item size is damaged, and so is the only one among several whose filters differ in a single bit.
-    /// Elsewhere chunks may come from anywhere.
+    /// `uniform`: one writer made all chunks for one purpose, as in an array. Then a chunk with another item size is
+    /// damaged, and so is a single chunk among several whose filters differ in one bit. In other frames chunks may
+    /// come from anywhere.
     ///
     /// # Errors
     /// When a chunk's header cannot be read.
@@ -176,10 +176,10 @@ impl SuperChunk {
         let typesize = if self.typesize() > 255 { 1 } else { self.typesize() };
         if header.typesize() != typesize {
             let error = field("typesize", TYPESIZE_AT, header.typesize(), "the item size of the frame");
-            // Items of 1 byte are what C-Blosc2 takes all others for where it has to.
+            // C-Blosc2 uses items of 1 byte where it cannot store the real size.
             if uniform && header.typesize() != 1 { found.damage(error) } else { found.odd(error) }
         }
-        // Where nothing but runs is stored, filters change nothing: such chunks are made without.
+        // Filters have no effect if only runs are stored, so such chunks are made without them.
         let runs = header.nblocks().saturating_mul(8).saturating_add(EXTENDED_HEADER_LEN);
         if header.is_memcpyed() || !header.is_extended() || header.cbytes() == runs {
             return Ok(());
@@ -199,8 +199,8 @@ impl SuperChunk {
         Ok(())
     }
 
-    /// The first field of the chunk's pipeline that is not as in the frame header, its place and value, and how many
-    /// bits differ in all.
+    /// Returns the first field of the chunk's pipeline that differs from the frame header, its offset and value, and
+    /// how many bits differ in all.
     fn other_pipeline(&self, header: &ChunkHeader) -> Option<(&'static str, u64, u8, u32)> {
         let frame = self.header();
         let mut first = None;
@@ -226,20 +226,20 @@ impl SuperChunk {
         first.map(|(name, at, value)| (name, at, value, bits))
     }
 
-    /// Some filters get the item size as their parameter where the frame header leaves that open.
+    /// Whether the filter got the item size as its parameter, where the frame header leaves the parameter open.
     fn has_own_meta(&self, ours: FilterSlot, theirs: FilterSlot) -> bool {
         ours.id == theirs.id
             && (ours.meta == 0 || theirs.meta == 0)
             && self.dparams.plugins.filter_properties(ours, self.typesize()).zero_is_itemsize
     }
 
-    /// Whether a special chunk holds blocks, and these decode to something else than what the chunk stands for.
+    /// Whether a special chunk holds blocks that decode to something other than its special value.
     fn holds_other_data(&self, nchunk: usize) -> Result<bool, FrameError> {
         let chunk = self.chunk(nchunk)?;
         if chunk.nbytes() > LARGEST_PROOF {
             return Ok(false);
         }
-        // Kind 3 with an item as value is one bit from the others, too.
+        // Kind 3 with an item as its value is also only one bit away from the others.
         if chunk.cbytes() == EXTENDED_HEADER_LEN.saturating_add(self.typesize()) {
             return Ok(true);
         }

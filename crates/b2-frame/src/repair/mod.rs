@@ -1,5 +1,5 @@
-//! Looking at damage: the parts of a frame against each other, and what can be saved of a broken one.
-//! Uses all other rooms; none of them uses this one.
+//! Detects damage by comparing the parts of a frame, and saves what can be read from a broken one.
+//! Uses all other modules; none of them uses this one.
 
 pub(crate) mod cross;
 #[allow(

@@ -1,4 +1,4 @@
-//! Making a readable frame from a damaged one.
+//! Makes a readable frame from a damaged one.
 
 mod files;
 mod find;
@@ -36,43 +36,42 @@ use sums::Sums;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Condition {
-    /// Whole and at its place.
+    /// Complete and in its place.
     Intact,
-    /// Some of its fields could not be believed.
+    /// Some of its fields could not be trusted.
     Damaged,
-    /// Not where the header says, or nothing says where it is: it was found by searching all bytes.
+    /// Not where the header says, or its position is unknown: it was found by searching all bytes.
     Found,
-    /// Nothing of it is left.
+    /// Nothing is left of it.
     Lost,
 }
 
-/// Chunks next to each other that could not be recovered.
+/// Consecutive chunks that could not be recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostChunks {
-    /// Their positions in the damaged frame; guesses where the index is lost.
+    /// Their positions in the damaged frame; guesses if the index is lost.
     pub nchunks: Range<usize>,
-    /// Whether fill values have taken their places. Where chunks have individual sizes they are left out,
-    /// and all later chunks move up.
+    /// Whether fill values have replaced them. In frames with individual chunk sizes they are left out instead, and
+    /// all later chunks move up.
     pub filled: bool,
-    /// What is left of the chunk, if some of its blocks are; it is then one chunk.
+    /// What is left of the chunk if some of its blocks were recovered. The group is then a single chunk.
     pub blocks: Option<LostBlocks>,
     /// What was wrong with the first of them.
     pub why: String,
 }
 
-/// What is left of a chunk whose head is whole.
+/// What is left of a chunk whose head is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostBlocks {
-    /// How many blocks the chunk has.
+    /// The number of blocks in the chunk.
     pub nblocks: usize,
-    /// Which of them do not decode: fill values have taken their places. Nothing vouches for the others but that they
-    /// decode.
+    /// The blocks that do not decode, replaced by fill values. The others decode, but nothing else confirms them.
     pub lost: Vec<usize>,
 }
 
-/// What [`salvage`] has found and written.
+/// What [`salvage`] found and wrote.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Salvaged {
@@ -80,46 +79,47 @@ pub struct Salvaged {
     pub header: Condition,
     /// The metalayers; an array that lost them is a plain super-chunk.
     pub metalayers: Condition,
-    /// The index. Without one, chunks are in the order they were found in, chunks that only the index told
-    /// (zeros above all) count as lost, and chunks that were replaced earlier may turn up again.
+    /// The index. Without one, chunks are in the order in which they were found, chunks that only the index records
+    /// (mainly zeros) count as lost, and chunks that were replaced earlier may reappear.
     pub index: Condition,
     /// The trailer with the vlmetalayers.
     pub trailer: Condition,
-    /// Chunks of the frame that was written.
+    /// Number of chunks in the new frame.
     pub nchunks: usize,
-    /// How many of them are from the damaged frame.
+    /// How many of them come from the damaged frame.
     pub recovered: usize,
-    /// How many of those are known to be as they were written, by their checksums.
+    /// How many of those are proven unchanged by their checksums.
     pub verified: usize,
     /// How many chunks could not be recovered.
     pub nlost: usize,
-    /// Which ones; the first 4096 groups.
+    /// The lost chunks; the first 4096 groups.
     pub lost: Vec<LostChunks>,
     /// Names of vlmetalayers whose value could not be recovered.
     pub lost_vlmetalayers: Vec<String>,
     /// Uncompressed size of what was written, in bytes.
     pub nbytes: u64,
-    /// Whether number and order of the chunks are known: from the index, from checksums, or as all bytes that the
-    /// header tells of were found, and no others.
+    /// Whether number and order of the chunks are known: from the index, from checksums, or because the chunks that
+    /// were found add up exactly to the size in the header.
     pub certain: bool,
 }
 
-/// Most groups of lost chunks that are told.
+/// The maximum number of reported groups of lost chunks.
 const MAX_GROUPS: usize = 4096;
 
-/// Writes all that is readable of the frame at `input`, which may be damaged anywhere, as a new frame of the
-/// same storage to `output`.
+/// Writes everything readable from the frame at `input`, which may be damaged anywhere, to `output` as a new frame
+/// with the same storage.
 ///
-/// Where the index is readable it tells the places of the chunks, else all bytes are searched (for sparse frames:
-/// all chunk files, in the order of their numbers). Where checksums are found they tell which chunks are intact, and which
-/// is where; else each chunk is decoded to see whether it is. With [`ReadOptions::checksums`] switched off whatever
-/// decodes is taken. Chunks that are lost are replaced by zeros, so that the others keep their places.
+/// A readable index gives the positions of the chunks. Otherwise all bytes are searched (in sparse frames: all chunk
+/// files, ordered by their numbers). Checksums, if found, show which chunks are intact and where each belongs; without
+/// them, each chunk is decoded to check it. With [`ReadOptions::checksums`] switched off, everything that decodes is
+/// used. Lost chunks are replaced by zeros, so that the others keep their positions.
 ///
-/// A call that is stopped (by the [`Control`](b2_core::Control) of `options`) writes nothing to `output`. With
-/// [`WriteOptions::keep_better`] it replaces no frame with more intact chunks than were saved.
+/// A call that is cancelled (by the [`Control`](b2_core::Control) of `options`) writes nothing to `output`. With
+/// [`WriteOptions::keep_better`] it does not replace a frame that has more intact chunks than were saved.
 ///
 /// # Errors
-/// When nothing was found that belongs to a frame, [`FrameError::NothingLeft`], [`FrameError::HoldsMore`], and when reading or writing fails.
+/// [`FrameError::NotAFrame`] if nothing was found that belongs to a frame, [`FrameError::NothingLeft`] if only its
+/// trailer or checksums are left, [`FrameError::HoldsMore`], and errors from reading and writing.
 pub fn salvage(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -129,8 +129,8 @@ pub fn salvage(
     salvage_with(input, output, options, write, |_, _| None)
 }
 
-/// As [`salvage`], for frames whose metalayers tell how chunks are decoded: `container` gets header and metalayers, as far
-/// as they were found. Codecs and filters for arrays need the shape of the blocks.
+/// As [`salvage`], for frames whose metalayers define how chunks are decoded: `container` gets the header and the
+/// metalayers, as far as they were found. Codecs and filters for arrays need the shape of the blocks.
 ///
 /// # Errors
 /// As [`salvage`].
@@ -144,10 +144,10 @@ pub fn salvage_with(
     salvage_filled(input, output, options, write, container, false, |_, _| Ok(Vec::new()))
 }
 
-/// As [`salvage_with`]; `fill` tells the item that takes the places of lost ones. It gets the metalayers, as far as they
-/// were found, and the size of an item in bytes; no bytes stand for zeros. With `by_blocks` those blocks of a damaged chunk
-/// are taken that decode, if its head is whole. The chunk still counts as lost: where the checksum is wrong but all
-/// blocks decode, some values are wrong, and nothing tells which.
+/// As [`salvage_with`]; `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were
+/// found, and the item size in bytes; no bytes mean zeros. With `by_blocks`, the blocks that decode are used from a
+/// damaged chunk if its head is intact. The chunk still counts as lost: if its checksum is wrong but all blocks
+/// decode, some values are wrong, and nothing shows which.
 ///
 /// # Errors
 /// As [`salvage`], and the errors of `fill`.
@@ -187,13 +187,13 @@ pub fn salvage_filled(
 
 /// Where the chunks are.
 enum Order {
-    /// As the index says; its offsets count from this byte.
+    /// From the index; its offsets count from this byte.
     Index(Index, u64),
-    /// These places, `None` where one is missing.
+    /// At these positions, `None` for missing chunks.
     Found(Vec<Option<u64>>),
 }
 
-/// All that was found out before anything is written.
+/// Everything that is known before writing starts.
 struct Wreck<'a> {
     damaged: Damaged<'a>,
     head: Option<Head>,
@@ -202,21 +202,21 @@ struct Wreck<'a> {
     trailer: Option<Trailer>,
     trailer_condition: Condition,
     typesize: usize,
-    /// Of all chunks but the last; 0 if they have individual sizes.
+    /// Uncompressed size of all chunks but the last; 0 if they have individual sizes.
     chunksize: usize,
-    /// Of all chunks, if the header tells.
+    /// Uncompressed size of all chunks together, if the header defines it.
     nbytes: Option<u64>,
     /// Whether more chunks were found than there should be.
     surplus: bool,
     /// Checksums of the chunks, where they are known.
     sums: Vec<Option<u64>>,
-    /// Whether they have put all chunks in order.
+    /// Whether the checksums determined the order of all chunks.
     ordered: bool,
-    /// Whether the index is one of an older state.
+    /// Whether the index belongs to an older state.
     outdated: bool,
-    /// The item that takes the places of lost ones; empty for zeros.
+    /// The item that replaces lost ones; empty for zeros.
     fill: Vec<u8>,
-    /// Whether those blocks are taken of a damaged chunk that decode.
+    /// Whether to use the blocks that decode from a damaged chunk.
     by_blocks: bool,
 }
 
@@ -261,7 +261,7 @@ impl<'a> Wreck<'a> {
             let (start, trailer) = (head.as_ref().map(|_| start), found.trailers.last().copied());
             let among = |told| index_among(&damaged, &candidates, &by_place, start, trailer, told);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
-            // An index that the checksums do not know is of another state.
+            // An index that the checksums do not match belongs to another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));
             if there.is_none()
                 && let Some(sums) = &sums
@@ -294,7 +294,7 @@ impl<'a> Wreck<'a> {
         let (typesize, chunksize) = sizes(head.as_ref(), &found.chunks);
         let nbytes =
             head.as_ref().filter(|head| head.condition == Condition::Intact).map(|h| h.header.nbytes());
-        // Lost chunks are replaced by zeros: by entries of the index, or by chunks where entries cannot be.
+        // Lost chunks are replaced by zeros: as index entries, or as stored chunks where entries cannot express them.
         let most = if chunksize.is_multiple_of(typesize) {
             (damaged.dparams.limits.max_metadata / MADE_UP_SHARE).max(found.chunks.len() as u64 * 2)
         } else {
@@ -302,7 +302,7 @@ impl<'a> Wreck<'a> {
         };
         let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
         let nchunks = nchunks.filter(|n| *n <= most);
-        // Without an index, and without its sum, a header may ask for any number of them.
+        // Without an index and its checksum, the header could claim any number of them.
         let vouched =
             sums.is_some() && head.as_ref().is_some_and(|head| head.against_sum != AgainstSum::Differs);
         let plain = found.chunks.iter().map(|chunk| chunk.nbytes as u64).sum::<u64>();
@@ -315,7 +315,7 @@ impl<'a> Wreck<'a> {
                 let index_memory = (index.len() as u64).saturating_mul(32);
                 let limit = ("max_memory", damaged.dparams.limits.max_memory);
                 within("index of what is saved, in bytes", index_memory, limit)?;
-                // They may be of another state.
+                // The checksums may belong to another state.
                 if let Some(sums) = sums.filter(|sums| sums.index == sum) {
                     chunk_sums = sums.by_index(&index);
                 }
@@ -325,7 +325,7 @@ impl<'a> Wreck<'a> {
                 let complete = sums.as_ref().is_some_and(Sums::is_complete);
                 ordered = complete && nchunks == Some(places.len() as u64);
                 chunk_sums = sums.map(|sums| sums.chunks).unwrap_or_default();
-                // Chunks that were not stored are lost with the index. A short one is the last.
+                // Chunks that were not stored are lost with the index. A short chunk is the last one.
                 let missing = nchunks.unwrap_or(0).saturating_sub(places.len() as u64) as usize;
                 let is_short = found.chunks.last().is_some_and(|chunk| chunk.nbytes < chunksize);
                 let at = places.len() - usize::from(is_short && !places.is_empty());
@@ -335,7 +335,7 @@ impl<'a> Wreck<'a> {
             }
             (None, None) => {
                 let (places, more) = in_order(&found.chunks, start, typesize, chunksize, nchunks);
-                // Files with numbers in between are gone since: so the numbers do not tell the order.
+                // Files between these numbers were removed, so the numbers do not give the order.
                 let gaps = places.iter().zip(0..).any(|(place, id)| *place != Some(id));
                 surplus = more || damaged.dir.is_some() && gaps;
                 Order::Found(places)
@@ -388,7 +388,7 @@ impl<'a> Wreck<'a> {
         }
     }
 
-    /// The chunk at a position: a stored one that is intact, or what the index says.
+    /// Returns the chunk at a position: a stored one that is intact, or a special one from the index.
     fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Piece, Broken> {
         let place = match &self.order {
             Order::Found(places) => places.get(nchunk).copied().flatten().ok_or("not found")?,
@@ -412,7 +412,7 @@ impl<'a> Wreck<'a> {
             Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
                 match chunk.check(&self.damaged.dparams).0 {
                     Ok(()) => true,
-                    // As it was written, whether it can be read here or not.
+                    // Unchanged, whether or not it can be decoded here.
                     Err(error) if self.damaged.excuses(&error) => true,
                     Err(error) => return Err(Report(&error).to_string().into()),
                 }
@@ -424,7 +424,7 @@ impl<'a> Wreck<'a> {
                 false
             }
         };
-        // The size of the last one counts, not what the header says about all.
+        // For the last chunk its own size counts, not the header's chunk size.
         let is_last = nchunk + 1 == self.len() && chunk.nbytes() <= self.chunksize;
         match self.expected(nchunk) {
             Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
@@ -434,8 +434,8 @@ impl<'a> Wreck<'a> {
         }
     }
 
-    /// What decodes of a chunk that is damaged behind its head, compressed anew with fill values in the places of the
-    /// blocks that do not. `None` where no block decodes. Only the first bytes of it are `there`.
+    /// Recovers a chunk that is damaged after its head: recompresses the blocks that decode, with fill values in place
+    /// of the others. `None` if no block decodes. Only the first `there` bytes of the chunk exist.
     fn patched(&self, nchunk: usize, chunk: &Chunk, there: usize) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
@@ -458,7 +458,7 @@ impl<'a> Wreck<'a> {
             block.truncate(place.len());
             let start = nblock.checked_mul(blocksize)?;
             match chunk.get_bytes_into(start, &mut block, &self.damaged.dparams) {
-                // Zeros behind the end decode as zeros.
+                // The padding with zeros would decode as zeros.
                 Ok(()) if is_there(nblock) => place.copy_from_slice(&block),
                 _ => lost.push(nblock),
             }
@@ -467,7 +467,7 @@ impl<'a> Wreck<'a> {
         if lost.len() == nblocks {
             return None;
         }
-        // A codec that every reader has; the chunk's own may lose data again.
+        // Use a codec that every reader has; the chunk's own may be lossy.
         let anew = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
             let cparams = CParams::builder(header.typesize()).codec(codec).level(5).blocksize(blocksize);
             Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
@@ -475,7 +475,7 @@ impl<'a> Wreck<'a> {
         Some((anew, LostBlocks { nblocks, lost }))
     }
 
-    /// So many bytes of fill values.
+    /// Returns this many bytes of fill values.
     fn filler(&self, nbytes: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         memory::sized(&mut out, nbytes).ok()?;
@@ -489,13 +489,13 @@ impl<'a> Wreck<'a> {
         Some(out)
     }
 
-    /// Puts a chunk of fill values in the place of a lost one.
+    /// Writes a chunk of fill values in place of a lost one.
     fn append_fill(&self, writer: &mut FrameWriter, nbytes: usize) -> Result<(), FrameError> {
         if self.fill.iter().all(|byte| *byte == 0) || !nbytes.is_multiple_of(self.fill.len()) {
             writer.append_special(SpecialKind::Zeros, nbytes)?;
             return Ok(());
         }
-        // With its own item size: that of the frame may be lost.
+        // Use the item size of the chunk, because the frame's may be lost.
         let blocksize = self.damaged.dparams.container.frame_blocksize;
         let chunk = Chunk::special(SpecialKind::Value, &self.fill, nbytes, self.fill.len(), blocksize);
         writer.append(chunk.map_err(FrameError::chunk(Structure::Frame))?)?;
@@ -518,16 +518,16 @@ impl<'a> Wreck<'a> {
         params
     }
 
-    /// Refuses to replace a frame that holds more than what was saved: an earlier, better result, or the only copy.
+    /// Refuses to replace a frame that holds more than was saved: an earlier, better result, or the only copy.
     fn keep_better(&self, output: &Path, saved: usize) -> Result<(), FrameError> {
-        // What cannot be opened holds nothing; without a file there, that is all.
+        // A file that is missing or cannot be opened holds nothing.
         let options = self.damaged.options.clone().control(self.damaged.call.quiet());
         let Ok(there) = options.compare(Compare::Never).open(output) else { return self.damaged.go_on() };
         let known = HashSet::new();
         let mut intact = 0;
         for nchunk in 0..if there.nchunks() > saved { there.nchunks() } else { 0 } {
             self.damaged.go_on()?;
-            // Zeros and other values that are not stored may be what took the places of lost chunks.
+            // Zeros and other values that are not stored may themselves be replacements for lost chunks.
             let is_stored = matches!(there.entry(nchunk), Ok(Entry::Stored(_)));
             let Some(chunk) = is_stored.then(|| there.chunk(nchunk).ok()).flatten() else { continue };
             if chunk.header().special().is_none() && self.damaged.is_intact(&chunk, &known, &mut 0)? {
@@ -562,7 +562,7 @@ impl<'a> Wreck<'a> {
         let (mut vl, mut with_data) = (None, 0);
         for nchunk in 0..self.len() {
             let fetched = self.fetch(nchunk, &mut seen);
-            // A chunk is not lost because nobody waited for it.
+            // A chunk is not lost just because the call was cancelled.
             self.damaged.go_on()?;
             let broken = match (fetched, self.expected(nchunk)) {
                 (Ok(Piece::Stored(chunk, verified)), _)
@@ -610,7 +610,7 @@ impl<'a> Wreck<'a> {
         if replaces {
             self.keep_better(output, with_data)?;
         }
-        // The last word of whoever may stop it: from here on there is an output.
+        // The last chance to cancel: after this, there is an output.
         self.damaged.go_on()?;
         let written = writer.finish()?;
         (report.nchunks, report.nbytes) = (written.nchunks, written.nbytes);
@@ -622,21 +622,21 @@ impl<'a> Wreck<'a> {
     }
 }
 
-/// Most chunks of zeros that are stored in place of lost ones.
+/// The maximum number of chunks of zeros that are stored in place of lost ones.
 const MAX_MADE_UP: u64 = 4096;
-/// What the limit for metadata is divided by to get how many entries for zeros are made where there is no index: each
-/// takes some dozens of bytes while the frame is written, and nothing but the header vouches for their number.
+/// The limit for metadata divided by this is the number of index entries for zeros that are made without an index.
+/// Each entry takes dozens of bytes while the frame is written, and only the header supports their number.
 const MADE_UP_SHARE: u64 = 64;
 
-/// How many bytes of zeros are made for each one found where nothing but a header without a checksum tells of them.
+/// How many bytes of zeros to make for each byte found, if only a header without a checksum claims them.
 const MOST_PER_FOUND: u64 = 64;
-/// And so many anyway.
+/// This many bytes of zeros are allowed in any case.
 const MOST_MADE_UP_NBYTES: u64 = 4 << 30;
 
-/// A chunk that is not as it was.
+/// A damaged chunk.
 struct Broken {
     why: String,
-    /// Its bytes, where they look like a chunk, and how many of them there are: behind them are zeros.
+    /// Its bytes, if they look like a chunk, and how many of them exist: the rest is padded with zeros.
     chunk: Option<(Chunk, usize)>,
 }
 
@@ -647,7 +647,7 @@ impl<T: Into<String>> From<T> for Broken {
 }
 
 enum Piece {
-    /// And whether its checksum is right.
+    /// The flag says whether its checksum matches.
     Stored(Chunk, bool),
     Special(SpecialKind),
 }

@@ -1,4 +1,4 @@
-//! Whether all of a frame can be read, and is as it was written as far as that can be known.
+//! Verifies that all of a frame can be read, and that it is unchanged as far as checksums can show.
 
 use b2_chunk::SpecialKind;
 
@@ -6,27 +6,28 @@ use crate::format::checksums::Checksums;
 use crate::format::index::Entry;
 use crate::{FrameError, SuperChunk};
 
-/// What is told of a frame that can be read: see [`SuperChunk::verify`].
+/// The result of verifying a frame that can be read: see [`SuperChunk::verify`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Verified {
-    /// What the checksums say; [`Checksums::None`] if there are none, or comparing is switched off.
+    /// The result of comparing the checksums; [`Checksums::None`] if there are none or comparing is switched off.
     pub checksums: Checksums,
-    /// What no known writer does, but may have been meant: the first few. Not looked for where the checksums are right.
+    /// What no known writer does, but may be intended: the first few findings. Not searched for if the checksums
+    /// match.
     pub odd: Vec<FrameError>,
-    /// How many there are besides.
+    /// The number of further findings.
     pub more: usize,
 }
 
 impl SuperChunk {
-    /// Checks all of the frame: compares the checksums, decodes every chunk and vlmetalayer, and without right
-    /// checksums compares the headers with each other. What this accepts can be read.
+    /// Checks the whole frame: compares the checksums, decodes every chunk and vlmetalayer, and, unless checksums
+    /// match, compares the headers with each other. A frame that passes can be read.
     ///
-    /// Arrays have [`NdArray::verify`](https://docs.rs/b2nd/latest/b2nd/struct.NdArray.html#method.verify), which
+    /// For arrays use [`NdArray::verify`](https://docs.rs/b2nd/latest/b2nd/struct.NdArray.html#method.verify), which
     /// knows their shape.
     ///
     /// # Errors
-    /// The first thing found that is damaged, or cannot be read.
+    /// The first damaged or unreadable part.
     pub fn verify(&self) -> Result<Verified, FrameError> {
         let control = &self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
         let frame = &self.clone().with_control(control.quiet());
@@ -44,7 +45,7 @@ impl SuperChunk {
             b2_core::for_each(control, self.threads(), runs, self.nbytes(), init, |(), run| {
                 let (entry, run) = run?;
                 let last = run.end.saturating_sub(1).max(run.start);
-                // Of equal chunks the last one may be shorter.
+                // Among equal chunks, the last one may be shorter.
                 let ends = if last > run.start { vec![run.start, last] } else { vec![last] };
                 for nchunk in ends {
                     match entry {
@@ -63,8 +64,8 @@ impl SuperChunk {
         })
     }
 
-    /// As [`verify`](Self::verify), with the caller's own way of reading all data, for example to hash it on the way:
-    /// `read` must decode every chunk. `uniform`: as for [`cross_check`](Self::cross_check).
+    /// As [`verify`](Self::verify), but the caller reads all data, for example to hash it at the same time: `read`
+    /// must decode every chunk. `uniform`: as for [`cross_check`](Self::cross_check).
     ///
     /// # Errors
     /// As for [`verify`](Self::verify), and those of `read`.

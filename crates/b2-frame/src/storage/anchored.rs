@@ -1,4 +1,4 @@
-//! A file system whose relative paths keep their meaning when the process changes its directory.
+//! A file system whose relative paths remain valid when the process changes its working directory.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use crate::FrameError;
 use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
 
-/// Relative paths are those of the directory in which the process was when a frame was opened. Errors still show them as
-/// they were given.
+/// Relative paths refer to the working directory at the time when the frame was opened. Errors still show paths as the
+/// caller gave them.
 #[derive(Debug)]
 struct Anchored {
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
 }
 
-/// Returns a file system for which `path` keeps its meaning.
+/// Returns a file system in which `path` remains valid.
 ///
 /// # Errors
-/// When the path is relative and the directory of the process is gone.
+/// When the path is relative and the working directory no longer exists.
 pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn FileSystem>, FrameError> {
     if path.is_absolute() || !fs.has_working_directory() {
         return Ok(fs.clone());
@@ -30,13 +30,13 @@ pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn 
 }
 
 impl Anchored {
-    /// The path from the root; an absolute one as it is.
+    /// Returns the absolute path.
     fn at(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
     }
 }
 
-// A method that is not forwarded here would be missing for all relative paths.
+// A method that is not forwarded here would not work with relative paths.
 #[warn(clippy::missing_trait_methods)]
 impl FileSystem for Anchored {
     fn has_working_directory(&self) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     use crate::storage::disk::Disk;
     use crate::storage::traits::LockMode;
 
-    /// Opening beside another writer, and replacing directories, ask for these.
+    /// Needed to open a frame beside another writer, and to replace directories.
     #[test]
     fn relative_paths_have_locks_and_exchange_names() {
         let home = tempfile::tempdir_in(".").unwrap();

@@ -64,15 +64,15 @@ impl FileSystem for Disk {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // In one step where the system has it: a process that is killed between two would leave a
-        // file with two names.
+        // In one step if the system supports it: a process that is killed between two steps would leave a file with
+        // two names.
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
             match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-                // Not every file system can do it. Other errors come again below.
+                // Not every file system supports this. Other errors recur below.
                 Err(_) => {}
             }
         }
@@ -80,10 +80,10 @@ impl FileSystem for Disk {
         // links, a check leaves a short race.
         match fs::hard_link(from, to) {
             Ok(()) => match fs::remove_file(from) {
-                // Whoever opened the new name for changing has removed this one.
+                // An editor that opened the new name has already removed the old one.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 removed => removed.inspect_err(|_| {
-                    // All or nothing. Should this fail, too, the file is there under both names.
+                    // All or nothing. If this fails too, the file exists under both names.
                     let _ = fs::remove_file(to);
                 }),
             },
@@ -214,7 +214,7 @@ impl DiskFile {
 
     /// Returns whether somebody holds an exclusive lock on the file.
     pub(crate) fn is_locked(&self) -> io::Result<bool> {
-        // Shared, so that those who look are not in each other's way.
+        // A shared lock, so that processes that check do not block each other.
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
             Err(fs::TryLockError::WouldBlock) => Ok(true),
@@ -312,7 +312,7 @@ impl WriteAt for DiskFile {
     #[cfg(target_os = "linux")]
     fn reserve(&self, range: Range<u64>) {
         use rustix::fs::{FallocateFlags, fallocate};
-        // Where the file system cannot do it, space is found when bytes are written.
+        // File systems that cannot do this allocate space when bytes are written.
         let len = range.end.saturating_sub(range.start);
         let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, len);
     }
@@ -329,7 +329,7 @@ impl WriteAt for DiskFile {
                 LockMode::Exclusive => self.file.lock(),
             };
             match locked {
-                // A signal that has a handler. The standard library tries again for other calls.
+                // Interrupted by a signal handler. The standard library retries other calls in the same way.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 locked => return locked,
             }

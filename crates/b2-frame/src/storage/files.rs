@@ -60,7 +60,7 @@ pub trait FrameFiles: Send + Sync {
 /// Runs work that mostly waits on up to `most` threads, and returns the results in order.
 ///
 /// # Errors
-/// The first error in the order of the items. Items behind one that failed may not have been begun.
+/// The first error in the order of the items. Items after a failed one may not have been started.
 pub(crate) fn together<T: Send, R: Send>(
     items: impl ExactSizeIterator<Item = T> + Send,
     most: usize,
@@ -76,7 +76,7 @@ pub(crate) fn together<T: Send, R: Send>(
         while let Some((at, item)) = next() {
             let result = work(item);
             if result.is_err() {
-                // Others need not begin.
+                // Do not start the remaining items.
                 *lock() = None;
             }
             mine.push((at, result));
@@ -123,7 +123,7 @@ impl OpenFile {
         Ok(Self { file, name, base, len })
     }
 
-    /// Returns the file with the promise that what is read is of the state that the guard knows.
+    /// Returns the file with a guard, which ensures that all bytes belong to one state of the frame.
     pub(crate) fn guarded(self, guard: Option<&Arc<Guard>>) -> Self {
         let Some(guard) = guard else { return self };
         Self { file: Arc::new(Guarded { file: self.file, guard: guard.clone() }), ..self }

@@ -1,9 +1,9 @@
-//! Reading beside writers that overwrite what they change, as C-Blosc2 does, under the lock file of
-//! the frame (docs/format/frame-contiguous.md, section 10).
+//! Reading while others write in place, as C-Blosc2 does, under the lock file of the frame
+//! (docs/format/frame-contiguous.md, section 10).
 //!
-//! Such a writer counts its change in the lock file before it begins. So what was read is of one
-//! state if nobody was changing the frame when it was opened, and nobody has begun to since. The
-//! changes that this crate counted do not matter: they overwrite nothing.
+//! Such a writer increments the counter in the lock file before each change. So all bytes belong to one state if
+//! nobody was changing the frame when it was opened, and the counter is still the same. Changes by this crate do not
+//! matter, since they overwrite nothing.
 
 use std::io;
 use std::ops::Range;
@@ -27,9 +27,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Guard {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
-    /// Empty as long as there is no such file.
+    /// Empty as long as the lock file does not exist.
     lock: OnceLock<Arc<dyn ReadAt>>,
-    /// Number of changes that others have counted.
+    /// Number of changes by other programs.
     foreign: u64,
     /// Whether to look for a lock file that did not exist.
     watching: AtomicBool,
@@ -42,8 +42,8 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Waits until no other program is changing the frame with this lock file. `None` if the lock file cannot be read,
-    /// or if the file system knows no locks.
+    /// Waits until no other program is changing the frame with this lock file. Returns `None` if the lock file cannot
+    /// be read or the file system does not support locks.
     pub(crate) fn wait(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -63,9 +63,9 @@ impl Guard {
         };
         let begun = Instant::now();
         loop {
-            // Read before the lock is looked at: who takes it in between is found later.
+            // Read the record before checking the lock: a writer that takes it in between is detected later.
             let Ok(record) = Record::read(&*lock) else { return Ok(None) };
-            // Writers of this crate may hold it for long, and need not be waited for.
+            // Writers of this crate may hold the lock for long, but need not be waited for.
             if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
                 return guard(lock.into(), record.foreign());
             }
@@ -80,7 +80,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether nobody else has begun a change since.
+    /// Returns whether no other program has started a change since then.
     pub(crate) fn is_unchanged(&self) -> bool {
         let unchanged = |lock: &Arc<dyn ReadAt>| {
             Record::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
@@ -91,29 +91,29 @@ impl Guard {
             None => match self.fs.open(&self.path, Links::Refuse) {
                 Ok(lock) => {
                     let is_unchanged = unchanged(&lock);
-                    // Another thread may have put the same there.
+                    // Another thread may have set the same file.
                     let _ = self.lock.set(lock);
                     is_unchanged
                 }
-                // Still not there, or nothing that can be read.
+                // It still does not exist, or is not readable.
                 Err(_) => true,
             },
         }
     }
 
-    /// From now on looks for a lock file, if there was none. This takes a system call for each read, and is for frames
-    /// whose bytes are not compared with sums.
+    /// Starts looking for a lock file if there was none. This costs a system call per read, and is meant for frames
+    /// without checksums.
     pub(crate) fn watch(&self) {
         self.watching.store(true, Ordering::Relaxed);
     }
 
     fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        // After reading; a file that was cut off meanwhile has changed, too.
+        // Check after reading. A file that was truncated in the meantime has changed too.
         if self.is_unchanged() { result } else { Err(io::ErrorKind::StaleNetworkFileHandle.into()) }
     }
 }
 
-/// A file whose bytes are those of the state in which the frame was opened, or an error.
+/// A file that returns bytes of the state in which the frame was opened, or an error.
 pub(crate) struct Guarded {
     pub(crate) file: Arc<dyn ReadAt>,
     pub(crate) guard: Arc<Guard>,

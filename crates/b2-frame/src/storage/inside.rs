@@ -1,4 +1,4 @@
-//! A directory as a file system: nothing outside of it is reached, and no link in it is followed.
+//! A directory as a file system: nothing outside it can be reached, and links in it are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,11 +12,11 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
 use crate::storage::disk::{DiskFile, regular};
 use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
 
-/// The files of a directory, and of the directories in it. The directory is opened once; each name below it is opened
-/// relative to the directory that holds it, and refused if it is a link. So nobody who changes the directory meanwhile
-/// can lead reading or writing elsewhere.
+/// The files of a directory and of its subdirectories. The directory is opened once. Each name below it is opened
+/// relative to its parent directory and refused if it is a link, so that concurrent changes in the directory cannot
+/// redirect reads or writes to other places.
 ///
-/// Paths are those of the directory, with names behind it: errors show them.
+/// Paths start with the path of the directory, as shown in errors.
 #[derive(Clone, Debug)]
 pub struct Inside {
     root: Arc<OwnedFd>,
@@ -27,7 +27,7 @@ impl Inside {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
-    /// When it is no directory, or any error of the file system.
+    /// When it is not a directory, or any error of the file system.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let root = fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -39,10 +39,10 @@ impl Inside {
         &self.path
     }
 
-    /// Creates the directories of a path that are not there yet.
+    /// Creates the missing directories of a path.
     ///
     /// # Errors
-    /// When one of them is something else, or any error of the file system.
+    /// When one of them exists and is not a directory, or any error of the file system.
     pub fn create_dirs(&self, path: &Path) -> io::Result<()> {
         let mut dir = self.root.try_clone()?;
         for name in self.names(path)? {
@@ -55,7 +55,7 @@ impl Inside {
         Ok(())
     }
 
-    /// Removes a file, or a directory with all that is in it. Links are removed, not followed.
+    /// Removes a file, or a directory with everything in it. Links are removed, not followed.
     ///
     /// # Errors
     /// Any error of the file system. Part of a directory may have been removed.
@@ -71,7 +71,7 @@ impl Inside {
         }
     }
 
-    /// Lists a directory, with what each name is.
+    /// Lists a directory, with the kind of each entry.
     ///
     /// # Errors
     /// Any error of the file system.
@@ -81,7 +81,7 @@ impl Inside {
         for name in names_in(fd.try_clone()?)? {
             match kind(&fd, &name) {
                 Ok(kind) => entries.push((name, kind)),
-                // Removed meanwhile.
+                // It was removed in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -89,7 +89,7 @@ impl Inside {
         Ok(entries)
     }
 
-    /// The names behind the path of the directory.
+    /// Returns the names after the path of the directory.
     fn names<'a>(&self, path: &'a Path) -> io::Result<Vec<&'a OsStr>> {
         let outside = || io::Error::new(io::ErrorKind::InvalidInput, "a path outside of the store");
         let rest = path.strip_prefix(&self.path).map_err(|_| outside())?;
@@ -108,7 +108,7 @@ impl Inside {
         Ok(dir)
     }
 
-    /// The directory that holds what the path names, and the name in it: `.` for the directory itself.
+    /// Opens the parent directory of `path`, and returns it with the last name: `.` for the directory itself.
     fn place<'a>(&self, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
         let names = self.names(path)?;
         match names.split_last() {
@@ -119,7 +119,7 @@ impl Inside {
 
     fn open_as(&self, path: &Path, how: OFlags) -> io::Result<DiskFile> {
         let (dir, name) = self.place(path)?;
-        // Before opening: that of a device can have side effects.
+        // Check before opening, since opening a device can have side effects.
         if kind(&dir, name)? != FileKind::File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -133,7 +133,7 @@ impl Inside {
 fn names_in(dir: OwnedFd) -> io::Result<Vec<OsString>> {
     use std::os::unix::ffi::OsStrExt;
     let mut names = Vec::new();
-    // Through a descriptor of its own, whose position nobody shares.
+    // Use a separate descriptor, so that nobody shares its position.
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
@@ -161,7 +161,7 @@ fn kind(dir: &OwnedFd, name: &OsStr) -> io::Result<FileKind> {
 
 #[warn(clippy::missing_trait_methods)]
 impl FileSystem for Inside {
-    /// All paths begin with that of the directory.
+    /// All paths start with the path of the directory.
     fn has_working_directory(&self) -> bool {
         false
     }
@@ -210,7 +210,7 @@ impl FileSystem for Inside {
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
-        // As on `Disk`: a hard link takes only a name that is free.
+        // As on `Disk`: a hard link fails if the name exists.
         match fs::linkat(&from_dir, from, &to_dir, to, AtFlags::empty()) {
             Ok(()) => Ok(fs::unlinkat(&from_dir, from, AtFlags::empty())?),
             Err(rustix::io::Errno::EXIST) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -250,7 +250,7 @@ impl FileSystem for Inside {
         Ok(fs::fsync(self.directory(&self.names(dir)?)?)?)
     }
 
-    /// There is nothing to resolve: links are refused.
+    /// Nothing needs to be resolved, since links are refused.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         match self.kind(path, Links::Refuse)? {
             FileKind::Link => Err(io::Error::new(io::ErrorKind::InvalidInput, "a link inside a store")),
@@ -311,7 +311,7 @@ mod tests {
             editor.commit().unwrap();
             drop(editor);
             assert_eq!(read.open(&path).unwrap().read_bytes(0..6).unwrap(), b"onetwo"[..]);
-            // The same by links: of a folder, and of the frame itself.
+            // The same with links to a folder, and to the frame itself.
             fs::rename(&path, secret.join("file")).unwrap();
             symlink(secret.join("file"), &path).unwrap();
             symlink(&secret, store.join("aside")).unwrap();

@@ -1,5 +1,5 @@
-//! A directory as a file system, where files cannot be opened relative to a directory: its names are checked before
-//! they are used.
+//! A directory as a file system, for platforms where files cannot be opened relative to a directory: names are checked
+//! before they are used.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::storage::disk::Disk;
 use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
 
-/// The files of a directory, and of the directories in it. Names that are links are refused.
+/// The files of a directory and of its subdirectories. Names that are links are refused.
 #[derive(Clone, Debug)]
 pub struct Inside {
     path: PathBuf,
@@ -19,7 +19,7 @@ impl Inside {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
-    /// When it is no directory, or any error of the file system.
+    /// When it is not a directory, or any error of the file system.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         match Disk.kind(&path, Links::Follow)? {
@@ -33,15 +33,15 @@ impl Inside {
         &self.path
     }
 
-    /// Creates the directories of a path that are not there yet.
+    /// Creates the missing directories of a path.
     ///
     /// # Errors
-    /// When one of them is something else, or any error of the file system.
+    /// When one of them exists and is not a directory, or any error of the file system.
     pub fn create_dirs(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir_all(self.checked(path)?)
     }
 
-    /// Removes a file, or a directory with all that is in it. Links are removed, not followed.
+    /// Removes a file, or a directory with everything in it. Links are removed, not followed.
     ///
     /// # Errors
     /// Any error of the file system. Part of a directory may have been removed.
@@ -52,7 +52,7 @@ impl Inside {
         }
     }
 
-    /// Lists a directory, with what each name is.
+    /// Lists a directory, with the kind of each entry.
     ///
     /// # Errors
     /// Any error of the file system.
@@ -61,7 +61,7 @@ impl Inside {
         self.list(dir)?.into_iter().map(kind).collect()
     }
 
-    /// The path, if nothing above its last name is a link.
+    /// Returns the path, unless one of its parents is a link.
     fn checked<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
         let refused = || io::Error::new(io::ErrorKind::InvalidInput, "a path outside of the store");
         let names = path.strip_prefix(&self.path).map_err(|_| refused())?;

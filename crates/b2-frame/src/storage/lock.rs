@@ -16,15 +16,15 @@ use crate::storage::traits::{FileSystem, Links, LockMode, ReadAt, WriteAt};
 
 const COUNTER_AT: usize = 8;
 
-/// What the lock file holds: the change counter that C-Blosc2 knows, and behind it what tells our
-/// changes from others, which C-Blosc2 leaves alone.
+/// The content of the lock file: the change counter of C-Blosc2, followed by fields that C-Blosc2 leaves alone and
+/// that distinguish our changes from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Number of changes.
     counter: u64,
     /// How many of them were ours.
     ours: u64,
-    /// One more than the counter when one of our writers last held the lock.
+    /// One more than the counter at the time when one of our writers last took the lock.
     held: u64,
 }
 
@@ -32,7 +32,7 @@ impl Record {
     const LEN: usize = 32;
 
     pub(crate) fn read(file: &dyn ReadAt) -> io::Result<Self> {
-        // Other writers make it shorter.
+        // Other writers make the file shorter.
         let len = file.len()?.min(Self::LEN as u64);
         let mut bytes = [0; Self::LEN];
         if let Some(part) = bytes.get_mut(..len as usize) {
@@ -59,12 +59,12 @@ impl Record {
         self.counter.wrapping_sub(self.ours)
     }
 
-    /// Returns whether one of our writers was the last who held the lock.
+    /// Returns whether the last holder of the lock was one of our writers.
     pub(crate) fn is_ours(self) -> bool {
         self.held == self.counter.wrapping_add(1)
     }
 
-    /// Returns the record after `changes` of ours, and while we hold the lock.
+    /// Returns the record after `changes` of ours, while we hold the lock.
     fn held_after(self, changes: u64) -> Self {
         let counter = self.counter.wrapping_add(changes);
         Self { counter, ours: self.ours.wrapping_add(changes), held: counter.wrapping_add(1) }
@@ -147,13 +147,12 @@ fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>
     }
 }
 
-/// Returns whether somebody holds the lock of the frame at `path`, a file or the directory of a
-/// sparse frame, without waiting for it. They may have let go of it when this returns, or others
-/// may have taken it; [`EditOptions::edit`](crate::EditOptions::edit) waits for it.
+/// Returns whether somebody holds the lock of the frame at `path`, a file or the directory of a sparse frame, without
+/// waiting for it. The answer may be outdated when this returns; [`EditOptions::edit`](crate::EditOptions::edit) waits
+/// for the lock.
 ///
 /// # Errors
-/// [`FrameError::Lock`] if the lock file cannot be opened, or is not a regular file, which is not
-/// opened.
+/// [`FrameError::Lock`] if the lock file cannot be opened or is not a regular file.
 pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
     let path = path.as_ref();
     let lock = if path.is_dir() { path.join(LOCK_NAME) } else { beside(path) };

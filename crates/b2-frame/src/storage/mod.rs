@@ -1,6 +1,6 @@
-//! File access: the traits that the crate needs, the file system, memory maps, the lock, and
-//! staging files beside their targets. Also knows the files of a frame and the redo record that
-//! repairs a torn header, keeps relative paths what they were, and asks the system to begin writing early. Uses `format`.
+//! File access: the traits that the crate needs, the file system, memory maps, the lock, and staging files beside
+//! their targets. Also knows the files of a frame and the redo record that repairs a torn header, keeps relative paths
+//! valid when the working directory changes, and asks the system to start writing early. Uses `format`.
 
 pub(crate) mod anchored;
 pub(crate) mod contiguous;

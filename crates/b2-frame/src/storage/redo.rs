@@ -91,10 +91,10 @@ impl Redo {
         if found == self.old || found == self.new {
             return false;
         }
-        // Disks, and above all persistent memory, promise no order for the pieces of a write, nor a
-        // size. So any mix is taken for a torn write. C-Blosc2 truncates the file, and the record
-        // with it, whenever it changes chunks or vlmetalayers. Where it changes metalayers alone,
-        // it also writes its own numbers of threads, which both versions share.
+        // Disks, and persistent memory in particular, guarantee neither order nor size of the pieces of a write. So
+        // any mix counts as a torn write. C-Blosc2 truncates the file, and the record with it, whenever it changes
+        // chunks or vlmetalayers. If it changes only metalayers, it also writes its own thread counts, which both
+        // versions share.
         let versions = self.old.iter().zip(&self.new);
         found.iter().zip(versions).all(|(byte, (old, new))| byte == old || byte == new)
     }
@@ -206,7 +206,7 @@ mod tests {
                 let mut mix: Vec<u8> = (0..1400).map(|at| pick[at / piece]).collect();
                 let torn = mix.contains(&1) && mix.contains(&2);
                 check(&mix, torn);
-                // One byte of neither version: another program was here.
+                // One byte matches neither version: another program has changed the frame.
                 mix[rng.below(1400)] = 3;
                 check(&mix, false);
             }

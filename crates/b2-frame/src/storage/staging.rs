@@ -16,7 +16,7 @@ use crate::{FrameError, Storage};
 /// Whether written data must survive a power loss when a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// Written data survive: files are synced before they are renamed, and then their directory.
+    /// Written data survive: files are synced before they are renamed, and their directory afterwards.
     #[default]
     Sync,
     /// Written data may be lost in a power loss. A killed process still leaves the old or the new
@@ -32,8 +32,8 @@ pub(crate) struct Target {
     pub(crate) durability: Durability,
 }
 
-/// A temporary file or directory beside its target. Dropping it removes it, or after the rename
-/// whatever had the target's name before.
+/// A temporary file or directory beside its target. Dropping it removes it, or after the rename whatever had the
+/// target's name before.
 pub(crate) struct Staged {
     options: Target,
     storage: Storage,
@@ -86,7 +86,7 @@ impl Staged {
         &self.temporary
     }
 
-    /// Returns the target, which errors name: nobody knows the temporary name.
+    /// Returns the target, which errors name instead of the temporary name.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -145,8 +145,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Changes names with the old target, or moves it aside, since a rename cannot replace a
-    /// directory. It is removed afterwards.
+    /// Swaps names with the old target, or moves it aside, since a rename cannot replace a directory. The old target
+    /// is removed afterwards.
     fn replace(&self, kind: FileKind) -> Result<(Storage, PathBuf), FrameError> {
         let fs = &**self.fs();
         if kind == FileKind::Directory && self.storage == Storage::Sparse {
@@ -156,7 +156,7 @@ impl Staged {
         if fs.exchange(&self.temporary, &self.path).is_ok() {
             return Ok((replaced, self.temporary.clone()));
         }
-        // Not every file system can do that. A crash between two renames leaves both under
+        // Not every file system can swap names. A crash between the two renames leaves both directories under
         // temporary names.
         let (aside, ()) = temporary(&self.path, &mut |aside| match existing(fs, aside, Links::Refuse)? {
             None => fs.rename(&self.path, aside),
@@ -180,7 +180,7 @@ impl Drop for Staged {
         if let Some((storage, path)) = &self.litter
             && self.process.is_current()
         {
-            // Errors cannot be handled here. What is left behind has a telling name.
+            // Errors cannot be handled here. The names of leftovers show what they are.
             let _ = match storage {
                 Storage::Contiguous => self.fs().remove_file(path),
                 Storage::Sparse => remove_members(&**self.fs(), path),
@@ -245,8 +245,8 @@ pub(crate) fn temporary<T>(
     }
 }
 
-/// Refuses to change a file that has other names: whoever changes it under one of them holds the lock of that name
-/// only, and a rename reaches one name.
+/// Refuses to change a file that has other names: writers that use another name lock only that name, and a rename
+/// replaces only one of them.
 pub(crate) fn check_links(name: &str, file: &dyn WriteAt) -> Result<(), FrameError> {
     match file.hard_links().map_err(FrameError::io(name))? {
         0 | 1 => Ok(()),

@@ -94,13 +94,13 @@ pub trait WriteAt: ReadAt {
     /// Any error of the storage.
     fn sync(&self) -> io::Result<()>;
 
-    /// Asks for space for the bytes of `range`, which will be written soon, so that writing them costs less. It does not
-    /// change the length of the file. [`WriteAt::set_len`] gives back what was not used. A storage may ignore this.
+    /// Reserves space for the bytes of `range`, which will be written soon, so that writing them costs less. It does
+    /// not change the length of the file. [`WriteAt::set_len`] releases unused space. A storage may ignore this.
     fn reserve(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Begins to send the bytes of `range` to the disk without waiting, so that a later [`WriteAt::sync`] takes less
+    /// Starts sending the bytes of `range` to the disk without waiting, so that a later [`WriteAt::sync`] takes less
     /// time. A storage may ignore this.
     fn start_sync(&self, range: Range<u64>) {
         let _ = range;
@@ -163,8 +163,8 @@ pub enum Links {
 
 /// Operations on file names. [`Disk`](crate::Disk) is the file system of the operating system.
 pub trait FileSystem: Debug + Send + Sync {
-    /// Returns whether relative paths are relative to the current directory of the process. Frames then remember which
-    /// one it was when they were opened.
+    /// Returns whether relative paths are relative to the current directory of the process. If so, frames remember the
+    /// directory that was current when they were opened.
     fn has_working_directory(&self) -> bool {
         false
     }
@@ -196,8 +196,8 @@ pub trait FileSystem: Debug + Send + Sync {
     /// As for [`FileSystem::open`].
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>>;
 
-    /// Returns whether readers can look at the locks of others here, with
-    /// [`is_locked`](Self::is_locked). If not, as by default, they do not look for lock files.
+    /// Returns whether readers can check for locks with [`is_locked`](Self::is_locked). If not, which is the default,
+    /// they do not look for lock files.
     fn has_locks(&self) -> bool {
         false
     }
@@ -236,12 +236,11 @@ pub trait FileSystem: Debug + Send + Sync {
     /// [`io::ErrorKind::AlreadyExists`], or any error of the file system.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Lets two files or directories change names in one step, so that a directory can be replaced
-    /// without a moment in which there is none.
+    /// Swaps the names of two files or directories in one step, so that a directory can be replaced without a moment
+    /// in which it is missing.
     ///
     /// # Errors
-    /// Any error of the storage, in particular [`io::ErrorKind::Unsupported`]. Nothing has changed
-    /// then.
+    /// Any error of the storage, in particular [`io::ErrorKind::Unsupported`]. Nothing has changed then.
     fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,10 +1,11 @@
-//! Begins to write a file's bytes to the disk before it is synced (Linux only).
+//! Starts writing a file's bytes to the disk before it is synced (Linux only).
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// Begins to write the bytes of `range` to the disk without waiting for it. Errors are left to the sync, which must
+/// Starts writing the bytes of `range` to the disk without waiting. Errors are reported by the sync, which must follow
+/// in any case.
 /// follow in any case.
 #[allow(unsafe_code, reason = "a system call that has no safe wrapper")]
 pub(crate) fn start(file: &File, range: Range<u64>) {

@@ -124,7 +124,7 @@ impl SuperChunk {
             }
         };
         self.check_output()?;
-        // There are fewer chunks than bytes, whose number fits.
+        // The number of bytes fits, and there are fewer chunks than bytes.
         let nchunks = self.nbytes().div_ceil(chunksize) as usize;
         append_all(writer, control, self.threads(), nchunks, self.nbytes(), |nchunk| {
             let start = nchunk as u64 * chunksize;
@@ -136,8 +136,8 @@ impl SuperChunk {
     }
 }
 
-/// Makes chunks in parallel and appends them in order. `make` returns a chunk and its uncompressed size, `nbytes` is that
-/// of all of them.
+/// Makes chunks in parallel and appends them in order. `make` returns a chunk and its uncompressed size; `nbytes` is
+/// the total size.
 fn append_all(
     writer: &mut FrameWriter,
     control: &Control,

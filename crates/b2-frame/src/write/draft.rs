@@ -26,7 +26,7 @@ pub(crate) struct Draft {
     pub(crate) fit: Fit,
     /// Checksums of the chunks, if they are known.
     pub(crate) sums: Option<ChunkSums>,
-    /// Where the blocks of the chunks are, if the frame is to tell it.
+    /// Where the blocks of the chunks are, if the frame gets a table of block starts.
     pub(crate) starts: Option<ChunkStarts>,
     pub(crate) max_vlmetalayers: usize,
 }

@@ -13,8 +13,8 @@ use crate::format::starts::{ChunkStarts, budget};
 use crate::format::trailer;
 use crate::write::state::{FrameState, Head};
 
-/// A longer tail has its pages in front of the index, in bytes, so that what opening a frame needs is
-/// in the last 64 KiB.
+/// Minimum length of a tail whose pages are placed before the index, in bytes, so that everything needed to open a
+/// frame is in the last 64 KiB.
 const LONG_TAIL: usize = 60 << 10;
 
 pub(crate) struct Ends {
@@ -30,15 +30,15 @@ pub(crate) struct Content<'a> {
     pub(crate) state: &'a FrameState,
     /// Sums of the chunks. Without them, or if one is unknown, the frame gets no checksums.
     pub(crate) sums: Option<&'a ChunkSums>,
-    /// Where the blocks of the chunks are, if the frame is to tell it.
+    /// Where the blocks of the chunks are, if the frame gets a table of block starts.
     pub(crate) starts: Option<&'a ChunkStarts>,
-    /// Pages that are in the file and stay where they are.
+    /// Pages that are in the file and keep their place.
     pub(crate) kept: &'a Pages,
     /// The size of all chunks for the header, in bytes.
     pub(crate) cbytes: u64,
     /// Offset of the tail in the frame, in bytes.
     pub(crate) index_at: u64,
-    /// Whether pages may stand in front of the index.
+    /// Whether pages may be placed before the index.
     pub(crate) in_front: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
     let fits =
         |records: &Records| (taken + records.len() + records.list_len(TableKind::Starts)) as u64 <= most;
     let starts = starts.filter(|(starts, records)| starts.asked || fits(records)).map(|(_, records)| records);
-    // The array's metadata do not change with the numbers in the header.
+    // The array's metadata do not depend on the numbers in the header.
     let head = state.head(cbytes, index_at);
     let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
     let tables = Tables {
@@ -94,7 +94,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
     Ok(Ends { head, tail, pages })
 }
 
-/// Serializes a frame without chunks, whose trailer must stand directly behind the header.
+/// Serializes a frame without chunks, whose trailer must directly follow the header.
 fn empty(content: &Content<'_>) -> Result<Ends, FrameError> {
     let Content { state, sums, cbytes, index_at, .. } = *content;
     let mut trailer = trailer::encode(&state.vlmetalayers)?;
@@ -115,9 +115,9 @@ struct Tables<'a> {
     starts: Option<Records>,
     index: &'a [u8],
     extra: u64,
-    /// What stands in front of the index.
+    /// What is written before the index.
     front: Vec<u8>,
-    /// What stands between the index and the block of checksums.
+    /// What is written between the index and the block of checksums.
     behind: Vec<u8>,
     pages: Pages,
 }
@@ -133,7 +133,7 @@ impl Tables<'_> {
             + records(&self.starts, TableKind::Starts)
     }
 
-    /// Gives the new pages their places. Without `in_front` they follow the index.
+    /// Assigns offsets to the new pages. Without `in_front` they follow the index.
     fn placed(mut self, index_at: u64, in_front: bool) -> Result<Self, FrameError> {
         let start = if in_front { index_at } else { index_at + self.index.len() as u64 };
         let mut new = Vec::new();

@@ -21,7 +21,7 @@ pub struct WriteOptions {
     pub(crate) control: Control,
     pub(crate) max_vlmetalayers: usize,
     pub(crate) checksums: bool,
-    /// `None`: as far as there is room for it.
+    /// `None` means only if there is space for it.
     pub(crate) block_starts: Option<bool>,
     pub(crate) keep_better: bool,
 }
@@ -99,13 +99,12 @@ impl WriteOptions {
         self
     }
 
-    /// Sets whether the frame gets a table of block starts, with which readers far away fetch
-    /// parts of chunks in one round of requests and in fewer bytes. By default it gets one where that and the checksums
-    /// take at most 0.05 % of the frame and 300 bytes.
+    /// Sets whether the frame gets a table of block starts, with which remote readers fetch parts of chunks in one
+    /// round of requests and with fewer bytes. By default it gets one if the table and the checksums together take at
+    /// most 0.05 % of the frame and 300 bytes.
     ///
-    /// C-Blosc2 reads such frames; if it changes their chunks, the table is lost. It takes 2 bytes
-    /// per block, and is left out where that is more than 1 MiB in all
-    /// (docs/format/block-starts.md). Changes of the frame keep it.
+    /// C-Blosc2 reads such frames; if it changes their chunks, the table is lost. It takes 2 bytes per block, and is
+    /// left out if it would exceed 1 MiB in total (docs/format/block-starts.md). Changes with this crate keep it.
     pub fn block_starts(mut self, block_starts: bool) -> Self {
         self.block_starts = Some(block_starts);
         self
@@ -222,10 +221,9 @@ impl EditOptions {
         self
     }
 
-    /// Sets whether the editor may overwrite bytes behind the frame that are not part of it, and
-    /// change a file that has several hard links. Nobody else may change it under its other names
-    /// meanwhile: each name has a lock of its own. Commits that replace the file leave the old
-    /// content under the others.
+    /// Sets whether the editor may overwrite bytes behind the frame that are not part of it, and change a file that
+    /// has several hard links. Nobody else may change the file under its other names at the same time, because each
+    /// name has its own lock. Commits that replace the file leave the old content under the other names.
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
         self

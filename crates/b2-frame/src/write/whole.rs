@@ -19,11 +19,11 @@ use crate::write::state::FrameState;
 use crate::write::store::{Change, ContiguousStore, Copied, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
-/// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy
-/// each. `starts` says whether the new frame tells where the blocks are, and whether that was asked for.
+/// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts`
+/// says whether the new frame gets a table of block starts, and whether the caller requested it.
 ///
-/// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied
-/// and not recomputed, so that damage on the way is detected.
+/// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied instead of
+/// recomputed, so that damage on the way is detected.
 pub(crate) fn copy_chunks(
     state: &FrameState,
     source: &SuperChunk,

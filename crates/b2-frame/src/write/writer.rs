@@ -303,9 +303,8 @@ impl FrameWriter {
         self.draft.set_vlmetalayer_chunk(name.as_ref(), value)
     }
 
-    /// Returns what was written so far, for reading: a frame can be examined before
-    /// [`finish`](Self::finish) gives it its name. It is not readable after that, or when the writer is
-    /// dropped.
+    /// Returns what was written so far, for reading, so that a frame can be examined before [`finish`](Self::finish)
+    /// publishes it. The snapshot is not readable after that, or after the writer is dropped.
     ///
     /// # Errors
     /// When buffered data cannot be written, or an earlier call failed.

@@ -1,4 +1,4 @@
-//! Damage that knows the format, as the fuzz targets and `cargo xtask hostile` do it.
+//! Damage that knows the format, used by the fuzz targets and `cargo xtask hostile`.
 //!
 //! - `number`: where the numbers of headers are, and the values that break readers
 //! - `seal`: the checksums of a damaged frame

@@ -1,8 +1,8 @@
-//! The numbers in files, and the values that are put in their place.
+//! The numbers in files, and the values that replace them.
 
 use crate::Rng;
 
-/// A number by offset, width, and name.
+/// A number: its offset, width and name.
 pub type Row = (usize, usize, &'static str);
 
 /// The numbers of a frame header, big-endian.
@@ -59,7 +59,7 @@ pub const CHUNK_HEADER: &[Row] = &[
     (12, 4, "cbytes"),
 ];
 
-/// The numbers that an extended chunk header has behind those.
+/// The numbers that follow in an extended chunk header.
 pub const EXTENDED_HEADER: &[Row] = &[
     (16, 1, "filter 0"),
     (17, 1, "filter 1"),
@@ -76,26 +76,26 @@ pub const EXTENDED_HEADER: &[Row] = &[
     (31, 1, "blosc2 flags"),
 ];
 
-/// A number of 1, 2, 4 or 8 bytes at a place.
+/// A number of 1, 2, 4 or 8 bytes at some offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// The first byte.
+    /// Offset of the first byte.
     pub at: usize,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub width: usize,
-    /// The most significant byte comes first.
+    /// Whether the most significant byte comes first.
     pub big_endian: bool,
 }
 
 impl Number {
-    /// What is there.
+    /// Returns the number in `bytes`.
     pub fn get(&self, bytes: &[u8]) -> Option<u64> {
         let stored = bytes.get(self.at..self.at.checked_add(self.width)?)?;
         let fold = |n: u64, byte: &u8| n << 8 | u64::from(*byte);
         Some(if self.big_endian { stored.iter().fold(0, fold) } else { stored.iter().rev().fold(0, fold) })
     }
 
-    /// Puts a number there, cut to the width. Whether anything changed.
+    /// Stores a number, truncated to the width. Returns whether anything changed.
     pub fn set(&self, bytes: &mut [u8], value: u64) -> bool {
         let end = self.at.saturating_add(self.width);
         let Some(stored) = bytes.get_mut(self.at..end) else { return false };
@@ -108,12 +108,12 @@ impl Number {
         stored != before
     }
 
-    /// How many values [`Number::value`] knows.
+    /// Returns how many kinds of values [`Number::value`] supports.
     pub fn nvalues(&self) -> u32 {
         if self.width == 1 { 256 } else { KINDS.len() as u32 }
     }
 
-    /// The value number `kind` of those that are tried here. `others` are the numbers of the same file.
+    /// Returns the value of kind `kind` to try. `others` are the numbers of the same file.
     pub fn value(&self, kind: u32, bytes: &[u8], others: &[Self], rng: &mut Rng) -> u64 {
         let old = self.get(bytes).unwrap_or(0);
         if self.width == 1 {
@@ -163,17 +163,17 @@ enum Kind {
     Half,
     Negative,
     Inverted,
-    /// With its bytes in the other order.
+    /// The same number with its bytes in reverse order.
     Swapped,
-    /// The field that is nearest.
+    /// The value of the nearest field.
     Neighbour,
-    /// Any other field.
+    /// The value of any other field.
     Other,
-    /// Its own place.
+    /// The offset of the field itself.
     Own,
-    /// Of the file.
+    /// The length of the file, plus this.
     Len(i64),
-    /// From the field to the end of the file.
+    /// The number of bytes from the field to the end of the file.
     Rest,
     /// A number up to twice the length of the file.
     Near,
@@ -211,7 +211,8 @@ const KINDS: &[Kind] = &[
     Kind::Near,
     Kind::Near,
     Kind::Random,
-    // Edges of the format: largest chunk, the next number, the largest block, the next; 2^20, 2^28, 2^32.
+    // Limits of the format: the largest chunk and the next number, the largest block and the next number; 2^20, 2^28,
+    // 2^32.
     Kind::Plain(2_147_483_615),
     Kind::Plain(2_147_483_616),
     Kind::Plain(536_866_816),

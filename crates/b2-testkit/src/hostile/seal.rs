@@ -1,17 +1,17 @@
-//! The checksums of damaged frames: made right again, or zeroed as C-Blosc2 does when it changes a frame.
+//! The checksums of damaged frames: recomputed, or zeroed as C-Blosc2 does when it changes a frame.
 
 use std::ops::Range;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// What a block of checksums begins with (docs/format/checksums.md).
+/// The start of a block of checksums (docs/format/checksums.md).
 pub const MAGIC: &[u8; 8] = b"b2sums\0\x01";
 
-/// Where the parts are that sums are taken of, after the damage.
+/// Where the parts covered by checksums are after the damage.
 pub struct Places {
-    /// The header, from byte 0.
+    /// The header, which starts at byte 0.
     pub header: Range<usize>,
-    /// The index chunk; empty without chunks.
+    /// The index chunk; empty if there are no chunks.
     pub index: Range<usize>,
     /// The block of checksums.
     pub sums: Range<usize>,
@@ -25,12 +25,12 @@ pub struct Places {
     pub chunks: Vec<u64>,
 }
 
-/// The sum of some bytes.
+/// Computes the sum of bytes.
 pub fn sum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Writes pages and block of checksums anew, and the fingerprint over it.
+/// Rewrites the pages and the block of checksums, and the fingerprint over the block.
 pub fn seal(bytes: &mut [u8], places: &Places) {
     let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default().to_vec();
     let mut header = part(&places.header);
@@ -48,7 +48,7 @@ pub fn seal(bytes: &mut [u8], places: &Places) {
     let mut chunks = places.chunks.iter();
     for range in &places.pages {
         let page: Vec<u8> = chunks.by_ref().take(range.len() / 8).flat_map(|sum| sum.to_le_bytes()).collect();
-        // A page may have room for more sums than there are chunks; the rest stays.
+        // A page may have space for more sums than there are chunks; the rest remains unchanged.
         let sum = match bytes.get_mut(range.clone()) {
             Some(stored) => {
                 stored[..page.len()].copy_from_slice(&page);
@@ -81,7 +81,7 @@ pub fn seal(bytes: &mut [u8], places: &Places) {
     fingerprint(bytes, &places.trailer, 3, XxHash3_128::oneshot(&block).to_le_bytes());
 }
 
-/// Makes the fingerprint that of frames without checksums.
+/// Sets the fingerprint to that of frames without checksums.
 pub fn zero(bytes: &mut [u8], trailer: &Range<usize>) {
     fingerprint(bytes, trailer, 0, [0; 16]);
 }
@@ -114,7 +114,7 @@ mod tests {
             bytes[at] ^= 1;
             seal(&mut bytes, &places);
             assert!(bytes[228..].starts_with(MAGIC));
-            // The block but the sum of the whole header, then the fingerprint.
+            // All of the block except the sum of the whole header, and the fingerprint.
             (bytes[228..252].to_vec(), bytes[260..284].to_vec(), bytes[323..].to_vec())
         };
         let (_, rest, fingerprint) = sealed(110);
@@ -128,7 +128,7 @@ mod tests {
         let mut bytes = vec![9; 340];
         zero(&mut bytes, &places.trailer);
         assert_eq!((&bytes[..323], &bytes[323..]), (&[9; 323][..], &[0; 17][..]));
-        // Places outside of a file are left alone.
+        // Places outside the file are ignored.
         seal(&mut [0; 10], &places);
         zero(&mut [0; 10], &places.trailer);
     }

@@ -1,4 +1,4 @@
-//! What can be saved of a damaged array. Uses all other rooms; none of them uses this one.
+//! Verifies arrays, and saves what can be read from a damaged one. Uses all other modules; none of them uses this one.
 
 pub(crate) mod salvage;
 pub(crate) mod verify;

@@ -1,4 +1,4 @@
-//! Making a readable array from a damaged one.
+//! Makes a readable array from a damaged one.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::Dtype;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::read::array::lost_itemsize;
 
-/// As [`b2_frame::salvage`], of arrays and of super-chunks: some codecs and filters need the shape of an array's blocks, which
-/// its metalayer tells. Chunks of such an array whose metalayer is lost are saved if their checksums are right.
+/// As [`b2_frame::salvage`], for arrays and super-chunks: some codecs and filters need the shape of an array's blocks,
+/// which is in its metalayer. If that metalayer is lost, chunks whose checksums match are still saved.
 ///
 /// # Errors
 /// As [`b2_frame::salvage`].
@@ -23,12 +23,12 @@ pub fn salvage(
     salvage_with(input, output, options, write, container)
 }
 
-/// As [`salvage`]; `fill` tells the item that takes the places of lost ones. It gets the dtype, where there is one, and the
-/// size of an item in bytes; no bytes stand for zeros. Chunks that decode although their checksums are wrong are taken as
-/// well, and counted as lost: some of their values are wrong, and nothing tells which.
+/// As [`salvage`]; `fill` returns the item that replaces lost ones. It gets the dtype, if there is one, and the item
+/// size in bytes; no bytes mean zeros. Chunks that decode but do not match their checksums are used as well, and
+/// counted as lost: some of their values are wrong, and nothing shows which.
 ///
 /// # Errors
-/// As [`salvage`], and [`FrameError::Argument`] with what `fill` says is wrong.
+/// As [`salvage`], and [`FrameError::Argument`] with the problem that `fill` reports.
 pub fn salvage_filled(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,

@@ -1,15 +1,15 @@
-//! Whether all of an array can be read.
+//! Verifies that all of an array can be read.
 
 use b2_frame::{Entry, FrameError, Verified};
 
 use crate::{Geometry, NdArray, NdError, Selection};
 
-/// Numbers of blocks read at once.
+/// Number of block numbers read at once.
 const AT_ONCE: usize = 256;
 
 impl NdArray {
-    /// Checks all of the array: compares the checksums, reads every item, decodes the padding and every vlmetalayer, and
-    /// without right checksums compares the headers with each other. What this accepts can be read.
+    /// Checks the whole array: compares the checksums, reads every item, decodes the padding and every vlmetalayer,
+    /// and, unless checksums match, compares the headers with each other. An array that passes can be read.
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
@@ -22,7 +22,7 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// The first thing found that is damaged, or cannot be read.
+    /// The first damaged or unreadable part.
     pub fn verify(&self) -> Result<Verified, NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let dparams = frame.dparams();
@@ -44,12 +44,12 @@ impl NdArray {
             b2_core::for_each(control, threads, runs, frame.nbytes(), init, |(), run| {
                 let (entry, run) = run?;
                 let last = run.end.saturating_sub(1).max(run.start);
-                // Of equal chunks the last one may be shorter.
+                // Among equal chunks, the last one may be shorter.
                 let ends = if last > run.start { vec![run.start, last] } else { vec![last] };
                 for nchunk in ends {
                     let (start, mut shape) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
                     if matches!(entry, Entry::Special(_)) {
-                        // All its items are the same.
+                        // All its items are equal, so one is enough.
                         shape.iter_mut().for_each(|len| *len = (*len).min(1));
                     }
                     quiet.slice(ranges(&start, &shape)?)?.read_bytes()?;
@@ -59,8 +59,8 @@ impl NdArray {
         })
     }
 
-    /// As [`verify`](Self::verify), with the caller's own way of reading all items, for example to hash them on the way:
-    /// `read` must read every one.
+    /// As [`verify`](Self::verify), but the caller reads all items, for example to hash them at the same time: `read`
+    /// must read every item.
     ///
     /// # Errors
     /// As for [`verify`](Self::verify), and those of `read`.
@@ -74,7 +74,7 @@ impl NdArray {
         })
     }
 
-    /// Decodes the blocks that hold padding: reading the items does not touch them, or stops where the items end.
+    /// Decodes the blocks that hold padding: reading the items skips these blocks, or stops at the last item.
     fn decode_padding(&self) -> Result<(), NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let mut nchunk = 0;
@@ -89,7 +89,7 @@ impl NdArray {
         Ok(())
     }
 
-    /// `lens`: how many items of the array the chunk holds along each dimension.
+    /// `lens` is the number of the array's items in the chunk along each dimension.
     fn decode_padding_of(&self, nchunk: usize, lens: &[u64]) -> Result<(), NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let Some(padding) = Padding::of(geometry, lens) else { return Ok(()) };
@@ -97,7 +97,7 @@ impl NdArray {
         if chunk.header().special().is_some() {
             return Ok(());
         }
-        // Where the chunk is cut into other blocks than the array, all of them.
+        // If the chunk is divided into blocks of another size than the array's, decode all of them.
         let same_blocks =
             chunk.blocksize() == geometry.block_nbytes() && chunk.nblocks() == geometry.nblocks();
         let mut blocks = (0..chunk.nblocks()).filter(|nblock| !same_blocks || padding.has(*nblock));
@@ -113,7 +113,7 @@ impl NdArray {
 
 /// The blocks of a chunk that hold padding.
 struct Padding {
-    /// For each dimension: how many blocks there are, and how many of them are full of items.
+    /// For each dimension: the number of blocks, and how many of them contain only items.
     dims: Vec<(u64, u64)>,
 }
 
@@ -138,7 +138,7 @@ impl Padding {
     }
 }
 
-/// The box of items at `start`.
+/// Returns the ranges of the box of items at `start`.
 fn ranges(start: &[u64], shape: &[u64]) -> Result<Vec<Selection>, NdError> {
     let far = |_| NdError::geometry("the array is too large");
     let range = |(start, len): (&u64, &u64)| {

@@ -23,7 +23,7 @@ pub(crate) struct ChunkSum {
 impl ChunkSum {
     /// Computes the sums of a stored chunk. `chunk` is its head, if that could be parsed.
     pub(crate) fn of(stored: &[u8], chunk: Option<&LazyChunk>) -> Self {
-        // The runs first: the sum of the chunk then finds much of it in the cache.
+        // Compute the sums of runs first, which leaves much of the chunk in the cache for its own sum.
         let runs = runs::record(stored, chunk);
         Self { whole: sum(stored), runs }
     }

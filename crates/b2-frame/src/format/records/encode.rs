@@ -1,4 +1,4 @@
-//! Writing tables of records. Pages of an earlier commit that did not change are kept.
+//! Writes tables of records. Unchanged pages of an earlier commit are kept.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use super::{RecordPage, TableKind};
 use crate::FrameError;
 use crate::format::checksums::sum;
 
-/// Least length of a full page in bytes, except that a record is never divided.
+/// Minimum length of a full page in bytes. A record is never divided.
 const PAGE: usize = 4 << 10;
-/// A table has about this many pages at most, so that their list can be read with the trailer.
+/// A table has at most about this many pages, so that their list can be read with the trailer.
 const MOST_PAGES: usize = 512;
-/// Shorter tables are written again as a whole, so that they stand beside the trailer.
+/// Tables shorter than this are rewritten as a whole, so that they stay next to the trailer.
 const NEAR: usize = 16 << 10;
 
 /// The records of all stored chunks in order, divided into pages.
@@ -45,14 +45,14 @@ impl Records {
         Ok(Self { all, ends, slots })
     }
 
-    /// Returns a table that says nothing of `nstored` chunks.
+    /// Returns a table without information about `nstored` chunks.
     pub(crate) fn nothing(nstored: usize) -> Result<Self, OutOfMemory> {
         let mut ends = memory::list(nstored)?;
         ends.resize(nstored, 0);
         Ok(Self { ends, ..Self::default() })
     }
 
-    /// Returns the length of the records in bytes, wherever they are.
+    /// Returns the total length of the records in bytes.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
@@ -137,7 +137,7 @@ impl Division<'_> {
     fn is(&self, page: &RecordPage, records: Range<usize>) -> bool {
         records.end <= self.ends.len()
             && page.len as usize >= self.full / 2
-            // Shorter pages are written again, so that their list stays short.
+            // Shorter pages are rewritten, so that their list stays short.
             && (self.all.get(self.at(records.start)..self.at(records.end)))
                 .is_some_and(|bytes| bytes.len() as u64 == u64::from(page.len) && sum(bytes) == page.sum)
     }

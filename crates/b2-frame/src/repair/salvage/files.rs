@@ -24,41 +24,41 @@ pub(super) struct Damaged<'a> {
     pub(super) dir: Option<PathBuf>,
     pub(super) main: OpenFile,
     pub(super) dparams: DParams,
-    /// The call, which may be stopped.
+    /// Cancels the call.
     pub(super) call: Control,
-    /// Whether there may have been metalayers that told how chunks are decoded.
+    /// Whether metalayers that define how chunks are decoded may be lost.
     pub(super) meaning_lost: bool,
 }
 
 impl<'a> Damaged<'a> {
-    /// Fails when the call is to stop. Most errors here are answers, that of a chunk which does not decode above all, so
-    /// whatever drops one asks this first: what was not looked at is not lost.
+    /// Fails if the call is cancelled. Most errors here are ordinary results, for example that a chunk does not
+    /// decode. So code that ignores an error calls this first: a chunk that was never checked must not count as lost.
     pub(super) fn go_on(&self) -> Result<(), FrameError> {
         Ok(self.call.advance(0)?)
     }
 
-    /// How many bytes of the main file are searched: the index file of a sparse frame holds nothing but metadata, and
-    /// may be followed by a hole of any size.
+    /// How many bytes of the main file to search. The index file of a sparse frame holds only metadata, and may be
+    /// followed by a hole of any size.
     pub(super) fn searched(&self) -> u64 {
         let most = if self.dir.is_some() { self.dparams.limits.max_metadata } else { u64::MAX };
         self.main.len().min(most)
     }
 
-    /// Whether a chunk that does not decode may be as it was written all the same: what it takes is not at hand.
+    /// Whether a chunk that does not decode may still be unchanged, because something needed to decode it is missing.
     pub(super) fn excuses(&self, error: &ChunkError) -> bool {
         match error {
             ChunkError::UnknownCodec { .. } | ChunkError::UnknownFilter { .. } => true,
-            // For want of the shape of blocks, perhaps.
+            // Perhaps the shape of the blocks is missing.
             ChunkError::Stream { .. } | ChunkError::Filter { .. } => self.meaning_lost,
             _ => false,
         }
     }
 
-    /// Whether a chunk that was found is intact: it decodes, or its checksum is one of those that are `known`.
-    /// `decoded` grows by the plain bytes that were made.
+    /// Whether a chunk that was found is intact: it decodes, or its checksum is one of `known`. Adds the number of
+    /// decompressed bytes to `decoded`.
     ///
     /// # Errors
-    /// When the call is to stop.
+    /// When the call is cancelled.
     pub(super) fn is_intact(
         &self,
         chunk: &Chunk,
@@ -91,7 +91,7 @@ impl<'a> Damaged<'a> {
                 return Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true });
             }
         };
-        // The header may only be torn by a commit that a crash has cut short.
+        // The header may only be torn by a commit that a crash interrupted.
         let limit = options.dparams.limits.max_metadata;
         let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
         let main = match redo {
@@ -111,14 +111,14 @@ impl<'a> Damaged<'a> {
         if self.dir.is_some() { Storage::Sparse } else { Storage::Contiguous }
     }
 
-    /// The chunk at this byte of the file, or in the chunk file of this number.
+    /// Returns the chunk at this byte of the file, or in the chunk file with this number.
     pub(super) fn chunk(&self, place: u64) -> Result<Chunk, FrameError> {
         let (header, file, start) = self.chunk_header(place)?;
         let bytes = file.read(&Extent::exactly(FrameFile::Main, start..start + header.cbytes() as u64))?;
         Chunk::from_bytes(bytes).map_err(FrameError::chunk(Structure::Frame))
     }
 
-    /// What there is of a chunk that is cut off, with zeros behind it, and how many bytes that is.
+    /// Returns what is left of a truncated chunk, padded with zeros, and the number of bytes left.
     pub(super) fn cut_off(&self, place: u64) -> Option<(Chunk, usize)> {
         let (header, file, start) = self.chunk_header(place).ok()?;
         let cbytes = header.cbytes();
@@ -133,7 +133,7 @@ impl<'a> Damaged<'a> {
         Some((Chunk::from_bytes(Bytes::from(bytes)).ok()?, there.len()))
     }
 
-    /// Its header, the file it is in and where it starts there.
+    /// Returns the header of a chunk, its file, and where it starts there.
     pub(super) fn chunk_header(&self, place: u64) -> Result<(ChunkHeader, OpenFile, u64), FrameError> {
         let (file, start) = match &self.dir {
             None => (self.main.clone(), place),
@@ -147,7 +147,7 @@ impl<'a> Damaged<'a> {
         Ok((header, file, start))
     }
 
-    /// The numbers of all chunk files, in order.
+    /// Returns the numbers of all chunk files, in order.
     pub(super) fn chunk_files(&self) -> Result<Vec<u32>, FrameError> {
         let Some(dir) = &self.dir else { return Ok(Vec::new()) };
         let names = self.options.fs.list(dir).map_err(FrameError::io(dir.display().to_string()))?;

@@ -1,4 +1,4 @@
-//! Where trailer, index and chunks are: at their places, or among what was found.
+//! Locates the trailer, the index and the chunks: where they should be, or among what the scan found.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -49,10 +49,10 @@ pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Inde
     read_index(damaged, at, nchunks)
 }
 
-/// Whether a chunk starts at most of the places in the index, and no two at the same.
+/// Whether chunks start at most of the positions in the index, and no position occurs twice.
 ///
 /// # Errors
-/// When the call is to stop.
+/// When the call is cancelled.
 pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> Result<bool, FrameError> {
     let (mut stored, mut chunks) = (HashSet::new(), 0);
     for nchunk in 0..index.len() {
@@ -70,13 +70,13 @@ pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> 
     Ok(chunks * 2 >= stored.len())
 }
 
-/// An entry of an index that may be damaged, if a writer can have written it. Readers look at three bits of special values
-/// only, of which noise often has one.
+/// An entry of an index that may be damaged, or `None` if no writer could have written it. Readers check only three
+/// bits of special values, and random bytes often have one of them set.
 fn as_written(index: &Index, nchunk: usize) -> Option<Entry> {
     index.entry(nchunk).ok().filter(|entry| index.raw(nchunk) == Some(entry.to_raw()))
 }
 
-/// A few of the chunks in the index, by their headers, to compare the frame's header with.
+/// A few of the chunks in the index, by their headers, to compare with the frame header.
 pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<Found> {
     let places = (0..index.len()).filter_map(|nchunk| match index.entry(nchunk) {
         Ok(Entry::Stored(offset)) if damaged.dir.is_some() => Some(offset),
@@ -90,7 +90,7 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
     chunks.collect()
 }
 
-/// An index, and its checksum.
+/// Reads an index and its checksum.
 fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(Index, u64)> {
     let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;
     let header = ChunkHeader::parse(&head).ok()?;
@@ -104,8 +104,8 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
     Some((Index::decode(bytes, nchunks, &plain).ok()?, sum))
 }
 
-/// All chunk files with an intact chunk, in the order of their numbers, which stand for the offsets; and those with the
-/// head of one.
+/// All chunk files with an intact chunk, ordered by their numbers, which take the place of offsets; and the files that
+/// only start like a chunk.
 pub(super) fn intact_chunk_files(
     damaged: &Damaged<'_>,
     known: &HashSet<u64>,
@@ -123,10 +123,10 @@ pub(super) fn intact_chunk_files(
     Ok((found, torn))
 }
 
-/// An index among the chunks that were found.
+/// An index that was found among the chunks.
 pub(super) struct Among {
     pub(super) index: Index,
-    /// The byte that its offsets count from.
+    /// The byte from which its offsets count.
     pub(super) base: u64,
     /// Its checksum.
     pub(super) sum: u64,
@@ -134,17 +134,17 @@ pub(super) struct Among {
     pub(super) at: u64,
 }
 
-/// Whether some of the chunks came later than what is at byte `at`: it belongs to an older state then.
+/// Whether some of the chunks are newer than what is at byte `at`. If so, that belongs to an older state.
 pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> bool {
     let Some(first) = chunks.first().filter(|_| damaged.dir.is_none()) else { return false };
-    // Values of vlmetalayers are chunks, too.
+    // Values of vlmetalayers are chunks too.
     let alike = |chunk: &&Found| (chunk.typesize, chunk.nbytes) == (first.typesize, first.nbytes);
     chunks.iter().filter(alike).any(|chunk| chunk.offset > at)
 }
 
-/// The last of the candidates that can only be an index: most of its entries are places of chunks, or the trailer, at byte
-/// `trailer`, follows it. `chunks`: those that were found, intact or damaged. `start`: where the first may be, by the
-/// header. `told`: its checksum, if it is known.
+/// The last candidate that can only be an index: most of its entries point to chunks, or the trailer at byte `trailer`
+/// follows it. `chunks` are all that were found, intact or damaged. `start` is where the first may be, according to
+/// the header. `told` is the index's checksum, if known.
 pub(super) fn index_among(
     damaged: &Damaged<'_>,
     candidates: &[Found],
@@ -156,7 +156,7 @@ pub(super) fn index_among(
     let mut places: Vec<u64> = chunks.keys().copied().collect();
     places.sort_unstable();
     let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
-    // The last one is it as a rule; others would be data that looks the same.
+    // Usually the last one is the index; the others would be data that looks like one.
     for candidate in maybe.take(16) {
         let Some((index, sum)) = read_index(damaged, candidate.offset, None) else { continue };
         if told.is_some_and(|told| told != sum) {
@@ -183,7 +183,7 @@ pub(super) fn index_among(
         }
         let places_at = |base: u64| stored.iter().map(move |offset| base.saturating_add(*offset));
         let hits = |base: u64| places_at(base).filter(|place| chunks.contains_key(place)).count();
-        // Of two chunks one may be lost. The one that is left fits both places, but not the end of both.
+        // With two chunks, one may be lost. The remaining one fits both positions, but only one end.
         let ends = |base: u64| {
             let next = places_at(base).skip(1).chain([candidate.offset]);
             let ends_there = |(place, next)| chunks.get(&place).is_some_and(|chunk| chunk.end() == next);
@@ -197,10 +197,10 @@ pub(super) fn index_among(
             bases.into_iter().filter(before).map(|base| (hits(base), base)).collect();
         let most = hits.iter().map(|(hits, _)| *hits).max().unwrap_or(0);
         let best = hits.into_iter().filter(|(hits, _)| *hits == most).map(|(_, base)| base);
-        // Only the header is in front of the first chunk, so else it is the smallest.
+        // On a tie take the smallest base, since only the header precedes the first chunk.
         let best = best.max_by_key(|&base| (ends(base), start == Some(base), Reverse(base)));
         let Some(base) = best else { continue };
-        // Others may be damaged. Its checksum, or its place, leaves no doubt that it is the index.
+        // Other entries may be damaged. Its checksum or its position then proves that it is the index.
         let proven = told.is_some() || trailer == Some(candidate.end());
         if most * 2 > stored.len() || proven {
             return Some(Among { index, base, sum, at: candidate.offset });
@@ -209,7 +209,8 @@ pub(super) fn index_among(
     None
 }
 
-/// The bytes that the offsets of an index may count from: any two of the first, or last, places and offsets tell one.
+/// The bytes from which the offsets of an index may count, computed from each pair of a position and an offset among
+/// the first or last ones.
 fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
     const MOST: usize = 24;
     let ends = |all: &[u64]| {
@@ -220,10 +221,10 @@ fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
     places.iter().flat_map(|place| stored.iter().filter_map(|offset| place.checked_sub(*offset))).collect()
 }
 
-/// Which of the damaged chunks are believed to be some of the frame: they look like the intact ones, and lie between them.
-/// `like`: what tells the size and looks where no chunk is intact.
+/// The damaged chunks that probably belong to the frame: they look like the intact ones and lie between them. If no
+/// chunk is intact, `like` defines size and look.
 pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&FrameHeader>) -> Vec<Found> {
-    // A frame has few looks; what looks like nothing else is no example.
+    // The chunks of a frame have few different looks, so the first ones suffice as examples.
     const MOST: usize = 16;
     let mut looks: Vec<(Look, usize, usize)> = Vec::new();
     for chunk in chunks {
@@ -257,9 +258,9 @@ pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&Fr
     out
 }
 
-/// Drops what is no chunk of data of a frame whose index is lost.
+/// Drops what cannot be a chunk of data in a frame whose index is lost.
 pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trailers: &[u64]) {
-    // That is an index.
+    // A chunk directly before a trailer is an index.
     chunks.retain(|chunk| !trailers.contains(&chunk.end()));
     let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
     if told.is_some_and(|(_, chunksize)| chunksize == 0)
@@ -267,7 +268,7 @@ pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trail
     {
         return;
     }
-    // The size that most of the bytes have, unless the sizes are individual.
+    // The chunk size that covers most of the bytes, unless sizes are individual.
     let mut sizes: HashMap<(usize, usize), (usize, u64)> = HashMap::new();
     for chunk in chunks.iter() {
         let (count, cbytes) = sizes.entry((chunk.typesize, chunk.nbytes)).or_default();
@@ -291,8 +292,8 @@ pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trail
         .filter(|head| head.condition == Condition::Intact && head.header.chunksize() == nbytes)
         .map(|head| head.header.nbytes() % nbytes as u64);
     chunks.retain(|chunk| {
-        // One that is shorter is the last. Where the header does not tell its size, it looks like the others, and
-        // nothing is in between: the index of a frame is not like its data.
+        // A shorter chunk is the last one. If its size does not follow from the header, it must look like the others
+        // and follow them directly: the index of a frame does not look like its data.
         let is_last = match rest {
             Some(rest) => chunk.offset > last.offset && chunk.nbytes as u64 == rest,
             None => chunk.offset == last.end() && chunk.look == look && chunk.nbytes < nbytes,
@@ -303,14 +304,14 @@ pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trail
 
 pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
     let Some(offset) = place.checked_sub(base) else { return false };
-    // The smallest offset that is not below this one.
+    // The smallest offset that is at least this one.
     match offset.checked_sub(1) {
         Some(before) => index.next_offset(before).is_ok_and(|next| next == Some(offset)),
         None => (0..index.len()).any(|nchunk| matches!(index.entry(nchunk), Ok(Entry::Stored(0)))),
     }
 }
 
-/// Item and chunk size: the header's if any chunk has them, else what all chunks but the last have in common.
+/// Item and chunk size: the header's if any chunk has them, otherwise what all chunks but the last have in common.
 pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
     let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
@@ -323,7 +324,7 @@ pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
         };
         chunks.is_empty() || chunks.iter().any(fits)
     };
-    // Individual sizes are told twice: by a chunk size of 0 and by a flag.
+    // Individual sizes are marked twice: by a chunk size of 0 and by a flag.
     let individual = head.is_some_and(|head| head.header.general_flags() & 0x40 != 0);
     let is_told = |(_, chunksize): &(usize, usize)| *chunksize > 0 || individual || chunks.is_empty();
     if let Some(told) = told.filter(|told| is_told(told) && fits(told)) {
@@ -364,7 +365,7 @@ pub(super) fn in_order(
     let mut out = Vec::new();
     let mut end = start;
     for chunk in &places {
-        // Bytes that belong to no chunk were one.
+        // Bytes that belong to no chunk were probably one.
         if chunk.offset > end && missing > 0 {
             out.push(None);
             missing -= 1;
@@ -380,7 +381,7 @@ pub(super) fn in_order(
     (out, surplus)
 }
 
-/// Puts damaged chunks into those gaps between the places of others that have as many.
+/// Puts damaged chunks into gaps, where the number of candidates between the neighbours equals the length of the gap.
 pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
     let mut before = None;
     let mut i = 0;
@@ -405,8 +406,8 @@ pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
     }
 }
 
-/// The damaged chunks, with those that decode although no sum is theirs. Older chunks, which changes have left in the frame,
-/// look the same, so these are taken only where nothing but chunks is in front of the index.
+/// The damaged chunks, plus those that decode but match no checksum. Older chunks, left in the frame by changes, look
+/// the same, so the latter are used only if nothing but chunks precedes the index.
 pub(super) fn without_place(
     head: Option<&Head>,
     damaged: &Damaged<'_>,

@@ -1,4 +1,4 @@
-//! What can be told from a header, damaged or not.
+//! What can be recovered from a header, damaged or not.
 
 use std::sync::Arc;
 
@@ -31,35 +31,36 @@ const MARKERS: [(usize, u8); 12] = [
 /// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
 const ENOUGH: usize = 7;
 
-/// A header, its gaps filled.
+/// A header with its damaged fields filled in.
 pub(super) struct Head {
     pub(super) header: FrameHeader,
     pub(super) condition: Condition,
     pub(super) metalayers: Metalayers,
     pub(super) metalayers_condition: Condition,
-    /// No chunk is before this byte, whatever the header says about its length.
+    /// No chunk starts before this byte, whatever length the header gives.
     pub(super) end: u64,
     pub(super) against_sum: AgainstSum,
 }
 
-/// What the checksum says of a header in which nothing contradicts the format.
+/// The checksum's verdict on a header that is valid in itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgainstSum {
-    /// It is right, or there is none.
+    /// The checksum matches, or there is none.
     Fits,
-    /// One byte was wrong, and is right now.
+    /// One byte was wrong and has been corrected.
     PutRight,
-    /// Something is wrong.
+    /// The checksum does not match.
     Differs,
 }
 
-/// Headers up to this size are put right where one byte is wrong, in bytes: the sum tells which one by trying.
+/// Headers up to this size are corrected if one byte is wrong, in bytes: by trying which change matches the checksum.
 const BYTE_BY_BYTE: usize = 2 << 10;
-/// Up to this size where one bit is wrong.
+/// Headers up to this size are corrected if one bit is wrong.
 const BIT_BY_BIT: usize = 16 << 10;
 
 impl Head {
-    /// Compared with its checksums, those of all of it and of what C-Blosc2 does not change. One wrong byte is put right.
+    /// Compares the header with its checksums: of the whole header, and of the part that C-Blosc2 does not change.
+    /// Corrects one wrong byte.
     pub(super) fn compared(
         mut self,
         file: &OpenFile,
@@ -84,7 +85,7 @@ impl Head {
         Ok(self)
     }
 
-    /// What is to be said of the header.
+    /// How the header is reported.
     pub(super) fn told(&self) -> Condition {
         match self.condition {
             Condition::Intact if self.against_sum != AgainstSum::Fits => Condition::Damaged,
@@ -101,7 +102,7 @@ impl Head {
     }
 }
 
-/// The bytes that have this sum and differ from `bytes` in one byte, if there are some; of long ones in one bit.
+/// Finds bytes with this checksum that differ from `bytes` in one byte, or in one bit if `bytes` is long.
 fn put_right(bytes: &[u8], expected: u64) -> Result<Option<Vec<u8>>, FrameError> {
     let one_bit = [1, 2, 4, 8, 16, 32, 64, 128];
     let any: [u8; 255] = std::array::from_fn(|i| i as u8 + 1);
@@ -126,7 +127,7 @@ fn put_right(bytes: &[u8], expected: u64) -> Result<Option<Vec<u8>>, FrameError>
     Ok(None)
 }
 
-/// Reads the header as far as it is to be believed.
+/// Reads the header as far as it can be trusted.
 pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Result<Option<Head>, FrameError> {
     let page = file.read(&Extent::at_most(FrameFile::Main, 0..FIXED_HEADER_LEN as u64 + 1))?;
     let parsed = FrameHeader::parse(&page).ok().filter(|header| header.storage() == storage);
@@ -144,7 +145,7 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
     let mut metalayers = Metalayers::parse(&bytes).ok();
     let mut end = metalayers.as_ref().map_or(FIXED_HEADER_LEN, |there| end_of(there, &bytes));
     if metalayers.is_none() || condition != Condition::Intact {
-        // The length may be what is wrong: the metalayers tell where they end.
+        // The length itself may be wrong: the metalayers define their own end.
         let bytes = read(WINDOW.min(dparams.limits.max_metadata))?;
         if let Ok(there) = Metalayers::parse(&bytes) {
             end = end_of(&there, &bytes);
@@ -158,10 +159,10 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
     Ok(Some(Head { header, condition, metalayers, metalayers_condition, end, against_sum: AgainstSum::Fits }))
 }
 
-/// Where metalayers are looked for if nothing tells how long they are, in bytes.
+/// Where to look for metalayers if their length is unknown, in bytes.
 const WINDOW: u64 = 1 << 20;
 
-/// The end of the header that `bytes` start with. Values are slices of `bytes`.
+/// Returns the end of the header that `bytes` start with. Values are slices of `bytes`.
 fn end_of(metalayers: &Metalayers, bytes: &Bytes) -> usize {
     let ends = metalayers
         .iter()
@@ -169,7 +170,7 @@ fn end_of(metalayers: &Metalayers, bytes: &Bytes) -> usize {
     ends.max().unwrap_or(MIN_HEADER_LEN)
 }
 
-/// Puts the fixed bytes right, and numbers that cannot be to what they can be.
+/// Corrects the constant bytes, and replaces impossible numbers by possible ones.
 fn mend(page: &[u8], storage: Storage, file_len: u64) -> Option<FrameHeader> {
     let mut bytes: [u8; FIXED_HEADER_LEN + 1] = page.try_into().ok()?;
     let right = MARKERS.iter().filter(|(at, marker)| bytes[*at] == *marker).count()
@@ -185,7 +186,7 @@ fn mend(page: &[u8], storage: Storage, file_len: u64) -> Option<FrameHeader> {
     let int = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes)
     };
-    // The length is not needed: what there is, is the file.
+    // The stored length is not needed: use that of the file.
     put(fixed, 16, &file_len.max(132).to_be_bytes());
     let header_len = int(fixed, 11);
     if header_len < MIN_HEADER_LEN as i32 || header_len as u64 > file_len.max(132) {

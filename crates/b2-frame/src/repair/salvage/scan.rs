@@ -1,4 +1,4 @@
-//! Looking for chunks and trailers byte by byte, without header or index.
+//! Searches for chunks and trailers byte by byte, without header or index.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,9 @@ use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
 
-/// Bytes looked at at once.
+/// Bytes read at once.
 const WINDOW: u64 = 1 << 20;
-/// After so many bytes it is asked whether to stop, and after each one that costs more than a look.
+/// Cancellation is checked after this many bytes, and after each position that takes more than a glance.
 const ASK: usize = 64 << 10;
 /// A trailer: `94 01 93 CD u16 DE u16 ... DC u16 ... CE u32 D8 u8 16 bytes`.
 const TRAILER_START: [u8; 4] = [0x94, 0x01, 0x93, 0xCD];
@@ -33,7 +33,7 @@ pub(super) struct Found {
     pub(super) look: Look,
 }
 
-/// What the chunks of a frame have in common as a rule: version, block size, filters and codec.
+/// What the chunks of a frame usually have in common: version, block size, filters and codec.
 pub(super) type Look = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
 
 impl Found {
@@ -54,20 +54,19 @@ impl Found {
     }
 }
 
-/// What was found, in the order of the file.
+/// What was found, in file order.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) chunks: Vec<Found>,
-    /// What starts as a chunk and is not intact, or is cut off. Few of these are chunks.
+    /// Damaged or truncated data that starts like a chunk. Few of these are chunks.
     pub(super) torn: Vec<Found>,
     /// The last trailer.
     pub(super) trailer: Option<Trailer>,
-    /// First bytes of all trailers: commits leave old ones behind.
+    /// First bytes of all trailers: commits leave old ones in the file.
     pub(super) trailers: Vec<u64>,
 }
 
-/// Looks at the bytes from `from` up to `to`. What is inside a chunk or trailer is not looked at again. `known`: checksums
-/// of chunks.
+/// Searches the bytes from `from` to `to`. Skips the inside of chunks and trailers. `known` are checksums of chunks.
 pub(super) fn scan(
     damaged: &Damaged<'_>,
     from: u64,
@@ -76,13 +75,13 @@ pub(super) fn scan(
 ) -> Result<Scan, FrameError> {
     let (file, dparams) = (&damaged.main, &damaged.dparams);
     let mut found = Scan::default();
-    // Bytes may look like chunk upon chunk; what that costs stays in proportion to the file.
+    // A hostile file may look like many overlapping chunks, so keep the cost proportional to its size.
     let mut budget = file.len().saturating_mul(64).saturating_add(1 << 30);
     let mut at = from;
     while at < to {
         let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
         let ends_file = at + window.len() as u64 == file.len();
-        // What starts in the last bytes of the window is seen whole in the next one.
+        // What starts in the last bytes of the window is complete in the next one.
         let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
         let mut i = 0;
         let (mut ask, mut spent) = (0, budget);
@@ -107,7 +106,7 @@ pub(super) fn scan(
                 found.trailers.push(offset);
             }
             if budget == 0 {
-                // Far too much looks like a chunk and is none: what was found so far has to do.
+                // Far too many bytes look like a chunk without being one: settle for what was found so far.
                 return Ok(found);
             }
             i = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -117,10 +116,10 @@ pub(super) fn scan(
     Ok(found)
 }
 
-/// Most starts of damaged chunks that are kept.
+/// The maximum number of starts of damaged chunks to keep.
 const MAX_TORN: usize = 1 << 16;
 
-/// The chunk that starts with `rest`, which is at `offset` of the file, and whether it is intact.
+/// Returns the chunk that starts with `rest`, at `offset` of the file, and whether it is intact.
 fn chunk_at(
     damaged: &Damaged<'_>,
     offset: u64,
@@ -129,15 +128,15 @@ fn chunk_at(
     budget: &mut u64,
 ) -> Result<Option<(Found, bool)>, FrameError> {
     let file = &damaged.main;
-    // Frames hold chunks with extended headers only; the first test sorts nearly all bytes out.
+    // Frames hold only chunks with extended headers. The first test rejects nearly all bytes.
     let [3..=6, _, flags, ..] = rest else { return Ok(None) };
     if flags & 5 != 5 {
         return Ok(None);
     }
     let Ok(header) = ChunkHeader::parse(rest) else { return Ok(None) };
     let (cbytes, nbytes) = (header.cbytes() as u64, header.nbytes());
-    // Without data there is little that must fit together: among random bytes are many such headers. And frames have
-    // no chunks of zeros or NaN (docs/format/frame-contiguous.md, section 5.4), the others exactly one item.
+    // Special chunks have few fields that must agree, so random bytes often look like one. Frames have no chunks of
+    // zeros or NaN (docs/format/frame-contiguous.md, section 5.4), and the others hold exactly one item.
     let repeats = EXTENDED_HEADER_LEN as u64 + header.typesize() as u64;
     let is_data = match header.special() {
         None => true,
@@ -162,10 +161,10 @@ fn chunk_at(
     Ok(Some((chunk, is_intact)))
 }
 
-/// Bytes of a trailer that are read at first; more if they do not hold it.
+/// Bytes of a trailer to read at first; more if it is longer.
 const TRAILER_PART: u64 = 4096;
 
-/// The trailer that starts with `rest`, and its length.
+/// Returns the trailer that starts with `rest`, and its length.
 pub(super) fn trailer_at(
     file: &OpenFile,
     offset: u64,
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
     use crate::{ReadAt, ReadOptions};
 
-    /// Counts the bytes that are read.
+    /// Counts the bytes read.
     struct Counting(Vec<u8>, AtomicU64);
 
     impl ReadAt for Counting {
@@ -234,7 +233,7 @@ mod tests {
         }
     }
 
-    /// How many chunks are found, and how often each byte is read.
+    /// Returns the number of chunks found, and how often each byte was read.
     fn search(bytes: Vec<u8>) -> (usize, u64) {
         let len = bytes.len() as u64;
         let counting = Arc::new(Counting(bytes, AtomicU64::new(0)));
@@ -257,7 +256,7 @@ mod tests {
     fn what_looks_like_many_trailers_is_not_read_over_and_over() {
         let len = 1 << 20;
         let (nchunks, times) = search(TRAILER_START.repeat(len / TRAILER_START.len()));
-        // 64 times the file and 1 GiB, as the budget says; all of them would be 130,000 times.
+        // The budget is 64 times the file plus 1 GiB; without it, each byte would be read 130,000 times.
         assert_eq!(nchunks, 0);
         assert!(times < 64 + (2 << 30) / len as u64, "{times}");
     }

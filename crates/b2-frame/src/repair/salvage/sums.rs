@@ -1,4 +1,4 @@
-//! The checksums of a damaged frame: which chunks are as they were written, and in which order they were.
+//! The checksums of a damaged frame: they show which chunks are unchanged, and their order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,31 +14,31 @@ use crate::format::index::{Entry, Index};
 use crate::names::FrameFile;
 use crate::storage::files::Extent;
 
-/// Bytes looked at at once.
+/// Bytes read at once.
 const WINDOW: u64 = 1 << 20;
 
 /// Checksums that were found.
 #[derive(Debug)]
 pub(super) struct Sums {
-    /// Of the header, and of the header without what C-Blosc2 changes in place.
+    /// Of the whole header, and of the header without the fields that C-Blosc2 changes in place.
     pub(super) header: [u64; 2],
     /// Of the index chunk.
     pub(super) index: u64,
-    /// Of all stored chunks in order; `None` where they are damaged themselves.
+    /// Of all stored chunks in order; `None` where the checksum itself is damaged.
     pub(super) chunks: Vec<Option<u64>>,
-    /// First byte behind them.
+    /// The first byte after them.
     pub(super) end: u64,
-    /// Whether the trailer behind them is where the header says.
+    /// Whether the trailer after them is where the header says.
     in_place: bool,
 }
 
-/// The checksums of the newest state: those in front of the trailer if it is in its place, else the last ones.
+/// Finds the checksums of the newest state: those before the trailer if it is in place, otherwise the last ones.
 pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<Sums>, FrameError> {
     let len = damaged.searched();
     let frame_len =
         head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
     let mut best: Option<Sums> = None;
-    // Bytes may look like block upon block, each of which lists the whole file.
+    // A hostile file may look like many blocks, each of which lists the whole file.
     let mut budget = len.saturating_mul(64).saturating_add(64 << 20);
     let mut at = 0;
     while at < len {
@@ -53,7 +53,7 @@ pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<
                 best = Some(found);
             }
         }
-        // What starts in the last bytes is seen whole in the next window.
+        // What starts in the last bytes is complete in the next window.
         at += (window.len() as u64).saturating_sub(MAGIC.len() as u64 - 1).max(1);
     }
     Ok(best)
@@ -63,7 +63,7 @@ fn positions(window: &[u8]) -> impl Iterator<Item = usize> {
     window.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| **bytes == MAGIC).map(|(i, _)| i)
 }
 
-/// The block whose end is at `end_at`, if it is to be believed.
+/// Reads the block whose fixed end starts at `end_at`, if it is plausible.
 fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<Sums> {
     let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
     let behind = end_at.checked_add(END_LEN as u64)?;
@@ -74,7 +74,7 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
     let pages = read_table(block.get(..block.len() - END_LEN)?);
     let number = |at: usize| end.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     if pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count)) != Some(number(16)?)
-        // They are all in front of the block.
+        // All sums are stored before the block.
         || number(16)? > behind / 8
     {
         return None;
@@ -94,7 +94,7 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
             None => chunks.resize(chunks.len() + page.count as usize, None),
         }
     }
-    // Without the trailer the pages vouch for the list of them.
+    // Without the trailer, at least one intact page must confirm the list of pages.
     if trailer.is_none() && good == 0 {
         return None;
     }
@@ -110,7 +110,7 @@ fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
 }
 
 impl Sums {
-    /// Those of all chunks, stored or not, of an index that is the one they are for.
+    /// The checksums of all chunks of the index that they belong to; `None` for chunks that are not stored.
     pub(super) fn by_index(&self, index: &Index) -> Vec<Option<u64>> {
         let mut sums = self.chunks.iter();
         let sum = |nchunk| match index.entry(nchunk) {
@@ -120,18 +120,18 @@ impl Sums {
         (0..index.len()).map(sum).collect()
     }
 
-    /// All that are known.
+    /// All known checksums.
     pub(super) fn known(&self) -> HashSet<u64> {
         self.chunks.iter().copied().flatten().collect()
     }
 
-    /// Whether those of all chunks are known.
+    /// Whether the checksums of all chunks are known.
     pub(super) fn is_complete(&self) -> bool {
         self.chunks.iter().all(Option::is_some)
     }
 
-    /// The places of the chunks in order, `None` for those that are not among the ones found. Where sums are not
-    /// known chunks that no sum is of are taken in their order. Nothing if none is known.
+    /// The positions of the chunks in order, `None` for those that were not found. Where a checksum is unknown, chunks
+    /// that match none are used in file order. Returns `None` if no checksum is known.
     pub(super) fn places(
         &self,
         damaged: &Damaged<'_>,
@@ -147,7 +147,7 @@ impl Sums {
                 places.entry(sum(stored.as_bytes())).or_default().push(chunk.offset);
             }
         }
-        // Equal chunks may stand at several places, or have been one.
+        // Equal chunks may be stored several times, or once for several entries.
         let mut place = |sum: &Option<u64>| {
             let places = places.get_mut(sum.as_ref()?)?;
             if places.len() > 1 { places.pop() } else { places.first().copied() }

@@ -312,7 +312,7 @@ impl FrameEditor {
             let (sums, added) = self.during(self.nbytes(), |editor, control| editor.all_sums(control))?;
             self.draft.sums = Some(sums);
             if added {
-                // The table in the file lacks them, or is damaged.
+                // The table in the file is incomplete or damaged.
                 self.stale_sums = true;
                 self.draft.store.forget_pages();
             }
@@ -321,10 +321,10 @@ impl FrameEditor {
         Ok(())
     }
 
-    /// Returns the sums of all chunks with those of their runs, which files of earlier versions lack, and whose page may
-    /// be damaged; and whether there are new ones of runs.
+    /// Returns the sums of all chunks and their runs, and whether sums of runs were added: files of earlier versions
+    /// lack them, and their page may be damaged.
     fn all_sums(&mut self, control: &Control) -> Result<(ChunkSums, bool), FrameError> {
-        // It compares what it reads with the sums that are known.
+        // Reading through the snapshot compares the data with the known sums.
         let snapshot = self.snapshot()?;
         let mut sums = self.draft.sums.clone().unwrap_or_default();
         let mut added = false;
@@ -350,9 +350,8 @@ impl FrameEditor {
         self.draft.starts.is_some()
     }
 
-    /// Sets whether the frame has a table of block starts from the next commit on, with which
-    /// readers far away need fewer rounds and bytes. Adding it reads all chunks, but does not
-    /// decode them. A rollback does not undo this.
+    /// Sets whether the frame has a table of block starts from the next commit on, with which remote readers need
+    /// fewer requests and bytes. Adding it reads all chunks, but does not decode them. A rollback does not undo this.
     ///
     /// # Errors
     /// When a chunk cannot be read.

@@ -161,7 +161,7 @@ impl EditOptions {
         // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;
-        // The first chunks decide whether there is room for block starts.
+        // The first chunks decide whether there is space for block starts.
         let new = sums.is_some() && schunk.nchunks() == 0;
         let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(false)));
         Ok(FrameEditor {

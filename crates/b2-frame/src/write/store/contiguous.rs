@@ -31,10 +31,10 @@ use crate::{FrameError, SuperChunk};
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// New files ask for space in steps of this many bytes, once they are longer than one of them.
+/// New files reserve space in steps of this many bytes, once they are longer than one step.
 const RESERVE: u64 = 16 << 20;
 
-/// After this many bytes the disk is told to begin writing them, so that the sync at the end has less to wait for.
+/// After this many bytes, writing them to disk is started early, which shortens the final sync.
 const START_SYNC: u64 = 8 << 20;
 
 /// Length of the magic number, the header length and the marker after it, in bytes.
@@ -53,9 +53,9 @@ pub(crate) struct ContiguousStore {
     buf: Vec<u8>,
     /// End of the bytes that may have been written.
     high: u64,
-    /// End of the space asked for.
+    /// End of the reserved space.
     reserved: u64,
-    /// End of the bytes that the disk was told to begin writing.
+    /// End of the bytes for which writing to disk was started.
     sync_started: u64,
     /// The committed pages of all tables.
     pages: Pages,
@@ -73,7 +73,7 @@ pub(crate) struct ContiguousStore {
     unsafe_name: bool,
 }
 
-/// What describes chunks that were copied to another store.
+/// The result of copying chunks to another store.
 pub(crate) struct Copied {
     /// The state with the new entries.
     pub(crate) state: FrameState,
@@ -354,7 +354,7 @@ impl ContiguousStore {
         Ok(head)
     }
 
-    /// Lets the next commit write all pages of the tables.
+    /// Makes the next commit rewrite all pages of the tables.
     pub(super) fn forget_pages(&mut self) {
         self.pages = Pages::default();
     }
@@ -450,14 +450,14 @@ impl ContiguousStore {
         self.broken = true;
         match self.file.read_at(start..start + after.len() as u64) {
             Ok(found) if found == before => Err(FrameError::io(&*self.name)(error)),
-            // Of a mix, too, the redo record makes the new header.
+            // If the header is a mix of both versions, the redo record completes the new one.
             Ok(_) => Err(FrameError::NotSynced { name: self.name.to_string(), source: error }),
             Err(_) => Err(FrameError::io(&*self.name)(error)),
         }
     }
 
-    /// Detects changes by a writer that ignored the lock, or while there is no lock, and links made since opening:
-    /// whoever writes under another name holds another lock.
+    /// Detects changes by a writer that ignored the lock or was active without one, and hard links created since
+    /// opening: writers under another name hold another lock.
     fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
         let Home::Disk { fs, path, force, .. } = &self.home else { return Ok(()) };
         let io = |error| FrameError::io(&*self.name)(error);

@@ -32,7 +32,8 @@ pub(crate) fn is_ours(file: &dyn ReadAt, start: u64) -> io::Result<bool> {
     Ok(!OTHERS.iter().any(|magic| content.starts_with(magic)))
 }
 
-/// Removes the temporary name of a new frame whose writer was killed between giving it its name and removing that one.
+/// Removes the temporary name of a new frame whose writer was killed between creating the final name and removing the
+/// temporary one.
 pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn ReadAt) -> io::Result<()> {
     let identity = file.identity()?;
     if file.hard_links()? < 2 || identity.is_none() {
@@ -51,9 +52,9 @@ pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn ReadA
 }
 
 impl SuperChunk {
-    /// Bytes that a change which was not finished has left behind a contiguous frame. They are no part of it; the
-    /// next change removes them. 0 for sparse frames, for frames inside of other files, and where the bytes behind the
-    /// frame are somebody else's.
+    /// Returns the number of bytes that an unfinished change has left behind a contiguous frame. They are not part of
+    /// the frame; the next change removes them. Returns 0 for sparse frames, for frames inside other files, and if the
+    /// bytes behind the frame do not come from this crate.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -50,7 +50,7 @@ pub(crate) struct Change<'a> {
     pub(crate) new: &'a FrameState,
     /// Sums of the chunks, if the frame is to have checksums.
     pub(crate) sums: Option<&'a ChunkSums>,
-    /// Where the blocks of the chunks are, if the frame is to tell it.
+    /// Where the blocks of the chunks are, if the frame gets a table of block starts.
     pub(crate) starts: Option<&'a ChunkStarts>,
     /// Whether only values in the header differ, and no checksums cover the header.
     pub(crate) metadata_only: bool,
@@ -135,11 +135,11 @@ impl Store {
         }
     }
 
-    /// Lets the next commit write all pages of the tables anew, because some in the file may be damaged.
+    /// Makes the next commit rewrite all pages of the tables, because some in the file may be damaged.
     pub(crate) fn forget_pages(&mut self) {
         match &mut self.place {
             Place::Contiguous(store) => store.forget_pages(),
-            // Written anew by each commit.
+            // Every commit rewrites them.
             Place::Sparse(_) => {}
         }
     }

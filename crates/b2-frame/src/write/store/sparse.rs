@@ -26,8 +26,7 @@ use crate::write::ends::{self, Content, Ends};
 use crate::write::state::{FrameState, Head};
 use crate::write::store::Change;
 
-/// The disk is told to begin writing files of at least this many bytes, so that the sync at the end has less to wait
-/// for.
+/// Writing to disk is started early for files of at least this many bytes, which shortens the final sync.
 const START_SYNC: usize = 64 << 10;
 
 /// The directory of a sparse frame.
@@ -124,7 +123,7 @@ impl SparseStore {
         self.shown(&self.dir).display().to_string()
     }
 
-    /// Returns the name for errors: below the target, not below the temporary directory of a new frame.
+    /// Returns the path for errors: below the target, not below the temporary directory of a new frame.
     fn shown(&self, path: &Path) -> PathBuf {
         match (&self.new, path.strip_prefix(&self.dir)) {
             (Some(new), Ok(rest)) if rest.as_os_str().is_empty() => new.path().to_owned(),
@@ -133,7 +132,7 @@ impl SparseStore {
         }
     }
 
-    /// Names the path in an error.
+    /// Adds the path to an error.
     fn io<T>(&self, path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
         staging::io(&self.shown(path), result)
     }
@@ -208,7 +207,7 @@ impl SparseStore {
             kept: &Pages::default(),
             cbytes: self.cbytes(old, &named)?,
             index_at: self.header_len,
-            // The index stands directly behind the header.
+            // The index directly follows the header.
             in_front: false,
         };
         let Ends { head, tail, .. } = ends::encode(&content)?;
