@@ -1,4 +1,4 @@
-//! Requests for ranges: what is asked, what is checked, and what is tried again.
+//! Range requests: sending them, checking the responses, and retrying.
 
 use std::convert::Infallible;
 use std::io::{self, Read};
@@ -39,8 +39,7 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// Sets how long a request may take in all, with everything that is tried again; 60 s by
-    /// default.
+    /// Sets the total time limit of a request, including retries; 60 s by default.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -58,36 +57,36 @@ impl HttpOptions {
         Self { proxy, ..self }
     }
 
-    /// Sets whether redirects to other hosts are followed (the default). Inside of a network where a server could lead
-    /// to hosts that only this process reaches, switch it off.
+    /// Sets whether redirects to other hosts are followed (the default). Turn this off if an untrusted server could
+    /// redirect to hosts that only this process can reach.
     #[must_use]
     pub fn other_hosts(self, other_hosts: bool) -> Self {
         Self { other_hosts, ..self }
     }
 
-    /// Sets the pause before a request is tried again the first time; each later one is twice as
-    /// long. 250 ms by default.
+    /// Sets the pause before the first retry of a request; 250 ms by default. Each later pause is
+    /// twice as long.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 }
 
-/// What was asked of servers so far.
+/// Number of requests and received bytes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Number of requests, with redirects and those that were tried again.
+    /// Number of requests, including redirects and retries.
     pub requests: u64,
-    /// Number of bytes of files that arrived.
+    /// Number of received bytes of files.
     pub bytes: u64,
 }
 
-/// A client with its connections.
+/// An HTTP client with its connections.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Connections. If a child used those of its parent after a fork, each would read answers that were meant for
-    /// the other.
+    /// Connections, separate for each process: if a forked child used those of its parent, each would read responses
+    /// meant for the other.
     agents: PerProcess<Agent>,
     pub(crate) options: HttpOptions,
     /// The time limit of a request, in milliseconds.
@@ -98,40 +97,40 @@ pub(crate) struct Client {
     bytes: AtomicU64,
 }
 
-/// A range to ask for.
+/// A range to request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
-    /// From the first number up to, but not including, the second.
+    /// The offsets from the first number up to, but not including, the second.
     Part(u64, u64),
     /// This many bytes at the end.
     Last(u64),
 }
 
-/// A range that was answered.
+/// The response to a range request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) start: u64,
     pub(crate) bytes: Bytes,
     pub(crate) version: Version,
-    /// Where redirects have led.
+    /// The URL that redirects led to.
     pub(crate) url: Url,
 }
 
-/// A failed try.
+/// A failed attempt.
 enum Failed {
-    /// Nothing will change that.
+    /// A permanent error; a retry would not help.
     Always(io::Error),
-    /// It may work later: after this time, if the server tells it.
+    /// A temporary error; a retry may succeed, after this time if the server specified one.
     Now(io::Error, Option<Duration>),
 }
 
-/// Most redirects that are followed.
+/// Maximum number of redirects that are followed.
 const MOST_REDIRECTS: usize = 5;
-/// Most times that a request is tried again.
+/// Maximum number of retries.
 const MOST_TRIES: u32 = 6;
-/// Longest pause before another try.
+/// Longest pause before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Most memory that is reserved before bytes arrive.
+/// Maximum memory that is reserved before bytes arrive, in bytes.
 const RESERVED: u64 = 4 << 20;
 
 impl Client {
@@ -155,7 +154,7 @@ impl Client {
         self.other_hosts.swap(follow, Relaxed)
     }
 
-    /// Asks for a range, and again if that may help.
+    /// Requests a range, retrying after temporary errors.
     pub(crate) fn get(&self, url: &Url, asked: Asked) -> io::Result<Reply> {
         let begun = Instant::now();
         let timeout = Duration::from_millis(self.timeout.load(Relaxed));
@@ -177,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Asks once, and follows redirects.
+    /// Requests a range once, following redirects.
     fn follow(&self, url: &Url, asked: Asked, left: &dyn Fn() -> Duration) -> Result<Reply, Failed> {
         let mut url = url.clone();
         for _ in 0..=MOST_REDIRECTS {
@@ -197,7 +196,7 @@ impl Client {
         Err(Failed::Always(io::Error::other("the server redirects again and again")))
     }
 
-    /// Asks once. Returns the answer, or where the server redirects to.
+    /// Sends a single request. Returns the response, or the location of a redirect.
     fn once(&self, url: &Url, asked: Asked, left: Duration) -> Result<Result<Reply, String>, Failed> {
         self.requests.fetch_add(1, Relaxed);
         let range = match asked {
@@ -209,7 +208,7 @@ impl Client {
         if let Some(authorization) = url.authorization() {
             request = request.header("authorization", authorization);
         }
-        // No time left at all would mean no limit.
+        // A limit of zero would mean no limit.
         let left = left.max(Duration::from_millis(1));
         let connect = left.min(Duration::from_secs(15));
         let request = request.config().timeout_global(Some(left)).timeout_connect(Some(connect)).build();
@@ -225,7 +224,7 @@ impl Client {
             return Err(refused(status, &headers));
         }
         let wrong = |what: &str| Failed::Always(io::Error::new(io::ErrorKind::InvalidData, what));
-        // All headers of that name count, and all words in them.
+        // The header may occur several times, and each may list several encodings.
         let plain =
             |encoding: &str| encoding.split(',').all(|word| word.trim().eq_ignore_ascii_case("identity"));
         if !headers.get_all("content-encoding").iter().all(|value| value.to_str().is_ok_and(plain)) {
@@ -240,7 +239,7 @@ impl Client {
                 let to = len.map_or(to, |len| to.min(len));
                 start == from && (end == to || len.is_none() && end < to)
             }
-            // Without the length it may be any.
+            // Without the length the range cannot be checked, so it is rejected.
             Asked::Last(most) => {
                 len.is_some_and(|len| end == len && end.saturating_sub(start) == most.min(len))
             }
@@ -293,7 +292,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads `bytes 0-9/100`: start, end and, if it is told, the length of the file.
+/// Parses `bytes 0-9/100`. Returns start, end and, if given, the length of the file.
 fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, len) = value.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -306,7 +305,7 @@ fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
     (start < end && len.is_none_or(|len| end <= len)).then_some((start, end, len))
 }
 
-/// The error for a status other than that of a range.
+/// Returns the error for a status other than 206 (partial content).
 fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
     let always = |kind, what: String| Failed::Always(io::Error::new(kind, what));
     match status.as_u16() {
@@ -336,7 +335,7 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
     }
 }
 
-/// The error of a request without an answer. Its text never holds the URL.
+/// Returns the error for a request without a response. Its message never contains the URL, which may have secrets.
 fn failed(error: ureq::Error) -> Failed {
     use ureq::Error as E;
     let now = |kind, what: String| Failed::Now(io::Error::new(kind, what), None);
@@ -352,10 +351,10 @@ fn failed(error: ureq::Error) -> Failed {
     }
 }
 
-/// The error of a connection that broke.
+/// Returns the error for a broken connection.
 fn lost(error: io::Error) -> io::Error {
     let kind = match error.kind() {
-        // Kinds that mean something else to callers.
+        // These kinds mean something else to callers.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => io::ErrorKind::Other,
         kind => kind,
     };
@@ -366,7 +365,7 @@ fn lost(error: io::Error) -> io::Error {
     io::Error::new(kind, format!("the connection was lost: {error}"))
 }
 
-/// A part of the pause, so that clients do not come back at the same moment.
+/// Returns a random part of the pause, so that clients do not retry at the same moment.
 fn jitter(pause: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let part = RandomState::new().hash_one(0) % 256;

@@ -14,21 +14,21 @@ use crate::url::Url;
 
 /// Length of the first read, in bytes.
 const FIRST: u64 = 16 << 10;
-/// Length of the read of the end, in bytes: trailer, index and checksums of most frames.
+/// Length of the read at the end, in bytes; enough for trailer, index and checksums of most frames.
 const LAST: u64 = 64 << 10;
-/// Length of the first read of the file of a chunk, which has nothing at its end.
+/// Length of the first read of a chunk file, in bytes. Its end has no metadata and needs no separate read.
 const CHUNK: u64 = 128 << 10;
 
-/// A file on a server, of which ranges are read.
+/// A file on a server, read in ranges.
 #[derive(Debug)]
 pub struct HttpFile {
     client: Arc<Client>,
     url: Url,
-    /// Where redirects have led, which need not be followed again.
+    /// The URL that redirects led to, so that they need not be followed again.
     target: Mutex<Option<Url>>,
     len: u64,
     version: Version,
-    /// Parts that came when it was opened, with their offsets.
+    /// Parts that were fetched on opening, with their offsets.
     known: Vec<(u64, Bytes)>,
 }
 
@@ -60,7 +60,7 @@ impl HttpFile {
                 version.len = version.len.or(last.version.len);
                 known.push((last.start, last.bytes));
             }
-            // Some servers do not answer the end of a file unless its length is told.
+            // Some servers do not support ranges that count from the end. If the length is known, they are not needed.
             Some(Err(error)) if version.len.is_none() => return Err(error),
             _ => {}
         }
@@ -73,12 +73,12 @@ impl HttpFile {
     }
 
     /// Returns whether a change of the file between two requests would be noticed. If not, the
-    /// server tells neither strong ETags nor times of change.
+    /// server sends neither strong ETags nor modification times.
     pub fn is_guarded(&self) -> bool {
         self.version.is_guarded()
     }
 
-    /// Returns what the server told of the content when the file was opened.
+    /// Returns the version of the content that the server reported when the file was opened.
     pub fn version(&self) -> &Version {
         &self.version
     }
@@ -94,7 +94,7 @@ impl HttpFile {
         match &target {
             None => self.client.get(&self.url, asked),
             Some(target) => self.client.get(target, asked).or_else(|_| {
-                // What a redirect led to may have expired.
+                // The target of a redirect may have expired.
                 let reply = self.client.get(&self.url, asked)?;
                 *lock() = (reply.url != self.url).then(|| reply.url.clone());
                 Ok(reply)
@@ -138,7 +138,7 @@ impl ReadAt for HttpFile {
         if !self.version.may_be(&reply.version) {
             return Err(changed());
         }
-        // A server that does not tell the length may send less.
+        // A server that does not report the length may send less.
         match reply.bytes.len() as u64 == end.saturating_sub(start) {
             true => Ok(reply.bytes),
             false => {

@@ -33,7 +33,7 @@ pub use file::HttpFile;
 pub use system::Http;
 pub use url::is_url;
 
-/// Returns options that open URLs: with the file system [`Http`] and [`ReadCosts::REMOTE`].
+/// Returns options for opening URLs, with the file system [`Http`] and [`ReadCosts::REMOTE`].
 pub fn options() -> ReadOptions {
     SuperChunk::options().file_system(Arc::new(Http::default())).costs(ReadCosts::REMOTE)
 }

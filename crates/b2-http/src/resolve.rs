@@ -1,4 +1,4 @@
-//! Finding the addresses of a host.
+//! Looks up the addresses of a host.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -10,8 +10,8 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::NextTimeout;
 use ureq::unversioned::transport::time::Duration;
 
-/// Looks addresses up on a thread of its own, so that the time limit of the request holds. Where the system has no
-/// thread for it, on the calling one, without a limit: ureq's own resolver panics there.
+/// Looks up addresses on a separate thread, so that the time limit of the request holds. If no thread can be started,
+/// it uses the calling thread without a limit, because ureq's own resolver would panic.
 #[derive(Debug, Default)]
 pub(crate) struct LookUp(DefaultResolver);
 
@@ -27,7 +27,7 @@ impl Resolver for LookUp {
         let (sender, receiver) = sync_channel(1);
         let (theirs, options) = (uri.clone(), config.clone());
         let work = move || {
-            // Nobody listens any more if it took too long.
+            // After a timeout the receiver is gone, so sending may fail.
             let _ = sender.send(DefaultResolver::default().resolve(&theirs, &options, unlimited));
         };
         match thread::Builder::new().spawn(work) {

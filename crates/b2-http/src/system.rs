@@ -1,4 +1,4 @@
-//! URLs in the place of paths.
+//! A file system whose paths are URLs.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::client::{Client, Counts, HttpOptions};
 use crate::file::HttpFile;
 use crate::url::Url;
 
-/// Most files that are kept open. Opening is two requests; what is kept takes 80 KiB.
+/// Maximum number of files that are kept open. Opening takes two requests; an open file holds 80 KiB.
 const MOST_OPEN: usize = 64;
 
 /// A file system whose paths are URLs. It only reads. Cloning is cheap; clones share connections.
@@ -26,7 +26,7 @@ pub struct Http(Arc<Shared>);
 struct Shared {
     client: Arc<Client>,
     open: Mutex<HashMap<String, Arc<HttpFile>>>,
-    /// URLs by the names that are shown for them.
+    /// URLs by their names without secrets; see [`Http::hide`].
     hidden: Mutex<HashMap<String, String>>,
 }
 
@@ -37,37 +37,37 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Creates a client with these settings.
+    /// Creates a file system with these settings.
     pub fn new(options: HttpOptions) -> Self {
         let client = Client::new(options);
         Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
     }
 
-    /// Creates a file system with the connections of this one, which has not opened any file yet. What a file
-    /// system has opened once it takes for unchanged as long as it lives.
+    /// Creates a file system that shares the connections of this one but has no open files. A file system keeps files
+    /// open and assumes that they do not change, so use a new one to see changes.
     #[must_use]
     pub fn afresh(&self) -> Self {
         let client = self.0.client.clone();
         Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
     }
 
-    /// Sets how long a request may take in all, from now on, for all clones.
+    /// Sets the total time limit of a request, from now on, for all clones.
     pub fn set_timeout(&self, timeout: Duration) {
         self.0.client.set_timeout(timeout);
     }
 
-    /// Sets whether redirects to other hosts are followed from now on, for all clones. Returns what it was.
+    /// Sets whether redirects to other hosts are followed from now on, for all clones. Returns the previous value.
     pub fn set_other_hosts(&self, follow: bool) -> bool {
         self.0.client.set_other_hosts(follow)
     }
 
-    /// Returns what was asked of servers so far.
+    /// Returns the number of requests and received bytes so far.
     pub fn counts(&self) -> Counts {
         self.0.client.counts()
     }
 
-    /// Returns a name for a URL that does not show its user, password and query, and that
-    /// this file system opens like the URL itself. A URL without them is its own name.
+    /// Returns a name for a URL that does not show its user, password and query. This file system
+    /// opens the name like the URL itself. A URL without them is its own name.
     pub fn hide(&self, url: &str) -> String {
         let Some(parsed) = Url::parse(url) else { return url.to_owned() };
         let shown = parsed.shown();
@@ -88,7 +88,7 @@ impl Http {
     /// Opens a file.
     ///
     /// # Errors
-    /// When the path is no URL, the server cannot be reached or refuses, or does not answer ranges.
+    /// When the path is not a URL, or the server cannot be reached, refuses access or does not support ranges.
     pub fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
         self.open_url(self.url(path)?)
     }
@@ -108,8 +108,8 @@ impl Http {
         Ok(file)
     }
 
-    /// Returns the URL that a path stands for: itself, the one that it hides, or that of a file in
-    /// one of these folders.
+    /// Returns the URL of a path: the path itself, the URL that it hides, or the URL of a file in a
+    /// folder with such a path.
     fn url(&self, path: &Path) -> io::Result<Url> {
         let bad = || io::Error::new(io::ErrorKind::InvalidInput, "not an http or https URL");
         let text = path.to_str().ok_or_else(bad)?;

@@ -1,4 +1,4 @@
-//! URLs, as far as reading needs to understand them.
+//! Parses the parts of URLs that reading needs.
 
 use std::path::Path;
 
@@ -20,15 +20,15 @@ fn scheme(url: &str) -> Option<&'static str> {
     }
 }
 
-/// A URL in parts.
+/// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: &'static str,
-    /// User name and password, with their escapes.
+    /// User name and password, still percent-encoded.
     user: Option<String>,
     /// Host and port.
     host: String,
-    /// With the slash in front.
+    /// The path, with its leading slash.
     path: String,
     query: Option<String>,
 }
@@ -59,7 +59,7 @@ impl Url {
         Some(Self { scheme, user, host: host.to_owned(), path, query })
     }
 
-    /// Returns the URL of a file in the folder that this one names.
+    /// Returns the URL of a file in the folder at this URL.
     pub(crate) fn join(&self, name: &str) -> Self {
         let folder = self.path.trim_end_matches('/');
         Self { path: format!("{folder}/{name}"), ..self.clone() }
@@ -74,7 +74,7 @@ impl Url {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns the URL to ask for: without user and password.
+    /// Returns the URL for requests, without user and password.
     pub(crate) fn target(&self) -> String {
         let Self { scheme, host, path, query, .. } = self;
         match query {
@@ -83,25 +83,25 @@ impl Url {
         }
     }
 
-    /// Returns the URL without what may be secret.
+    /// Returns the URL without user, password and query, which may be secret.
     pub(crate) fn shown(&self) -> String {
         let Self { scheme, host, path, query, .. } = self;
         format!("{scheme}://{host}{path}{}", if query.is_some() { "?..." } else { "" })
     }
 
-    /// Returns the value of the header with user and password.
+    /// Returns the value of the `Authorization` header with user and password.
     pub(crate) fn authorization(&self) -> Option<String> {
         let user = unescape(self.user.as_deref()?);
         let user = if user.contains(&b':') { user } else { [&user[..], b":"].concat() };
         Some(format!("Basic {}", BASE64.encode(&user)))
     }
 
-    /// Returns whether both name the same host and port.
+    /// Returns whether both URLs have the same host and port.
     pub(crate) fn same_host(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// Returns where a redirect leads, without credentials, or why that is refused.
+    /// Returns the target of a redirect, without credentials, or the reason why it is rejected.
     pub(crate) fn redirect(&self, location: &str) -> Result<Self, &'static str> {
         let Self { scheme, host, path, .. } = self;
         let absolute = if location.starts_with("//") {

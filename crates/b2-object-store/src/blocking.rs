@@ -1,5 +1,5 @@
-//! Stores behind URLs, for blocking readers and uploads: `s3://bucket/path`, `gs://bucket/path`,
-//! `az://container/path`.
+//! Blocking access to object stores by URL, for reading and uploading: `s3://bucket/path`,
+//! `gs://bucket/path`, `az://container/path`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,24 +24,24 @@ use crate::{Object, failed};
 
 /// Length of the first read, in bytes.
 const FIRST: u64 = 16 << 10;
-/// Length of the read of the end, in bytes: trailer, index and checksums of most frames.
+/// Length of the read at the end, in bytes; enough for trailer, index and checksums of most frames.
 const LAST: u64 = 64 << 10;
-/// Requests in flight of a reader.
+/// Number of requests of a reader in flight.
 const IN_FLIGHT: usize = 16;
-/// Parts of an upload that are in flight, and so in memory.
+/// Number of parts of an upload in flight, all of which are in memory.
 const PARTS_IN_FLIGHT: u64 = 4;
-/// Smallest part of an upload in bytes. S3 wants at least 5 MiB of all but the last.
+/// Minimum part size of an upload, in bytes. S3 requires at least 5 MiB for all parts but the last.
 const PART: u64 = 8 << 20;
-/// Most parts of an upload; S3 takes 10,000.
+/// Maximum number of parts of an upload; S3 accepts 10,000.
 const MOST_PARTS: u64 = 9_000;
-/// Most files that are kept open. What is kept of each takes 80 KiB.
+/// Maximum number of files that are kept open. Each holds 80 KiB.
 const MOST_OPEN: usize = 64;
 
-/// Stores whose objects are named by URLs. As a [`FileSystem`] it only reads, and the path of a
+/// Object stores accessed by URL. As a [`FileSystem`] it is read-only, and the path of a
 /// sparse frame is that of the folder with its objects. Cloning is cheap.
 ///
-/// Buckets are opened when they are first named, with what the environment tells: `AWS_ACCESS_KEY_ID`,
-/// `AWS_ENDPOINT_URL` and so on, as `object_store` reads them.
+/// Buckets are opened on first use, with settings from the environment such as `AWS_ACCESS_KEY_ID` and
+/// `AWS_ENDPOINT_URL`, as `object_store` reads them.
 #[derive(Clone)]
 pub struct Stores(Arc<Shared>);
 
@@ -51,8 +51,8 @@ struct Shared {
     bytes: AtomicU64,
 }
 
-/// What belongs to one process. A forked child has none of the threads of its parent, and must not use its connections:
-/// it makes its own.
+/// The state of one process. A forked child has no threads of its parent and must not use its connections, so it
+/// creates its own.
 struct Inner {
     runtime: Runtime,
     buckets: Mutex<HashMap<String, Bucket>>,
@@ -65,11 +65,11 @@ impl Inner {
         Ok(Self { runtime, buckets: Mutex::new(buckets), open: Mutex::default() })
     }
 
-    /// Makes what belongs to a child, with the stores that its parent was given. Those of the environment are opened
-    /// again.
+    /// Creates the state of a child, with the stores that were inserted in its parent. Stores from the environment are
+    /// opened again on use.
     fn of_child(parent: Option<&Self>) -> io::Result<Self> {
         let Some(parent) = parent else { return Self::new(HashMap::new()) };
-        // A thread that the child does not have may hold the lock for good.
+        // A thread that the child does not have may hold the lock forever, so do not wait for it.
         let Ok(buckets) = parent.buckets.try_lock() else {
             return Err(io::Error::other("the process was forked while stores were being opened"));
         };
@@ -79,7 +79,7 @@ impl Inner {
 }
 
 impl Shared {
-    /// Returns what belongs to this process.
+    /// Returns the state of this process.
     fn here(&self) -> io::Result<&Inner> {
         self.here.get_or_try_init(Inner::of_child)
     }
@@ -89,7 +89,7 @@ impl Shared {
 struct Bucket {
     objects: Arc<dyn ObjectStore>,
     parts: Arc<dyn MultipartStore>,
-    /// By [`Stores::insert`].
+    /// Whether it was added by [`Stores::insert`].
     given: bool,
 }
 
@@ -107,10 +107,10 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// Creates it with a few threads of its own, on which requests run.
+    /// Creates a few threads, which requests run on.
     ///
     /// # Errors
-    /// When the system gives no threads.
+    /// When the threads cannot be started.
     pub fn new() -> io::Result<Self> {
         #[cfg(feature = "cloud")]
         crate::install_tls();
@@ -123,30 +123,30 @@ impl Stores {
         Self(Arc::new(Shared { here, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) }))
     }
 
-    /// Uses a store of your own for URLs that start with `prefix`, such as `s3://bucket`.
+    /// Uses the given store for URLs that start with `prefix`, such as `s3://bucket`.
     pub fn insert<S: ObjectStore + MultipartStore>(&self, prefix: &str, store: S) {
-        // Without threads there is nothing to insert it into, and the next call says so.
+        // If the threads of this process cannot be started, the next call reports the error.
         if let Ok(here) = self.0.here() {
             lock(&here.buckets).insert(prefix.to_owned(), Bucket { given: true, ..Bucket::new(store) });
         }
     }
 
-    /// Returns the number of requests and the bytes of objects that were read so far.
+    /// Returns the number of requests and of bytes read so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.0.requests.load(Relaxed), self.0.bytes.load(Relaxed))
     }
 
-    /// Stores a file as an object, in parts of at least 8 MiB, of which at most four are in memory.
-    /// The part with the header goes last, and only when all parts are there the object appears.
-    /// `going` is called after each part; an error of it, like any other, aborts the upload, so that
-    /// the store keeps no parts.
+    /// Uploads a file as an object, in parts of at least 8 MiB, of which at most four are in memory.
+    /// The part with the header is sent last, and the object appears only when all parts have arrived.
+    /// `going` is called after each part. An error from it, like any other error, aborts the upload, so
+    /// that the store keeps no parts.
     ///
-    /// Without `replace` an object of that name is an error. Stores check that while they create the
-    /// object only if it has a single part; for others it is checked before.
+    /// Without `replace` an existing object of that name is an error. For an object with a single part
+    /// the store checks this atomically on creation; for others it is checked before the upload.
     ///
     /// # Errors
-    /// When the file cannot be read, the store refuses, or the object exists and `replace` is not
-    /// given. The object is then what it was before.
+    /// When the file cannot be read, the store fails, or the object exists and `replace` is not set.
+    /// The object is then unchanged.
     pub fn upload(
         &self,
         url: &str,
@@ -199,7 +199,7 @@ impl Stores {
                 bucket.parts.complete_multipart(&path, &id, parts).await.map_err(failed)
             };
             if let Err(error) = sent.await {
-                // The first error is the one to tell.
+                // The first error is reported, even if the abort fails.
                 let _ = bucket.parts.abort_multipart(&path, &id).await;
                 return Err(error);
             }
@@ -207,7 +207,7 @@ impl Stores {
         })
     }
 
-    /// Returns the bucket of a URL, and the path in it.
+    /// Returns the bucket of a URL and the path in it.
     fn bucket(&self, url: &str) -> io::Result<(Bucket, Path)> {
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
         let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("not a URL"))?;
@@ -325,7 +325,7 @@ impl ReadAt for StoreFile {
         let answer = if self.process.is_current() {
             here.runtime.block_on(self.object.range(FrameFile::Main, range.clone()))?
         } else {
-            // Not by the connections of the parent.
+            // The file was opened in the parent, whose connections must not be used here.
             let (bucket, path) = self.stores.bucket(&self.url)?;
             let object = Object::new(bucket.objects, path);
             here.runtime.block_on(object.range(FrameFile::Main, range.clone()))?
@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// As in a forked child: what was made belongs to another process, whose threads are not there.
+    /// Simulates a forked child: the state belongs to another process, whose threads do not exist here.
     #[test]
     fn another_process_makes_threads_and_connections_of_its_own() {
         let frame = ArrayBuilder::new::<u32>([300, 400])
@@ -426,9 +426,9 @@ mod tests {
         let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
         let far = NdArray::options().frame_options(options).open("mem://b/a.b2nd").unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
-        // The child has the file open; its parent's list is not used.
+        // The file is in the child's list of open files, not in its parent's.
         assert_eq!(lock(&stores.0.here().unwrap().open).len(), 1);
-        // While a thread of the parent held the lock.
+        // The process was forked while a thread of the parent held the lock.
         let parent = Inner::new(HashMap::new()).unwrap();
         let held = parent.buckets.lock().unwrap();
         assert!(Inner::of_child(Some(&parent)).is_err());

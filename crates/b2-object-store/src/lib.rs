@@ -17,15 +17,15 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectSto
 #[cfg(feature = "blocking")]
 pub use blocking::Stores;
 
-/// Makes ring the cryptography of TLS in this process, unless another one was chosen before. Stores behind HTTPS need one;
-/// [`Stores`] calls this by itself.
+/// Installs ring as the TLS crypto provider of this process, unless another one was installed before. Stores behind
+/// HTTPS need one; [`Stores`] calls this itself.
 #[cfg(feature = "cloud")]
 pub fn install_tls() {
-    // An error says that there is one.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A frame in an object store: an object, or a folder of objects if it is sparse.
+/// A frame in an object store: a single object, or a folder of objects if it is sparse.
 #[derive(Clone, Debug)]
 pub struct Object {
     store: Arc<dyn ObjectStore>,
@@ -33,10 +33,10 @@ pub struct Object {
     sparse: bool,
 }
 
-/// Opens an array in a store. If there is no object of this path, it may be a sparse frame.
+/// Opens an array in a store. If there is no object at this path, a sparse frame is tried.
 ///
 /// # Errors
-/// When the store fails, or there is no array.
+/// When the store fails, or there is no array at this path.
 pub async fn open(
     store: Arc<dyn ObjectStore>,
     path: impl Into<Path>,
@@ -56,12 +56,12 @@ fn is_missing(error: &NdError) -> bool {
 }
 
 impl Object {
-    /// Names a contiguous frame.
+    /// Refers to the contiguous frame at this path.
     pub fn new(store: Arc<dyn ObjectStore>, path: impl Into<Path>) -> Self {
         Self { store, path: path.into(), sparse: false }
     }
 
-    /// Names the sparse frame in the folder of this path.
+    /// Refers to the sparse frame in the folder at this path instead.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { sparse: true, ..self }
@@ -95,7 +95,7 @@ impl RangeReader for Object {
         let (first, meta) = start?;
         let (last, end) = match end {
             Ok(end) => end,
-            // Some stores know no ranges that count from the end.
+            // Some stores do not support ranges that count from the end.
             Err(_) => {
                 let range = meta.size.saturating_sub(last)..meta.size;
                 self.get(&path, GetRange::Bounded(range)).await?

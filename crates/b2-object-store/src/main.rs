@@ -1,4 +1,4 @@
-//! `b2kit-stores`: the command `b2kit`, which also reads and writes `s3://`, `gs://` and `az://` URLs.
+//! `b2kit-stores`: the command-line program `b2kit` with support for `s3://`, `gs://` and `az://` URLs.
 #![forbid(unsafe_code)]
 
 use std::io;

@@ -27,16 +27,16 @@ use crate::remote::Remote;
 use crate::source::PyFile;
 use crate::store::{Frame, FrameBase};
 
-/// What `b2kit.Array` adds Python to.
+/// Base class of `b2kit.Array`.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
 pub(crate) struct ArrayBase {
     state: Mutex<State>,
     pub(crate) origin: Origin,
-    /// The path from the root, or what stands for it.
+    /// The absolute path, or a URL or name in place of it.
     path: Option<String>,
     pub(crate) writable: bool,
     pub(crate) threads: Option<usize>,
-    /// Where its bytes come from, if many ranges are fetched at once.
+    /// The source of the bytes, if many ranges are fetched at once.
     remote: Option<Arc<Remote>>,
     /// The file on a web server.
     web: Option<Arc<HttpFile>>,
@@ -45,16 +45,16 @@ pub(crate) struct ArrayBase {
 struct State {
     array: NdArray,
     dtype: Py<PyArrayDescr>,
-    /// The frame, where it is in memory.
+    /// The frame, if it is in memory.
     frame: Option<Bytes>,
 }
 
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// With the store that the path is in.
+    /// A path, and the store that contains it.
     Path(PathBuf, Option<Arc<Inside>>),
     Memory,
-    /// A part of a file, an object of Python: not to be changed.
+    /// Part of a file, a Python object or a server: read-only.
     Elsewhere,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn read_options() -> ReadOptions {
     SuperChunk::options().plugins(plugins())
 }
 
-/// An array that works on that many threads where a call says nothing else.
+/// Sets the number of threads that an array uses by default.
 fn controlled(array: NdArray, threads: Option<usize>) -> NdArray {
     match threads {
         Some(threads) => array.with_control(Control::new().with_threads(threads)),
@@ -71,7 +71,7 @@ fn controlled(array: NdArray, threads: Option<usize>) -> NdArray {
 }
 
 impl ArrayBase {
-    /// Short, and never while the interpreter's lock is waited for.
+    /// Locks the state. Held only briefly, and never while waiting for the interpreter's lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -125,9 +125,9 @@ impl ArrayBase {
         })
     }
 
-    /// Reads, and again in the newest state if somebody has changed the file so that the state of this array is gone.
-    /// Each result is of one state. An array of another shape or dtype is not what the caller has asked about: there the
-    /// error stays.
+    /// Reads, and retries in the newest state if the file was changed so that the state of this array is gone. Each
+    /// result comes from one state. If the new state has another shape or dtype, the caller's selection may not apply,
+    /// so the error is returned.
     fn again<'py, T>(
         &self,
         py: Python<'py>,
@@ -151,7 +151,7 @@ impl ArrayBase {
         }
     }
 
-    /// Moves to the newest state if it has the form of `old`; tells whether it has.
+    /// Moves to the newest state if its geometry and dtype equal those of `old`. Returns whether they do.
     fn follow(&self, py: Python<'_>, old: &NdArray) -> PyResult<bool> {
         if !matches!(self.origin, Origin::Path(..)) {
             return Ok(false);
@@ -169,7 +169,7 @@ impl ArrayBase {
     }
 }
 
-/// Reads what is in the brackets.
+/// Reads the items that the index `key` selects.
 pub(crate) fn get<'py>(
     array: &NdArray,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -237,7 +237,7 @@ impl ArrayBase {
             (opened, path, frame) = (found.array, Some(found.name), None);
             (origin, web) = (Origin::Elsewhere, Some(found.file));
         } else if let Ok(given) = source.extract::<PathBuf>() {
-            // As others see it after a change of directory.
+            // An absolute path stays valid after a change of directory.
             let given = std::path::absolute(&given)
                 .map_err(|error| exception(py, "IoError", &format!("{}: {error}", given.display())))?;
             let text = given.to_string_lossy().into_owned();
@@ -370,13 +370,13 @@ impl ArrayBase {
     fn threads(&self) -> Option<usize> {
         self.threads
     }
-    /// What a web server tells of the content: ETag, time of the last change, length.
+    /// Version of the content as the web server reports it: ETag, time of last modification, length.
     #[getter]
     fn _version(&self) -> Option<(Option<String>, Option<String>, Option<u64>)> {
         let version = self.web.as_ref()?.version().clone();
         Some((version.etag, version.last_modified, version.len))
     }
-    /// Where it can be opened again: "path", "web", "memory" or "elsewhere".
+    /// Where the array comes from: "path", "web", "memory" or "elsewhere". It decides how to open the array again.
     #[getter]
     fn _origin(&self) -> &'static str {
         match self.origin {
@@ -386,7 +386,7 @@ impl ArrayBase {
             Origin::Elsewhere => "elsewhere",
         }
     }
-    /// The directory of the store that it was opened in.
+    /// The directory of the store that contains the array.
     #[getter]
     fn _store(&self) -> Option<std::ffi::OsString> {
         match &self.origin {
@@ -394,7 +394,7 @@ impl ArrayBase {
             _ => None,
         }
     }
-    /// The type as it is stored.
+    /// The item type as it is stored in the file.
     #[getter]
     fn _stored_dtype(&self) -> String {
         self.now().dtype().to_string()
@@ -448,7 +448,7 @@ impl ArrayBase {
         })
     }
 
-    /// Moves to the newest committed state; tells whether there was one.
+    /// Moves to the newest committed state. Returns whether there was a newer one.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         if !matches!(self.origin, Origin::Path(..)) {
             return Ok(false);
@@ -464,7 +464,7 @@ impl ArrayBase {
         Ok(newer)
     }
 
-    /// Compares all checksums and decodes everything: "ok", "changed" or "none", for what the checksums say.
+    /// Compares all checksums and decodes everything. Returns the state of the checksums: "ok", "changed" or "none".
     #[pyo3(signature = (threads = None, progress = None))]
     fn _verify(
         &self,
@@ -479,7 +479,7 @@ impl ArrayBase {
         if how.far { how.run_apart(py, verify) } else { how.run(py, verify) }
     }
 
-    /// The stored bytes of a chunk.
+    /// Returns the stored bytes of a chunk.
     fn _chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
         let array = self.now();
         let fetch = move |_| array.super_chunk().chunk(nchunk);
@@ -490,7 +490,7 @@ impl ArrayBase {
         Ok(PyBytes::new(py, chunk.as_bytes()))
     }
 
-    /// What chunk `nchunk` is: "stored", or the value it stands for.
+    /// Returns the kind of chunk `nchunk`: "stored", or the special value of its items.
     fn _chunk_kind(&self, py: Python<'_>, nchunk: usize) -> PyResult<&'static str> {
         let array = self.now();
         let entry = move |_| array.super_chunk().entry(nchunk);
@@ -507,7 +507,7 @@ impl ArrayBase {
         })
     }
 
-    /// The whole frame, where it is in memory.
+    /// Returns the whole frame if it is in memory.
     fn _frame<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.frame().map(|frame| PyBytes::new(py, &frame))
     }
@@ -516,7 +516,7 @@ impl ArrayBase {
         self.now().attrs().names().map(std::borrow::Cow::into_owned).collect()
     }
 
-    /// An attribute, or `None` as no tuple.
+    /// Returns an attribute in a tuple, since its value may be `None`; `None` if there is no such attribute.
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
         match self.now().attrs().get_object(name).or_raise(py)? {
             Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
@@ -533,7 +533,7 @@ struct OnServer {
     name: String,
 }
 
-/// All arrays share the connections.
+/// Returns the HTTP connections, which all arrays share.
 pub(crate) fn connections() -> &'static Http {
     static CONNECTIONS: LazyLock<Http> = LazyLock::new(Http::default);
     &CONNECTIONS
@@ -546,7 +546,7 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     let array = NdArray::options().frame_options(options).offset(offset).open(&name)?;
     let file = match http.open_file(name.as_ref()) {
         Ok(file) => file,
-        // A sparse frame: the file that changes with each commit.
+        // A sparse frame: use its index file, which changes with each commit.
         Err(_) => {
             let index = Path::new(&name).join(INDEX_NAME);
             http.open_file(&index).map_err(|source| FrameError::Io { name: name.clone(), source })?
@@ -555,7 +555,7 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     Ok(OnServer { array, file, name })
 }
 
-/// What checksums say of a frame that was verified.
+/// Returns the name for the state of the checksums of a verified frame.
 pub(crate) fn verdict(checksums: Checksums) -> &'static str {
     match checksums {
         Checksums::Changed => "changed",
@@ -564,7 +564,7 @@ pub(crate) fn verdict(checksums: Checksums) -> &'static str {
     }
 }
 
-/// The bytes of a buffer; those of `bytes` are not copied.
+/// Returns the bytes of a buffer. Those of a `bytes` object are not copied.
 pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
     if let Ok(frame) = source.cast::<Frame>() {
         return Ok(Some(frame.get().0.clone()));

@@ -1,4 +1,4 @@
-//! Attributes: msgpack values as python-blosc2 writes and reads them, as objects of Python.
+//! Attributes: conversion between Python objects and msgpack values as python-blosc2 writes and reads them.
 
 use b2kit::nd::{Object, Value};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -12,16 +12,16 @@ use pyo3::types::{
 use crate::errors::{argument, exception, ours, wrong_type};
 use crate::index::numpy;
 
-/// What python-blosc2 puts first into a list that was a tuple.
+/// First item of a list that python-blosc2 wrote for a tuple.
 const TUPLE: &str = "__tuple__";
-/// Its extension types.
+/// Extension types of python-blosc2.
 const COMPLEX: i8 = 44;
 const SET: i8 = 45;
 const ARRAY: i8 = 46;
-/// Values that are written nest at most this deep, so that every reader takes them.
+/// Maximum nesting depth of written values, so that every reader accepts them.
 const MAX_DEPTH: usize = 60;
 
-/// An object as a msgpack value.
+/// Converts a Python object to a msgpack value.
 pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     value_of(object, 0).map_err(|error| ours(object.py(), error))
 }
@@ -55,7 +55,7 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     } else if let Ok(bytes) = object.cast::<PyByteArray>() {
         Ok(Value::Binary(bytes.to_vec()))
     } else if object.is_instance(&ext_type(py)?)? {
-        // As it was read.
+        // An extension value that was read before is written back unchanged.
         let (code, data): (i8, Vec<u8>) = object.extract()?;
         Ok(Value::Ext(code, data))
     } else if object.is_instance_of::<PyTuple>() {
@@ -81,7 +81,7 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
             return Ok(Value::F32(object.extract()?));
         }
         let item = object.call_method0(intern!(py, "item"))?;
-        // Times with units that Python does not have stay what they are.
+        // `item()` leaves some NumPy scalars as they are, such as times with units that Python does not have.
         if item.is_instance(&numpy(py)?.getattr(intern!(py, "generic"))?)? {
             return Err(wrong_type(format!("{object} cannot be an attribute")));
         }
@@ -91,7 +91,7 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     }
 }
 
-/// The class of values whose type only their writer knows.
+/// Returns the class for extension values whose type only their writer knows.
 fn ext_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     PyModule::import(py, "b2kit.attrs")?.getattr(intern!(py, "Ext"))
 }
@@ -99,7 +99,7 @@ fn ext_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Value> {
     let py = array.py();
     let dtype = array.dtype();
-    // For its errors: what cannot be stored as items cannot be stored here.
+    // The conversion rejects types that cannot be stored as items, because they cannot be stored here either.
     let own = crate::dtype::from_numpy(&dtype)?;
     let described = match own.fields() {
         None => ("str", Value::from(own.as_str())),
@@ -115,15 +115,15 @@ fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Valu
     Ok(Value::Ext(ARRAY, packed(&map)))
 }
 
-/// The bytes of a value.
+/// Returns the encoded bytes of a value.
 pub(crate) fn packed(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A vector takes all that is written.
+    // Writing to a vector cannot fail.
     let _ = rmpv::encode::write_value(&mut bytes, value);
     bytes
 }
 
-/// An attribute that was decoded as an object. What NumPy or Python refuse is damage.
+/// Converts a decoded attribute to a Python object. Values that NumPy or Python reject are reported as damage.
 pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<'py, PyAny>> {
     let damaged = |error: PyErr| exception(py, "DamagedError", &error.to_string());
     let list = |items: Vec<Object>| -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -134,7 +134,7 @@ pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<
         Object::Bool(truth) => PyBool::new(py, truth).to_owned().into_any(),
         Object::Int(number) => number.into_pyobject(py)?.into_any(),
         Object::Large(number) => number.into_pyobject(py)?.into_any(),
-        // As it was set: nobody else writes numbers of this size.
+        // Restores the NumPy type that was set: no other program writes numbers of this size.
         Object::F32(number) => numpy(py)?.call_method1(intern!(py, "float32"), (number,))?,
         Object::F64(number) => PyFloat::new(py, number).into_any(),
         Object::Text(text) => PyString::new(py, &text).into_any(),
@@ -144,7 +144,7 @@ pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<
         Object::Map(pairs) => {
             let map = PyDict::new(py);
             for (key, value) in pairs {
-                // A key may be a list, say.
+                // Fails for keys that are not hashable, such as lists.
                 map.set_item(to_object(py, key)?, to_object(py, value)?).map_err(damaged)?;
             }
             map.into_any()
@@ -159,7 +159,7 @@ pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<
         Object::Complex(real, imaginary) => PyComplex::from_doubles(py, real, imaginary).into_any(),
         Object::Array { dtype, shape, data } => {
             let dtype = crate::dtype::to_numpy(py, &dtype)?;
-            // Zeros of that shape could take memory for lengths beside one of 0.
+            // A damaged shape may have huge lengths besides one of 0, so zeros of that shape are not allocated.
             let flat = match data.is_empty() {
                 true => numpy(py)?.call_method1(intern!(py, "zeros"), (0, dtype)),
                 false => numpy(py)?.call_method1(intern!(py, "frombuffer"), (PyBytes::new(py, &data), dtype)),
@@ -168,7 +168,7 @@ pub(crate) fn to_object<'py>(py: Python<'py>, object: Object) -> PyResult<Bound<
             flat.and_then(|flat| flat.call_method1(intern!(py, "reshape"), (shape,))).map_err(damaged)?
         }
         Object::Ext(code, bytes) => {
-            // Nothing is opened or run that an attribute names.
+            // Nothing that an attribute refers to is opened or run.
             ext_type(py)?.call1((code, PyBytes::new(py, &bytes)))?
         }
     })

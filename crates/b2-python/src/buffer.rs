@@ -12,7 +12,7 @@ use crate::errors::{OrRaise, argument, wrong_type};
 use crate::source::Items;
 use crate::write::compression;
 
-/// Compresses the items of an array of one dimension without gaps.
+/// Compresses the items of a contiguous array.
 #[pyfunction]
 pub(crate) fn compress<'py>(
     items: &Bound<'py, PyUntypedArray>,
@@ -35,7 +35,7 @@ pub(crate) fn compress<'py>(
     Ok(PyBytes::new(py, chunk.as_bytes()))
 }
 
-/// The plain bytes of a chunk.
+/// Returns the uncompressed bytes of a chunk.
 #[pyfunction]
 pub(crate) fn decompress<'py>(
     py: Python<'py>,
@@ -59,7 +59,7 @@ pub(crate) fn decompress<'py>(
     })
 }
 
-/// Plain and stored size of a chunk, and the size of its items.
+/// Returns the uncompressed size, the compressed size and the item size of a chunk.
 #[pyfunction]
 pub(crate) fn chunk_sizes(py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
     let Some(bytes) = crate::array::bytes_of(chunk)? else {

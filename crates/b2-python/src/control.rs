@@ -1,4 +1,4 @@
-//! How calls run: without the interpreter's lock, on how many threads, and who may stop them.
+//! How calls run: without the interpreter's lock, with a number of threads, interruptible by signals and callbacks.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 use crate::errors::{KindedDyn, exception, raise};
 use crate::remote::Remote;
 
-/// As `b2kit.set_threads` says; 0: as many as there are.
+/// Default number of threads, set by `b2kit.set_threads`; 0 means all available.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Ctrl-C is looked for this often.
+/// Interval of checks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(25);
-/// Progress is told this often.
+/// Interval of progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
 pub(crate) fn set_threads(threads: usize) -> usize {
@@ -27,11 +27,11 @@ pub(crate) fn set_threads(threads: usize) -> usize {
 }
 
 thread_local! {
-    /// Whether a callback of ours runs on this thread.
+    /// Whether a progress callback is running on this thread.
     static TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this is called from a callback, for which a call of this package waits.
+/// Returns whether this is called from a progress callback, which a call of this package is waiting for.
 pub(crate) fn in_callback() -> bool {
     TELLING.get()
 }
@@ -40,11 +40,11 @@ pub(crate) fn in_callback() -> bool {
 #[derive(Default)]
 pub(crate) struct How {
     pub(crate) threads: Option<usize>,
-    /// Called with bytes done and bytes in all.
+    /// Called with the number of bytes done and in total.
     pub(crate) progress: Option<Py<PyAny>>,
-    /// A call that takes no time; nobody can stop it.
+    /// Whether the call is so short that it need not be interruptible.
     pub(crate) short: bool,
-    /// Where the items come from, if many ranges are fetched at once.
+    /// The source of the items, if many ranges are fetched at once.
     pub(crate) remote: Option<Arc<Remote>>,
     /// Whether the items come from a server, and the call may wait for it.
     pub(crate) far: bool,
@@ -55,7 +55,7 @@ impl How {
         Self { threads, ..Self::default() }
     }
 
-    /// A part of this call.
+    /// Returns settings for a part of this call, without its progress callback.
     pub(crate) fn part(&self) -> Self {
         Self { threads: self.threads, remote: self.remote.clone(), far: self.far, ..Self::default() }
     }
@@ -76,8 +76,8 @@ impl How {
         told(py, result, &raised)
     }
 
-    /// Runs `work` on a thread of its own, because it waits for others where no signal wakes it. If one comes, this
-    /// answers at once; the thread ends when what it waits for does, and keeps what it has until then.
+    /// Runs `work` on a separate thread, because it may block where a signal does not interrupt it. On a signal this
+    /// returns at once; the thread ends when its wait does, and keeps what it owns until then.
     pub(crate) fn run_apart<T: Send + 'static, E: KindedDyn + Send + 'static>(
         self,
         py: Python<'_>,
@@ -86,7 +86,7 @@ impl How {
         let (raised, given_up) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let control = self.control(None, &raised, Some(Arc::clone(&given_up)));
         let (tell, mut answer) = sync_channel(1);
-        // Nobody listens any more after a signal.
+        // After a signal the receiver is gone, so sending may fail.
         let run = move || drop(tell.send(work(control)));
         thread::Builder::new().name("b2kit-apart".to_owned()).spawn(run)?;
         loop {
@@ -107,7 +107,7 @@ impl How {
         }
     }
 
-    /// What a call gets to know. `caller` is the thread that hears of signals.
+    /// Creates the control of a call. `caller` is the thread that checks for signals.
     fn control(
         self,
         caller: Option<thread::ThreadId>,
@@ -143,7 +143,7 @@ struct Watch {
     told: Option<Instant>,
     progress: Option<Py<PyAny>>,
     raised: Arc<Mutex<Option<PyErr>>>,
-    /// Set when nobody waits for the result any more.
+    /// Set when the caller no longer waits for the result.
     given_up: Option<Arc<AtomicBool>>,
 }
 
@@ -152,7 +152,7 @@ fn watched(control: Control, mut watch: Watch) -> Control {
         if watch.given_up.as_ref().is_some_and(|given_up| given_up.load(Relaxed)) {
             return ControlFlow::Break(());
         }
-        // Only the thread that called can hear of a signal.
+        // Only the calling thread can check for signals.
         let here = watch.caller.is_some_and(|caller| caller == thread::current().id());
         let look = here && watch.looked.elapsed() >= PATIENCE;
         let tell = watch.progress.is_some()
@@ -192,7 +192,7 @@ fn watched(control: Control, mut watch: Watch) -> Control {
     })
 }
 
-/// Codecs and filters: the built-in ones and zfp.
+/// Returns the codecs and filters: the built-in ones and zfp.
 pub(crate) fn plugins() -> Plugins {
     static ALL: OnceLock<Plugins> = OnceLock::new();
     let all = || {

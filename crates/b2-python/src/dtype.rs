@@ -1,5 +1,5 @@
-//! Item types: those of NumPy as ours and back, field by field. No text of a file reaches NumPy's parser but what is
-//! put together here from a letter, a size and a time unit.
+//! Converts item types between NumPy and the library, field by field. No text from a file reaches NumPy's parser,
+//! except type strings built here from a letter, a size and a time unit.
 
 use b2kit::nd::DtypeKind;
 use b2kit::nd::{Dtype, Field};
@@ -10,10 +10,10 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::errors::{OrRaise, argument, wrong_type};
 
-/// Numbers of NumPy's own types are below this.
+/// Type numbers of NumPy's own types are below this.
 const FIRST_USER_TYPE: i32 = 256;
 
-/// Our type for one of NumPy's.
+/// Returns the library's type for a NumPy type.
 pub(crate) fn from_numpy(descr: &Bound<'_, PyArrayDescr>) -> PyResult<Dtype> {
     let py = descr.py();
     if descr.has_object() || descr.num() >= FIRST_USER_TYPE {
@@ -44,14 +44,14 @@ pub(crate) fn from_numpy(descr: &Bound<'_, PyArrayDescr>) -> PyResult<Dtype> {
     Dtype::parse(&text).or_raise(py)
 }
 
-/// NumPy's type for one of ours. What NumPy does not know becomes bytes without a meaning.
+/// Returns the NumPy type for one of the library. Types that NumPy does not have become opaque bytes.
 pub(crate) fn to_numpy<'py>(py: Python<'py>, dtype: &Dtype) -> PyResult<Bound<'py, PyArrayDescr>> {
     match dtype.kind() {
         DtypeKind::Simple { code, big_endian } => {
             let size = if *code == 'U' { dtype.itemsize() / 4 } else { dtype.itemsize() };
             let order = if *big_endian { '>' } else { '<' };
             let unit = match code {
-                // The grammar of the library allows letters, digits and a slash in it.
+                // The library's grammar allows only letters, digits and a slash in the unit.
                 'M' | 'm' => dtype.as_str().find('[').and_then(|at| dtype.as_str().get(at..)).unwrap_or(""),
                 _ => "",
             };

@@ -1,4 +1,4 @@
-//! Changing an array: everything between opening an editor and its commit is one change, or none.
+//! Changing an array: all changes between opening an editor and its commit take effect together, or not at all.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::errors::{argument, exception, ours};
 use crate::index::{Chosen, Together, numpy};
 use crate::source::Items;
 
-/// What is being changed in this process: a second change from the same thread would wait for itself.
+/// Arrays that are being edited in this process. A second edit of the same array from the same thread would deadlock.
 static UNDER_WAY: Mutex<Vec<(u32, Key, ThreadId)>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,23 +30,24 @@ enum Key {
     Memory(usize),
 }
 
-/// The turn to change something, until it is dropped.
+/// The exclusive right to edit an array, held until it is dropped.
 #[derive(Debug)]
 struct Turn(Key);
 
 impl Turn {
-    /// Waits until nobody else in this process changes it, and until no other process holds its lock. Ctrl-C ends the
-    /// waiting.
+    /// Waits until nothing else in this process is editing the array and no other process holds its lock. Ctrl-C
+    /// interrupts the wait.
     fn wait(py: Python<'_>, key: Key) -> PyResult<Self> {
         let (process, thread) = (std::process::id(), thread::current().id());
         loop {
-            // Never held while the interpreter's lock is waited for.
+            // Never held while waiting for the interpreter's lock, which could deadlock.
             let mut all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
             match all.iter().find(|(its_process, its, _)| *its_process == process && *its == key) {
                 None => {
                     all.push((process, key.clone(), thread));
                     break;
                 }
+                // The edit in progress may be the one that is waiting for this callback.
                 Some(_) if in_callback() => return Err(argument(py, CALLBACK)),
                 Some((_, _, its_thread)) if *its_thread == thread => {
                     return Err(argument(
@@ -54,7 +55,7 @@ impl Turn {
                         "this thread is changing the array already: use the object of `edit()`",
                     ));
                 }
-                // It may be the one that waits for the callback.
+                // Another thread is editing the array: wait for it.
                 Some(_) => {}
             }
             drop(all);
@@ -62,8 +63,8 @@ impl Turn {
         }
         let turn = Self(key);
         if let Key::Path(path) = &turn.0 {
-            // The library waits for the lock where nothing can stop it. So this waits before, and the library only if
-            // somebody is quicker. It also tells what is wrong with the lock.
+            // The library's own wait for the lock cannot be interrupted. So wait here first; the library then waits
+            // only if another process takes the lock in between, and reports any error of the lock.
             while let Ok(true) = py.detach(|| is_locked(path)) {
                 pause(py)?;
             }
@@ -87,13 +88,13 @@ fn pause(py: Python<'_>) -> PyResult<()> {
 
 const CALLBACK: &str = "a progress callback cannot use the change whose progress it is told";
 
-/// A change under way. `b2kit.edit.Edit` adds Python to it.
+/// An edit in progress: the base class of `b2kit.Edit`.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
 pub(crate) struct EditorBase {
     array: Py<ArrayBase>,
     turn: Mutex<Option<Turn>>,
     dtype: Py<PyArrayDescr>,
-    /// Gone when it is closed. Taken without the interpreter's lock.
+    /// `None` once the edit is closed. Locked only without the interpreter's lock.
     editor: Mutex<Option<ArrayEditor>>,
     threads: Option<usize>,
 }
@@ -122,7 +123,7 @@ impl EditorBase {
             let editor = editor.as_mut().ok_or_else(closed)?;
             editor.set_control(control);
             let done = work(editor);
-            // Its callback belongs to this call.
+            // The progress callback is valid for this call only.
             editor.set_control(Control::new());
             done
         })
@@ -136,7 +137,7 @@ impl EditorBase {
         self.run(py, How::short(None), ArrayEditor::snapshot)
     }
 
-    /// Items that are put into an array of that shape, which NumPy broadcasts.
+    /// Converts `value` to `dtype` and lets NumPy broadcast it to `shape`.
     fn items<'py>(
         &self,
         value: &Bound<'py, PyAny>,
@@ -145,7 +146,7 @@ impl EditorBase {
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let py = value.py();
         let mut value = as_items(value, dtype)?;
-        // NumPy takes more dimensions of length 1 in front.
+        // In assignments NumPy accepts additional leading dimensions of length 1.
         while value.ndim() > shape.len() && value.shape()[0] == 1 {
             value = value.get_item(0)?.cast_into::<PyUntypedArray>()?;
         }
@@ -161,7 +162,7 @@ impl EditorBase {
     }
 }
 
-/// Anything as an array of that type; numbers are converted as NumPy converts them in an assignment.
+/// Converts any value to an array of `dtype`. Numbers are converted as in a NumPy assignment.
 pub(crate) fn as_items<'py>(
     value: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -183,11 +184,11 @@ fn converted<'py>(
         }
         Err(_) => numpy(py)?.call_method1(intern!(py, "asarray"), (value, dtype))?,
     };
-    // Matrices and the like are plain arrays from here on.
+    // Converts matrices and other subclasses to plain arrays.
     Ok(numpy(py)?.call_method1(intern!(py, "asarray"), (array,))?.cast_into::<PyUntypedArray>()?)
 }
 
-/// The constant that a single item is.
+/// Returns a fill value made of a single item.
 pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<Fill> {
     let bytes: Vec<u8> = item.call_method0(intern!(item.py(), "tobytes"))?.extract()?;
     Ok(Fill::item(bytes))
@@ -266,7 +267,7 @@ impl EditorBase {
         if view.slice.is_empty() {
             return Ok(());
         }
-        // One item for all.
+        // All positions get the same item.
         let single =
             value.strides().iter().zip(value.shape()).all(|(&stride, &length)| stride == 0 || length == 1);
         let plain = field.is_none() || matches!(view.slice.dtype().kind(), DtypeKind::Simple { .. });
@@ -276,7 +277,7 @@ impl EditorBase {
             let fill = constant(item.cast::<PyUntypedArray>()?)?;
             return self.run(py, how, move |editor| put(editor, selections, points, field, fill));
         }
-        // In the order of the dimensions that the library has.
+        // Moves the dimensions of the values to the order that the library uses.
         let mut value = value;
         if let Some(Together { from, to, shape }) = &together {
             let mut flat: Vec<usize> = value.shape().to_vec();
@@ -346,7 +347,7 @@ impl EditorBase {
         self.run(py, How::short(None), move |editor| editor.attrs_mut().set(name, value))
     }
 
-    /// Tells whether there was one.
+    /// Removes an attribute. Returns whether it existed.
     fn _remove_attr(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         self.run(py, How::short(None), move |editor| Ok(editor.attrs_mut().remove(name)))
     }
@@ -363,10 +364,10 @@ impl EditorBase {
         }
     }
 
-    /// Makes all changes visible in one step, and ends the change.
+    /// Makes all changes visible in one step and ends the edit.
     fn _commit(&self, py: Python<'_>) -> PyResult<()> {
         let base = self.array.get();
-        // Taken here: no lock of ours is held where a fork may copy it.
+        // Taken before the interpreter's lock is released: a fork must not copy a state lock that is held.
         let mut array = base.now();
         let committed = How::short(self.threads).run(py, move |_| -> Result<_, NdError> {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
@@ -386,7 +387,7 @@ impl EditorBase {
         Ok(())
     }
 
-    /// Forgets all changes, and ends the change.
+    /// Discards uncommitted changes and ends the edit.
     fn _close(&self, py: Python<'_>) {
         py.detach(|| drop(self.editor.lock().unwrap_or_else(PoisonError::into_inner).take()));
         self.end();

@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions of `b2kit.errors`, with the texts of the library.
+//! Converts errors of the library to exceptions of `b2kit.errors`, with the library's messages.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 /// An error of one of the crates.
 pub(crate) trait Kinded: Error {
     fn kind(&self) -> ErrorKind;
-    /// The class, where the kind says too little.
+    /// Returns the exception class if the kind is not specific enough.
     fn class(&self) -> Option<&'static str> {
         None
     }
@@ -49,13 +49,13 @@ impl Kinded for NdError {
     }
 }
 
-/// The exception for an error.
+/// Returns the exception for an error.
 pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
     let mut io = None;
     let mut cause: Option<&(dyn Error + 'static)> = error.as_error().source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            // What Python itself raised in a source or a file of ours.
+            // An exception raised by Python code that the library called, such as a source or a file object.
             if let Some(raised) = error.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>()) {
                 return raised.clone_ref(py);
             }
@@ -83,13 +83,13 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
     });
     let raised = exception(py, class, &Report(error.as_error()).to_string());
     if let Some(errno) = io.and_then(io::Error::raw_os_error) {
-        // An exception without the attribute is no OSError.
+        // If the attribute cannot be set, the exception is not an OSError and needs no errno.
         let _ = raised.value(py).setattr("errno", errno);
     }
     raised
 }
 
-/// [`Kinded`] as an object.
+/// Object-safe counterpart of [`Kinded`].
 pub(crate) trait KindedDyn {
     fn told_kind(&self) -> ErrorKind;
     fn told_class(&self) -> Option<&'static str>;
@@ -119,7 +119,7 @@ impl<T, E: Kinded + 'static> OrRaise<T> for Result<T, E> {
     }
 }
 
-/// An exception of a class of `b2kit.errors`.
+/// Creates an exception of a class in `b2kit.errors`.
 pub(crate) fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
     let made = || -> PyResult<PyErr> {
         let module =
@@ -129,7 +129,7 @@ pub(crate) fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
     made().unwrap_or_else(|error| error)
 }
 
-/// Whether the exception says that somebody has changed the file.
+/// Returns whether the exception means that the file was changed by someone else.
 pub(crate) fn is_changed(error: &PyErr, py: Python<'_>) -> bool {
     error.get_type(py).name().is_ok_and(|name| name == "ChangedError")
 }
@@ -146,7 +146,7 @@ pub(crate) fn wrong_type(message: impl AsRef<str>) -> PyErr {
     Python::attach(|py| exception(py, "WrongTypeError", message.as_ref()))
 }
 
-/// What NumPy says of wrong arguments, as an exception of `b2kit.errors`.
+/// Converts an exception that NumPy raises for invalid arguments to one of `b2kit.errors`.
 pub(crate) fn ours(py: Python<'_>, error: PyErr) -> PyErr {
     let told = || -> PyResult<PyErr> {
         let of_python = PyModule::import(py, "b2kit.errors")?.getattr("of_python")?;

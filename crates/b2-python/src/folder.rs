@@ -1,4 +1,4 @@
-//! Directories of stores: names in them, without following links.
+//! Directories of stores: listing, creating and removing entries without following links.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::array::read_options;
 use crate::errors::OrRaise;
 
-/// The directory of a store. Paths begin with its own.
+/// The directory of a store. The paths passed to its methods begin with the path of the directory.
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct Folder(Arc<Inside>);
 
@@ -47,7 +47,7 @@ impl Folder {
         self.0.path().as_os_str().to_owned()
     }
 
-    /// What a path is: "file", "directory", "link", "other", or nothing.
+    /// Returns the kind of a path: "file", "directory", "link" or "other"; `None` if it does not exist.
     fn kind(&self, py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
         match py.detach(|| self.0.kind(&path, Links::Refuse)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -55,27 +55,27 @@ impl Folder {
         }
     }
 
-    /// The names in a directory, and what they are.
+    /// Returns the names in a directory and their kinds.
     fn entries(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<(OsString, &'static str)>> {
         let found = py.detach(|| self.0.entries(&path));
         let found = self.told(py, path, found)?;
         Ok(found.into_iter().map(|(name, kind)| (name, word(kind))).collect())
     }
 
-    /// Makes the directories of a path.
+    /// Creates a directory and its parents.
     fn make(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let made = py.detach(|| self.0.create_dirs(&path));
         self.told(py, path, made)
     }
 
-    /// Removes a file, or a directory with all that is in it.
+    /// Removes a file, or a directory and all its contents.
     fn remove(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let removed = py.detach(|| self.0.remove_all(&path));
         self.told(py, path, removed)
     }
 }
 
-/// The directory of the store that a path is in: `b2kit._array.Inside` knows it.
+/// Returns the directory of the store that contains a path. Only paths of class `b2kit._array.Inside` carry it.
 pub(crate) fn of(path: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Inside>>> {
     match path.getattr_opt(intern!(path.py(), "folder"))? {
         Some(folder) => Ok(folder.cast::<Folder>().ok().map(|folder| folder.get().0.clone())),
@@ -83,7 +83,7 @@ pub(crate) fn of(path: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Inside>>> {
     }
 }
 
-/// Options for reading in a store, or elsewhere.
+/// Returns read options for files in a store, or for files outside any store.
 pub(crate) fn reading(store: Option<&Arc<Inside>>) -> ReadOptions {
     match store {
         Some(inside) => read_options().file_system(inside.clone()),

@@ -1,4 +1,4 @@
-//! What stands in brackets, as NumPy understands it, and as `oindex` and `vindex` do.
+//! Parses index expressions as NumPy does, and as `oindex` and `vindex` define them.
 
 use b2kit::nd::{NdArray, Selection, Slice};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -8,44 +8,44 @@ use pyo3::{ffi, intern};
 
 use crate::errors::{OrRaise, selection};
 
-/// How arrays of positions are combined.
+/// How index arrays are combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// As in NumPy.
     Numpy,
-    /// Each for its own dimension.
+    /// Each index array selects along its own dimension.
     Orthogonal,
-    /// Together as coordinates, whose dimensions come first.
+    /// Index arrays together are coordinates, whose dimensions come first in the result.
     Vectorized,
 }
 
-/// A selection that was understood.
+/// A parsed selection.
 pub(crate) struct Chosen {
-    /// For each dimension of the array, and new ones.
+    /// Selections for the dimensions of the array, including new axes.
     pub(crate) selections: Vec<Selection>,
-    /// Whether lists are coordinates.
+    /// Whether the lists are coordinates together, instead of one selection for each dimension.
     pub(crate) points: bool,
-    /// Shape of the coordinates, which the library has as one dimension: where it is there, and where it goes.
+    /// Shape of the coordinates, and the axis they get in the result. The library treats them as one dimension.
     pub(crate) together: Option<Together>,
     /// A field of structured items.
     pub(crate) field: Option<String>,
-    /// Fields of structured items, to be chosen from whole items.
+    /// Several fields of structured items; they are selected after whole items have been read.
     pub(crate) fields: Option<Vec<String>>,
     /// Whether a result without dimensions is a scalar.
     pub(crate) scalar: bool,
-    /// A new dimension of the result that must become empty: `a[False]`.
+    /// A new axis of the result that must be empty, as for `a[False]`.
     empty: Option<usize>,
 }
 
 pub(crate) struct Together {
-    /// Its place in the dimensions of the library's result.
+    /// The axis of the coordinates in the library's result.
     pub(crate) from: usize,
-    /// Its place in NumPy's.
+    /// The first axis of the coordinates in NumPy's result.
     pub(crate) to: usize,
     pub(crate) shape: Vec<usize>,
 }
 
-/// A view with the shape its items have in Python.
+/// A view, and the shape of its items in Python.
 pub(crate) struct View {
     pub(crate) slice: Slice,
     pub(crate) shape: Vec<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct View {
 
 enum Part<'py> {
     Selection(Selection),
-    /// Positions in any shape; or how many there are, for a mask without dimensions.
+    /// Positions, in an array of any shape.
     Array(Bound<'py, PyAny>),
     Mask(Bound<'py, PyUntypedArray>),
     Truth(bool),
@@ -62,7 +62,7 @@ enum Part<'py> {
 }
 
 impl Chosen {
-    /// Understands what is in the brackets, for an array with these lengths.
+    /// Parses the index `key` for an array with these lengths.
     pub(crate) fn new<'py>(key: &Bound<'py, PyAny>, style: Style, lengths: &[u64]) -> PyResult<Self> {
         let (py, ndim) = (key.py(), lengths.len());
         if let Ok(name) = key.cast::<PyString>() {
@@ -92,7 +92,7 @@ impl Chosen {
                 Err(_) => each(key)?,
             }
         }
-        // Dimensions that are named.
+        // Number of dimensions that the index consumes.
         let named: usize = parts
             .iter()
             .map(|part| match part {
@@ -116,7 +116,7 @@ impl Chosen {
                 Part::Ellipsis => {
                     ellipsis = true;
                     if named == ndim {
-                        // Stands for nothing, but between arrays it parts them.
+                        // It stands for no dimensions here, but still separates the index arrays around it.
                         expanded.push(Part::Selection(Selection::Ellipsis));
                     }
                     let all = || Part::Selection(Selection::ALL);
@@ -155,7 +155,7 @@ impl Chosen {
         }
     }
 
-    /// Each for its own dimension.
+    /// Parses an index whose arrays each select along their own dimension.
     fn orthogonal(py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Self> {
         let mut selections = Vec::with_capacity(parts.len());
         for part in parts {
@@ -183,7 +183,7 @@ impl Chosen {
         Ok(Self { selections, ..Self::all() })
     }
 
-    /// A single array of positions, or a single mask, beside slices: its dimensions stay in place.
+    /// Parses an index with a single index array or mask besides slices: its dimensions stay in place.
     fn single(py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Self> {
         let mut chosen = Self::all();
         let mut at = 0;
@@ -218,14 +218,14 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// Arrays, masks and integers that name coordinates together.
+    /// Parses an index whose arrays, masks and integers together form coordinates.
     fn combined<'py>(
         py: Python<'py>,
         parts: Vec<Part<'py>>,
         style: Style,
         lengths: &[u64],
     ) -> PyResult<Self> {
-        // One list of positions for each dimension, or none for truth values.
+        // One list of positions for each indexed dimension. Truth values index no dimension.
         let mut arrays = Vec::new();
         let mut plan = Vec::new();
         let mut dim = 0;
@@ -302,12 +302,12 @@ impl Chosen {
         let numpy_place = if consecutive { before } else { 0 };
         let to = if style == Style::Vectorized { 0 } else { numpy_place };
 
-        // What the library sees: where no dimension is named, the points are a new axis.
+        // The selections passed to the library. If no index array selects a dimension, the points are a new axis.
         let any = plan.iter().any(|planned| matches!(planned, Planned::Array(_)));
         let mut chosen = Self::all();
         let empty = shape.contains(&0);
         if !any {
-            // Truth values alone, or beside integers.
+            // Truth values alone, or together with integers.
             let mut placed = false;
             let mut at = 0;
             for planned in &plan {
@@ -329,7 +329,7 @@ impl Chosen {
             }
             return Ok(chosen);
         }
-        // Truth values stand for no dimension, so the library does not see them.
+        // Truth values index no dimension, so they are not passed to the library.
         let seen: Vec<&Planned> =
             plan.iter().filter(|planned| !matches!(planned, Planned::Nothing)).collect();
         let together = {
@@ -353,7 +353,7 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// The view of an array.
+    /// Returns the selected view of `array`.
     pub(crate) fn view(&self, py: Python<'_>, array: &NdArray) -> PyResult<View> {
         let mut slice = match (&self.selections[..], self.points) {
             ([], _) => array.all(),
@@ -396,9 +396,9 @@ const ONLY: &str = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis
 enum Planned {
     Selection(Selection),
     Integer(i64),
-    /// The positions with that number.
+    /// The list of positions with this number.
     Array(usize),
-    /// A truth value, which is for no dimension.
+    /// A truth value, which indexes no dimension.
     Nothing,
 }
 
@@ -407,7 +407,7 @@ pub(crate) fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     Ok(NUMPY.get_or_try_init(py, || PyModule::import(py, "numpy").map(Bound::unbind))?.bind(py).clone())
 }
 
-/// One item of what is in the brackets.
+/// Parses one element of an index expression.
 fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
     let py = item.py();
     if item.is_none() {
@@ -429,7 +429,7 @@ fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
     let array = match is_array {
         true => item.clone(),
         false => {
-            // Scalars of NumPy, and whatever else counts as an integer.
+            // NumPy scalars, and anything else with `__index__`.
             let scalar = !item.is_instance_of::<PyList>() && !item.is_instance_of::<PyTuple>();
             if scalar && let Ok(truth) = item.extract::<bool>() {
                 return Ok(Part::Truth(truth));
@@ -450,7 +450,7 @@ fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
         ('b', _) => Ok(Part::Mask(array)),
         ('i' | 'u', 0) => integer(&array.call_method0(intern!(py, "item"))?).map(Part::Integer),
         ('i' | 'u', _) => Ok(Part::Array(array.into_any())),
-        // An empty list.
+        // An empty list, which NumPy converts to float64.
         (_, 1..) if !is_array && array.is_empty() => {
             Ok(Part::Array(array.call_method1(intern!(py, "astype"), (intern!(py, "int64"),))?))
         }
@@ -461,9 +461,9 @@ fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
     }
 }
 
-/// Integers beyond 64 bits are out of range as the largest one is.
+/// Converts an integer. Those beyond 64 bits are clipped, which leaves them out of range.
 fn integer(item: &Bound<'_, PyAny>) -> PyResult<i64> {
-    // SAFETY: the object lives; without an exception the result is clipped.
+    // SAFETY: The object is alive. With a null exception type the result is clipped.
     let value = unsafe { ffi::PyNumber_AsSsize_t(item.as_ptr(), std::ptr::null_mut()) };
     if value == -1
         && let Some(error) = PyErr::take(item.py())
@@ -487,7 +487,7 @@ fn range(slice: &Bound<'_, PySlice>) -> PyResult<Selection> {
     Ok(Selection::Range { start, stop, step: step.max(-i64::MAX) })
 }
 
-/// Shape and items of an array of integers, in C order.
+/// Returns the shape and the items of an integer array, in C order.
 fn positions(array: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, Vec<i64>)> {
     let py = array.py();
     let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (array, intern!(py, "int64")))?;

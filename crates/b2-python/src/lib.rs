@@ -1,7 +1,7 @@
-//! The Python package `b2kit`: what Python cannot do itself. The modules in `python/b2kit` are what users see.
+//! The extension module of the Python package `b2kit`. The modules in `python/b2kit` are the interface for users.
 //!
-//! Everything that takes time runs without the interpreter's lock (`control`); memory of NumPy is read and written
-//! where it lies (`reader`, `source`).
+//! Everything that takes time runs without the interpreter's lock (`control`). NumPy memory is read and written in
+//! place (`reader`, `source`).
 
 mod array;
 mod attrs;
@@ -22,19 +22,19 @@ mod write;
 
 use pyo3::prelude::*;
 
-/// Sets how many threads work on a call that does not say it itself; 0: as many as there are. Answers what it was.
+/// Sets the default number of threads for a call; 0 means all available. Returns the previous value.
 #[pyfunction]
 fn set_threads(threads: usize) -> usize {
     control::set_threads(threads)
 }
 
-/// Sets whether redirects of web servers to other hosts are followed. Answers what it was.
+/// Sets whether redirects of web servers to other hosts are followed. Returns the previous value.
 #[pyfunction]
 fn set_other_hosts(follow: bool) -> bool {
     array::connections().set_other_hosts(follow)
 }
 
-/// Runs the command, whose name is the first word; answers its exit code.
+/// Runs the command-line program. The first argument is its name. Returns the exit code.
 #[pyfunction]
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| b2_cli::run_from(args))

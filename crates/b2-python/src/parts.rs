@@ -1,5 +1,5 @@
-//! An array put together from arrays that each hold some of its chunks: what several writers have compressed becomes
-//! one array, and nothing is compressed again.
+//! One array assembled from arrays that each hold some of its chunks. Several writers can compress parts in parallel,
+//! and assembling them compresses nothing again.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,16 +11,16 @@ use b2kit::{Dtype, NdArray};
 
 use crate::array::read_options;
 
-/// So many of them are open at once.
+/// Maximum number of parts that are open at once.
 const MAX_OPEN: usize = 32;
 
-/// Arrays in files, which fill a grid.
+/// Arrays in files that together cover a grid.
 pub(crate) struct Parts {
     shape: Vec<u64>,
     dtype: Dtype,
     /// Where the parts begin along each dimension, in ascending order.
     starts: Vec<Vec<u64>>,
-    /// Of the parts, in C order.
+    /// Paths of the parts, in C order.
     paths: Vec<PathBuf>,
     open: HashMap<usize, NdArray>,
 }
@@ -30,7 +30,7 @@ fn invalid(what: String) -> io::Error {
 }
 
 impl Parts {
-    /// `None` where the parts do not fill the grid.
+    /// Returns `None` if the parts do not cover the grid.
     pub(crate) fn new(
         shape: Vec<u64>,
         dtype: Dtype,
@@ -43,7 +43,7 @@ impl Parts {
         fits.then(|| Self { shape, dtype, starts, paths, open: HashMap::new() })
     }
 
-    /// The part with the item at `at`, and where it begins.
+    /// Returns the part that contains the item at `at`, and the position where that part begins.
     fn part(&mut self, at: &[u64]) -> io::Result<(NdArray, Vec<u64>)> {
         let (mut npart, mut start, mut shape) = (0, Vec::new(), Vec::new());
         for ((starts, &at), &length) in self.starts.iter().zip(at).zip(&self.shape) {

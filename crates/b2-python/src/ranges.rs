@@ -1,5 +1,5 @@
-//! Reading from a frame that somebody else fetches: says which of its bytes are needed next, and takes them. For stores
-//! of Zarr, whose reading may be asynchronous. No waiting happens here.
+//! Reading a frame whose bytes the caller fetches: reports which bytes are needed next and accepts them. For Zarr
+//! stores, which may read asynchronously. Nothing here waits for I/O.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use crate::errors::{OrRaise, argument};
 use crate::index::{Chosen, Style};
 use crate::reader::zeros;
 
-/// Ranges with larger gaps than this are fetched one by one, at the same time. Stores answer several requests in the
-/// time of one, but the bytes of gaps are paid for.
+/// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
+/// but the bytes in a gap cost transfer time.
 const COSTS: ReadCosts = ReadCosts { small: 16 << 10, head: 0, gap: 8 << 10, at_once: 4 << 20, ahead: false };
 
-/// A frame that is fetched by ranges.
+/// Reads a frame that is fetched in ranges.
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct RangeReader {
     state: Mutex<State>,
@@ -34,7 +34,7 @@ pub(crate) struct RangeReader {
 
 struct State {
     fetched: Fetched,
-    /// The last bytes of the frame, as long as its length is not known.
+    /// The last bytes of the frame, kept here until its length is known.
     end: Bytes,
     opening: Opening,
     reading: Option<Reading>,
@@ -46,11 +46,11 @@ enum Opening {
     Open(NdArray, Py<PyArrayDescr>),
 }
 
-/// Bytes that are here, by their start.
+/// Fetched bytes, by offset.
 #[derive(Clone, Default)]
 struct Fetched {
     parts: BTreeMap<u64, Bytes>,
-    /// Length of all, once it is known.
+    /// Length of the frame, if requests have run past its end.
     len: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Fetched {
         }
     }
 
-    /// The bytes of an extent; `None` where they have to be fetched.
+    /// Returns the bytes of an extent, or `None` if they have to be fetched.
     fn get(&self, extent: &Extent) -> Result<Option<Bytes>, FrameError> {
         let Range { start, mut end } = extent.range;
         if let Some(len) = self.len.filter(|&len| len < end) {
@@ -94,7 +94,7 @@ impl Fetched {
     }
 }
 
-/// Everything is read through plans.
+/// No files: everything is read through plans.
 struct Nowhere;
 
 impl FrameFiles for Nowhere {
@@ -121,7 +121,7 @@ fn ranges<'py>(py: Python<'py>, extents: &[Extent]) -> PyResult<Bound<'py, PyLis
 }
 
 impl State {
-    /// Goes on with opening as far as what is here reaches; the extents that are missing.
+    /// Continues opening with the bytes fetched so far. Returns the missing extents, or none once the frame is open.
     fn open(&mut self, py: Python<'_>) -> PyResult<Vec<Extent>> {
         let dparams = DParams::default().with_plugins(plugins()).with_limits(Limits::default());
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.opening, Opening::Start) {
@@ -185,7 +185,7 @@ impl State {
 
 /// A selection that is being read.
 struct Reading {
-    /// `None` once there is nothing left to read. It writes to the memory of `out`, and goes first.
+    /// `None` once nothing is left to read. It writes to the memory of `out`, so it must be dropped first.
     read: Option<Read<'static, Selected>>,
     waiting: Vec<Request>,
     out: Py<PyUntypedArray>,
@@ -200,8 +200,8 @@ impl Reading {
         if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
             return Err(argument(py, "the result has another size than its shape says"));
         }
-        // SAFETY: the array's zeros are in one piece of so many bytes. It is kept as long as the read and its jobs, and
-        // no other code gets it before they are gone.
+        // SAFETY: The zeros of the array are `nbytes` contiguous bytes. The array is kept as long as the read and its
+        // jobs, and no other code gets it before they are gone.
         let destination = unsafe {
             let data: *mut u8 = (*out.as_array_ptr()).fields.data.cast();
             Destination::from_raw(data, nbytes as usize, true)
@@ -210,7 +210,7 @@ impl Reading {
         Ok(Self { read, waiting: Vec::new(), out: out.unbind() })
     }
 
-    /// Takes what is here, and decodes it; the extents that are missing.
+    /// Passes the fetched bytes to the read and decodes them. Returns the missing extents.
     fn go_on(&mut self, fetched: &Fetched, control: &Control) -> Result<Vec<Extent>, NdError> {
         let Some(read) = &mut self.read else { return Ok(Vec::new()) };
         loop {
@@ -239,8 +239,8 @@ impl Reading {
 
 #[pymethods]
 impl RangeReader {
-    /// `start` is the first bytes of a frame, of which `asked` were asked for, `end` its last bytes, which tell the
-    /// checksums.
+    /// Creates a reader. `start` holds the first bytes of the frame, of which `asked` were requested; `end` holds its
+    /// last bytes, which contain the checksums.
     #[new]
     fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64, end: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Some(end) = crate::array::bytes_of(end)? else {
@@ -252,7 +252,7 @@ impl RangeReader {
         Ok(reader)
     }
 
-    /// Takes bytes that were asked for; fewer where the frame has no more.
+    /// Accepts requested bytes; fewer than requested if the frame ends before.
     fn put(&self, py: Python<'_>, start: u64, stop: u64, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(bytes) = crate::array::bytes_of(bytes)? else {
             return Err(argument(py, "these are no bytes"));
@@ -261,7 +261,7 @@ impl RangeReader {
         Ok(())
     }
 
-    /// Goes on with opening; what has to be fetched first, or nothing when it is open.
+    /// Continues opening. Returns the ranges to fetch first, or an empty list once the frame is open.
     fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let missing = self.lock().open(py)?;
         ranges(py, &missing)
@@ -275,8 +275,8 @@ impl RangeReader {
         }
     }
 
-    /// Reads a selection: an array, or a list of the ranges that have to be fetched first. Until there is an array, the
-    /// next call goes on with the same selection.
+    /// Reads a selection. Returns an array, or a list of the ranges to fetch first. Until an array is returned, the
+    /// next call continues with the same selection.
     fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
         let (mut reading, fetched) = {
@@ -287,7 +287,7 @@ impl RangeReader {
                 (None, Opening::Open(array, dtype)) => Reading::begin(key, array, dtype.bind(py))?,
                 _ => return Err(argument(py, "it is not open yet")),
             };
-            // Cheap: the bytes themselves are shared.
+            // A cheap clone, because the bytes are shared.
             (reading, state.fetched.clone())
         };
         let (mut reading, missing) = How::threads(None).run(py, move |control| {

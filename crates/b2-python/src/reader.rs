@@ -1,4 +1,4 @@
-//! Reading items into memory of NumPy.
+//! Reads items into NumPy memory.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -18,14 +18,14 @@ use crate::control::How;
 use crate::errors::{OrRaise, argument};
 use crate::index::{View, numpy};
 
-/// Destinations with gaps are filled by way of pieces of about this size, in bytes.
+/// Approximate size in bytes of the pieces in which destinations with gaps are filled.
 const PIECE: u64 = 32 << 20;
-/// Masks are read by way of pieces of this size, which stay in the cache.
+/// Size in bytes of the pieces in which masks are read; small enough to stay in the cache.
 const MARKED: u64 = 4 << 20;
-/// Results below this many bytes come so quickly that nobody need be able to stop them.
+/// Results of up to this many bytes are read so quickly that the read need not be interruptible.
 const QUICK: u64 = 4096;
 
-/// An array of NumPy whose items nobody has written yet.
+/// Creates a NumPy array with uninitialized items.
 pub(crate) fn empty<'py>(
     py: Python<'py>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -37,7 +37,7 @@ pub(crate) fn empty<'py>(
         dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
     }
     let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
-    // SAFETY: type and dtype are live objects (the call takes over the reference to the second), `dims` has `ndim`
+    // SAFETY: Type and dtype are live objects (the call takes over the reference to the dtype), and `dims` has `ndim`
     // lengths. Without data and strides NumPy allocates the memory in C order.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
@@ -55,7 +55,7 @@ pub(crate) fn empty<'py>(
     }
 }
 
-/// An array of zeros.
+/// Creates a NumPy array of zeros.
 pub(crate) fn zeros<'py>(
     py: Python<'py>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -67,7 +67,7 @@ pub(crate) fn zeros<'py>(
         dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
     }
     let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
-    // SAFETY: the dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
+    // SAFETY: The dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
     unsafe {
         let array =
             PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
@@ -76,11 +76,11 @@ pub(crate) fn zeros<'py>(
 }
 
 fn data(array: &Bound<'_, PyUntypedArray>) -> *mut MaybeUninit<u8> {
-    // SAFETY: the array lives.
+    // SAFETY: The array is alive.
     unsafe { (*array.as_array_ptr()).fields.data.cast() }
 }
 
-/// Reads a view into a new array of NumPy.
+/// Reads a view into a new NumPy array.
 pub(crate) fn read<'py>(
     view: View,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -100,8 +100,8 @@ pub(crate) fn read<'py>(
         return Err(argument(py, format!("{have} bytes for {nbytes}")));
     }
     how.short |= scalar || nbytes <= QUICK && !slice_is_long(&slice);
-    // SAFETY: `out` outlives the call (after Ctrl-C the thread that reads keeps it), and no other code has seen its
-    // memory, which is zero where a store of Python is read.
+    // SAFETY: `out` outlives the call (after Ctrl-C the reading thread keeps it alive), and no other code has seen its
+    // memory, which is zeroed when a Python store is read.
     let dst = unsafe { Destination::from_raw(data(&out).cast(), nbytes as usize, remote.is_some()) };
     if let Some(remote) = remote {
         how.short = false;
@@ -118,7 +118,7 @@ pub(crate) fn read<'py>(
             done
         })?;
     } else if how.short {
-        // As the array was opened; another control would take longer than the item.
+        // Uses the control that the array was opened with: creating another would take longer than the read.
         py.detach(|| slice.read_to(dst).map(drop)).or_raise(py)?;
     } else {
         how.run(py, move |control| slice.with_control(control).read_to(dst).map(drop))?;
@@ -126,17 +126,17 @@ pub(crate) fn read<'py>(
     if !scalar {
         return Ok(out.into_any());
     }
-    // SAFETY: the call takes over the reference to the array, and answers a new one.
+    // SAFETY: The call takes over the reference to the array and returns a new one.
     unsafe {
         let item = PY_ARRAY_API.PyArray_Return(py, out.into_ptr().cast());
         Bound::from_owned_ptr_or_err(py, item)
     }
 }
 
-/// Of a mask with more marks than one in so many, the items are read with those between them.
+/// If a mask marks more than one item in this many, unmarked items are read as well and then dropped.
 const SPARSE: usize = 500;
 
-/// What is in the brackets, if it is a mask of all items that marks many of them, and how many.
+/// Returns the index if it is a mask of the whole array that marks many items, with the number of marked items.
 pub(crate) fn dense_mask<'py>(
     array: &NdArray,
     key: &Bound<'py, PyAny>,
@@ -154,7 +154,8 @@ pub(crate) fn dense_mask<'py>(
     Ok((count > mask.len() / SPARSE).then(|| (mask.clone(), count)))
 }
 
-/// Reads the items that a mask marks, by way of all items of some rows at a time. `count` is how many there are.
+/// Reads the items that a mask marks, by reading all items of some rows at a time. `count` is the number of marked
+/// items.
 pub(crate) fn read_marked<'py>(
     array: &NdArray,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -170,12 +171,12 @@ pub(crate) fn read_marked<'py>(
     }
     let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (mask,))?;
     let flat = flat.cast_into::<PyUntypedArray>()?;
-    // SAFETY: `flat` lives as long as the call, and its marks are in one piece, one byte each. As everywhere with NumPy,
-    // nobody may change them while they are read; whoever does gets an error or other items.
+    // SAFETY: `flat` outlives the call, and its marks are contiguous, one byte each. As usual with NumPy, nobody may
+    // change them while they are read; whoever does gets an error or other items.
     let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
     // SAFETY: `out` outlives the call, and no other code has seen it.
     let dst = unsafe { slice::from_raw_parts_mut(data(&out), count * itemsize) };
-    // No block is decoded twice.
+    // A piece spans at least one row of blocks, so that no block is decoded twice.
     let at_once = MARKED.max(row.saturating_mul(array.blockshape()[0].into()));
     let (mut items, mut filled) = (Vec::new(), 0);
     for piece in array.all().pieces(at_once) {
@@ -186,13 +187,13 @@ pub(crate) fn read_marked<'py>(
             shape[0] = (end - start) as usize;
             let items = read(View { slice, shape }, dtype, false, how.part())?;
             let items = items.cast_into::<PyUntypedArray>()?;
-            // SAFETY: a new array in one piece, which was read.
+            // SAFETY: The array is new, contiguous and completely read.
             let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), marks.len() * itemsize) };
             gather(items, marks, itemsize, dst, filled)
         } else {
             let (items, dst) = (&mut items, &mut *dst);
             how.part().run(py, move |control| {
-                // Kept from piece to piece: new memory would cost as much as the decoding.
+                // The buffer is reused for all pieces, because new memory would cost as much as decoding.
                 items.resize(marks.len() * itemsize, 0);
                 if marks.iter().any(|&mark| mark != 0) {
                     slice.with_control(control).read_bytes_into(items)?;
@@ -210,8 +211,8 @@ pub(crate) fn read_marked<'py>(
     }
 }
 
-/// Copies the marked items behind the first `filled` bytes of `dst`; the bytes that are filled then. Copies no more than
-/// there is room for.
+/// Appends the marked items after the first `filled` bytes of `dst`, as far as there is room. Returns the number of
+/// bytes filled afterwards.
 fn gather(items: &[u8], marks: &[u8], itemsize: usize, dst: &mut [MaybeUninit<u8>], filled: usize) -> usize {
     match itemsize {
         1 => gather_of::<1>(items, marks, dst, filled),
@@ -239,7 +240,7 @@ fn gather_of<const N: usize>(
     let mut found = [[0; N]; MANY];
     for (items, marks) in items.as_chunks::<N>().0.chunks(MANY).zip(marks.chunks(MANY)) {
         let mut count = 0;
-        // Every item is copied, and overwritten by the next one unless it is marked: without a branch for each.
+        // Avoids a branch for each item: every item is copied, and overwritten by the next one unless it is marked.
         for (item, &mark) in items.iter().zip(marks) {
             found[count % MANY] = *item;
             count += usize::from(mark != 0);
@@ -251,7 +252,7 @@ fn gather_of<const N: usize>(
 
 fn append(dst: &mut [MaybeUninit<u8>], filled: usize, bytes: &[u8]) -> usize {
     let end = filled.saturating_add(bytes.len());
-    // Without room the count does not come out, and the caller tells it.
+    // Without room, the returned count exceeds the destination, and the caller reports an error.
     let Some(room) = dst.get_mut(filled..end) else { return end };
     for (to, &from) in room.iter_mut().zip(bytes) {
         to.write(from);
@@ -259,12 +260,12 @@ fn append(dst: &mut [MaybeUninit<u8>], filled: usize, bytes: &[u8]) -> usize {
     end
 }
 
-/// Whether few items may come from many blocks.
+/// Returns whether even a few bytes may come from many blocks, so that reading them may take long.
 fn slice_is_long(slice: &Slice) -> bool {
     slice.len() > 64
 }
 
-/// Reads a view into an array of NumPy that is there, of any strides.
+/// Reads a view into an existing NumPy array with any strides.
 pub(crate) fn read_into<'py>(
     view: View,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -291,8 +292,8 @@ pub(crate) fn read_into<'py>(
         && view.slice.ndim() == view.shape.len();
     if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {
         let len = slice.nbytes() as usize;
-        // The lowest byte of the items; they fill `len` bytes from there without gaps.
-        // SAFETY: `out` outlives the call. As everywhere with NumPy, its owner must not use its items meanwhile.
+        // The items fill `len` bytes without gaps, starting at the lowest one, at `offset`.
+        // SAFETY: `out` outlives the call. As usual with NumPy, its owner must not use its items meanwhile.
         let dst =
             unsafe { Destination::from_raw(data(&out).wrapping_byte_offset(offset).cast(), len, false) };
         return how.run(py, move |control| slice.with_control(control).read_to(dst).map(drop));
@@ -300,11 +301,11 @@ pub(crate) fn read_into<'py>(
     in_pieces(py, view, dtype, &out, how)
 }
 
-/// Memory that calls of this process are reading into.
+/// Memory that calls in this process are reading into.
 static FILLING: Mutex<Vec<Filled>> = Mutex::new(Vec::new());
 
-/// From the lowest byte to behind the highest one. With gaps the strides tell which of them, so that two calls may fill,
-/// say, columns of the same memory.
+/// The bytes that a call fills, from the lowest to one past the highest. If there are gaps, shape and strides say which
+/// bytes of the range, so that two calls may fill different columns of the same memory, for example.
 #[derive(Clone, Debug, PartialEq)]
 struct Filled {
     process: u32,
@@ -320,12 +321,12 @@ impl Filled {
     }
 }
 
-/// The right to read into some memory, until it is dropped.
+/// The exclusive right to read into some memory, held until it is dropped.
 struct Filling(Filled);
 
 impl Filling {
-    /// Refuses memory that another call is reading into: codecs read what they wrote, and would take the items of the
-    /// other call for damage.
+    /// Rejects memory that another call is reading into: codecs read back what they wrote, and would report items of
+    /// the other call as damage.
     fn begin(out: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
         let (mut start, itemsize) = (data(out) as usize, out.dtype().itemsize());
         let mut span = itemsize;
@@ -358,7 +359,7 @@ impl Drop for Filling {
     }
 }
 
-/// `out` as an array: an array as it is, another buffer as items of `dtype`.
+/// Returns `out` as an array: an array unchanged, any other buffer as items of `dtype`.
 fn as_array<'py>(
     out: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -381,8 +382,8 @@ fn as_array<'py>(
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 
-/// The same items in the order in which they lie in memory, and the offset of the lowest one; `None` where there are
-/// gaps between items, or one is there twice.
+/// Returns the same items in their order in memory and the offset of the lowest one; `None` if there are gaps between
+/// items, or items overlap.
 fn laid_out(
     py: Python<'_>,
     slice: &Slice,
@@ -413,7 +414,7 @@ fn laid_out(
     Ok(Some((slice, offset)))
 }
 
-/// Reads piece by piece, and lets NumPy copy: what lies between the items is not ours.
+/// Reads piece by piece and lets NumPy copy the items, because the bytes between them must stay unchanged.
 fn in_pieces(
     py: Python<'_>,
     view: View,
@@ -437,7 +438,7 @@ fn in_pieces(
     Ok(())
 }
 
-/// Copies, and converts as far as nothing of the kind of number is lost.
+/// Copies items, converting them as NumPy's `same_kind` casting allows.
 fn copy_to(to: &Bound<'_, PyAny>, from: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = to.py();
     numpy(py)?.call_method1(intern!(py, "copyto"), (to, from)).map(drop)

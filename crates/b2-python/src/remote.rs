@@ -1,5 +1,5 @@
-//! Arrays in stores that Python reaches, of which many ranges are fetched by one call: object stores and web servers,
-//! by way of fsspec or obstore.
+//! Arrays in stores that are read through Python, with one call for many ranges: object stores and web servers, by
+//! means of fsspec or obstore.
 
 use std::io;
 use std::ops::Range;
@@ -13,11 +13,12 @@ use pyo3::types::PyList;
 
 use crate::errors::wrong_type;
 
-/// So many bytes and ranges are asked for by one call.
+/// No more ranges are added to a call once they have this many bytes in total.
 const MAX_BYTES: u64 = 64 << 20;
+/// Maximum number of ranges in a call.
 const MAX_RANGES: usize = 512;
 
-/// A function of Python that answers several ranges of bytes at once.
+/// A Python function that returns several byte ranges at once.
 pub(crate) struct Remote {
     fetch: Py<PyAny>,
     len: u64,
@@ -25,7 +26,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// `source` has `fetch`, which takes a list of pairs and answers a list of bytes, and `size`.
+    /// Wraps a `source` with the attributes `size` and `fetch`, a function that takes a list of pairs of offsets and
+    /// returns a list of bytes.
     pub(crate) fn new(source: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let fetch = source.getattr("fetch")?.unbind();
         Ok(Self { fetch, len: source.getattr("size")?.extract()?, name: name.into() })
@@ -64,7 +66,7 @@ impl Remote {
         Ok(found)
     }
 
-    /// The bytes of an extent that are there.
+    /// Returns the range of an extent, cut off at the end of the file if the extent allows that.
     fn range(&self, extent: &Extent) -> Result<Range<u64>, NdError> {
         let Range { start, end } = extent.range;
         if end > self.len && !extent.or_less {
@@ -73,7 +75,7 @@ impl Remote {
         Ok(start..end.min(self.len).max(start))
     }
 
-    /// Reads a selection: all ranges that are known to be needed with one call.
+    /// Reads a selection, fetching all ranges known to be needed with one call.
     pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
         loop {
             let (mut ids, mut ranges, mut total) = (Vec::new(), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Where items come from: arrays of NumPy, constants, arrays of ours, functions and files of Python.
+//! Sources of items and bytes: NumPy arrays, Python functions and Python files.
 
 use std::io;
 use std::slice;
@@ -11,9 +11,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-/// Items of an array of NumPy, where they lie.
+/// Items of a NumPy array, read in place without a copy.
 pub(crate) struct Items {
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     _array: Py<PyUntypedArray>,
     start: *const u8,
     len: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Items {
     strides: Vec<isize>,
 }
 
-// SAFETY: the memory is that of an array that this value holds, and is only read. As everywhere with NumPy, nobody may
+// SAFETY: The memory belongs to an array that this value keeps alive, and is only read. As usual with NumPy, nobody may
 // change the items while they are read.
 unsafe impl Send for Items {}
 
@@ -32,13 +32,13 @@ impl Items {
         let shape: Vec<u64> = array.shape().iter().map(|&n| n as u64).collect();
         let itemsize = numpy::PyArrayDescrMethods::itemsize(&array.dtype());
         let strides = array.strides().to_vec();
-        // Bytes below and above the first item.
+        // Number of bytes below and above the address of the first item.
         let (mut below, mut above) = (0usize, itemsize);
         for (&length, &stride) in shape.iter().zip(&strides) {
             let way = (length.max(1) - 1) as usize * stride.unsigned_abs();
             if stride < 0 { below += way } else { above += way }
         }
-        // SAFETY: the array lives, and so do the items that its shape and strides tell.
+        // SAFETY: The array is alive, and so are the items that its shape and strides describe.
         let first: *const u8 = unsafe { (*array.as_array_ptr()).fields.data.cast_const().cast() };
         let (start, len) = match shape.contains(&0) {
             true => (std::ptr::dangling(), 0),
@@ -48,21 +48,21 @@ impl Items {
         Self { _array: array.clone().unbind(), start, len, shape, itemsize, offset, strides }
     }
 
-    /// All bytes from the lowest item to the highest.
+    /// Returns all bytes from the lowest item to the highest.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `strided`.
+        // SAFETY: As in `strided`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 
     pub(crate) fn strided(&self) -> Result<Strided<'_>, NdError> {
-        // SAFETY: the memory of the array that is held. What a program has left unwritten there is of no known
-        // value, but it is memory that NumPy has handed out to all.
+        // SAFETY: The memory belongs to the array that this value keeps alive. Bytes that a program has not written
+        // have no known value, but they are memory that NumPy has made available to all.
         let bytes = unsafe { slice::from_raw_parts(self.start, self.len) };
         Strided::new(bytes, &self.shape[..], self.itemsize, self.offset, &self.strides[..])
     }
 }
 
-/// Items that a function of Python answers for a region: it gets start and shape.
+/// Items that a Python function returns for a region, given its start and shape.
 pub(crate) struct Called {
     function: Py<PyAny>,
     dtype: Py<PyArrayDescr>,
@@ -91,7 +91,7 @@ impl Called {
         if items.len != dst.len() {
             return Err(crate::errors::argument(py, format!("{} bytes for {}", items.len, dst.len())));
         }
-        // SAFETY: a copy of our own in C order, which `items` holds.
+        // SAFETY: The memory is our own copy in C order, which `items` keeps alive.
         dst.copy_from_slice(unsafe { slice::from_raw_parts(items.start, items.len) });
         Ok(())
     }
@@ -108,11 +108,12 @@ impl RegionSource for Called {
     }
 }
 
-/// A file of Python: something with `seek` and `read`.
+/// A Python file: any object with `seek` and `read`.
 pub(crate) struct PyFile {
     file: Py<PyAny>,
     len: u64,
-    /// Seeking and reading belong together. Taken without the interpreter's lock.
+    /// Held from a seek to its read, which must not be interleaved with others. Locked only without the interpreter's
+    /// lock.
     turn: Mutex<()>,
 }
 
@@ -120,7 +121,7 @@ impl PyFile {
     pub(crate) fn new(file: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = file.py();
         let len = file.call_method1(intern!(py, "seek"), (0, 2))?;
-        // Not every `seek` answers the position.
+        // Not every `seek` returns the position.
         let len = match len.is_none() {
             true => file.call_method0(intern!(py, "tell"))?.extract()?,
             false => len.extract()?,
@@ -133,7 +134,7 @@ impl PyFile {
         file.call_method1(intern!(py, "seek"), (offset,))?;
         while !buf.is_empty() {
             let read = file.call_method1(intern!(py, "read"), (buf.len(),))?;
-            // obstore has bytes of its own.
+            // obstore returns its own bytes type.
             let read = match read.cast_into::<PyBytes>() {
                 Ok(bytes) => bytes,
                 Err(other) => {

@@ -1,4 +1,4 @@
-//! Frames that are no arrays: what stores of python-blosc2 are made of. `b2kit.store` knows how.
+//! Frames that are not arrays, which stores of python-blosc2 consist of. `b2kit.store` implements their layout.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ impl Frame {
     }
 }
 
-/// An open frame of any content.
+/// An open frame with any content.
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct FrameBase(SuperChunk);
 
 impl FrameBase {
-    /// Some of its plain bytes, as a file.
+    /// Returns a range of the uncompressed bytes as a file.
     pub(crate) fn part(&self, py: Python<'_>, offset: u64, len: u64) -> PyResult<Part> {
         match offset.checked_add(len) {
             Some(end) if end <= self.0.nbytes() => Ok(Part { frame: self.0.clone(), offset, len }),
@@ -85,7 +85,7 @@ impl FrameBase {
         }
     }
 
-    /// Plain bytes.
+    /// Reads a range of the uncompressed bytes.
     fn read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
         let frame = self.0.clone();
         let bytes =
@@ -101,7 +101,7 @@ impl FrameBase {
     }
 }
 
-/// Some of the plain bytes of a frame, decoded as they are read.
+/// A range of the uncompressed bytes of a frame, decoded as they are read.
 pub(crate) struct Part {
     frame: SuperChunk,
     offset: u64,
@@ -118,12 +118,12 @@ impl ReadAt for Part {
         if end.is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // The whole part was inside the frame.
+        // Does not overflow, because the whole part is inside the frame.
         self.frame.read_bytes_into(self.offset + offset, buf).map_err(io::Error::other)
     }
 }
 
-/// Writes a frame without data: bytes as items, metalayers and attributes.
+/// Writes a frame without data: its items are bytes, and it has metalayers and attributes.
 #[pyfunction]
 #[pyo3(signature = (path, chunksize, metalayers, attrs, overwrite = false, sync = true))]
 pub(crate) fn write_frame(
@@ -158,7 +158,7 @@ pub(crate) fn write_frame(
     })
 }
 
-/// Changes attributes of a frame, in one commit. Returns the names to remove that do not exist.
+/// Changes attributes of a frame in one commit. Returns the names to remove that do not exist.
 #[pyfunction]
 #[pyo3(signature = (path, changed, removed, sync = true))]
 pub(crate) fn edit_frame_attrs(

@@ -1,4 +1,4 @@
-//! Writing new arrays.
+//! Writes new arrays.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::parts::Parts;
 use crate::source::{Called, Items};
 use crate::store::Frame;
 
-/// What is told of a new array.
+/// Options for a new array.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options<'py> {
@@ -40,7 +40,7 @@ pub(crate) struct Options<'py> {
     progress: Option<Py<PyAny>>,
 }
 
-/// Codec, level and filters by their names; a filter with a parameter is a pair.
+/// Builds compression settings from names of codec and filters; a filter with a parameter is a pair.
 pub(crate) fn compression(
     py: Python<'_>,
     codec: &str,
@@ -75,13 +75,13 @@ fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
 }
 
 impl Options<'_> {
-    /// What makes an array of that shape.
+    /// Returns the builder for an array of this shape.
     fn builder(&self, py: Python<'_>, shape: Vec<u64>, dtype: Dtype) -> PyResult<ArrayBuilder> {
         let builder = ArrayBuilder::with_dtype(shape.clone(), dtype.clone());
         let mut builder = self.apply(py, builder, None)?;
         let empty = shape.iter().filter(|&&length| length == 0).count();
         if empty > 0 && self.chunks.is_none() {
-            // Chunks without items could never be filled: these are for what the array may become.
+            // Chunks without items could never be filled, so their shape is chosen for the array once it has grown.
             let grown = if empty == 1 { 1 << 22 } else { 1 << 11 };
             let shape: Vec<u64> =
                 shape.iter().map(|&length| if length == 0 { grown } else { length }).collect();
@@ -103,7 +103,7 @@ impl Options<'_> {
         like: Option<&NdArray>,
     ) -> PyResult<ArrayBuilder> {
         use b2kit::chunk::SplitMode;
-        // What is not told is as in the array that is copied.
+        // Options that are not given are taken from the array that is copied.
         let mut compression = match like.and_then(|array| array.cparams().ok()) {
             Some(cparams) => Compression::from(cparams),
             None => Compression::new(),
@@ -175,7 +175,7 @@ impl Options<'_> {
     }
 }
 
-/// Writes an array of NumPy; answers the frame where no path is told.
+/// Writes a NumPy array. Returns the frame if no path is given.
 #[pyfunction]
 pub(crate) fn write_items(
     items: &Bound<'_, PyUntypedArray>,
@@ -189,7 +189,7 @@ pub(crate) fn write_items(
     options.run(py, builder, move |write| write(&mut items.strided()?))
 }
 
-/// Writes one item many times; `None` for items whose value does not matter.
+/// Writes an array whose items all have the same value, or uninitialized ones if `item` is `None`.
 #[pyfunction]
 pub(crate) fn write_constant(
     shape: Vec<u64>,
@@ -204,7 +204,7 @@ pub(crate) fn write_constant(
     options.run(py, builder, move |write| write(&mut fill))
 }
 
-/// Writes what a function answers for start and shape of a region.
+/// Writes the items that a function returns for the start and shape of each region.
 #[pyfunction]
 pub(crate) fn write_called(
     shape: Vec<u64>,
@@ -219,8 +219,8 @@ pub(crate) fn write_called(
     options.run(py, builder, move |write| write(&mut source))
 }
 
-/// Writes several arrays joined along an axis, or one of them again. Chunks that are cut and compressed alike are
-/// copied as they are.
+/// Writes several arrays joined along an axis, or a copy of a single one. Chunks with the same shape and compression
+/// are copied without being recompressed.
 #[pyfunction]
 pub(crate) fn write_joined(
     py: Python<'_>,
@@ -251,7 +251,7 @@ pub(crate) fn write_joined(
         && !fits(&&first)
         && let Some(other) = arrays.iter().find(fits)
     {
-        // Chunks without items hold nothing of the others.
+        // Chunks without items could not hold the items of the other arrays.
         builder = builder.chunks(other.chunkshape());
         if options.blocks.is_none() {
             builder = builder.blocks(other.blockshape());
@@ -263,8 +263,8 @@ pub(crate) fn write_joined(
     options.run(py, builder, move |write| write(&mut joined))
 }
 
-/// Puts together arrays in files that hold its chunks: where they begin along each dimension, and their paths in C
-/// order. Chunks that are cut alike are copied as they are.
+/// Assembles an array from arrays in files that hold its chunks. `starts` says where they begin along each dimension;
+/// `paths` are in C order. Chunks of the same shape are copied without being recompressed.
 #[pyfunction]
 pub(crate) fn write_parts(
     shape: Vec<u64>,

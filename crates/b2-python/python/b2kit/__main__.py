@@ -1,4 +1,4 @@
-"""The command ``b2kit``: also ``python -m b2kit``."""
+"""The command-line program ``b2kit``, also available as ``python -m b2kit``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from b2kit import _b2kit
 
 
 def main() -> None:
-    """Runs the command with the arguments of this process, and ends it."""
-    # As in a program of its own: the command undoes what it was writing.
+    """Runs the program with the arguments of this process, and exits."""
+    # Python's handler for Ctrl-C must not interfere: the program itself undoes what it was writing.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stdout.flush()
     sys.exit(_b2kit.run_command(["b2kit", *sys.argv[1:]]))

@@ -1,4 +1,4 @@
-"""Arrays."""
+"""Compressed arrays: reading, indexing and editing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["Array", "Edit"]
 
 
 class Array(_b2kit.ArrayBase):
-    """A compressed array in a file, in a directory or in memory. Made by :func:`b2kit.open`, :func:`b2kit.asarray`
-    and their neighbours.
+    """A compressed array in a file, in a directory or in memory.
 
-    Indexing reads just the blocks that are touched and answers what NumPy answers, as arrays of NumPy::
+    Arrays are created by :func:`b2kit.open`, :func:`b2kit.asarray` and related functions. Indexing follows the rules of
+    NumPy, reads only the blocks that the selection touches, and returns NumPy arrays::
 
         >>> import b2kit, numpy as np
         >>> a = b2kit.asarray(np.arange(12).reshape(3, 4))
@@ -39,24 +39,24 @@ class Array(_b2kit.ArrayBase):
         >>> a[[2, 0], [1, 1]]
         array([9, 1])
 
-    An array is what it was when it was opened: changes that others commit are seen after :meth:`refresh`. Each statement
-    that changes it is one commit, which waits for the disk. For more than a few of them use :meth:`edit`: one commit
-    costs some milliseconds, whatever is in it.
+    An array shows the state in which it was opened; changes committed by others become visible with :meth:`refresh`.
+    Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
+    changes: one commit takes some milliseconds, however many changes it contains.
     """
 
     __slots__ = ("__weakref__", "_again")
 
-    # What opens it again elsewhere, where its path does not.
+    # Function and arguments that open the array again in another process, if its path is not enough.
     _again: tuple[Callable[..., Array], tuple[object, ...]]
 
     @property
     def ratio(self) -> float:
-        """How many times smaller it is than its items."""
+        """Compression ratio: uncompressed size divided by compressed size."""
         return self.nbytes / self.cbytes if self.cbytes else 0.0
 
     @property
     def filters(self) -> list[str | tuple[str, int]]:
-        """The filters before the codec, in order; with their parameter where it is not 0."""
+        """The filters applied before the codec, in order; a filter whose parameter is not 0 is a pair with it."""
         return [(name, meta) if meta else name for name, meta in self._filters]
 
     @property
@@ -66,17 +66,17 @@ class Array(_b2kit.ArrayBase):
 
     @property
     def info(self) -> _repr.Info:
-        """What is known of it; shows itself as a table."""
+        """Properties of the array, displayed as a table."""
         return _repr.facts(self)
 
     @property
     def oindex(self) -> _Indexer:
-        """Indexing where each list of positions is for its own dimension, as with :func:`numpy.ix_`."""
+        """Orthogonal indexing: each list of positions selects along its own dimension, as with :func:`numpy.ix_`."""
         return _Indexer(self, "orthogonal")
 
     @property
     def vindex(self) -> _Indexer:
-        """Indexing where lists of positions are coordinates together; their dimensions come first in the result."""
+        """Vectorized indexing: lists of positions form coordinates, whose dimensions come first in the result."""
         return _Indexer(self, "vectorized")
 
     @checked
@@ -88,9 +88,11 @@ class Array(_b2kit.ArrayBase):
         threads: int | None = None,
         progress: Progress = None,
     ) -> Any:
-        """Reads a selection, into ``out`` where it is given: an array of NumPy of any strides, or another buffer.
+        """Reads a selection, by default the whole array.
 
-        ``out`` is answered then. Nobody else may use it meanwhile.
+        With ``out``, a NumPy array with any strides or another buffer, the items are read into it and it is returned;
+        nothing else may use it during the call. ``threads`` is the number of threads. ``progress`` is ``True`` for a
+        progress bar, or a function that is called with the number of bytes done and in total.
         """
         with telling(progress, "read") as callback:
             if out is None:
@@ -105,12 +107,12 @@ class Array(_b2kit.ArrayBase):
         return items if dtype is None else items.astype(dtype, copy=False)
 
     def __iter__(self) -> Iterator[Any]:
-        """Row by row; they are read by chunks."""
+        """Iterates over the rows, reading as many at a time as a chunk has."""
         rows, step = len(self), max(1, self.chunks[0]) if self.ndim else 1
         return (row for start in range(0, rows, step) for row in self[start : start + step])
 
     def iterchunks(self) -> Iterator[tuple[tuple[slice, ...], np.ndarray[Any, Any]]]:
-        """Chunk by chunk: which part of the array it is, and its items."""
+        """Iterates over the chunks; yields the slices that each one covers, and its items."""
         ranges = (range(0, length, max(1, step)) for length, step in zip(self.shape, self.chunks))
         for starts in product(*ranges):
             part = tuple(
@@ -124,15 +126,15 @@ class Array(_b2kit.ArrayBase):
             raise ArgumentError("the truth value of an array with other than one item is ambiguous")
         return bool(self[...].item())
 
-    # Changing it.
+    # Changes.
 
     @contextmanager
     def edit(self, sync: bool = True) -> Iterator[Edit]:
-        """Several changes as one: all of them are committed when the block ends, none if it raises.
+        """Combines several changes into one commit when the block ends; if it raises, nothing is changed.
 
-        Others see the array as it was until then. A commit costs some milliseconds with ``sync=True``, which waits for
-        the disk; without it the array is the old or the new one after the process was killed, but a power loss may
-        damage it. A file is locked against other writers in the block.
+        Until the commit, others see the array unchanged. With ``sync=True`` a commit waits for the disk, which takes
+        some milliseconds. With ``sync=False`` the array is in the old or the new state after the process is killed, but
+        a power loss may damage it. A file is locked against other writers during the block.
 
             >>> import b2kit, numpy as np
             >>> a = b2kit.zeros((2, 3), dtype="i4")
@@ -151,13 +153,16 @@ class Array(_b2kit.ArrayBase):
             change._close()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Sets items, in one commit. Values are broadcast and converted as NumPy does."""
+        """Sets items in one commit. Values are broadcast and converted as in NumPy."""
         with self.edit() as change:
             change[key] = value
 
     @checked
     def append(self, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
-        """Adds items at the end of an axis, in one commit: several positions, or one without that dimension."""
+        """Appends items at the end of an axis in one commit.
+
+        ``x`` may lack the dimension of the axis if it holds a single position.
+        """
         with self.edit(sync) as change:
             change.append(x, axis, progress=progress)
 
@@ -165,19 +170,19 @@ class Array(_b2kit.ArrayBase):
     def insert(
         self, i: int, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None
     ) -> None:
-        """Adds items before position ``i`` of an axis, in one commit."""
+        """Inserts items before position ``i`` of an axis in one commit."""
         with self.edit(sync) as change:
             change.insert(i, x, axis, progress=progress)
 
     @checked
     def delete(self, sel: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
-        """Removes positions of an axis, in one commit: a slice, a position, a list or a mask."""
+        """Removes positions of an axis in one commit; ``sel`` is a slice, a position, a list or a mask."""
         with self.edit(sync) as change:
             change.delete(sel, axis, progress=progress)
 
     @checked
     def resize(self, shape: int | tuple[int, ...], *, sync: bool = True) -> None:
-        """Cuts off what is beyond the new shape, and fills what it adds with zeros, in one commit."""
+        """Changes the shape in one commit: items outside the new shape are dropped, new ones are zero."""
         with self.edit(sync) as change:
             change.resize(shape)
 
@@ -185,19 +190,19 @@ class Array(_b2kit.ArrayBase):
         with self.edit() as change:
             change._change_attrs(changed, removed)
 
-    # Checking it.
+    # Verification.
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Compares all checksums and decodes everything; raises if something is wrong.
+        """Compares all checksums and decodes everything; raises an exception if something is wrong.
 
-        Answers what the checksums say: ``"ok"``, ``"none"`` where there are none, or ``"changed"`` where a program that
-        does not know them changed the file after they were written.
+        Returns the state of the checksums: ``"ok"``, ``"none"`` if there are none, or ``"changed"`` if a program that
+        does not support them changed the file after they were written.
         """
         with telling(progress, "verify") as callback:
             return self._verify(threads, callback)
 
     def close(self) -> None:
-        """Does nothing: an open array holds no lock, and its file is closed when the array is gone."""
+        """Does nothing: an open array holds no lock, and its file is closed when the array is deleted."""
 
     def __enter__(self) -> Array:
         return self
@@ -210,10 +215,10 @@ class Array(_b2kit.ArrayBase):
     ) -> None:
         self.close()
 
-    # Elsewhere.
+    # Pickling, copying and display.
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[object, ...]]:
-        """By path; arrays in memory by their bytes."""
+        """Pickles the array by its path; arrays in memory by their bytes."""
         if hasattr(self, "_again"):
             return self._again
         if self._origin == "path":
@@ -226,7 +231,7 @@ class Array(_b2kit.ArrayBase):
         return self
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Names the content: path, size, time and inode, or a hash of what is in memory."""
+        """Identifies the content by path, size, time and inode; arrays in memory by a hash of their bytes."""
         return ("b2kit.Array", *_token(self))
 
     def __repr__(self) -> str:
@@ -242,28 +247,28 @@ class Array(_b2kit.ArrayBase):
 
 
 class Edit(_b2kit.EditorBase):
-    """Changes of an array that become one commit; see :meth:`Array.edit`. Reading shows the array with the changes."""
+    """Changes to an array that become one commit; see :meth:`Array.edit`. Reading returns the changed items."""
 
     __slots__ = ("__weakref__",)
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def attrs(self) -> Attrs:
-        """The attributes, with all changes."""
+        """The attributes, including uncommitted changes."""
         return Attrs(self)
 
     @property
     def oindex(self) -> _Setter:
-        """Setting where each list of positions is for its own dimension."""
+        """Orthogonal assignment: each list of positions selects along its own dimension."""
         return _Setter(self, "orthogonal")
 
     @property
     def vindex(self) -> _Setter:
-        """Setting where lists of positions are coordinates together; their dimensions come first in the values."""
+        """Vectorized assignment: lists of positions form coordinates, whose dimensions come first in the values."""
         return _Setter(self, "vectorized")
 
     def __len__(self) -> int:
@@ -271,14 +276,14 @@ class Edit(_b2kit.EditorBase):
 
     @checked
     def append(self, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
-        """Adds items at the end of an axis: several positions, or one without that dimension."""
+        """Appends items at the end of an axis; ``x`` may lack that dimension if it holds a single position."""
         axis = self._axis(axis)
         with telling(progress, "append") as callback:
             self._append(self._rows(x, axis), axis, callback)
 
     @checked
     def insert(self, i: int, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
-        """Adds items before position ``i`` of an axis."""
+        """Inserts items before position ``i`` of an axis."""
         axis = self._axis(axis)
         at, length = operator.index(i), self.shape[axis]
         if not -length <= at <= length:
@@ -288,23 +293,23 @@ class Edit(_b2kit.EditorBase):
 
     @checked
     def delete(self, sel: Any, axis: int = 0, *, progress: Progress = None) -> None:
-        """Removes positions of an axis: a slice, a position, a list or a mask."""
+        """Removes positions of an axis; ``sel`` is a slice, a position, a list or a mask."""
         axis = self._axis(axis)
         with telling(progress, "delete") as callback:
-            # From the end, so that positions stay what they are.
+            # From the end, so that the positions still to be removed do not shift.
             for start, stop in reversed(_runs(sel, self.shape[axis], axis)):
                 self._delete(start, stop, axis, callback)
 
     @checked
     def resize(self, shape: int | tuple[int, ...]) -> None:
-        """Cuts off what is beyond the new shape, and fills what it adds with zeros."""
+        """Changes the shape: items outside the new shape are dropped, new ones are zero."""
         self._resize(as_shape(shape))
 
     @checked
     def set_compression(
         self, codec: str = "zstd", level: int = 5, filters: Sequence[str | tuple[str, int]] = ("shuffle",)
     ) -> None:
-        """Sets how chunks are compressed from now on in this block."""
+        """Sets the compression of chunks that are written from now on in this block."""
         self._set_compression(codec, level, list(filters))
 
     def _axis(self, axis: int) -> int:
@@ -352,7 +357,7 @@ class _Setter:
 
 
 class Inside(str):
-    """A path in the directory of a store: whoever opens it follows no links there."""
+    """A path in the directory of a store, which is opened without following links."""
 
     folder: _b2kit.Folder
 
@@ -363,8 +368,10 @@ class Inside(str):
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The path from the root, so that it means the same after a change of directory. Links are not followed, and ``..``
-    stays: it may lead out of a link."""
+    """Returns the absolute path, so that it stays valid after a change of directory.
+
+    Links are not resolved, and ``..`` is kept, because it may lead out of a link.
+    """
     text = os.fspath(path)
     if os.path.isabs(text) or not isinstance(text, str):
         return text
@@ -375,7 +382,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def as_shape(shape: Any) -> list[int]:
-    """A shape as NumPy takes it."""
+    """Converts a shape in any form that NumPy accepts to a list."""
     try:
         lengths = [operator.index(shape)]
     except TypeError:
@@ -386,7 +393,7 @@ def as_shape(shape: Any) -> list[int]:
 
 
 def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
-    """The positions that are selected, as ranges in ascending order."""
+    """Returns the selected positions as ranges in ascending order."""
     if isinstance(sel, slice) and sel.step in (None, 1):
         start, stop, _ = sel.indices(length)
         return [(start, stop)] if start < stop else []
@@ -422,9 +429,9 @@ def _token(array: Array) -> tuple[object, ...]:
     if array._origin == "memory":
         return (hashlib.blake2b(array._frame() or b"", digest_size=16).hexdigest(),)
     if array._origin == "web":
-        # Without user, password and signature, which may change.
+        # The path has no user, password or signature, which may change.
         return (array.path, *(array._version or ()))
-    # A member of a store is known by the store and the key.
+    # A member of a store is identified by the store and the key.
     named: tuple[object, ...] = (array.path,) if array._origin == "path" else ()
     if hasattr(array, "_again"):
         named = array._again[1]

@@ -1,4 +1,4 @@
-"""Opening and making arrays."""
+"""Opening and creating arrays."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ Source = Union[Path, bytes, bytearray, memoryview, IO[bytes], Any]
 Filter = Union[str, tuple[str, int]]
 Shape = Union[int, Sequence[int]]
 
-# Items that `from_iter` collects before it compresses them.
+# Number of items that `from_iter` collects before it compresses them.
 _BATCH = 1 << 16
 
 
 @checked
 def open(source: Source, mode: str = "r", threads: int | None = None) -> Array | Group:
-    """Opens an array or a store; nothing but what tells its shape is read.
+    """Opens an array or a store. Only its metadata is read.
 
-    ``source`` is a path, the bytes of a frame, a URL, a file of fsspec, a pair of a store of obstore and a path in it, or
-    any file of bytes that can seek. URLs of web servers are read by this package itself, others by fsspec. Of all of
-    them each read fetches the ranges it needs in few rounds. With ``mode="a"`` a path can be changed, and a store (``.b2d``) that is not there is made. ``threads``
-    is how many threads work on one call, by default as :func:`set_threads` says.
+    ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
+    any seekable binary file. HTTP and HTTPS URLs are read by this package itself, other URLs by fsspec. For all remote
+    sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
+    a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
+    for one call, by default that of :func:`set_threads`.
     """
     if is_web(source):
         return _web(source, mode, threads)
@@ -75,7 +76,7 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
 
 
 def _named(error: Error, path: str) -> Error:
-    """An error that tells which file it is about."""
+    """Returns the error with the path in its message."""
     if path in str(error):
         return error
     named = type(error)(f"{path}: {error}")
@@ -119,11 +120,18 @@ def asarray(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Array:
-    """Compresses an array into a file, or into memory without a ``path``.
+    """Compresses an array into a file, or into memory if there is no ``path``.
 
-    ``x`` is an array of NumPy or what can become one; arrays of this package and those that are read by chunks (h5py,
-    zarr, python-blosc2) are copied in bounded memory. The file appears when it is complete. ``sync`` tells whether it
-    must survive a power loss then. ``sparse`` makes a directory with a file for each chunk.
+    ``x`` is a NumPy array or anything that can be converted to one. Arrays of this package, and arrays that are read by
+    chunks (h5py, zarr, python-blosc2), are copied in bounded memory. The file appears when it is complete.
+
+    ``codec``, ``level`` and ``filters`` select the compression; a filter with a parameter is a pair. ``splitmode`` is
+    ``"auto"``, ``"always"`` or ``"never"``; ``use_dict`` compresses with a dictionary. ``chunks`` and ``blocks`` are
+    shapes, by default chosen from that of the array. ``attrs`` are attributes, ``meta`` are metalayers. ``overwrite``
+    replaces an existing file. With ``sync`` the file survives a power loss once the call returns. ``sparse`` makes a
+    directory with a file for each chunk. ``dtype`` converts the items. ``threads`` is the number of threads.
+    ``progress`` is ``True`` for a progress bar, or a function that is called with the number of bytes done and in
+    total.
 
         >>> import b2kit, numpy as np
         >>> a = b2kit.asarray(np.linspace(0, 1, 1000), codec="lz4", attrs={"units": "m"})
@@ -145,7 +153,7 @@ def asarray(
 
 @checked
 def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
-    """An array of zeros, which take no space. For ``options`` see :func:`asarray`."""
+    """Creates an array of zeros, which take no space. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, bytes(dtype.itemsize), path, options)
 
@@ -154,7 +162,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, 
 def full(
     shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, path: Path | None = None, **options: Any
 ) -> Array:
-    """An array of one value, which takes no space. For ``options`` see :func:`asarray`."""
+    """Creates an array of a single value, which takes no space. For ``options`` see :func:`asarray`."""
     item = np.asarray(fill_value, dtype=dtype)
     if item.ndim:
         raise ArgumentError("the fill value is one item")
@@ -163,7 +171,7 @@ def full(
 
 @checked
 def empty(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
-    """An array whose items do not matter; they read as zeros. For ``options`` see :func:`asarray`."""
+    """Creates an array of uninitialized items, which read as zeros. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, None, path, options)
 
@@ -176,9 +184,9 @@ def from_iter(
     path: Path | None = None,
     **options: Any,
 ) -> Array:
-    """An array of the items of an iterable, in C order, compressed while they come.
+    """Creates an array from the items of an iterable, in C order; they are compressed as they arrive.
 
-    Without ``shape`` it has one dimension with all of them. For ``options`` see :func:`asarray`.
+    Without ``shape`` the array has one dimension with all the items. For ``options`` see :func:`asarray`.
 
         >>> import b2kit
         >>> b2kit.from_iter((n * n for n in range(6)), "i4", (2, 3))[1]
@@ -206,8 +214,11 @@ def from_iter(
 
 @checked
 def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
-    """A copy of an array with its attributes, in bounded memory. What ``options`` do not name stays as it is: see
-    :func:`asarray`. Chunks are copied as they are where nothing of them changes."""
+    """Copies an array and its attributes in bounded memory.
+
+    ``options`` are those of :func:`asarray`; those not given are taken from ``a``. Chunks that do not change are copied
+    without being recompressed.
+    """
     if not isinstance(a, Array):
         return asarray(a, path, **options)
     path = None if path is None else absolute(path)
@@ -223,8 +234,11 @@ def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
 
 @checked
 def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Any) -> Array:
-    """Arrays joined along an axis, in bounded memory. Chunks, blocks and compression are those of the first one where
-    ``options`` do not tell: see :func:`asarray`. Chunks that fit are copied as they are."""
+    """Joins arrays along an axis in bounded memory.
+
+    ``options`` are those of :func:`asarray`; chunks, blocks and compression not given there are taken from the first
+    array. Chunks that fit are copied without being recompressed.
+    """
     path = None if path is None else absolute(path)
     parts = [part if isinstance(part, Array) else asarray(part) for part in arrays]
     if not parts:
@@ -241,11 +255,14 @@ def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **opt
 
 @checked
 def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
-    """Checks a file, directory or store, or bytes of a frame: see :meth:`Array.verify`. Raises if something is wrong."""
+    """Verifies a file, directory or store, or the bytes of a frame; see :meth:`Array.verify`.
+
+    Raises an exception if something is wrong.
+    """
     try:
         found = open(path, threads=threads)
     except NotBloscError:
-        # A frame that is no array. One that says it is an array, and cannot be opened as one, is not ok.
+        # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
         if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
             raise
         return _b2kit.FrameBase(path).verify()
@@ -264,7 +281,9 @@ def compress(
     typesize: int | None = None,
     threads: int | None = None,
 ) -> bytes:
-    """Compresses a buffer into a Blosc2 chunk. ``typesize`` is the size of its items, by default as the buffer says.
+    """Compresses a buffer into a Blosc2 chunk.
+
+    ``typesize`` is the size of its items in bytes, by default the item size of the buffer.
 
         >>> import b2kit
         >>> b2kit.decompress(b2kit.compress(b"abc" * 1000)) == b"abc" * 1000
@@ -279,15 +298,15 @@ def compress(
 
 @checked
 def decompress(buf: Any, *, threads: int | None = None) -> bytes:
-    """The bytes of a Blosc2 chunk."""
+    """Decompresses a Blosc2 chunk and returns its bytes."""
     return _b2kit.decompress(buf, threads)
 
 
 @checked
 def set_threads(n: int | None) -> int | None:
-    """Sets how many threads work on one call; ``None`` for as many as there are. Answers what it was before.
+    """Sets the default number of threads for a call; ``None`` means all available. Returns the previous value.
 
-    Arrays and calls that name a number of threads of their own keep it.
+    It does not affect arrays and calls with their own number of threads.
     """
     if n is not None and n < 1:
         raise ArgumentError(f"{n} threads, expected at least 1")
@@ -295,10 +314,10 @@ def set_threads(n: int | None) -> int | None:
 
 
 def set_other_hosts(follow: bool) -> bool:
-    """Sets whether redirects of web servers to other hosts are followed (the default). Returns what it was before.
+    """Sets whether redirects of web servers to other hosts are followed (the default). Returns the previous value.
 
-    Switch it off where a server that is not trusted could lead to hosts that only this process reaches. This is for URLs
-    that ``open`` reads itself; with fsspec and obstore, it is their settings that count.
+    Turn this off if an untrusted server could redirect to hosts that only this process can reach. It applies to URLs
+    that :func:`open` reads itself; fsspec and obstore have their own settings.
     """
     return _b2kit.set_other_hosts(follow)
 
@@ -318,12 +337,12 @@ _DEFAULTS: dict[str, Any] = {
     "sparse": False,
     "threads": None,
 }
-# As in the array that is copied.
+# Defaults that keep the compression of the array that is copied.
 _KEEP = {**_DEFAULTS, "codec": None, "level": None, "filters": None}
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the form that the extension takes."""
+    """Converts options to the form that the extension module expects."""
     options = {name: given[name] for name in ("path", *_DEFAULTS)}
     if unknown := given.keys() - options.keys() - {"x", "dtype", "progress"}:
         raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
@@ -357,7 +376,7 @@ def _written(frame: _b2kit.Frame | None, path: Path | None, threads: int | None)
 
 
 def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[int]]:
-    """A sub-array adds its shape to that of the array, as in NumPy."""
+    """Moves the shape of a sub-array type to the shape of the array, as NumPy does."""
     found = np.dtype(dtype)
     return found.base, [*shape, *found.shape]
 
@@ -369,7 +388,7 @@ def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
 
 
 def _is_lazy(x: Any) -> bool:
-    """Whether it is an array that lies elsewhere in chunks: of h5py, zarr, python-blosc2, Dask."""
+    """Returns whether this is an array that is read by chunks, such as those of h5py, zarr, python-blosc2 or Dask."""
     return not isinstance(x, np.ndarray) and all(hasattr(x, name) for name in ("shape", "dtype", "chunks"))
 
 
@@ -381,7 +400,7 @@ def _reader(x: Any) -> Any:
 
 
 def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, Any]) -> Array:
-    """The items of an array of one dimension in another shape."""
+    """Writes the items of a one-dimensional array in another shape."""
     path = None if path is None else absolute(path)
     if len(shape) == 1:
         return asarray(flat, path, **{"chunks": None, **given})
@@ -390,7 +409,7 @@ def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, 
     def read(start: tuple[int, ...], lengths: tuple[int, ...]) -> Any:
         if 0 in lengths:
             return np.empty(lengths, flat.dtype)
-        # Rows that follow each other.
+        # From `axis` on, the items of the region are consecutive in `flat`.
         axis = max((n for n, (length, whole) in enumerate(zip(lengths, shape)) if length != whole), default=0)
         run = int(np.prod(lengths[axis:], dtype=object))
         out = np.empty((*lengths[:axis], run), flat.dtype)

@@ -1,4 +1,4 @@
-"""Telling how far a long operation has come."""
+"""Progress reports of long operations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any, Union
 
 Progress = Union[bool, Callable[[int, int], object], None]
-"""``True`` for a bar on standard error; or a function that is called with bytes done and bytes in all."""
+"""``True`` for a bar on standard error, or a function that is called with the number of bytes done and in total."""
 
 
 @contextmanager
 def telling(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
-    """A callback for an operation, for as long as it runs."""
+    """Provides the progress callback of an operation while it runs."""
     if progress is None or progress is False:
         yield None
     elif callable(progress):
@@ -49,7 +49,7 @@ class _Tqdm:
 
 
 class _Line:
-    """A line on standard error, for those without tqdm."""
+    """A progress line on standard error, used if tqdm is not installed."""
 
     def __init__(self, what: str) -> None:
         self.what = what

@@ -1,4 +1,4 @@
-"""Arrays in object stores, and in whatever else fsspec and obstore reach."""
+"""Arrays in object stores, and in anything else that fsspec and obstore support."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _WEB = re.compile(r"https?://", re.IGNORECASE)
 
 
 class Source(Protocol):
-    """What answers ranges of bytes."""
+    """An object that byte ranges are fetched from."""
 
     name: str
     size: int
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
-        """The bytes of each range, which may be fetched at the same time."""
+        """Returns the bytes of each range; ranges may be fetched concurrently."""
         ...
 
     def identity(self) -> tuple[object, ...]:
-        """What changes with the content, as far as the store tells."""
+        """Returns values that change with the content, as far as the store reports them."""
         ...
 
 
 class Fsspec:
-    """A file of a file system of fsspec."""
+    """A file in an fsspec file system."""
 
     def __init__(self, fs: Any, path: str, url: str | None = None) -> None:
         self.fs, self.path = fs, path
@@ -56,7 +56,7 @@ class Fsspec:
 
 
 class Obstore:
-    """An object of a store of obstore."""
+    """An object in an obstore store."""
 
     def __init__(self, store: Any, path: str) -> None:
         self.store, self.path = store, path
@@ -69,7 +69,7 @@ class Obstore:
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        # What is to be joined was joined already.
+        # Ranges worth coalescing were coalesced before.
         with _told(self.name):
             return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
 
@@ -81,7 +81,7 @@ class Obstore:
 
 
 def is_web(given: Any) -> TypeGuard[str]:
-    """Whether it is the URL of a web server, which the extension reads itself."""
+    """Returns whether this is an HTTP or HTTPS URL, which the extension module reads itself."""
     if not isinstance(given, str) or not _WEB.match(given):
         return False
     _check_listing(given)
@@ -89,10 +89,10 @@ def is_web(given: Any) -> TypeGuard[str]:
 
 
 def source_of(given: Any) -> Source | None:
-    """What answers the ranges of a URL, of a file of fsspec, or of a pair of a store of obstore and a path."""
+    """Returns the source for a URL, an fsspec file, or a pair of an obstore store and a path; ``None`` for others."""
     if isinstance(given, str):
         match = _URL.match(given)
-        # One letter is a drive of Windows.
+        # A single letter is a Windows drive and does not match.
         return _by_url(given, match[1]) if match else None
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str):
         return Obstore(*given)
@@ -126,7 +126,10 @@ def _by_url(url: str, scheme: str) -> Source:
 
 @contextmanager
 def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """What fails in a program that fetches, by whatever name, is an error of this package. Passwords are not shown."""
+    """Converts any exception raised while fetching, except those in ``but``, to one of this package.
+
+    ``name`` is shown in its message, so it must not contain passwords.
+    """
     try:
         yield
     except Exception as error:
@@ -145,5 +148,5 @@ def _check_listing(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """Without names, passwords and signatures."""
+    """Returns the URL without user names, passwords and signatures."""
     return re.sub(r"[?#].*", "", re.sub(r"(://)[^/@]*@", r"\1", url))

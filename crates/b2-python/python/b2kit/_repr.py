@@ -1,4 +1,4 @@
-"""How arrays show themselves."""
+"""Representations of arrays as text and HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def size(nbytes: float) -> str:
-    """Bytes for people."""
+    """Formats a number of bytes for people to read."""
     if nbytes < 1024:
         return f"{nbytes:.0f} bytes"
     for unit in ("KiB", "MiB", "GiB", "TiB"):
@@ -22,7 +22,7 @@ def size(nbytes: float) -> str:
 
 
 class Info(Mapping[str, object]):
-    """What is known of an array, by name; shows itself as a table."""
+    """Properties of an array by name, displayed as a table."""
 
     def __init__(self, facts: Mapping[str, object]) -> None:
         self._facts = dict(facts)
@@ -50,7 +50,7 @@ class Info(Mapping[str, object]):
 
 
 def printable(text: str) -> str:
-    """Text from a file, fit for a terminal: what controls it becomes escapes."""
+    """Makes text from a file safe for a terminal by escaping control characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
@@ -86,7 +86,7 @@ def html(array: Array) -> str:
 
 
 def _drawing(array: Array) -> str:
-    """The last two dimensions with their chunks, and the blocks of the first chunk."""
+    """Draws the last two dimensions with their chunks, and the blocks of the first chunk, as SVG."""
     lengths = list(array.shape[-2:])
     chunks, blocks = list(array.chunks[-2:]), list(array.blocks[-2:])
     if not lengths or 0 in lengths:
@@ -99,7 +99,7 @@ def _drawing(array: Array) -> str:
     for axis, (length, side) in enumerate(zip(lengths, (height, width))):
         other = width if axis == 0 else height
         for step, end, color in ((blocks[axis], min(chunks[axis], length), "#9db9d3"), (chunks[axis], length, "#33597f")):
-            # Too many lines are a grey area.
+            # More lines than this would merge into a grey area, so they are left out.
             if step <= 0 or end / step > 200:
                 continue
             across = other if step == chunks[axis] else min(1.0, chunks[1 - axis] / lengths[1 - axis]) * other

@@ -1,4 +1,4 @@
-"""Attributes of arrays and groups: one msgpack value each, as python-blosc2's ``vlmeta`` writes and reads them."""
+"""Attributes of arrays and groups, each a msgpack value as python-blosc2's ``vlmeta`` reads and writes it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Attrs", "Ext"]
 
 
 class Ext(NamedTuple):
-    """A msgpack value of a type that only its writer knows. Nothing is opened or run that it names."""
+    """A msgpack value of an extension type that only its writer knows. Nothing it refers to is opened or run."""
 
     code: int
     data: bytes
 
 
 class Attrs(MutableMapping[str, Any]):
-    """The attributes of an array: a mapping of names to numbers, strings, bytes, lists, tuples, dictionaries, sets,
-    complex numbers and arrays of NumPy.
+    """The attributes of an array, as a mapping of names to values.
 
-    Values are read when they are asked for, and are copies: to change a list, set it again. On an array each assignment
-    is a commit of its own; :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` make one of several.
+    Values are numbers, strings, bytes, lists, tuples, dictionaries, sets, complex numbers and NumPy arrays. They are
+    read on access, and are copies: to change a list, assign it again. On an array each assignment is a separate commit;
+    :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one.
     """
 
     __slots__ = ("_of",)
@@ -66,7 +66,7 @@ class Attrs(MutableMapping[str, Any]):
             self._change({}, names)
 
     def asdict(self) -> dict[str, Any]:
-        """All of them."""
+        """Returns all attributes as a dictionary."""
         return {name: self[name] for name in self}
 
     def _change(self, changed: Mapping[str, Any], removed: list[str]) -> None:

@@ -9,7 +9,7 @@
     >>> int(from_b2kit(a).sum().compute())
     499999500000
 
-Workers open an array by its path again, so they may be other processes or machines that see the same files. See
+Workers reopen an array by its path, so they may be other processes, or machines that share the files. See
 ``docs/dask.md``.
 """
 
@@ -39,22 +39,22 @@ __all__ = ["clean", "from_b2kit", "to_b2kit"]
 
 Path = Union[str, "os.PathLike[str]"]
 
-# Dask tells the types of few of its functions.
+# Most Dask functions have no type annotations.
 _dask: Any = dask
 _da: Any = da
 
-# A directory beside the array with what workers have written.
+# Suffix of the directory next to the array that holds the parts written by workers.
 _STAGE = ".parts-"
-# What `to_b2kit` takes for granted or decides itself.
+# Options of `asarray` that are parameters of `to_b2kit` or that it sets itself.
 _NOT_HERE = ("path", "chunks", "attrs", "meta", "overwrite", "sync", "sparse", "threads")
 
 
 def from_b2kit(a: Array | Path, chunks: Any = None, *, threads: int | None = 1) -> da.Array:
-    """A Dask array of an array of this package, or of one at a path.
+    """Creates a Dask array from an array of this package, or from one at a path.
 
-    ``chunks`` are those of the array by default; others are best multiples of them (``"auto"`` finds some of a good
-    size). Each task reads with one thread, since Dask runs as many tasks as there are: ``threads`` says otherwise.
-    Workers get the path; an array in memory is sent to them.
+    ``chunks`` are those of the array by default; other chunks should be multiples of them, as ``"auto"`` chooses. Each
+    task reads with ``threads`` threads, by default one, because Dask already runs many tasks at once. Workers receive
+    the path; an array in memory is sent to them.
     """
     array = a if isinstance(a, Array) else open_any(a)
     if not isinstance(array, Array):
@@ -85,17 +85,17 @@ def to_b2kit(
     compute: bool = True,
     **options: Any,
 ) -> Array | Delayed:
-    """Writes a Dask array, with all workers that Dask has; answers the array.
+    """Writes a Dask array with all Dask workers, and returns the new array.
 
-    Each worker compresses its partitions into files of their own beside the array, under names that nobody else has, so
-    that tasks that run twice do no harm. At the end one task copies the compressed chunks into the array, which appears
-    under its name when it is complete; its files are removed, also after an error. ``path`` must be the same place for
-    all workers.
+    Each worker compresses its partitions into separate files next to the array. Their names are unique, so a task that
+    runs twice does no harm. Finally one task copies the compressed chunks into the array, which appears under its name
+    when it is complete. The files of the workers are removed, even after an error. ``path`` must refer to the same
+    location on all workers.
 
-    ``chunks`` is the shape of the chunks, by default that of the largest partition. Where partitions do not begin on the
-    borders of chunks the array is rechunked, which moves data between the workers; with ``rechunk=False`` it is an error.
-    ``sparse`` makes a directory with a file for each chunk. With ``compute=False`` nothing is done before the answer, a
-    task of Dask, is computed. Other ``options`` are those of :func:`b2kit.asarray`.
+    ``chunks`` is the shape of the chunks, by default that of the largest partition. If partitions do not start at chunk
+    boundaries, the array is rechunked, which moves data between workers; with ``rechunk=False`` this is an error.
+    ``sparse`` makes a directory with a file for each chunk. With ``compute=False`` the result is a Dask task, and
+    nothing is written until it is computed. The other parameters and ``options`` are those of :func:`b2kit.asarray`.
     """
     target = os.path.abspath(os.fspath(path))
     if "://" in os.fspath(path):
@@ -116,14 +116,14 @@ def to_b2kit(
     if told["blocks"] is not None:
         told["blocks"] = as_shape(told["blocks"])
     elif items.size:
-        # As for the whole array, and the same for all parts.
+        # Chosen for the whole array, so that all parts have the same blocks.
         like = {**_options({**told, "path": None}), "progress": None}
         told["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), items.dtype, None, like)).blocks)
     stage = f"{target}{_STAGE}{uuid.uuid4().hex}"
     told = {**told, "attrs": attrs, "meta": meta}
     run = _Run(target, stage, items.shape, items.dtype, items.chunks, told, overwrite, sync, sparse)
     write = delayed(_write_part, pure=False)
-    # Parts that still run after another one failed find no folder, and do not make it again.
+    # If this call made the directory, tasks that still run after a failure must not create it again.
     parts = [write(block, stage, run.part_options(), not compute) for block in items.to_delayed().ravel()]
     done: Delayed = delayed(_finish, pure=False)(run, _tree(parts))
     if not compute:
@@ -137,7 +137,7 @@ def to_b2kit(
 
 
 def _remove(stage: str) -> None:
-    """Removes a folder into which other threads may still be writing: again, if they were quicker."""
+    """Removes a directory that other threads may still be writing to; retries if they add files meanwhile."""
     for _ in range(20):
         shutil.rmtree(stage, ignore_errors=True)
         if not os.path.lexists(stage):
@@ -146,7 +146,10 @@ def _remove(stage: str) -> None:
 
 
 def clean(path: Path) -> list[str]:
-    """Removes what a killed :func:`to_b2kit` left beside an array; nobody may write it meanwhile. Answers the names."""
+    """Removes the files that a killed :func:`to_b2kit` left next to an array, and returns their names.
+
+    The array must not be written during the call.
+    """
     target = os.path.abspath(os.fspath(path))
     found = glob.glob(f"{glob.escape(target)}{_STAGE}*")
     for stage in found:
@@ -155,7 +158,7 @@ def clean(path: Path) -> list[str]:
 
 
 class _Run:
-    """What the last task must know."""
+    """The information that the last task needs."""
 
     def __init__(
         self,
@@ -176,7 +179,7 @@ class _Run:
         self.overwrite, self.sync, self.sparse = overwrite, sync, sparse
 
     def part_options(self) -> dict[str, Any]:
-        """How parts are compressed."""
+        """Returns the options for writing a part."""
         names = ("codec", "level", "filters", "splitmode", "use_dict", "chunks", "blocks")
         return {**{name: self.options[name] for name in names}, "sync": False, "threads": 1}
 
@@ -191,14 +194,14 @@ def _chunk_shape(x: da.Array, chunks: Any) -> list[int]:
 
 
 def _aligned(x: Any, shape: list[int], rechunk: bool) -> Any:
-    """The array in partitions that consist of whole chunks."""
+    """Returns the array in partitions that consist of whole chunks."""
     wanted = []
     for length, lengths, step in zip(x.shape, x.chunks, shape):
         starts = [sum(lengths[:n]) for n in range(len(lengths))]
         if all(start % step == 0 for start in starts) and 0 not in lengths[1:]:
             wanted.append(lengths)
             continue
-        # About as many chunks in a partition as there were.
+        # Keeps the size of partitions about the same.
         many = max(1, max(lengths) // step) * step
         wanted.append(tuple(min(many, length - start) for start in range(0, length, many)) or (0,))
     if tuple(wanted) == x.chunks:
@@ -209,7 +212,7 @@ def _aligned(x: Any, shape: list[int], rechunk: bool) -> Any:
 
 
 def _tree(parts: list[Any], width: int = 200) -> Any:
-    """Names of parts joined some at a time, so that no task has very many inputs."""
+    """Joins the names of parts in several steps, so that no task has very many inputs."""
     listed, joined = delayed(_listed, pure=False), delayed(_joined, pure=False)
     lists: list[Any] = [listed(*parts[start : start + width]) for start in range(0, len(parts), width)]
     while len(lists) > 1:
@@ -226,7 +229,7 @@ def _joined(*lists: list[str]) -> list[str]:
 
 
 def _write_part(block: Any, stage: str, options: dict[str, Any], make: bool) -> str:
-    """Compresses a partition into a file of its own; answers its name."""
+    """Compresses a partition into a separate file and returns its name."""
     name = f"{uuid.uuid4().hex}.b2nd"
     if make:
         os.makedirs(stage, exist_ok=True)
@@ -235,7 +238,7 @@ def _write_part(block: Any, stage: str, options: dict[str, Any], make: bool) -> 
 
 
 def _finish(run: _Run, names: list[str]) -> str:
-    """Puts the parts together. May run again after it was done: its worker may be lost before its answer is."""
+    """Assembles the parts. May run again after it is done, if its worker is lost before the result is delivered."""
     if not os.path.isdir(run.stage) and os.path.lexists(run.target):
         return run.target
     paths = [os.path.join(run.stage, name) for name in names]
@@ -252,7 +255,7 @@ def _finish(run: _Run, names: list[str]) -> str:
 
 
 def _sync_folder(folder: str) -> None:
-    """Waits until names in a folder survive a power loss, where the system can."""
+    """Waits until the names in a directory survive a power loss, if the system supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -263,14 +266,14 @@ def _sync_folder(folder: str) -> None:
 
 
 def _publish(made: str, run: _Run) -> None:
-    """Gives the array its name."""
+    """Moves the finished array to its final name."""
     if run.overwrite or run.sparse:
         if not run.overwrite and os.path.lexists(run.target):
             raise ExistsError(f"{run.target}: there is something of that name already")
         os.rename(made, run.target)
         return
     try:
-        # Fails if somebody else was quicker; a rename would replace theirs.
+        # Linking fails if the name was taken meanwhile, whereas a rename would replace that file.
         os.link(made, run.target)
     except FileExistsError:
         if os.path.samefile(made, run.target):

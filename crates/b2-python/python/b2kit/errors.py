@@ -1,8 +1,7 @@
-"""What goes wrong, as exceptions.
+"""Exceptions.
 
-All of them are :class:`Error`. Each is also what Python people catch in such a case: an ``OSError`` where a file is at
-fault, a ``ValueError`` where its content or an argument is, an ``IndexError`` where a selection is, a ``KeyError``
-where a name is.
+All of them derive from :class:`Error`. Each also derives from the usual Python exception for its cause: ``OSError``
+for files, ``ValueError`` for their content and for arguments, ``IndexError`` for selections, ``KeyError`` for names.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ __all__ = [
 
 
 class Error(Exception):
-    """Any error of this package."""
+    """Base class of the exceptions of this package."""
 
 
 class NotBloscError(Error, ValueError):
-    """The input is no Blosc2 chunk, frame or array at all."""
+    """The input is not a Blosc2 chunk, frame or array."""
 
 
 class NewerVersionError(Error, ValueError):
@@ -50,15 +49,15 @@ class NewerVersionError(Error, ValueError):
 
 
 class UnsupportedError(Error, ValueError):
-    """It is valid, but needs a codec, a filter or something else that is not there."""
+    """The input is valid, but needs a codec, a filter or another feature that is not available."""
 
 
 class DamagedError(Error, ValueError):
-    """The input is cut off, malformed, contradicts itself or does not fit its checksums."""
+    """The input is truncated, malformed or inconsistent, or does not match its checksums."""
 
 
 class LimitError(Error, ValueError):
-    """It needs more than the limits allow."""
+    """The input needs more memory or other resources than the limits allow."""
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -66,15 +65,15 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class ArgumentError(Error, ValueError):
-    """An argument is out of range, or does not fit the others."""
+    """An argument is out of range or inconsistent with the others."""
 
 
 class WrongTypeError(Error, TypeError):
-    """An argument is of a type that cannot be taken."""
+    """An argument has an unsupported type."""
 
 
 class RangeError(ArgumentError, OverflowError):
-    """A number does not fit where it is to go."""
+    """A number does not fit into its type."""
 
 
 class ReadOnlyError(ArgumentError):
@@ -82,11 +81,11 @@ class ReadOnlyError(ArgumentError):
 
 
 class SelectionError(Error, IndexError):
-    """What stands in the brackets does not fit the array."""
+    """An index or a selection is invalid for the array."""
 
 
 class NoSuchKeyError(Error, KeyError):
-    """A store or its attributes have nothing of that name."""
+    """A store has no member, or an array or a group no attribute, of this name."""
 
 
 class CancelledError(Error):
@@ -98,15 +97,15 @@ class IoError(Error, OSError):
 
 
 class NotFoundError(IoError, FileNotFoundError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class ExistsError(IoError, FileExistsError):
-    """There is something of that name already."""
+    """A file, directory or member of this name already exists."""
 
 
 class NoPermissionError(IoError, PermissionError):
-    """The operating system does not allow it."""
+    """The operating system denied access."""
 
 
 class ChangedWarning(UserWarning):
@@ -114,12 +113,15 @@ class ChangedWarning(UserWarning):
 
 
 class ChangedError(Error, OSError):
-    """Somebody else has changed the file meanwhile."""
+    """The file was changed by someone else in the meantime."""
 
 
 def of_python(error: BaseException) -> BaseException:
-    """What NumPy and Python say of wrong arguments, as errors of this package that are what they were, too. Others stay
-    what they are: those of callbacks, for example."""
+    """Converts an exception that NumPy or Python raises for invalid arguments to one of this package.
+
+    The result also derives from the matching built-in class. Other exceptions, such as those of callbacks, are returned
+    unchanged.
+    """
     kinds: list[tuple[tuple[type[BaseException], ...], type[Error]]] = [
         ((OverflowError,), RangeError),
         ((TypeError,), WrongTypeError),
@@ -127,10 +129,10 @@ def of_python(error: BaseException) -> BaseException:
         ((MemoryError,), OutOfMemoryError),
     ]
     if type(error) is TypeError and str(error).startswith("failed to extract field Options."):
-        # What is wrong with the field is said by the cause.
+        # The cause says what is wrong with the field.
         cause = error.__cause__ or error
         error = type(cause)(f"{str(error).rpartition('.')[2]}: {cause}")
-    # Only these classes themselves: a subclass means something to whoever raised it.
+    # Only exactly these classes: a subclass has a meaning for whoever raised it.
     ours = next((ours for theirs, ours in kinds if type(error) in theirs), None)
     if ours is None and isinstance(error, MemoryError) and not isinstance(error, Error):
         ours = OutOfMemoryError
@@ -142,7 +144,7 @@ def of_python(error: BaseException) -> BaseException:
 
 
 def checked(function: _F) -> _F:
-    """Arguments that NumPy or Python refuse are errors of this package."""
+    """Decorates a function so that arguments rejected by NumPy or Python raise exceptions of this package."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -158,7 +160,7 @@ def checked(function: _F) -> _F:
 
 
 def of_system(error: OSError, path: str) -> IoError:
-    """An error of the operating system as one of this package."""
+    """Converts an error of the operating system to one of this package."""
     kinds: list[tuple[type[OSError], type[IoError]]] = [
         (FileNotFoundError, NotFoundError),
         (FileExistsError, ExistsError),

@@ -1,6 +1,6 @@
-"""Stores: several arrays under keys, as python-blosc2's ``TreeStore`` keeps them.
+"""Stores: several arrays under keys, in the layout of python-blosc2's ``TreeStore``.
 
-A ``.b2d`` directory is read and written, ``.b2z`` archives and ``.b2e`` frames are read.
+``.b2d`` directories can be read and written; ``.b2z`` archives and ``.b2e`` frames can only be read.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "GroupAttrs"]
 
-# The frame with small members, in directories and archives.
+# Name of the frame with small members, in directories and archives.
 _EMBEDDED = "embed.b2e"
-# Metalayers of frames that hold others, and the attribute that tells where they are.
+# Metalayers of frames that contain other frames, and the attribute with their positions.
 _MARKS = {"b2embed", "b2dict", "b2tree"}
 _MAP = "estore_metadata"
 _SUFFIXES = (".b2nd", ".b2f", ".b2b")
 # The member that holds the attributes of a group.
 _ATTRS = "__vlmeta__"
-# Items of the frame for small members, as python-blosc2 makes it.
+# Chunk size in bytes of the frame for small members, as python-blosc2 creates it.
 _CHUNKSIZE = 1 << 13
 _MAX_MEMBERS = 1 << 20
 _MAX_DEPTH = 64
 
 
 class _Place(NamedTuple):
-    """Where a member is: a path, bytes of the archive, or bytes of the frame with small members."""
+    """Location of a member: a path, a range of the archive, or a range of the frame with small members."""
 
     kind: str
     path: str = ""
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 def find(path: str, mode: str, threads: int | None) -> Group | None:
-    """The store at a path, if there is one."""
+    """Returns the root group of the store at a path, or ``None`` if there is no store."""
     if not os.path.exists(path):
         if mode != "a" or not path.endswith(".b2d"):
             return None
@@ -82,7 +82,7 @@ def find(path: str, mode: str, threads: int | None) -> Group | None:
 
 
 def _regular(path: str) -> IO[bytes]:
-    """Opens a file to read its bytes. Anything but a regular file is refused, and does not block."""
+    """Opens a regular file for reading. Other kinds of files are rejected without blocking."""
     try:
         file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
     except OSError as error:
@@ -94,7 +94,7 @@ def _regular(path: str) -> IO[bytes]:
 
 
 def _make(path: str) -> None:
-    """An empty store, complete when it gets its name."""
+    """Creates an empty store, which gets its name only when it is complete."""
     new = f"{path.rstrip(os.sep)}.{os.getpid()}.new"
     try:
         os.mkdir(new)
@@ -117,9 +117,9 @@ def _is_store(frame: _b2kit.FrameBase) -> bool:
 
 
 class Group(Mapping[str, Union[Array, "Group"]]):
-    """Arrays and groups by name, in a store or in a group of one. Made by :func:`b2kit.open`.
+    """A mapping of names to arrays and groups: a store, or a group in one. Created by :func:`b2kit.open`.
 
-    Its names are those of what is directly in it; ``group["a/b"]`` goes further down.
+    It lists only its direct members; ``group["a/b"]`` also accesses those further down.
 
         >>> import b2kit, numpy as np, tempfile
         >>> g = b2kit.open(tempfile.mkdtemp() + "/store.b2d", mode="a")
@@ -143,17 +143,17 @@ class Group(Mapping[str, Union[Array, "Group"]]):
 
     @property
     def path(self) -> str:
-        """Path of the store."""
+        """The path of the store."""
         return self._path
 
     @property
     def name(self) -> str:
-        """The key of this group in the store; ``"/"`` for all of it."""
+        """The key of this group in the store; ``"/"`` for the root."""
         return self._key or "/"
 
     @property
     def mode(self) -> str:
-        """``"r"`` or ``"a"``."""
+        """The mode in which the store was opened: ``"r"`` or ``"a"``."""
         return self._mode
 
     @property
@@ -184,7 +184,10 @@ class Group(Mapping[str, Union[Array, "Group"]]):
 
     @checked
     def create(self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Any) -> Array:
-        """Adds an array: the items of ``x``, or zeros of a shape. For ``options`` see :func:`b2kit.asarray`."""
+        """Adds an array with the items of ``x``, or zeros with the given ``shape`` and ``dtype``.
+
+        For ``options`` see :func:`b2kit.asarray`.
+        """
         from b2kit import _create
 
         path = self._path_for(key, options.get("overwrite", False))
@@ -196,7 +199,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         return _create.asarray(x, path, **options)
 
     def __setitem__(self, key: str, x: Any) -> None:
-        """Adds an array, or replaces one. One of this package is copied with its attributes, as it is."""
+        """Adds or replaces an array. Arrays of this package are copied with their attributes and compression."""
         from b2kit import _create
 
         if isinstance(x, Array):
@@ -207,7 +210,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             self.create(key, x, overwrite=True)
 
     def create_group(self, key: str) -> Group:
-        """Adds a group. Only its attributes and members are stored: it is seen by others once there are some."""
+        """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""
         full = self._full(key)
         self._check_free(full, False)
         folder = self._folder()
@@ -215,7 +218,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         return Group(self._path, self._mode, self._threads, full)
 
     def __delitem__(self, key: str) -> None:
-        """Removes an array, or a group with all that is in it."""
+        """Removes an array, or a group and all its contents."""
         self._check_writable()
         full, members = self._full(key), self._members()
         gone = [place for member, place in members.items() if member == full or member.startswith(f"{full}/")]
@@ -231,14 +234,14 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             folder.remove(below)
 
     def walk(self) -> Iterator[tuple[str, Array]]:
-        """All arrays in it and below, with their keys from here."""
+        """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays."""
         members = self._members()
         for key in sorted(members):
             if key.startswith(f"{self._key}/") and not key.endswith(f"/{_ATTRS}"):
                 yield key[len(self._key) + 1 :], self._open(key, members[key])
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Checks all arrays; see :meth:`Array.verify`. Answers the worst of their answers."""
+        """Verifies all arrays; see :meth:`Array.verify`. Returns the worst of their results."""
         order = ("ok", "none", "changed")
         verdicts = [array.verify(threads=threads, progress=progress) for _, array in self.walk()]
         return max(verdicts, key=order.index, default="ok")
@@ -276,7 +279,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         return "/".join([self._key, *parts])
 
     def _members(self) -> dict[str, _Place]:
-        """All members of the store with their keys, as they are now."""
+        """Returns all current members of the store by key."""
         if self._is_directory:
             folder = self._folder()
             members = _listed(folder)
@@ -325,7 +328,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         array._again = (_member, (self._path, key, self._threads))
         return array
 
-    # Changing it.
+    # Changes.
 
     def _check_writable(self) -> None:
         if self._mode != "a":
@@ -344,7 +347,7 @@ class Group(Mapping[str, Union[Array, "Group"]]):
             raise ExistsError(f"{full}: there is an array of that name")
 
     def _folder(self) -> _b2kit.Folder:
-        """The directory as it is now. Nothing in it is opened but through this."""
+        """Opens the directory of the store, as it is now. Its contents are accessed only through this object."""
         return _b2kit.Folder(self._path)
 
     def _path_for(self, key: str, overwrite: bool) -> Inside:
@@ -363,7 +366,7 @@ def _member(path: str, key: str, threads: int | None) -> Array:
 
 
 def _listed(directory: _b2kit.Folder) -> dict[str, _Place]:
-    """The members in files of a directory. Links are none."""
+    """Returns the members stored as files in a directory. Links are ignored."""
     members: dict[str, _Place] = {}
     pending = [(directory.path, "", 0)]
     while pending:
@@ -376,14 +379,14 @@ def _listed(directory: _b2kit.Folder) -> dict[str, _Place]:
             of_chunks = kind == "directory" and directory.kind(os.path.join(path, "chunks.b2frame")) is not None
             if suffix in _SUFFIXES and stem and (kind == "file" or of_chunks):
                 members.setdefault(f"{prefix}/{stem}", _Place("path", path))
-            # What `b2kit.dask.to_b2kit` is writing is not there yet.
+            # Skips what `b2kit.dask.to_b2kit` is still writing.
             elif kind == "directory" and ".b2nd.parts-" not in name:
                 pending.append((path, f"{prefix}/{name}", depth + 1))
     return members
 
 
 def _archived(path: str) -> dict[str, _Place] | None:
-    """The members of an archive, which must be stored there as they are; nothing where it is none."""
+    """Returns the members of an archive, or ``None`` if the file is not one. Compressed members cannot be opened."""
     members: dict[str, _Place] = {}
     try:
         with _regular(path) as file:
@@ -404,7 +407,7 @@ def _archived(path: str) -> dict[str, _Place] | None:
                 if entry.compress_type != zipfile.ZIP_STORED:
                     members[key] = _Place("packed")
                     continue
-                # Names and extra fields may differ in length from those in the directory of the archive.
+                # Name and extra field may differ in length from those in the central directory of the archive.
                 if entry.header_offset < 0:
                     raise DamagedError(f"{path}: a member starts before the archive")
                 file.seek(entry.header_offset)
@@ -424,7 +427,7 @@ def _archived(path: str) -> dict[str, _Place] | None:
 
 
 class GroupAttrs(MutableMapping[str, Any]):
-    """The attributes of a group. Each assignment is a commit of its own; :meth:`update` makes one of several."""
+    """The attributes of a group. Each assignment is a separate commit; :meth:`update` combines several into one."""
 
     __slots__ = ("_group",)
 
@@ -470,7 +473,7 @@ class GroupAttrs(MutableMapping[str, Any]):
         self._change(dict(other, **more), [])
 
     def asdict(self) -> dict[str, Any]:
-        """All of them."""
+        """Returns all attributes as a dictionary."""
         return {name: self[name] for name in self}
 
     def _change(self, changed: dict[str, Any], removed: list[str]) -> None:
@@ -484,7 +487,7 @@ class GroupAttrs(MutableMapping[str, Any]):
         if store.kind(path) is not None:
             _b2kit.edit_frame_attrs(path, changed, removed)
             return
-        # Small ones that another program wrote come along.
+        # Keeps attributes that another program stored in the frame for small members.
         kept = {name: value for name, value in self.asdict().items() if name not in removed}
         store.make(folder)
         _b2kit.write_frame(path, 0, {}, {**kept, **changed})

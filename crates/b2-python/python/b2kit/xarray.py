@@ -36,25 +36,25 @@ from b2kit.store import Group
 __all__ = ["Accessor", "Backend", "DataStore"]
 
 _DIMS = "_ARRAY_DIMENSIONS"
-# Where all attributes are if there are more than C-Blosc2 reads.
+# Attribute that holds all attributes in a map if there are more than C-Blosc2 can read.
 _MAP = "attrs"
 _MOST = 16
-# What an encoding may tell of compression.
+# Compression options in an encoding.
 _OPTIONS = ("codec", "level", "filters", "chunks", "blocks", "splitmode", "use_dict")
-# Told when opening, of no use for writing.
+# Encoding keys that are set when opening and ignored when writing.
 _TOLD = ("preferred_chunks", "source", "original_shape", "dtype", "unlimited_dims")
-# What CF takes out of an encoding if it is of use.
+# Encoding keys for CF conventions. CF encoding removes those it uses.
 _CF = (
     *("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar", "coordinates", "grid_mapping"),
     *("_Unsigned", "_Encoding"),
 )
-# The name of a variable without one, as other backends of xarray have it.
+# Stored name of a variable without a name, as in other xarray backends.
 _NAMELESS = "__values__"
 _SUFFIXES = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
 class _Items(BackendArray):
-    """The items of an array, read when they are asked for."""
+    """The items of an array, read lazily."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -73,18 +73,18 @@ class _Items(BackendArray):
 
 
 class DataStore(WritableCFDataStore):
-    """A group of a store, or one array, as xarray's backends see it."""
+    """A group of a store, or a single array, as an xarray data store."""
 
     def __init__(
         self, source: Array | Group, name: str | None = None, above: Mapping[Hashable, int] | None = None
     ) -> None:
         self._source = source
         self._name = name
-        # Dimensions of the groups that this one is in, with their lengths.
+        # Dimensions of the enclosing groups, with their lengths.
         self._above = above or {}
 
     def get_variables(self) -> Mapping[str, Variable]:
-        """The arrays of the group with their dimensions and attributes."""
+        """Returns the arrays of the group with their dimensions and attributes."""
         if isinstance(self._source, Array):
             arrays = {self._name or _name_of(self._source): self._source}
         else:
@@ -96,37 +96,37 @@ class DataStore(WritableCFDataStore):
         for before in ("", key):
             if nameless and not self._agree(found.values()):
                 found.update({name: _variable(name, arrays[name], f"{before}{name}_dim_") for name in nameless})
-        # xarray takes names of any kind, mypy only strings.
+        # xarray accepts names of any type, but its annotations allow only strings.
         named: Any = {None if name == _NAMELESS else name: variable for name, variable in found.items()}
         return cast("Mapping[str, Variable]", named)
 
     def _agree(self, variables: Iterable[Variable]) -> bool:
-        """Whether each dimension has one length."""
+        """Returns whether each dimension has the same length everywhere."""
         lengths = dict(self._above)
         sizes = (size for variable in variables for size in variable.sizes.items())
         return all(lengths.setdefault(dim, length) == length for dim, length in sizes)
 
     def get_attrs(self) -> dict[str, Any]:
-        """The attributes of the dataset."""
+        """Returns the attributes of the dataset."""
         if isinstance(self._source, Array):
             return {}
         return _merged(self._source.attrs.asdict())
 
     def get_dimensions(self) -> dict[Hashable, int]:
-        """All dimensions."""
+        """Returns all dimensions and their lengths."""
         return {dim: length for variable in self.get_variables().values() for dim, length in variable.sizes.items()}
 
     def get_encoding(self) -> dict[str, Any]:
-        """What only concerns the file."""
+        """Returns the encoding of the dataset: the path it was read from."""
         return {"source": self._source.path} if self._source.path else {}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: the store keeps nothing open."""
 
     # Writing.
 
     def encode_variable(self, v: Variable, name: Any = None) -> Variable:
-        """Strings of Python get a fixed size."""
+        """Encodes a variable; Python strings become items of a fixed size."""
         encode: Any = super().encode_variable
         variable: Variable = encode(v, name=name)
         if variable.dtype.kind == "T" or variable.dtype.hasobject or variable.dtype.itemsize == 0:
@@ -140,10 +140,10 @@ class DataStore(WritableCFDataStore):
         return variable
 
     def set_dimensions(self, variables: Any, unlimited_dims: Any = None) -> None:
-        """The arrays tell them."""
+        """Does nothing: each array stores its own dimensions."""
 
     def set_attributes(self, attributes: Mapping[Any, Any]) -> None:
-        """The attributes of the dataset, in one commit."""
+        """Writes the attributes of the dataset in one commit."""
         if attributes:
             self._group().attrs.update(_split({_text(name): _attribute(value) for name, value in attributes.items()}, 0))
 
@@ -154,7 +154,7 @@ class DataStore(WritableCFDataStore):
         writer: Any,
         unlimited_dims: Any = None,
     ) -> None:
-        """Each variable becomes an array."""
+        """Writes each variable as an array."""
         named = {_variable_name(key): variable for key, variable in variables.items()}
         self._check_lengths(named)
         for key, variable in variables.items():
@@ -165,7 +165,7 @@ class DataStore(WritableCFDataStore):
             self._write(name, variable, told, options)
 
     def _check_lengths(self, variables: Mapping[str, Variable]) -> None:
-        """Whether dimensions have the same length in the arrays that are there, those that are replaced too."""
+        """Checks that dimensions have the same length as in the existing arrays, including those to be replaced."""
         lengths: dict[Hashable, int] = {}
         for variable in self.get_variables().values():
             lengths.update(variable.sizes)
@@ -194,7 +194,7 @@ class DataStore(WritableCFDataStore):
 
 
 class Backend(BackendEntrypoint):
-    """The engine ``"b2kit"`` of :func:`xarray.open_dataset`."""
+    """The ``"b2kit"`` engine of :func:`xarray.open_dataset`."""
 
     description: ClassVar[str] = "Open Blosc2 arrays (.b2nd) and stores (.b2d, .b2z, .b2e) with b2kit"
     open_dataset_parameters: ClassVar[tuple[str, ...] | None] = (
@@ -212,7 +212,7 @@ class Backend(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether it has a name of ours, or is open already."""
+        """Returns whether this is the path of a Blosc2 file or store, or an open array or group."""
         if isinstance(filename_or_obj, (Array, Group)):
             return True
         if not isinstance(filename_or_obj, (str, os.PathLike)):
@@ -233,7 +233,11 @@ class Backend(BackendEntrypoint):
         group: str | None = None,
         threads: int | None = None,
     ) -> xr.Dataset:
-        """Opens an array, or a group of a store. ``group`` is its key."""
+        """Opens an array, or a group of a store.
+
+        ``group`` is the key of the group; the root by default. ``threads`` is the number of threads for one read. The
+        other parameters are those of :func:`xarray.open_dataset`.
+        """
         opened = filename_or_obj
         store = opened if isinstance(opened, DataStore) else DataStore(_opened(opened, group, threads))
         return StoreBackendEntrypoint().open_dataset(
@@ -250,7 +254,7 @@ class Backend(BackendEntrypoint):
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, threads: int | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
-        """All groups of a store by their paths."""
+        """Opens all groups of a store and returns them by path."""
         found: dict[str, xr.Dataset] = {}
         top: tuple[str, Array | Group, dict[Hashable, int]] = ("/", _opened(filename_or_obj, group, threads), {})
         pending = [top]
@@ -265,12 +269,12 @@ class Backend(BackendEntrypoint):
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
-        """All groups of a store as a tree."""
+        """Opens all groups of a store as a tree."""
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
 class Accessor:
-    """``ds.b2kit``."""
+    """The accessor ``ds.b2kit`` of datasets."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
@@ -283,13 +287,13 @@ class Accessor:
         mode: str = "w-",
         encoding: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Writes the dataset as a store (``.b2d``), or as a group of one.
+        """Writes the dataset to a store (``.b2d``), or to the group ``group`` in one.
 
-        With ``mode="w-"`` nothing may be there, with ``"w"`` it is replaced, with ``"a"`` variables are added or replaced
-        one by one. In the first two modes the store appears when it is complete. ``encoding`` tells for each variable
-        ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for :func:`b2kit.asarray`, beside what CF knows
-        (``dtype``, ``scale_factor``, ``_FillValue``, ``units``, ...). Dask arrays are
-        written by :func:`b2kit.dask.to_b2kit`, with all workers there are.
+        With ``mode="w-"`` the store must not exist, with ``"w"`` an existing one is replaced, and with ``"a"``
+        variables are added or replaced one by one. In the first two modes the store appears only when it is complete.
+        ``encoding`` maps each variable to ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for
+        :func:`b2kit.asarray`, in addition to CF keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
+        Dask arrays are written by :func:`b2kit.dask.to_b2kit`, with all available workers.
         """
         if mode not in ("w", "w-", "a"):
             raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
@@ -301,7 +305,7 @@ class Accessor:
             return
         if mode == "w-" and os.path.lexists(target):
             raise ExistsError(f"{path}: there is something of that name already")
-        # Beside it, so that a rename makes it visible.
+        # Written next to the target, so that a rename makes it visible.
         stem = f"{target.removesuffix('.b2d')}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
         new, old = f"{stem}.new.b2d", f"{stem}.old.b2d"
         try:
@@ -339,7 +343,7 @@ def _opened(source: Any, group: str | None, threads: int | None) -> Array | Grou
 
 
 def _name_of(array: Array) -> str:
-    """The name of an array in a file of its own."""
+    """Returns the variable name for an array that is a whole file."""
     given = array.attrs.get("name")
     if isinstance(given, str) and given:
         return given
@@ -355,7 +359,7 @@ def _variable(name: str, array: Array, nameless: str = "dim_") -> Variable:
     elif not isinstance(dims, (list, tuple)) or len(dims) != array.ndim or not all(isinstance(d, str) for d in dims):
         raise DamagedError(f"{name}: {_DIMS} is {dims!r}, expected {array.ndim} names")
     for fill in ("_FillValue", "missing_value"):
-        # Of the type of the items, which msgpack does not tell.
+        # Fill values have the type of the items, which msgpack does not store.
         if fill in attrs and array.dtype.kind in "biufc" and not isinstance(attrs[fill], (str, bytes, list)):
             attrs[fill] = np.asarray(attrs[fill]).astype(array.dtype)[()]
     encoding: dict[str, Any] = {
@@ -374,7 +378,10 @@ def _variable(name: str, array: Array, nameless: str = "dim_") -> Variable:
 
 
 def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]:
-    """Options of compression in the encoding; what stays from an earlier file is left out where it does not fit."""
+    """Returns the compression options in the encoding.
+
+    Options that xarray kept from an earlier file are dropped if they do not fit.
+    """
     encoding = variable.encoding
     options = {key: encoding[key] for key in _OPTIONS if encoding.get(key) is not None}
     if is_told:
@@ -400,16 +407,16 @@ def _merged(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(attrs: dict[str, Any], taken: int) -> dict[str, Any]:
-    """As they are, or in one map where there are too many for C-Blosc2."""
+    """Returns the attributes unchanged, or in one map if there are too many for C-Blosc2."""
     if len(attrs) + taken > _MOST or _MAP in attrs:
         return {_MAP: attrs}
     return attrs
 
 
 def _attribute(value: Any) -> Any:
-    """A value that msgpack knows."""
+    """Converts a value to one that msgpack supports."""
     if isinstance(value, np.generic):
-        # The only other one that msgpack tells apart, and CF goes by the type of a scale.
+        # float32 is the only other type that msgpack distinguishes, and CF depends on the type of the scale factor.
         return value if isinstance(value, np.float32) else value.item()
     if isinstance(value, np.ndarray):
         return value.item() if value.ndim == 0 else value

@@ -1,4 +1,4 @@
-"""Codecs for Zarr v3 (zarr-python 3.1 and later): chunks of Zarr as Blosc2 arrays, of which parts are read.
+"""Codecs for Zarr v3 (zarr-python 3.1 and later): Zarr chunks stored as Blosc2 arrays, which can be read in parts.
 
     >>> import numpy as np, zarr
     >>> from b2kit.zarr import B2ndCodec
@@ -41,26 +41,26 @@ __all__ = ["B2ndCodec", "Blosc2Codec"]
 
 Filter = Union[str, tuple[str, int]]
 
-# A chunk of Blosc2 has at most so many bytes.
+# Maximum size of a Blosc2 chunk in bytes.
 _MAX_CHUNK = 2**31 - 1 - 32
-# Results below this many bytes are decoded at once: handing them to a thread takes longer.
+# Decoding runs inline up to this many fetched bytes, because a thread switch takes longer.
 _INLINE = 1 << 18
-# Rounds of requests after which the bytes must have told where everything is.
+# Maximum number of request rounds to read a chunk; damaged chunks may ask for more.
 _MAX_ROUNDS = 16
-# So many bytes are asked for at the end of a chunk: its index and checksums, for chunks of up to 8 MiB. At the start at
-# least as many, so that shorter chunks have come with the first request.
+# Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB. At least as many are
+# requested at the start, so that shorter chunks arrive completely with the first request.
 _END = 4096
-# Names of imagecodecs for codecs and filters.
+# Filters by their names in imagecodecs.
 _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
 
 
 @dataclass(frozen=True)
 class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
-    """Stores a chunk of Zarr as a Blosc2 array (``b2kit.b2nd``), of which a selection fetches the touched blocks.
+    """Stores a Zarr chunk as a Blosc2 array (``b2kit.b2nd``); a selection fetches only the blocks it touches.
 
-    ``codec``, ``level`` and ``filters`` are as for :func:`b2kit.asarray`. ``blocks`` is the shape of the parts that are
-    compressed one by one, and can be read alone; by default they are chosen for the caches. With ``name`` as
-    ``"imagecodecs_b2nd"`` the metadata is what imagecodecs-zarr writes and reads; the bytes are the same.
+    ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``blocks`` is the shape of the parts that
+    are compressed separately and can be read individually; by default it is chosen to fit the CPU caches. With ``name``
+    set to ``"imagecodecs_b2nd"`` the metadata is compatible with imagecodecs-zarr; the bytes are the same.
     """
 
     is_fixed_size = False
@@ -95,14 +95,14 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Makes it from its part of the metadata."""
+        """Creates the codec from its entry in the metadata."""
         name, given = _parse(data, ("b2kit.b2nd", "imagecodecs_b2nd"))
         if name == "imagecodecs_b2nd":
             return cls(**_from_theirs(given), blocks=given.get("blockshape"), name=name)
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Its part of the metadata."""
+        """Returns the entry of the codec in the metadata."""
         if self.name == "imagecodecs_b2nd":
             theirs = _to_theirs(self)
             if self.blocks is not None:
@@ -114,7 +114,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return {"name": self.name, "configuration": configuration}
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
-        """Refuses what cannot be stored so."""
+        """Raises an exception if arrays with this shape, type and chunk grid cannot be stored."""
         native = dtype.to_native_dtype()
         if native.hasobject or native.itemsize == 0:
             raise ArgumentError(f"items of dtype {native} have no fixed size: they cannot be stored as b2nd")
@@ -125,7 +125,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Not known before."""
+        """Raises an exception, because the encoded size is not known in advance."""
         raise NotImplementedError
 
     # Whole chunks.
@@ -174,8 +174,8 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             try:
                 return await byte_getter.get(prototype, SuffixByteRequest(_END))
             except Exception:
-                # Stores refuse to read more than there is; the first bytes then are all of the chunk. What else is
-                # wrong is told by the other request.
+                # Some stores reject suffixes longer than the object; then the first bytes are the whole chunk. Other
+                # errors are reported by the first request.
                 return None
 
         start, end = await asyncio.gather(fetch(0, asked), last())
@@ -183,7 +183,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             return None
         reading = _Reading(start, asked, end, selection, chunk_spec)
         for _ in range(_MAX_ROUNDS):
-            # Small results take less time than another thread does.
+            # Decoding small amounts takes less time than a thread switch.
             found = reading.step() if reading.is_short else await asyncio.to_thread(reading.step)
             if not isinstance(found, list):
                 return found
@@ -222,9 +222,9 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         raise DamagedError("the chunk does not tell where its bytes are")
 
     def _first(self, chunk_spec: ArraySpec) -> int:
-        """How many bytes reach to the end of the table of blocks, if the frame is one of ours."""
+        """Returns how many bytes to read first, to include the table of blocks if this package wrote the frame."""
         shape = chunk_spec.shape
-        # Header of the frame with the shapes and the dtype, header of the chunk.
+        # The frame header, with shapes and dtype, and the chunk header.
         known = 256 + 24 * len(shape) + 48
         dtype = chunk_spec.dtype.to_native_dtype()
         if dtype.names is not None:
@@ -236,14 +236,14 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
 
 def _sane(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Refuses what no store could hold before it is asked for it."""
+    """Rejects ranges beyond any valid chunk before they are requested from the store."""
     if any(stop > 4 * _MAX_CHUNK for _, stop in ranges):
         raise DamagedError("the chunk tells of more bytes than a chunk can have")
     return ranges
 
 
 class _Reading:
-    """A selection of a chunk that is fetched by ranges."""
+    """Reads a selection of a chunk that is fetched in ranges."""
 
     def __init__(self, start: Buffer, asked: int, end: Buffer | None, selection: Any, chunk_spec: ArraySpec) -> None:
         self._reader = _b2kit.RangeReader(start.to_bytes(), asked, b"" if end is None else end.to_bytes())
@@ -257,7 +257,7 @@ class _Reading:
         return self._fetched <= _INLINE
 
     def step(self) -> NDBuffer | list[tuple[int, int]]:
-        """The items, or which bytes are needed first."""
+        """Returns the items, or the ranges of bytes that are needed first."""
         if not self._is_open:
             if missing := self._reader.open():
                 return _sane(missing)
@@ -267,7 +267,7 @@ class _Reading:
         return _sane(found) if isinstance(found, list) else _result(found, self._spec)
 
     def take(self, ranges: list[tuple[int, int]], answers: Iterable[Buffer | None]) -> bool:
-        """Takes bytes; tells whether the chunk is still there."""
+        """Accepts fetched bytes. Returns whether the chunk still exists."""
         for (start, stop), answer in zip(ranges, answers):
             if answer is None:
                 return False
@@ -278,10 +278,11 @@ class _Reading:
 
 @dataclass(frozen=True)
 class Blosc2Codec(BytesBytesCodec):
-    """Compresses bytes into a Blosc2 chunk (``b2kit.blosc2``), behind another codec.
+    """Compresses bytes into a Blosc2 chunk (``b2kit.blosc2``), after another codec.
 
-    ``typesize`` is the size of items for filters such as shuffle, by default that of the array. With ``name`` as
-    ``"imagecodecs_blosc2"`` the metadata is what imagecodecs-zarr writes and reads; the bytes are the same.
+    ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``typesize`` is the item size for filters
+    such as shuffle, by default that of the array. With ``name`` set to ``"imagecodecs_blosc2"`` the metadata is
+    compatible with imagecodecs-zarr; the bytes are the same.
     """
 
     is_fixed_size = False
@@ -313,14 +314,14 @@ class Blosc2Codec(BytesBytesCodec):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Makes it from its part of the metadata."""
+        """Creates the codec from its entry in the metadata."""
         name, given = _parse(data, ("b2kit.blosc2", "imagecodecs_blosc2"))
         if name == "imagecodecs_blosc2":
             return cls(**_from_theirs(given), typesize=given.get("typesize"), name=name)
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Its part of the metadata."""
+        """Returns the entry of the codec in the metadata."""
         configuration: dict[str, Any]
         if self.name == "imagecodecs_blosc2":
             configuration = _to_theirs(self)
@@ -331,14 +332,14 @@ class Blosc2Codec(BytesBytesCodec):
         return {"name": self.name, "configuration": configuration}
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        """Takes the size of items from the array."""
+        """Takes the item size from the array."""
         if self.typesize is not None:
             return self
         size = array_spec.dtype.to_native_dtype().itemsize
         return replace(self, typesize=size if 1 <= size <= 255 else 1)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Not known before."""
+        """Raises an exception, because the encoded size is not known in advance."""
         raise NotImplementedError
 
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
@@ -365,14 +366,14 @@ def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:
     found: np.ndarray[Any, Any] = np.asarray(items)
     dtype = chunk_spec.dtype.to_native_dtype()
     if found.dtype != dtype:
-        # Bytes without a meaning have one in Zarr: it knows types that Blosc2 does not.
+        # Zarr has types that Blosc2 stores as opaque bytes.
         same = found.dtype.kind == "V" and found.dtype.names is None and found.dtype.itemsize == dtype.itemsize
         found = found.view(dtype) if same else found.astype(dtype, casting="equiv")
     return chunk_spec.prototype.nd_buffer.from_numpy_array(found)
 
 
 def _is_all(selection: Any, shape: tuple[int, ...]) -> bool:
-    """Whether it selects everything in its order."""
+    """Returns whether a selection is the whole chunk in its original order."""
     parts = selection if isinstance(selection, tuple) else (selection,)
     if len(parts) != len(shape):
         return False
@@ -421,7 +422,7 @@ def _listed(filters: Iterable[Filter]) -> list[Any]:
 
 
 def _from_theirs(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of imagecodecs, which all may be missing."""
+    """Converts options of imagecodecs, all of which are optional."""
     shuffle = str(given.get("shuffle") or "SHUFFLE").upper()
     if shuffle not in _THEIR_FILTERS:
         raise ArgumentError(f"shuffle {shuffle!r} is not known")
