@@ -1,5 +1,5 @@
-//! Reading again what another program has changed meanwhile: a sparse frame that is compacted loses the files of the
-//! state that was opened. All is read again, so that what is printed is one state.
+//! Retries reads that fail because another program has changed the data meanwhile: compacting a sparse frame removes
+//! the files of the state that was opened. Everything is read again, so that the output shows a single state.
 
 use std::io;
 use std::thread::sleep;
@@ -13,13 +13,14 @@ use b2kit::nd::NdError;
 use crate::error::Trouble;
 use crate::{output, signals};
 
-/// How often it is read again. The pauses add up to about a second.
+/// Number of retries. The pauses between them add up to about a second.
 const TRIES: u32 = 20;
 
-/// Runs work that only reads, and again if the file was changed meanwhile. Nothing of what it prints may be out yet.
+/// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
+/// has been sent.
 ///
 /// # Errors
-/// Those of the last run.
+/// Returns the error of the last attempt.
 pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = output::sent();
     for n in 0..TRIES {
@@ -38,7 +39,7 @@ fn is_changed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_frame = cause.downcast_ref::<FrameError>().map(FrameError::kind);
         let of_array = || cause.downcast_ref::<NdError>().map(NdError::kind);
-        // An I/O error hides what it was made of from `downcast_ref`.
+        // `downcast_ref` does not look inside I/O errors.
         let of_source = || {
             let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
             inner.downcast_ref::<NdError>().map(NdError::kind)

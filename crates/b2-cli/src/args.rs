@@ -81,19 +81,19 @@ fn default_memory(stored: u64) -> u64 {
 
 /// Enough memory for chunks of 2 GiB with the largest possible blocks (512 MiB) and one filter; in bytes.
 const LEAST_MEMORY: u64 = 768 << 20;
-/// Default of `--max-output` for commands that have one, in bytes: the largest possible chunk, which takes a few seconds
-/// to hash.
+/// Default of `--max-output` for commands that have one, in bytes: the size of the largest possible chunk, which takes
+/// a few seconds to hash.
 const VERIFIED_OUTPUT: u64 = 2 << 30;
-/// Metadata (header, trailer, index, each vlmetalayer) may take one part in this many of the memory.
+/// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
 const METADATA_SHARE: u64 = 16;
 
 impl Global {
-    /// How the frame at `path`, or in it, is opened.
+    /// Options for reading the frame at `path`, or a frame inside that file.
     pub(crate) fn reading(&self, path: &Path) -> ReadOptions {
         if web::is_url(path) {
             let stored = web::open(path).and_then(|file| file.len()).unwrap_or(0);
             let options = self.reading_stored(stored);
-            // Without a file system for it, opening tells why.
+            // If there is no file system for the URL, opening the frame reports why.
             let options = options.costs(ReadCosts::REMOTE);
             return match web::file_system(path) {
                 Ok(fs) => options.file_system(fs),
@@ -103,7 +103,7 @@ impl Global {
         self.reading_stored(stored_bytes(path))
     }
 
-    /// How a frame in a file of `stored` bytes is opened.
+    /// Options for reading a frame from a file of `stored` bytes.
     pub(crate) fn reading_stored(&self, stored: u64) -> ReadOptions {
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
         let when = match self.compare {
@@ -129,17 +129,17 @@ impl Global {
             .with_max_output(self.max_output.unwrap_or(u64::MAX))
     }
 
-    /// Compares all chunks that are read, since they are going to be written again.
+    /// Verifies checksums on every read: for commands that write what they have read.
     pub(crate) fn comparing(self) -> Self {
         Self { compare: Some(When::Always), ..self }
     }
 
-    /// Sets `--max-output` to its default for commands that expand all of a file, unless it was given.
+    /// Applies the default of `--max-output` for commands that decode a whole file, unless the option was given.
     pub(crate) fn with_output_limit(self) -> Self {
         Self { max_output: self.max_output.or(Some(VERIFIED_OUTPUT)), ..self }
     }
 
-    /// How frames are written.
+    /// Options for writing frames.
     pub(crate) fn writing(&self) -> WriteOptions {
         FrameWriter::options().checksums(!self.no_checksums).control(signals::control())
     }
@@ -152,7 +152,8 @@ impl Global {
     }
 }
 
-/// Size of a file or directory, in bytes. Stops counting where a directory is large enough for every limit.
+/// Size of a file or directory, in bytes. Stops counting once a directory is large enough for the highest default
+/// limits.
 fn stored_bytes(path: &Path) -> u64 {
     const ENOUGH: u64 = 64 << 20;
     let Ok(there) = fs::metadata(path) else { return 0 };
@@ -299,7 +300,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// One of the files.
+    /// The source for one of the files.
     pub(crate) fn one(&self, file: &Path) -> Source {
         Source { file: file.to_owned(), offset: self.offset, key: self.key.clone() }
     }

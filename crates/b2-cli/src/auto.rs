@@ -13,13 +13,13 @@ use crate::error::Usage;
 use crate::plugins;
 use crate::values::{Codec, Filters, Level, Split};
 
-/// Bytes of blocks that make up the sample of an array.
+/// Size of the sample of an array, in bytes.
 const SAMPLE: u64 = 4 << 20;
 
-/// The encoding with what `--codec auto` stands for, for `nbytes` plain bytes that `read` gives from any position.
+/// Resolves `--codec auto` for `nbytes` uncompressed bytes. `read` fills a buffer from the given position.
 ///
 /// # Errors
-/// When the options do not fit each other, or reading fails.
+/// Fails if the options conflict, or if reading fails.
 pub(crate) fn for_bytes(
     encoding: &Encoding,
     typesize: usize,
@@ -39,11 +39,11 @@ pub(crate) fn for_bytes(
     choose(encoding, plugins::cparams(typesize).blocksize(blocksize), &sample)
 }
 
-/// The encoding with what `--codec auto` stands for, for an array whose boxes of items `read` gives, by start and
-/// shape.
+/// Resolves `--codec auto` for an array. `read` fills a buffer with the box of items at the given start and of the
+/// given shape.
 ///
 /// # Errors
-/// As [`for_bytes`].
+/// Same as [`for_bytes`].
 pub(crate) fn for_array<'a>(
     encoding: &'a Encoding,
     geometry: &Geometry,
@@ -52,7 +52,7 @@ pub(crate) fn for_array<'a>(
     if !is_auto(encoding)? {
         return Ok(Cow::Borrowed(encoding));
     }
-    // Whole blocks at equal distances, as they will be compressed.
+    // Sample whole, evenly spaced blocks, laid out as they will be compressed.
     let block = geometry.block_nbytes().max(1);
     let all = geometry.nchunks() * geometry.nblocks() as u64;
     let wanted = (SAMPLE / block as u64).clamp(1, all.max(1));
@@ -71,7 +71,7 @@ pub(crate) fn for_array<'a>(
     choose(encoding, base, &sample)
 }
 
-/// Start and shape of a block, cut at the edges; blocks are counted through all chunks.
+/// Start and shape of a block, clipped to the edges of the array. `number` counts the blocks of all chunks.
 fn block_box(geometry: &Geometry, number: u64) -> (Vec<u64>, Vec<u64>) {
     let nblocks = geometry.nblocks() as u64;
     let (mut start, len) = geometry.chunk_box(&geometry.chunk_coords(number / nblocks));
@@ -87,7 +87,7 @@ fn block_box(geometry: &Geometry, number: u64) -> (Vec<u64>, Vec<u64>) {
     (start, shape)
 }
 
-/// Whether the parameters are to be chosen; fails when some of them are given as well.
+/// Whether `--codec auto` was given. Fails if parameters that it chooses were given as well.
 fn is_auto(encoding: &Encoding) -> Result<bool> {
     if encoding.codec != Some(Codec::Auto) {
         return match encoding.goal {
@@ -119,7 +119,7 @@ fn choose<'a>(encoding: &Encoding, base: Compression, sample: &[u8]) -> Result<C
         clevel: Level(Some(chosen.level())),
         filters: Some(Filters(slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect())),
         splitmode: Some(Split::from(chosen.splitmode())),
-        // Where blocks have a size, it stays.
+        // Keep the block size if it is already fixed.
         blocksize: encoding.blocksize.or((fixed == 0).then_some(chosen.blocksize() as u64)),
         ..encoding.clone()
     }))

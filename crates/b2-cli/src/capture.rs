@@ -1,4 +1,4 @@
-//! Standard output and standard input of a command that runs in a batch.
+//! Redirects standard output and input for commands that run in a batch.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, ensure};
 use tempfile::SpooledTempFile;
 
-/// Bytes that are kept in memory; more go to a nameless file.
+/// Captured output is kept in memory up to this many bytes; more goes to an unnamed temporary file.
 const IN_MEMORY: usize = 16 << 20;
 
 static OUTPUT: Mutex<Option<SpooledTempFile>> = Mutex::new(None);
@@ -15,36 +15,36 @@ fn output<T>(act: impl FnOnce(&mut Option<SpooledTempFile>) -> T) -> T {
     act(&mut OUTPUT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// From now on standard output is kept.
+/// Starts capturing standard output.
 pub(crate) fn start() {
     output(|output| *output = Some(SpooledTempFile::new(IN_MEMORY)));
 }
 
-/// What was kept since [`start`].
+/// Stops capturing and returns the output since [`start`].
 pub(crate) fn finish() -> Option<SpooledTempFile> {
     output(Option::take)
 }
 
-/// Whether standard output is kept.
+/// Whether standard output is being captured.
 pub(crate) fn is_active() -> bool {
     output(|output| output.is_some())
 }
 
-/// Takes what is written to standard output.
+/// Appends to the captured output.
 pub(crate) fn write(bytes: &[u8]) -> io::Result<usize> {
     output(|output| output.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write(bytes))
 }
 
-/// Refuses to read standard input, which holds the commands of the batch.
+/// Checks that standard input may be read. In a batch it holds the commands.
 ///
 /// # Errors
-/// In a batch.
+/// Fails in a batch.
 pub(crate) fn check_stdin() -> Result<()> {
     ensure!(!is_active(), "standard input holds the commands of the batch");
     Ok(())
 }
 
-/// Writes all of it to where standard output goes.
+/// Appends all of `bytes` to the captured output.
 pub(crate) fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = write(bytes)?;

@@ -1,4 +1,4 @@
-//! Opening frames for changing, and telling what was done: what all commands share that change a file in place.
+//! Opening frames for editing and reporting what was done: shared by all commands that change a file in place.
 
 use std::fs;
 use std::io::{self, Write};
@@ -43,10 +43,10 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// Runs a command for each file; one that fails does not stop the others.
+    /// Runs the command for each file. A failure does not stop the others.
     ///
     /// # Errors
-    /// As [`many::each`].
+    /// Same as [`many::each`].
     pub(crate) fn each(&self, mut run: impl FnMut(&Target) -> Result<()>) -> Result<()> {
         many::each(&self.files, |file| run(&Target { file: file.to_owned(), care: self.care }))
     }
@@ -71,7 +71,7 @@ pub(crate) struct Care {
     force: bool,
 }
 
-/// An array or a super-chunk, open for changing. Nothing changes before the commit.
+/// An array or a super-chunk, open for editing. The file does not change before the commit.
 pub(crate) enum Editor {
     Array(Box<ArrayEditor>),
     SuperChunk(Box<FrameEditor>),
@@ -82,10 +82,10 @@ impl Target {
         self.file.display().to_string()
     }
 
-    /// Opens the file for changing, whatever the frame holds.
+    /// Opens the file for editing, whether it holds an array or a super-chunk.
     ///
     /// # Errors
-    /// Without the name of the file: callers add it.
+    /// Errors do not name the file; callers add its name.
     pub(crate) fn frame(&self, many_vlmetalayers: bool, global: Global) -> Result<FrameEditor> {
         let path = &self.file;
         refuse_stdin(path, "cannot be changed in place: name the file")?;
@@ -107,15 +107,15 @@ impl Target {
         let options = EditOptions::from(global.reading(path)).durability(durability).lock(!care.no_lock);
         let frame = options.force(care.force).many_vlmetalayers(many_vlmetalayers).edit(path);
         let frame = frame.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
-        // Not before: others may hold the lock for long.
+        // Not earlier: waiting for the lock may take long, and a signal should end that at once.
         signals::begin();
         Ok(frame)
     }
 
-    /// Opens the file for changing.
+    /// Opens the file for editing.
     ///
     /// # Errors
-    /// As [`frame`](Self::frame).
+    /// Same as [`frame`](Self::frame).
     pub(crate) fn open(&self, global: Global) -> Result<Editor> {
         let frame = self.frame(false, global)?;
         let metalayers = frame.metalayers();
@@ -125,10 +125,10 @@ impl Target {
         Ok(Editor::SuperChunk(Box::new(frame)))
     }
 
-    /// Opens the file for putting data into it, and says if that loses something.
+    /// Opens the file for writing data into it, and warns if its codec or filters are lossy.
     ///
     /// # Errors
-    /// As [`frame`](Self::frame).
+    /// Same as [`frame`](Self::frame).
     pub(crate) fn open_for_data(&self, global: Global) -> Result<Editor> {
         let mut editor = self.open(global)?;
         match &mut editor {
@@ -138,7 +138,7 @@ impl Target {
         Ok(editor)
     }
 
-    /// Says that data that is put into this file loses something, where it does.
+    /// Warns that data written into this file loses precision, if its codec or filters are lossy.
     pub(crate) fn tell_lossy(&self, frame: &SuperChunk, global: Global) {
         let header = frame.header();
         let what = lossy::what_loses(Some((header.codec(), header.codec_meta())), &header.filters());
@@ -151,10 +151,10 @@ impl Target {
         }
     }
 
-    /// Opens an array for changing.
+    /// Opens an array for editing.
     ///
     /// # Errors
-    /// As [`frame`](Self::frame), and for super-chunks.
+    /// Same as [`frame`](Self::frame). Also fails for super-chunks.
     pub(crate) fn array(&self, global: Global) -> Result<Box<ArrayEditor>> {
         match self.open(global)? {
             Editor::Array(array) => Ok(array),
@@ -162,7 +162,7 @@ impl Target {
         }
     }
 
-    /// Tells on standard error what was done, unless `--quiet` is given. Call it after each commit.
+    /// Reports on standard error what was done, unless `--quiet` is given. Call it after each commit.
     pub(crate) fn tell(&self, global: Global, what: &str, committed: Committed) {
         signals::done();
         if global.quiet {
@@ -172,7 +172,7 @@ impl Target {
             0 => "nothing written".into(),
             n => format!("{} written", short_size(n)),
         };
-        // Nobody may be listening there.
+        // Ignore errors: standard error may be closed.
         let _ = writeln!(io::stderr(), "{}: {what}; {written}", printable(&self.named()));
     }
 }
@@ -180,13 +180,13 @@ impl Target {
 /// Refuses a URL for a command that changes a file.
 ///
 /// # Errors
-/// For URLs.
+/// Fails if the path is a URL.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     ensure!(!web::is_url(path), "a URL: files on servers are only read, never changed in place");
     Ok(())
 }
 
-/// Says what is in the way of the lock, which is a file beside the frame.
+/// Explains why the lock file, which is next to the frame, could not be used.
 fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(FrameError::Lock { path, source })
@@ -205,10 +205,10 @@ fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Which of `len` dimensions is meant; negative ones count from the end.
+/// Resolves the dimension that an option names. Negative numbers count from the end.
 ///
 /// # Errors
-/// When there is no such dimension.
+/// Fails if there is no such dimension.
 pub(crate) fn axis(given: i64, ndim: usize) -> Result<usize> {
     let counted = if given < 0 { given.checked_add_unsigned(ndim as u64) } else { Some(given) };
     counted
@@ -222,10 +222,10 @@ pub(crate) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The items of an input that go into an array along `axis`, and their shape.
+/// The items of an input that is to be put into an array along `axis`, and their shape.
 ///
 /// # Errors
-/// When dtype or shape do not fit the array.
+/// Fails if the dtype or the shape does not fit the array.
 pub(crate) fn part(
     array: &mut ArrayEditor,
     input: Operand,
@@ -242,7 +242,7 @@ pub(crate) fn part(
 /// Checks that the items of an `.npy` file fit the array.
 ///
 /// # Errors
-/// Fails if the dtype differs. Raw bytes have none, and always pass.
+/// Fails if the dtypes differ. Raw bytes have no dtype and always pass.
 pub(crate) fn check_dtype(array: &mut ArrayEditor, input: &Operand) -> Result<()> {
     let array = array.snapshot()?;
     let dtype = array.meta().dtype.is_some().then(|| npy::shown_dtype(&array));

@@ -94,10 +94,10 @@ pub(crate) enum Command {
     Man(cmd::man::Args),
 }
 
-/// Reads a command line.
+/// Parses a command line.
 ///
 /// # Errors
-/// When it is wrong, and for help and version, which end the program, too.
+/// Fails if it is invalid, and also for `--help` and `--version`, which clap reports as errors.
 pub(crate) fn parse<T: Into<OsString> + Clone>(
     args: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
@@ -105,7 +105,7 @@ pub(crate) fn parse<T: Into<OsString> + Clone>(
     let parsed = Cli::try_parse_from(&args);
     let wanted = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     match parsed {
-        // The pages take some time to make, and are seldom asked for.
+        // Build the help pages only when needed, since that takes some time.
         Err(error) if wanted.contains(&error.kind()) => {
             let full = args.iter().any(|arg| arg == "--help") || args.get(1).is_some_and(|arg| arg == "help");
             help::pages(Cli::command(), !full)
@@ -122,7 +122,7 @@ impl Cli {
         let global = self.global;
         signals::reset();
         if let Command::Bench(args) = &self.command {
-            // Measures with pools of its own.
+            // The benchmark creates its own thread pools.
             return cmd::bench::run(args, global);
         }
         if let Some(threads) = global.threads {
@@ -174,11 +174,11 @@ impl Cli {
     }
 }
 
-/// Runs one command of a batch: exit code and message.
+/// Runs one command of a batch and returns the exit code and message.
 pub(crate) fn in_batch(args: Vec<String>) -> (u8, String) {
     let cli = match parse(std::iter::once("b2kit".to_owned()).chain(args)) {
         Ok(cli) => cli,
-        // Help and version are no errors, and go to standard output.
+        // Help and version are not errors and go to standard output.
         Err(error) if !error.use_stderr() => {
             return match capture::write_all(error.to_string().as_bytes()) {
                 Ok(()) => (0, String::new()),

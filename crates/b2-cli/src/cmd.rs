@@ -1,4 +1,4 @@
-//! The commands, one file per verb.
+//! The commands, one file for each.
 
 pub(crate) mod append;
 pub(crate) mod batch;

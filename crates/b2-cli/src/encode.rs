@@ -32,13 +32,13 @@ use crate::values::{Codec, Dims, Format, Named};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
 const DEFAULT_CHUNKSIZE: u64 = 16 << 20;
-/// Plain bytes that are compressed at once, as far as a single chunk is not larger.
+/// Uncompressed bytes to compress at once, unless a single chunk is larger.
 pub(crate) const BATCH: u64 = 32 << 20;
-/// Chunks above this are read and compressed in turns, not at the same time, to save memory.
+/// Larger chunks, in bytes, are read and compressed alternately instead of concurrently, to save memory.
 const MAX_OVERLAPPED: u64 = 256 << 20;
 
 impl Encoding {
-    /// Whether chunks have to be compressed anew.
+    /// Whether chunks have to be recompressed.
     pub(crate) fn recompresses(&self) -> bool {
         self.codec.is_some()
             || self.clevel.is_some()
@@ -49,7 +49,7 @@ impl Encoding {
             || self.blocksize.is_some()
     }
 
-    /// The codec that was given by name; `auto` is none (see [`crate::auto`]).
+    /// The given codec; `None` for `auto` (see [`crate::auto`]).
     fn codec_id(&self) -> Option<CodecId> {
         match self.codec {
             Some(Codec::Id(id)) => Some(id),
@@ -57,23 +57,23 @@ impl Encoding {
         }
     }
 
-    /// The parameters that were given, over the defaults for items of this size.
+    /// Compression parameters for items of this size: the defaults, overridden by those that were given.
     ///
     /// # Errors
-    /// When they are out of range or do not fit each other.
+    /// Fails if they are out of range or conflict.
     pub(crate) fn cparams(&self, typesize: usize) -> Result<CParams> {
         self.cparams_over(plugins::cparams(typesize), true)
     }
 
-    /// The parameters that were given, over those of an existing file with the codec `old`.
+    /// Compression parameters like those of an existing file with the codec `old`, overridden by those that were given.
     ///
     /// # Errors
-    /// As [`cparams`](Self::cparams).
+    /// Same as [`cparams`](Self::cparams).
     pub(crate) fn cparams_like(&self, base: Compression, old: Option<CodecId>) -> Result<CParams> {
         let Some(codec) = self.codec_id().filter(|codec| Some(*codec) != old) else {
             return self.cparams_over(base, false);
         };
-        // What belonged to the old codec, and what the new one cannot have, does not stay.
+        // Drop the parameter of the old codec, and what the new codec does not support.
         let base = base.codec_meta(0);
         let properties = plugins::plugins().codec_properties(codec);
         let base = if properties.dictionaries { base } else { base.use_dict(false) };
@@ -90,7 +90,7 @@ impl Encoding {
         }
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
-            // The default, or what the file had, is for codecs of bytes.
+            // The default filters, and those of the file, are for codecs that compress bytes.
             None if new_codec && self.codec_id().is_some_and(takes_floats) => builder = builder.no_filters(),
             None => {}
         }
@@ -112,7 +112,7 @@ impl Encoding {
     /// The dtype that was given.
     ///
     /// # Errors
-    /// [`Usage`] when it is none.
+    /// Returns [`Usage`] if it is invalid.
     pub(crate) fn dtype(&self) -> Result<Option<Dtype>> {
         let Some(text) = &self.dtype else { return Ok(None) };
         let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
@@ -122,14 +122,14 @@ impl Encoding {
         Ok(Some(dtype))
     }
 
-    /// Refuses options that only arrays have.
+    /// Rejects options that apply only to arrays.
     pub(crate) fn no_array_options(&self, what: &str) -> Result<()> {
         ensure!(self.chunks.is_none(), "--chunks: only arrays have it, this is a {what}");
         ensure!(self.blocks.is_none(), "--blocks: only arrays have it, this is a {what}");
         Ok(())
     }
 
-    /// Refuses options that arrays do not have.
+    /// Rejects options that do not apply to arrays.
     pub(crate) fn only_array_options(&self) -> Result<()> {
         ensure!(
             self.chunksize.is_none(),
@@ -140,7 +140,7 @@ impl Encoding {
         Ok(())
     }
 
-    /// Refuses options that a bare chunk cannot have.
+    /// Rejects options that do not apply to bare chunks.
     pub(crate) fn only_chunk_options(&self) -> Result<()> {
         self.no_array_options("bare chunk")?;
         ensure!(self.chunksize.is_none(), "--chunksize: a bare chunk is not cut");
@@ -151,26 +151,26 @@ impl Encoding {
         Ok(())
     }
 
-    /// Chunk shape, where it was given.
+    /// The chunk shape, if it was given.
     ///
     /// # Errors
-    /// When a length is too large for the format.
+    /// Fails if a length is too large for the format.
     pub(crate) fn chunkshape(&self) -> Result<Option<Vec<u32>>> {
         self.chunks.as_ref().map(|dims| lengths("--chunks", dims)).transpose()
     }
 
-    /// Block shape, where it was given.
+    /// The block shape, if it was given.
     ///
     /// # Errors
-    /// As [`chunkshape`](Self::chunkshape).
+    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn blockshape(&self) -> Result<Option<Vec<u32>>> {
         self.blocks.as_ref().map(|dims| lengths("--blocks", dims)).transpose()
     }
 
-    /// An array to be written, in the shapes that were given.
+    /// A builder for an array with the given chunk and block shape.
     ///
     /// # Errors
-    /// As [`chunkshape`](Self::chunkshape).
+    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
         lossy::check_dtype(&cparams, &dtype)?;
         let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
@@ -193,7 +193,7 @@ impl Encoding {
     }
 }
 
-/// Whether a codec takes floats: filters of bytes would turn them into others (zfp).
+/// Whether a codec takes floats (zfp). Byte filters must not be applied first, since they would change the values.
 fn takes_floats(codec: CodecId) -> bool {
     plugins::plugins().codec_properties(codec).takes_floats
 }
@@ -228,10 +228,10 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Adds what was given; a name that is there already gets the new content in its place.
+    /// Adds the metalayers that were given. They replace existing ones of the same name.
     ///
     /// # Errors
-    /// For the names that make a frame an array.
+    /// Fails for names that would make the frame an array.
     pub(crate) fn add(&mut self, encoding: &Encoding) -> Result<()> {
         for (layers, given) in [(&mut self.meta, &encoding.meta), (&mut self.vlmeta, &encoding.vlmeta)] {
             for Named { name, content } in given {
@@ -248,19 +248,19 @@ impl Layers {
     }
 }
 
-/// Where a new file goes.
+/// Where and how to write a new file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
-    /// Its name for people.
+    /// Name of the file for messages.
     pub(crate) shown: &'a Path,
     pub(crate) format: Format,
     pub(crate) overwrite: bool,
-    /// Whether to wait until the disk has it.
+    /// Whether to wait until the data is on disk.
     pub(crate) sync: bool,
-    /// Whether it tells where the blocks of the chunks are.
+    /// Whether to store where the blocks of each chunk are.
     pub(crate) block_starts: bool,
-    /// How frames are written, but for that.
+    /// The other options for writing.
     pub(crate) global: Global,
 }
 
@@ -289,12 +289,12 @@ impl Target<'_> {
         Ok(writer)
     }
 
-    /// What a file with these parameters may lose.
+    /// The loss to allow for a file with these parameters; `None` if they are lossless.
     pub(crate) fn promise(&self, cparams: &CParams, encoding: &Encoding) -> Option<Promise<'_>> {
         Promise::of(self.shown, cparams, encoding.tolerance, self.overwrite, self.global)
     }
 
-    /// Writes an array. `check` sees it before it gets its name, and may refuse it.
+    /// Writes an array. `check` is called before the file gets its name, and may reject it.
     pub(crate) fn array(
         &self,
         builder: ArrayBuilder,
@@ -327,7 +327,7 @@ impl Target<'_> {
     }
 }
 
-/// Fails when this many bytes do not fit one chunk.
+/// Checks that this many bytes fit in one chunk.
 pub(crate) fn check_one_chunk(nbytes: u64) -> Result<usize> {
     ensure!(
         nbytes <= MAX_CHUNK_NBYTES as u64,
@@ -336,14 +336,14 @@ pub(crate) fn check_one_chunk(nbytes: u64) -> Result<usize> {
     Ok(usize::try_from(nbytes)?)
 }
 
-/// A zeroed buffer; running out of memory is an error.
+/// A zeroed buffer. Running out of memory is an error.
 pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     resize(&mut out, len)?;
     Ok(out)
 }
 
-/// Bytes per chunk: as given, or the default for `nbytes` of data.
+/// Chunk size in bytes: as given, or the default for `nbytes` of data.
 pub(crate) fn chunksize(given: Option<u64>, nbytes: u64, typesize: u64) -> Result<u64> {
     let limit = MAX_CHUNK_NBYTES as u64;
     if let Some(chunksize) = given {
@@ -351,11 +351,12 @@ pub(crate) fn chunksize(given: Option<u64>, nbytes: u64, typesize: u64) -> Resul
         return Ok(chunksize);
     }
     let about = nbytes.min(DEFAULT_CHUNKSIZE);
-    // Whole items, one at least.
+    // Whole items, at least one.
     Ok((about - about % typesize).max(typesize).min(limit))
 }
 
-/// Cuts plain bytes into chunks of equal size, compresses and appends them. `read` fills a buffer from a position.
+/// Splits uncompressed bytes into chunks of equal size, compresses them and appends them. `read` fills a buffer from
+/// the given position.
 pub(crate) fn append_bytes(
     writer: &mut FrameWriter,
     cparams: &CParams,
@@ -382,7 +383,7 @@ pub(crate) fn append_bytes(
     in_order(&control, most, nbytes, 2 * workers(&control), starts, make, append)
 }
 
-/// Passes items on and counts them.
+/// Passes items through and counts them for the progress bar.
 pub(crate) struct Tracked<'a, S> {
     source: S,
     progress: Mutex<&'a mut Progress>,
@@ -417,7 +418,7 @@ impl<S: SharedRegions> SharedRegions for Tracked<'_, S> {
     }
 }
 
-/// Fails when a shape of items does not take exactly the bytes there are.
+/// Checks that items of this shape take exactly `have` bytes.
 pub(crate) fn check_shape(shape: &[u64], dtype: &Dtype, have: u64) -> Result<()> {
     let text = shape.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
     match npy::nbytes(shape, dtype.itemsize() as u64) {
@@ -427,12 +428,12 @@ pub(crate) fn check_shape(shape: &[u64], dtype: &Dtype, have: u64) -> Result<()>
     }
 }
 
-/// Tells on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
-/// also how long it took. `shown` is the name of the new file `to` for people; `chosen`: the parameters are those of
-/// `--codec auto`.
+/// Reports on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
+/// also how long it took. `shown` is the name of the new file `to` for messages; `chosen` means that `--codec auto`
+/// chose the parameters.
 ///
 /// # Errors
-/// When the new file cannot be opened.
+/// Fails if the new file cannot be opened.
 pub(crate) fn tell(
     global: Global,
     from: &Path,
@@ -442,13 +443,13 @@ pub(crate) fn tell(
 ) -> Result<()> {
     signals::done();
     let there = match fs::metadata(to) {
-        // In a batch, answers are read by a program.
+        // In a batch, the results are read by a program.
         Ok(there) if !global.quiet && !capture::is_active() && (there.is_file() || there.is_dir()) => there,
-        // A pipe or device has nothing to look at.
+        // A pipe or device cannot be opened to look at it.
         _ => return Ok(()),
     };
     let stored = if there.is_dir() { bytes_in(to) } else { there.len() };
-    // Of what is uploaded later nothing is there yet under its own name.
+    // A file that is going to be uploaded does not exist under its own name yet.
     let written = match Input::open(to, 0, global) {
         Err(error) if to == shown => return Err(error.context(Written).context(to.display().to_string())),
         opened => opened.with_context(|| to.display().to_string())?,
@@ -457,12 +458,12 @@ pub(crate) fn tell(
     let names = printable(&format!("{} -> {}", from.display(), shown.display()));
     let seconds =
         if global.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() };
-    // Nobody may be listening there.
+    // Ignore errors: standard error may be closed.
     let _ = writeln!(io::stderr(), "{names}  {line}{seconds}");
     Ok(())
 }
 
-/// Bytes of the files in a directory.
+/// Total size of the files in a directory.
 fn bytes_in(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     files.map(|file| file.metadata().map_or(0, |file| file.len())).sum()

@@ -1,4 +1,4 @@
-//! From errors to messages and exit codes.
+//! Converts errors to messages and exit codes.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -13,48 +13,48 @@ use crate::many::Failures;
 use crate::signals::{self, Stopped};
 use crate::table::printable;
 
-/// A command line that cannot be right, whatever the files hold: exit code 2.
+/// An invalid command line, whatever the files contain: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// The reader of standard output went away. No error: it had enough.
+/// The reader of standard output has closed it. This is not a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 pub(crate) struct ClosedPipe;
 
-/// The failure was already told, for example in a line of `verify`: only the exit code is left.
+/// The failure was already reported, for example in a line of `verify`; only the exit code remains.
 #[derive(Debug, thiserror::Error)]
 #[error("failed")]
 pub(crate) struct Told;
 
-/// A failure of a command whose exit code 1 is an answer: exit code 2.
+/// A failure of a command that uses exit code 1 for a regular result, such as `diff`: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", one_line(.0))]
 pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
-/// The new file is there, but looking at it failed.
+/// The new file was written, but could not be opened afterwards.
 #[derive(Debug, thiserror::Error)]
 #[error("written, but cannot be read again")]
 pub(crate) struct Written;
 
-/// Tells people a line on standard error.
+/// Prints a message on standard error.
 pub(crate) fn say(line: &str) {
-    // Nobody may be listening there.
+    // Ignore errors: standard error may be closed.
     let _ = writeln!(io::stderr(), "b2kit: {line}");
 }
 
-/// Tells the outcome of a command on standard error and as an exit code.
+/// Reports the result of a command on standard error and returns the exit code.
 pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
     let (code, message) = outcome(result);
     if let Some(message) = message {
-        // Nobody may be listening there either.
+        // Ignore errors: standard error may be closed.
         let _ = writeln!(io::stderr(), "b2kit: {message}");
     }
     code
 }
 
-/// The exit code and, unless it was told already, what went wrong.
+/// The exit code and the error message, unless it was already reported.
 pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     if let (Err(error), Some(code)) = (result, signals::exit_code()) {
         let message = if is_stop(error) { Stopped.to_string() } else { one_line(error) };
@@ -74,11 +74,11 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     }
 }
 
-/// Whether the work ended because it was asked to, and for no other reason.
+/// Whether the work was stopped by a signal, and did not fail for another reason.
 fn is_stop(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let mut inner = Some(cause);
-        // An I/O error does not give the error inside of it as its cause.
+        // `source` of an I/O error skips the error that it wraps.
         while let Some(io) = inner.and_then(|error| error.downcast_ref::<io::Error>()) {
             inner = io.get_ref().map(|error| error as &(dyn Error + 'static));
         }
@@ -88,7 +88,7 @@ fn is_stop(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The kind of the first error of the library among the causes.
+/// The kind of the first error of the library in the chain.
 pub(crate) fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
     error.chain().find_map(kind)
 }
@@ -100,7 +100,7 @@ pub(crate) fn kind(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
     error.downcast_ref::<NdError>().map(NdError::kind).or_else(of_frame).or_else(of_chunk)
 }
 
-/// The text for an error of the disk, where there is a better one than the system's.
+/// A clearer text for errors of the disk than that of the system, if there is one.
 fn of_disk(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::StorageFull => Some("no space left on the disk"),
@@ -110,14 +110,14 @@ fn of_disk(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// The error and its causes in one line; control characters are escaped.
+/// The error and its causes on one line, with control characters escaped.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
         let mut text = cause.to_string();
         if let Some(what) = cause.downcast_ref().and_then(of_disk) {
             text = what.to_owned();
-            // Files appear, and change, when they are complete; what a stream or a device has got is gone.
+            // Files appear, and change, only when complete; data sent to a stream or a device cannot be taken back.
             if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
                 text.push_str("; nothing was written");
             }
@@ -126,7 +126,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
         if out.ends_with(&text) {
             continue;
         }
-        // Or begin with the name of the file that was added to them.
+        // Others start with the text so far, such as the name of the file.
         let repeated = text.strip_prefix(&out).is_some_and(|rest| rest.starts_with(": "));
         if repeated {
             out.clear();
@@ -146,8 +146,8 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     printable(&out)
 }
 
-/// Whether the error says itself what was written: the change was made and only what followed it has failed, or
-/// something was done that could not be undone.
+/// Whether the error itself says what was written: the change was made and only a later step failed, or a step could
+/// not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_array = cause.downcast_ref().and_then(|error| match error {
@@ -162,7 +162,7 @@ fn is_done(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The limit that was in the way, by its name in the library.
+/// The limit that was exceeded, by its name in the library.
 fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let of_chunk = |error: &ChunkError| match error {
         ChunkError::Limit(limit) => Some(limit.name),

@@ -1,13 +1,14 @@
-//! Files of other formats, told by their first bytes: so that nobody stores a file where the array in it was meant.
+//! Recognises files of other formats by their first bytes, so that a user who means the array in a file does not store
+//! the file itself.
 
 use std::path::Path;
 
 use b2kit::chunk::ChunkHeader;
 
-/// Bytes from the start of a file that are looked at.
+/// Number of bytes to look at, from the start of a file.
 pub(crate) const LOOK: u64 = 4096;
 
-/// What a file is, in words that follow "a" or "an", and what to do about it.
+/// What a file is, such as "an HDF5 file", and what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Foreign {
     pub(crate) what: &'static str,
@@ -20,7 +21,7 @@ const OURS: &str = "b2kit copy writes it anew";
 
 pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 
-/// How files start.
+/// Signatures at the start of files.
 const MAGICS: [(&[u8], &str, &str); 32] = [
     (&b2kit::frame::MAGIC, "a Blosc2 file", OURS),
     (b"\x93NUMPY", "an .npy file", "pack it first"),
@@ -56,7 +57,8 @@ const MAGICS: [(&[u8], &str, &str); 32] = [
     (b"PK\x05\x06", "a zip archive without members", "there is nothing in it"),
 ];
 
-/// What the file is, by its first bytes, up to [`LOOK`] of them; of tables also by its name. `None`: it may be anything.
+/// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if it may be
+/// anything.
 pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
     if let Some((_, what, hint)) = MAGICS.iter().find(|(magic, ..)| head.starts_with(magic)) {
         return Some(Foreign { what, hint });
@@ -64,7 +66,7 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
     if head.starts_with(b"PK\x03\x04") {
         return Some(archive(head));
     }
-    // After a block of the user's.
+    // HDF5 allows a user block before its signature.
     if [512, 1024, 2048].iter().any(|at| head.get(*at..).is_some_and(|b| b.starts_with(b"\x89HDF\r\n\x1a\n")))
     {
         return Some(Foreign { what: "an HDF5 file", hint: EXPORT });
@@ -85,7 +87,7 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
     is_table(path, head).then_some(Foreign { what: "a table in text (CSV)", hint: EXPORT })
 }
 
-/// What a zip archive holds, by the name of its first member.
+/// Recognises what a zip archive contains, by the name of its first member.
 fn archive(head: &[u8]) -> Foreign {
     let name = head.get(26..28).and_then(|len| Some(usize::from(u16::from_le_bytes(len.try_into().ok()?))));
     let name = name.and_then(|len| head.get(30..30 + len)).unwrap_or_default();
@@ -105,11 +107,11 @@ fn archive(head: &[u8]) -> Foreign {
     Foreign { what: "a zip archive", hint: UNPACKED }
 }
 
-/// Whether the name says that it is a table, and the content is text.
+/// Whether the file has the extension of a table, and its content is text.
 fn is_table(path: &Path, head: &[u8]) -> bool {
     let named = path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
     let named = matches!(named.as_deref(), Some("csv" | "tsv" | "tab"));
-    // A character may be cut at the end of what is looked at.
+    // The last character may be incomplete.
     let text = match std::str::from_utf8(head) {
         Ok(_) => true,
         Err(error) => error.error_len().is_none(),
@@ -118,7 +120,7 @@ fn is_table(path: &Path, head: &[u8]) -> bool {
     named && text && clean && !head.is_empty()
 }
 
-/// What a directory is that holds no sparse frame.
+/// Recognises a directory that is not a sparse frame.
 pub(crate) fn directory(path: &Path) -> Option<Foreign> {
     let has = |name: &str| path.join(name).exists();
     if has(".zarray") || has("zarr.json") || has(".zgroup") || has(".zmetadata") {
@@ -130,7 +132,7 @@ pub(crate) fn directory(path: &Path) -> Option<Foreign> {
     None
 }
 
-/// `hello, t` in quotes, other bytes in hexadecimal: how an unknown file starts.
+/// How an unknown file starts: `hello, t` in quotes, or binary data in hexadecimal.
 pub(crate) fn first_bytes(head: &[u8]) -> String {
     let head = head.get(..8).unwrap_or(head);
     match std::str::from_utf8(head) {

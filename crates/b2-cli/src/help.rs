@@ -1,15 +1,15 @@
-//! The pages of the help, made from the same definitions as the parser.
+//! Builds the help pages from the definitions of the parser.
 //!
-//! `-h` fits one screen and `--help` tells everything. Options of all commands are on the first page only.
+//! `-h` fits on one screen, `--help` shows everything. Options of all commands are only on the first page.
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command};
 
-/// Lines and columns of a terminal that nobody has enlarged.
+/// Default size of a terminal, in lines and columns.
 const LINES: usize = 24;
 const COLUMNS: usize = 80;
 
-/// The commands by what people want. Those that are nowhere stand in the last group.
+/// The commands, grouped by purpose. Commands that are in no group go to the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["info", "show", "cat", "ls", "items"]),
     ("Make", &["pack", "unpack", "copy"]),
@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("More", &[]),
 ];
 
-/// Options that stay in the short help of a command with many, by their names in the program.
+/// Options to keep in the short help of a command with many options, by their identifiers.
 const KEPT: [&str; 12] = [
     "output",
     "directory",
@@ -41,7 +41,7 @@ Examples:
 
 All commands: b2kit --help. One command: b2kit pack -h, or pack --help.";
 
-/// The commands as the help shows them; `short` leaves headings and some options out.
+/// Sets up the help of all commands. `short` leaves out headings and some options.
 pub(crate) fn pages(command: Command, short: bool) -> Command {
     let hidden: Vec<Arg> = globals(&command).map(|arg| arg.clone().hide(true)).collect();
     let command = command.mut_subcommands(|sub| page(sub.args(&hidden), "b2kit", short));
@@ -54,12 +54,12 @@ pub(crate) fn pages(command: Command, short: bool) -> Command {
         .after_help(SHORT_EXAMPLES)
 }
 
-/// The options that all commands take.
+/// The options that all commands have.
 pub(crate) fn globals(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(|arg| arg.is_global_set())
 }
 
-/// The groups, and the commands in each of them.
+/// The groups with their commands.
 pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
     let named = |sub: &&Command| GROUPS.iter().any(|(_, names)| names.contains(&sub.get_name()));
     let visible = || command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
@@ -75,7 +75,7 @@ pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
         .collect()
 }
 
-/// A line for each group.
+/// One line for each group.
 fn brief_list(command: &Command) -> StyledStr {
     let style = command.get_styles().get_header();
     let mut text = String::from("Commands:\n");
@@ -86,7 +86,7 @@ fn brief_list(command: &Command) -> StyledStr {
     text.into()
 }
 
-/// A line for each command.
+/// One line for each command.
 fn full_list(command: &Command) -> StyledStr {
     let (header, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
     let mut text = String::new();
@@ -102,7 +102,7 @@ fn full_list(command: &Command) -> StyledStr {
     text.into()
 }
 
-/// Gives a command its page.
+/// Sets the help page of a command.
 fn page(command: Command, parent: &str, short: bool) -> Command {
     let path = format!("{parent} {}", command.get_name());
     let command = command.mut_subcommands(|sub| page(sub, &path, short)).bin_name(&path);
@@ -121,9 +121,10 @@ fn page(command: Command, parent: &str, short: bool) -> Command {
     shortened(command.after_help(lines.join("\n")))
 }
 
-/// Leaves options out until the page fits the screen: the last ones first, and first those that few people need.
+/// Hides options, the last ones first, until the page fits the screen. Options that few people need are hidden before
+/// all others.
 fn shortened(command: Command) -> Command {
-    // The usage names the positional arguments.
+    // The usage line already shows the positional arguments.
     let mut command = command.mut_args(|arg| {
         let positional = arg.is_positional();
         arg.help_heading(None::<&str>).hide_short_help(positional)

@@ -1,4 +1,4 @@
-//! Opening files by what they hold, and streaming their data in bounded memory.
+//! Opens files by their content, and streams their data in bounded memory.
 
 use std::fs;
 use std::io;
@@ -25,9 +25,10 @@ use crate::store::{self, Store};
 use crate::table::thousands;
 use crate::web;
 
-/// Items of a sliced super-chunk that are further apart than this, and than half a block, are read one by one, in bytes.
+/// Items of a slice of a super-chunk are read one by one if the step is larger than this, in bytes, and larger than
+/// half a block.
 const FAR: u64 = 64 << 10;
-/// No piece need be smaller than this, in bytes.
+/// Pieces need not be smaller than this, in bytes.
 const SMALLEST_PIECE: u64 = 64 << 10;
 
 /// An open file.
@@ -37,7 +38,7 @@ pub(crate) enum Input {
     Chunk(BareChunk),
 }
 
-/// A chunk that is a file of its own.
+/// A bare chunk, which is a file of its own.
 pub(crate) struct BareChunk {
     chunk: Chunk,
     dparams: DParams,
@@ -52,13 +53,12 @@ impl Deref for BareChunk {
 }
 
 impl Input {
-    /// Opens a frame, the directory of a sparse frame, or a chunk, that starts at byte `offset`; `-` is standard
-    /// input.
+    /// Opens a frame, a directory with a sparse frame, or a chunk, at byte `offset` of the file; `-` is standard input.
     ///
-    /// Every command that reads a file comes through here, URLs included.
+    /// All commands that read a file use this function, including for URLs.
     ///
     /// # Errors
-    /// Without the name of the file: callers add it.
+    /// Errors do not name the file; callers add its name.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
         if is_stdin(path) {
             return Self::open_spooled(&spool_stdin()?, offset, global);
@@ -93,10 +93,10 @@ impl Input {
         Self::open_file(&file, offset, global, || global.reading(path).offset(offset).open(path))
     }
 
-    /// Opens what standard input held.
+    /// Opens a copy of standard input.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub(crate) fn open_spooled(file: &Arc<dyn ReadAt>, offset: u64, global: Global) -> Result<Self> {
         let options = global.reading_stored(file.len()?).offset(offset);
         Self::open_file(file, offset, global, || options.from_reader(file.clone(), "standard input"))
@@ -117,17 +117,17 @@ impl Input {
             let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
             return opened.and_then(Self::from_frame);
         }
-        // Told by content alone.
+        // By content only: pass no file name.
         match foreign::recognise(Path::new(""), &head, have) {
             Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
             Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }
-        // Nothing marks a chunk: it is what is left.
+        // A chunk has no signature, so it is what remains.
         let header = ChunkHeader::parse(&head).map_err(|error| {
             anyhow::Error::new(error).context(format!("not a Blosc2 file ({})", foreign::first_bytes(&head)))
         })?;
         if header.cbytes() as u64 > have {
-            // Few bytes that look like the head of a chunk by chance tell a size near that of the file.
+            // It may not be a chunk at all: other data that parses as a chunk header rarely has a plausible size.
             let what = "a chunk, or not a Blosc2 file";
             let start = foreign::first_bytes(&head);
             return Err(cut_off(header.cbytes() as u64, have).context(format!("{what} ({start})")));
@@ -138,15 +138,15 @@ impl Input {
         Ok(Self::from_chunk(Chunk::from_bytes(bytes)?, dparams(limits)))
     }
 
-    /// A chunk that is not, or not only, a file of its own.
+    /// A chunk that need not be a whole file.
     pub(crate) fn from_chunk(chunk: Chunk, dparams: DParams) -> Self {
         Self::Chunk(BareChunk { chunk, dparams })
     }
 
-    /// Opens what the command line names: a file, or a member of a store.
+    /// Opens the file or the member of a store that the command line names.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
         refuse_stdin(&source.file, "cannot be a store: name the file")?;
@@ -164,8 +164,8 @@ impl Input {
         Ok(Self::SuperChunk(frame))
     }
 
-    /// Says on standard error if another program has changed the frame at `path` since its checksums were
-    /// written, for commands whose output does not tell.
+    /// Warns on standard error if another program has changed the frame at `path` since its checksums were written. For
+    /// commands whose output does not show this.
     pub(crate) fn say_changed(self, path: &Path) -> Self {
         if self.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
             let path = path.display();
@@ -185,7 +185,7 @@ impl Input {
         }
     }
 
-    /// How it is decoded.
+    /// Parameters for decoding.
     fn dparams(&self) -> &DParams {
         match self {
             Self::Array(array) => array.super_chunk().dparams(),
@@ -194,7 +194,7 @@ impl Input {
         }
     }
 
-    /// Bytes as stored, dead ones included.
+    /// Stored bytes, including unused ones.
     fn stored(&self) -> u64 {
         match self {
             Self::Chunk(chunk) => chunk.cbytes() as u64,
@@ -202,10 +202,10 @@ impl Input {
         }
     }
 
-    /// Fails when more of the data than `--max-output` is such that no stored bytes stand for it. Nothing is expanded.
+    /// Checks the limit `--max-output` for data that is not backed by stored bytes. Does not expand anything.
     ///
     /// # Errors
-    /// That one, or when the index cannot be read.
+    /// Fails if the limit is exceeded, or if the index cannot be read.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
             Self::Array(array) => Ok(array.check_output()?),
@@ -214,11 +214,11 @@ impl Input {
         }
     }
 
-    /// Bytes of the data that no stored bytes stand for, as [`check_output`](Self::check_output) counts them; up to about
-    /// `enough`.
+    /// Bytes of the data that are not backed by stored bytes, as in [`check_output`](Self::check_output). Counts only
+    /// up to about `enough`.
     ///
     /// # Errors
-    /// When the index cannot be read.
+    /// Fails if the index cannot be read.
     pub(crate) fn unstored(&self, enough: u64) -> Result<u64> {
         match (self, self.frame()) {
             (Self::Chunk(chunk), _) => Ok(chunk.dparams.limits.unstored(self.nbytes(), chunk.stored())),
@@ -227,7 +227,7 @@ impl Input {
         }
     }
 
-    /// Uncompressed bytes: what is printed without a slice.
+    /// Uncompressed size: what is printed without a slice.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Self::Array(array) => array.nbytes(),
@@ -245,7 +245,7 @@ impl Input {
         }
     }
 
-    /// Reads plain bytes from `start` on; not for arrays, whose items are in another order.
+    /// Reads uncompressed bytes from `start` on. Not for arrays, whose items are in another order.
     pub(crate) fn read_linear(&self, start: u64, dst: &mut [u8]) -> Result<()> {
         match self {
             Self::Array(_) => bail!("arrays are read by their shape"),
@@ -258,7 +258,7 @@ impl Input {
     }
 }
 
-/// The length of a frame as its header tells it (docs/format/frame-contiguous.md, section 2).
+/// The length of a frame according to its header (docs/format/frame-contiguous.md, section 2).
 fn frame_len(head: &[u8]) -> Option<u64> {
     match head.get(15..24)? {
         [0xCF, len @ ..] => Some(u64::from_be_bytes(len.try_into().ok()?)),
@@ -266,22 +266,22 @@ fn frame_len(head: &[u8]) -> Option<u64> {
     }
 }
 
-/// That a frame whose file starts with `head`, and has `have` bytes, is cut off.
+/// The error for a truncated frame, in a file of `have` bytes that starts with `head`; `None` if it is not truncated.
 fn cut_frame(head: &[u8], have: u64) -> Option<anyhow::Error> {
     frame_len(head).filter(|need| *need > have).map(|need| cut_off(need, have))
 }
 
-/// Says of the file of a frame that it is cut off, or of the index of a sparse one; otherwise gives the error that its
-/// opening ended with.
+/// Returns an error that says that the frame, or the index of a sparse frame, is truncated, if it is; otherwise
+/// `error`.
 pub(crate) fn cut_off_or(path: &Path, error: anyhow::Error) -> anyhow::Error {
-    // The lock and the state of the disk have nothing to do with it.
+    // Other errors, such as those of the lock or of the disk, have other causes.
     match crate::error::kind_of(&error) {
         Some(ErrorKind::Damaged) => find_cut_off(path).unwrap_or(error),
         _ => error,
     }
 }
 
-/// That the file of a frame, or the index of a sparse one, is cut off, where it is.
+/// The error for a truncated frame, or index of a sparse frame; `None` if it is not truncated.
 pub(crate) fn find_cut_off(path: &Path) -> Option<anyhow::Error> {
     let look = |path: &Path| -> io::Result<Option<anyhow::Error>> {
         let file = open_regular(path)?;
@@ -298,7 +298,7 @@ pub(crate) fn find_cut_off(path: &Path) -> Option<anyhow::Error> {
     }
 }
 
-/// What is there of a file whose end is missing.
+/// The error for a truncated file.
 fn cut_off(need: u64, have: u64) -> anyhow::Error {
     let percent = (u128::from(have) * 100).checked_div(need.into()).unwrap_or(0);
     anyhow!(
@@ -308,12 +308,12 @@ fn cut_off(need: u64, have: u64) -> anyhow::Error {
     )
 }
 
-/// Opens a regular file or a URL, and nothing else: should the path have become a FIFO by now, this does not wait.
+/// Opens a regular file or a URL. Does not block if the path has become a FIFO meanwhile.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if web::is_url(path) { web::open(path) } else { Disk.open(path, Links::Follow) }
 }
 
-/// Some items of an open file.
+/// A selection of items of an open file.
 pub(crate) struct Selection<'a> {
     input: &'a Input,
     axes: Vec<Axis>,
@@ -323,21 +323,21 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Everything, to the last byte.
+    /// All data, including an incomplete last item.
     pub(crate) fn all(input: &'a Input) -> Self {
         let (shape, itemsize) = match input {
             Input::Array(array) => (array.shape().to_vec(), array.itemsize() as u64),
-            // Bytes, since the last item may be cut short.
+            // In bytes, since the last item may be incomplete.
             _ => (vec![input.nbytes()], 1),
         };
         let axes = resolve(&[], &shape).unwrap_or_default();
         Self::new(input, axes, itemsize)
     }
 
-    /// The items of a slice; super-chunks and chunks have one dimension.
+    /// Selects the items of a slice. Super-chunks and chunks have one dimension.
     ///
     /// # Errors
-    /// When there are too many parts or an index is out of range.
+    /// Fails if there are too many parts or an index is out of range.
     pub(crate) fn slice(input: &'a Input, parts: &[b2kit::Selection]) -> Result<Self> {
         let itemsize = input.itemsize() as u64;
         let axes = match input {
@@ -364,25 +364,25 @@ impl<'a> Selection<'a> {
         Self { input, axes, itemsize, chunks, blocks }
     }
 
-    /// The items taken along each dimension of the file.
+    /// The items selected along each dimension of the file.
     pub(crate) fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// Lengths of the dimensions that are left.
+    /// Shape of the selection, without dropped dimensions.
     pub(crate) fn shape(&self) -> Vec<u64> {
         self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect()
     }
 
-    /// Uncompressed bytes. Not above those of the file.
+    /// Uncompressed size of the selection. At most that of the file.
     pub(crate) fn nbytes(&self) -> u64 {
         bytes_of(&self.axes, self.itemsize)
     }
 
-    /// Decodes the items piece by piece and passes them on in C order.
+    /// Decodes the items piece by piece and passes them to `write` in C order.
     ///
     /// # Errors
-    /// The first one of decoding or of `write`.
+    /// Returns the first error of decoding or of `write`.
     pub(crate) fn stream(
         &self,
         write: impl FnMut(&[u8]) -> Result<()>,
@@ -394,18 +394,19 @@ impl<'a> Selection<'a> {
         pump(self.pieces(), ahead, |piece, buffer| self.read(&piece, buffer), write, progress)
     }
 
-    /// Parts of bounded size that follow each other in C order.
+    /// Splits the selection into pieces of bounded size, in C order.
     pub(crate) fn pieces(&self) -> Pieces {
         Pieces::new(&self.axes, &self.chunks, &self.blocks, self.unit(), self.piece_size())
     }
 
-    /// Small files are read in small pieces, unless blocks are large, which would be decoded again for each.
+    /// Small files are read in small pieces, unless their blocks are large: a block is decoded again for each piece.
     fn piece_size(&self) -> PieceSize {
         let PieceSize { target, max } = PieceSize::default();
         let bytes_of = |lens: &[u64]| lens.iter().fold(self.itemsize, |all, len| all.saturating_mul(*len));
         let memory = self.input.dparams().limits.max_memory;
         let most = (memory / 4).clamp(SMALLEST_PIECE, max);
-        // Blocks of more than the file can be compressed to are runs, which cost nothing to begin in the middle of.
+        // Blocks larger than the file can decompress to are runs of a repeated value, which can be read from the middle
+        // at no cost.
         let stored = self.input.stored();
         let blocks = bytes_of(&self.blocks).min(stored.saturating_mul(self.input.dparams().limits.max_ratio));
         let fit = stored.saturating_mul(64).max(8 << 20).max(blocks).min(most);
@@ -420,10 +421,10 @@ impl<'a> Selection<'a> {
         PieceSize { target: target.min(max), max }
     }
 
-    /// Bytes that each item costs while it is read.
+    /// Number of bytes to decode for each item.
     fn unit(&self) -> u64 {
         match (self.input, self.axes.as_slice()) {
-            // What lies between the items is decoded with them.
+            // The items in between are decoded as well.
             (Input::SuperChunk(_) | Input::Chunk(_), [axis]) if self.is_near(axis) => {
                 self.itemsize * axis.step.unsigned_abs()
             }
@@ -431,16 +432,17 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Several items of one block are near to each other: it would be decoded again for each of them.
+    /// Whether several of the items are in the same block, which would be decoded again for each if they were read one
+    /// by one.
     fn is_near(&self, axis: &Axis) -> bool {
         let in_block = self.blocks.first().map_or(0, |block| block.saturating_mul(self.itemsize) / 2);
         axis.step.unsigned_abs().saturating_mul(self.itemsize) <= FAR.max(in_block)
     }
 
-    /// Decodes one of the [`pieces`](Self::pieces), those of another selection of the same shape included.
+    /// Decodes one of the [`pieces`](Self::pieces) of this selection, or of another one of the same shape.
     ///
     /// # Errors
-    /// When it does not decode.
+    /// Fails if decoding fails.
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         self.read_piece(axes, buffer).map_err(|error| place::locate(self.input, error))
     }
@@ -482,6 +484,6 @@ impl<'a> Selection<'a> {
 }
 
 fn bytes_of(axes: &[Axis], itemsize: u64) -> u64 {
-    // A part of a file whose size is known to fit. A zero may follow lengths that do not.
+    // The size of a part of a file cannot overflow, but a zero may follow lengths whose product does.
     axes.iter().fold(itemsize, |total, axis| total.saturating_mul(axis.len))
 }

@@ -1,4 +1,4 @@
-//! Metalayer contents: msgpack shown as JSON, and back, without loss.
+//! Contents of metalayers: lossless conversion of msgpack to JSON and back.
 //!
 //! | msgpack | JSON |
 //! |---|---|
@@ -23,15 +23,15 @@ mod show;
 
 const SPECIAL: [&str; 5] = ["$bin", "$float", "$map", "$ext", "$raw"];
 
-/// Most values of metadata that are taken apart in memory: a few hundred MiB.
+/// Maximum number of values to parse into a tree, which then takes a few hundred MiB.
 const MAX_VALUES: u64 = 1 << 22;
 
-/// The bytes of each item, if these are exactly one array.
+/// Splits an array into the bytes of its items. `None` if the bytes are not exactly one array.
 pub(crate) fn array_items(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let mut rest = bytes;
     count(bytes)?;
     let Item::Array(len) = items::next(&mut rest)? else { return None };
-    // All of it is known to be there.
+    // All items are known to be complete.
     Some((0..len).map_while(move |_| {
         let start = rest;
         items::skip(&mut rest)?;
@@ -39,7 +39,7 @@ pub(crate) fn array_items(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     }))
 }
 
-/// The value that these bytes are, if they are exactly one, and not too many.
+/// Parses a value. `None` if the bytes are not exactly one value, or if it contains too many.
 pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
     if count(bytes)? > MAX_VALUES {
         return None;
@@ -47,18 +47,19 @@ pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
     rmpv::decode::read_value(&mut &*bytes).ok()
 }
 
-/// How many values there are, one in all with what is in it. Costs no memory, whatever lengths they announce.
+/// Number of values, including nested ones, if the bytes are exactly one value. Uses no memory, whatever lengths the
+/// data contains.
 ///
-/// Also refuses the reserved marker, which the decoder takes for nil.
+/// Also rejects the reserved marker, which the decoder takes for nil.
 fn count(bytes: &[u8]) -> Option<u64> {
     let mut rest = bytes;
     items::skip(&mut rest).filter(|_| rest.is_empty())
 }
 
-/// The bytes of a metalayer for a JSON text.
+/// Converts a JSON text to the bytes of a metalayer.
 ///
 /// # Errors
-/// When the text is not JSON, or a number does not fit, or one of the `$` forms is malformed.
+/// Fails if the text is not JSON, if a number is out of range, or if one of the `$` forms is malformed.
 pub(crate) fn to_msgpack(text: &str) -> Result<Vec<u8>> {
     let json: Json = serde_json::from_str(text).context("not JSON")?;
     if let Some(("$raw", raw)) = special(&json) {
@@ -137,7 +138,7 @@ fn from_special(key: &str, value: &Json) -> Result<Value> {
 }
 
 fn bytes_of(json: &Json) -> Result<Vec<u8>> {
-    // The decoder would take several padded texts in a row.
+    // The decoder would accept several padded texts in a row.
     let text = json.as_str().filter(|text| !text.trim_end_matches('=').contains('='));
     let bytes = text.and_then(|text| BASE64.decode(text.as_bytes()).ok());
     bytes.context("expected a string of Base64")
@@ -161,7 +162,7 @@ mod tests {
         count(bytes).is_some()
     }
 
-    /// These bytes are shown as this JSON, which gives the same bytes.
+    /// Checks that these bytes are shown as this JSON, which converts back to the same bytes.
     fn check(bytes: &[u8], json: &str) {
         assert_eq!(shown(bytes), json);
         assert_eq!(to_msgpack(json).unwrap(), bytes, "{json}");
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn every_marker_is_skipped_as_it_is_read() {
-        // A marker, then bytes that make a small value of any kind that has lengths of its own.
+        // A marker followed by zeros, which are a valid length and content for values of any kind.
         for marker in 0..=255u8 {
             let mut bytes = vec![marker];
             bytes.extend([0; 40]);

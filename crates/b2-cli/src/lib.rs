@@ -1,6 +1,6 @@
-//! The `b2kit` command: look into, read and write Blosc2 files.
+//! The `b2kit` command: inspect, read and write Blosc2 files.
 //!
-//! A library only so that the fuzz targets and the Python package reach it; nothing here is an interface for others.
+//! This is a library only for the fuzz targets and the Python package; it is not a public interface.
 #![forbid(unsafe_code)]
 
 mod again;
@@ -48,37 +48,37 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs the command that the arguments of this process tell.
+/// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     ExitCode::from(run_from(std::env::args_os()))
 }
 
-/// As [`main`], with stores for URLs.
+/// Like [`main`], with object stores for URLs.
 #[doc(hidden)]
 pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
     web::set_stores(stores);
     main()
 }
 
-/// Runs a command line, whose first word is the name of the program, and returns the exit code. Signals are handled
-/// as in the command itself.
+/// Runs a command line, including the name of the program, and returns the exit code. Signals are handled as in the
+/// command itself.
 #[doc(hidden)]
 pub fn run_from<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> u8 {
     signals::ignore_file_size();
     let code = match cli::parse(args) {
         Ok(cli) => error::report(&cli.run()),
         Err(error) => {
-            // Nobody may be listening.
+            // Ignore errors: the output may be closed.
             let _ = error.print();
             u8::try_from(error.exit_code()).unwrap_or(2)
         }
     };
-    // Only a program of Rust does this when it ends.
+    // Flush explicitly: only a Rust program does so when it ends, and this may run in another one.
     let _ = std::io::stdout().flush();
     code
 }
 
-/// Runs one line of a batch in this process: exit code, standard output and what is wrong.
+/// Runs one line of a batch in this process. Returns the exit code, standard output and the error message.
 #[doc(hidden)]
 pub fn batch_line(line: &[u8]) -> (u8, Vec<u8>, String) {
     cmd::batch::one(line, cli::in_batch)

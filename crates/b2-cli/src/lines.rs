@@ -1,4 +1,4 @@
-//! Values as lines of text, for other programs: CSV, and columns between blanks.
+//! Writes values as lines of text for other programs: CSV, or columns separated by blanks.
 
 use anyhow::{Result, ensure};
 use b2kit::Dtype;
@@ -7,11 +7,11 @@ use crate::print::Simple;
 
 /// Writes items as text, in C order.
 pub(crate) struct Lines {
-    /// What an item consists of: where each value is, and how it is read.
+    /// The values that make up an item: where each of them is, and how to read it.
     columns: Vec<Column>,
     itemsize: usize,
     csv: bool,
-    /// Items of a line, and of a plane, after which there is an empty line.
+    /// Number of items per line, and per plane, which is followed by an empty line.
     row: u64,
     plane: u64,
     total: u64,
@@ -24,14 +24,14 @@ struct Column {
     simple: Simple,
 }
 
-/// Values of a record; more are no table.
+/// Maximum number of values in a record.
 const MOST_COLUMNS: usize = 1 << 16;
 
 impl Lines {
-    /// For an array of this shape.
+    /// Creates a writer for an array of this shape.
     ///
     /// # Errors
-    /// When it has more than two dimensions, for CSV; when an item has too many values.
+    /// Fails if there are too many dimensions for CSV, or if an item has too many values.
     pub(crate) fn new(dtype: &Dtype, shape: &[u64], csv: bool) -> Result<Self> {
         let mut columns = Vec::new();
         leaves(dtype, "", 0, &mut columns)?;
@@ -43,7 +43,7 @@ impl Lines {
             shape.len(),
             if is_record { "one of records" } else { "two" }
         );
-        // One value, or one record, a line, unless there are rows of values.
+        // One value or record per line, unless the array has rows of values.
         let row = if is_record || shape.len() < 2 { 1 } else { shape.last().copied().unwrap_or(1) };
         let height = shape.len().checked_sub(2).and_then(|dim| shape.get(dim)).copied().unwrap_or(1);
         let plane = if shape.len() > 2 && !is_record { row.saturating_mul(height) } else { u64::MAX };
@@ -51,7 +51,7 @@ impl Lines {
         Ok(Self { columns, itemsize: dtype.itemsize().max(1), csv, row, plane, total, done: 0 })
     }
 
-    /// The names of the fields, for CSV.
+    /// The header line of CSV, with the names of the fields.
     pub(crate) fn head(&self) -> String {
         let named = self.csv && self.columns.iter().any(|column| !column.name.is_empty());
         if !named {
@@ -61,7 +61,7 @@ impl Lines {
         format!("{}\n", names.join(","))
     }
 
-    /// The next items as text.
+    /// Converts the next items to text.
     pub(crate) fn write(&mut self, items: &[u8]) -> String {
         let mut out = String::new();
         let separator = if self.csv { ',' } else { ' ' };
@@ -89,7 +89,7 @@ impl Lines {
     }
 }
 
-/// The values of an item, one after the other.
+/// Collects the values of an item, including those of nested fields.
 fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Result<()> {
     let Some(fields) = dtype.fields() else {
         ensure!(out.len() < MOST_COLUMNS, "an item has more than {MOST_COLUMNS} values");
@@ -116,7 +116,7 @@ fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Re
     Ok(())
 }
 
-/// As RFC 4180 has it: in quotes where it is needed.
+/// Quotes text as in RFC 4180, if necessary.
 fn quoted(text: String) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }

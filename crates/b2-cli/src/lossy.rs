@@ -20,16 +20,16 @@ use crate::values::Codec;
 
 /// A value this many times as large as all others counts as a fill value.
 const FAR_OUTSIDE: f64 = 32.0;
-/// The shortest block side that zfp accepts, in items.
+/// Minimum length of a block along each dimension for zfp, in items.
 pub(crate) const ZFP_LEAST: u32 = 4;
-/// Largest block, in bytes, when short sides had to grow for zfp.
+/// Maximum block size, in bytes, after short sides were extended for zfp.
 const ZFP_BLOCK: u64 = 256 << 10;
 
 pub(crate) fn is_zfp(codec: CodecId) -> bool {
     [CodecId::ZFP_FIXED_ACCURACY, CodecId::ZFP_FIXED_PRECISION, CodecId::ZFP_FIXED_RATE].contains(&codec)
 }
 
-/// What loses data among a codec with its parameter and filters; `None` when nothing does.
+/// Describes what loses data in a codec, with its parameter, and in filters; `None` if nothing does.
 pub(crate) fn what_loses(codec: Option<(CodecId, u8)>, filters: &[FilterSlot]) -> Option<String> {
     let mut all = Vec::new();
     for slot in filters.iter().filter(|slot| [FilterId::TRUNC_PREC, FilterId::INT_TRUNC].contains(&slot.id)) {
@@ -51,12 +51,12 @@ pub(crate) fn what_loses(codec: Option<(CodecId, u8)>, filters: &[FilterSlot]) -
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// What loses data with these parameters.
+/// Describes what loses data with these parameters.
 pub(crate) fn of_params(cparams: &CParams) -> Option<String> {
     what_loses(Some((cparams.codec(), cparams.codec_meta())), &cparams.filters())
 }
 
-/// What lost data, or may have, in an open file.
+/// Describes what lost data, or may have, in an open file.
 pub(crate) fn of_input(input: &Input) -> Option<String> {
     match (input.frame(), input) {
         (Some(frame), _) => {
@@ -71,11 +71,11 @@ pub(crate) fn of_input(input: &Input) -> Option<String> {
     }
 }
 
-/// The encoding with `--tolerance`, `--precision` and `--rate` turned into a codec and its parameter, for items of
-/// `itemsize` bytes. `old`: the codec of the file that is copied; its parameter stays if nothing else is given.
+/// Replaces `--tolerance`, `--precision` and `--rate` by a codec and its parameter, for items of `itemsize` bytes.
+/// `old` is the codec of the file that is copied; its parameter is kept if nothing else is given.
 ///
 /// # Errors
-/// [`Usage`] when they are out of range or do not fit each other, or a zfp codec has none of them.
+/// Returns [`Usage`] if they are out of range or conflict, or if a zfp codec has none of them.
 pub(crate) fn settle(encoding: &Encoding, itemsize: usize, old: Option<CodecId>) -> Result<Encoding> {
     let mut settled = encoding.clone();
     let named = [
@@ -108,10 +108,10 @@ pub(crate) fn settle(encoding: &Encoding, itemsize: usize, old: Option<CodecId>)
     Ok(settled)
 }
 
-/// The power of ten that is not above the tolerance.
+/// The exponent of the largest power of ten that does not exceed the tolerance.
 fn tolerance_meta(tolerance: f64) -> u8 {
     let mut power = tolerance.log10().floor().clamp(-128.0, 127.0) as i8;
-    // Rounding may have gone either way.
+    // Correct rounding errors in either direction.
     if power < i8::MAX && 10f64.powi(i32::from(power) + 1) <= tolerance {
         power += 1;
     }
@@ -121,7 +121,7 @@ fn tolerance_meta(tolerance: f64) -> u8 {
     power.cast_unsigned()
 }
 
-/// Bits for each value as a share of those it has, in percent and rounded up.
+/// The parameter of zfp for a rate: bits per value as a percentage of the size of an item, rounded up.
 fn rate_meta(bits: f64, itemsize: usize) -> u8 {
     (bits / (itemsize as f64 * 8.0) * 100.0).ceil().clamp(1.0, 255.0) as u8
 }
@@ -140,11 +140,10 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Fails when these are not the floats that zfp takes, or not the integers that `int_trunc` takes; others would be
-/// destroyed.
+/// Checks that zfp gets floats of a size that it supports, and `int_trunc` integers. Other data would be destroyed.
 ///
 /// # Errors
-/// That they are not.
+/// Fails if the dtype does not fit.
 pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
     let kind = dtype.kind();
     if cparams.filters().iter().any(|slot| slot.id == FilterId::INT_TRUNC)
@@ -165,10 +164,10 @@ pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
     }
 }
 
-/// Fails for zfp, where blocks have no shape: super-chunks and bare chunks.
+/// Rejects zfp for super-chunks and bare chunks, whose blocks have no shape.
 ///
 /// # Errors
-/// That it is zfp.
+/// Fails if the codec is zfp.
 pub(crate) fn check_array(cparams: &CParams) -> Result<()> {
     if is_zfp(cparams.codec()) {
         bail!("{} takes arrays of floats: --dtype and --shape make one of raw bytes", cparams.codec());
@@ -176,7 +175,7 @@ pub(crate) fn check_array(cparams: &CParams) -> Result<()> {
     Ok(())
 }
 
-/// Chunk and block shape that zfp can take, near to those that nobody asked for.
+/// Adapts chunk and block shape to the requirements of zfp, where the user did not choose them.
 pub(crate) fn fit_blocks(
     shape: &[u64],
     itemsize: usize,
@@ -184,7 +183,7 @@ pub(crate) fn fit_blocks(
     blocks: Vec<u32>,
 ) -> (Vec<u32>, Vec<u32>) {
     let mut fit = blocks;
-    // A block longer than a chunk that was asked for is not ours to make.
+    // A block must not be longer than a chunk that the user chose.
     let most = |dim: usize| chunks.as_ref().and_then(|chunks| chunks.get(dim).copied()).unwrap_or(u32::MAX);
     for (dim, n) in fit.iter_mut().enumerate() {
         *n = (*n).max(ZFP_LEAST).min(most(dim).max(1));
@@ -213,7 +212,7 @@ enum Items {
         signed: bool,
         big_endian: bool,
     },
-    /// Only whether they are the same.
+    /// Compared only for equality.
     Bytes {
         size: usize,
     },
@@ -233,7 +232,7 @@ impl Items {
                 _ => Self::Bytes { size },
             };
         }
-        // Nothing but the filter tells what the bytes of super-chunks and chunks are.
+        // In super-chunks and chunks only the filter implies what type the items have.
         let filters = match (input.frame(), input) {
             (Some(frame), _) => frame.header().filters(),
             (None, Input::Chunk(chunk)) => chunk.header().filters(),
@@ -282,20 +281,20 @@ struct Magnitude {
     count: u64,
     /// The largest of them.
     value: f64,
-    /// Whether not all of them are the same.
+    /// Whether there are different values among them.
     differ: bool,
 }
 
-/// How far the data of a file is from what it was made of.
+/// How much the data of a file differs from the original.
 pub(crate) struct Loss {
     items: Items,
     nitems: u64,
     changed: u64,
-    /// NaN or infinities that became something else.
+    /// Number of NaN and infinite values that became something else.
     broken: u64,
-    /// The largest error: where, what it was and what it is now.
+    /// The largest error: its size, the coordinates, the original and the new value.
     worst: Option<(f64, Vec<u64>, f64, f64)>,
-    /// By binary exponent.
+    /// Indexed by binary exponent.
     magnitudes: Vec<Magnitude>,
     not_finite: u64,
 }
@@ -306,7 +305,7 @@ impl Loss {
         Self { items, nitems: 0, changed: 0, broken: 0, worst: None, magnitudes, not_finite: 0 }
     }
 
-    /// `axes` tells which items these are.
+    /// Compares items. `axes` tells where they are in the file.
     fn add(&mut self, axes: &[Axis], before: &[u8], after: &[u8]) {
         let size = self.items.size();
         for (k, (a, b)) in before.chunks_exact(size).zip(after.chunks_exact(size)).enumerate() {
@@ -324,7 +323,7 @@ impl Loss {
                 self.broken += u64::from(!(x.is_nan() && y.is_nan()));
                 continue;
             }
-            // What became NaN is as wrong as can be.
+            // A number that became NaN is the worst possible error.
             let error = if y.is_nan() { f64::INFINITY } else { (x - y).abs() };
             if self.worst.as_ref().is_none_or(|(largest, ..)| error > *largest) {
                 self.worst = Some((error, position(axes, k as u64), x, y));
@@ -349,7 +348,7 @@ impl Loss {
         there.count += 1;
     }
 
-    /// Values far above all others in magnitude, each with its count, and the largest magnitude of the others.
+    /// Finds values far above all others in magnitude, each with its count, and the largest magnitude of the others.
     fn fill_values(&self) -> Option<(Vec<(f64, u64)>, f64)> {
         let mut found = Vec::new();
         let mut used = self.magnitudes.iter().rev().filter(|there| there.count > 0).peekable();
@@ -359,7 +358,7 @@ impl Loss {
             let others = next.value.abs();
             if there.value.abs() > FAR_OUTSIDE * others {
                 let rest: u64 = used.map(|there| there.count).sum();
-                // A file of two values has no range.
+                // If there is only one other value, there is no range to be far outside of.
                 return (rest > 1).then_some((found, others));
             }
         }
@@ -376,7 +375,7 @@ fn position(axes: &[Axis], k: u64) -> Vec<u64> {
         .map(|axis| {
             let at = rest % axis.len.max(1);
             rest /= axis.len.max(1);
-            // All of a file is compared: there are no steps.
+            // The whole file is compared, so there are no steps.
             axis.start + at
         })
         .collect();
@@ -410,7 +409,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Four digits of a number.
+/// Formats a number with four digits.
 fn short(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return x.to_string();
@@ -432,21 +431,21 @@ fn short(x: f64) -> String {
     }
 }
 
-/// What a new file may lose, and how that is told.
+/// The loss that is allowed for a new file, and how to report it.
 pub(crate) struct Promise<'a> {
-    /// The name of the file for people.
+    /// Name of the file for messages.
     name: &'a Path,
-    /// What loses data.
+    /// Describes what loses data.
     what: String,
-    /// The largest error that is allowed.
+    /// The largest error allowed.
     most: Option<f64>,
-    /// Whether more may be lost.
+    /// Whether to accept a larger loss.
     force: bool,
     quiet: bool,
 }
 
 impl<'a> Promise<'a> {
-    /// `None` where nothing is lost. `tolerance`: as given on the command line.
+    /// `None` if nothing is lost. `tolerance`: as given on the command line.
     pub(crate) fn of(
         name: &'a Path,
         cparams: &CParams,
@@ -460,7 +459,7 @@ impl<'a> Promise<'a> {
         Some(Self { name, what, most, force, quiet: global.quiet })
     }
 
-    /// Why this loss is more than was allowed.
+    /// Explains why this loss is more than allowed; `None` if it is not.
     fn broken(&self, loss: &Loss) -> Option<String> {
         let kept = self.most.is_none_or(|most| loss.worst.as_ref().is_none_or(|(error, ..)| *error <= most));
         match (kept, loss.broken) {
@@ -473,11 +472,11 @@ impl<'a> Promise<'a> {
         }
     }
 
-    /// Compares a file that has no name yet with what it was made of, which `original` reads, and tells the difference
-    /// on standard error.
+    /// Compares a new file, before it gets its name, with the original data, which `original` reads. Reports the
+    /// difference on standard error.
     ///
     /// # Errors
-    /// When either cannot be read; when more is lost than was allowed.
+    /// Fails if either cannot be read, or if more is lost than allowed.
     pub(crate) fn check(
         &self,
         written: &Input,
@@ -512,10 +511,10 @@ impl<'a> Promise<'a> {
     }
 }
 
-/// Tells what a file has lost.
+/// Reports what a file has lost.
 fn tell(named: &str, what: &str, loss: &Loss) {
     say(&format!("{named}: lossy ({what}): {loss}"));
-    // Only zfp codes neighbours together.
+    // Only zfp compresses neighbouring values together.
     if let Some((fills, others)) = loss.fill_values().filter(|_| what.contains("zfp_")) {
         let of: Vec<String> =
             fills.iter().map(|(value, n)| format!("{} ({n} items)", short(*value))).collect();
@@ -531,7 +530,7 @@ fn tell(named: &str, what: &str, loss: &Loss) {
     }
 }
 
-/// Selections of super-chunks and chunks are in bytes.
+/// Converts selections of super-chunks and chunks from bytes to items.
 fn in_items(input: &Input, axes: &[Axis]) -> Vec<Axis> {
     let size = input.itemsize().max(1) as u64;
     match (input, axes) {

@@ -1,4 +1,4 @@
-//! One command for several files.
+//! Runs a command for several files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use anyhow::Result;
 use crate::error::{ClosedPipe, Usage, one_line, say};
 use crate::signals;
 
-/// What went wrong with some of several files. The others are done.
+/// Errors for some of several files. The other files were processed.
 #[derive(Debug, thiserror::Error)]
 #[error("{} of {of} files failed", messages.len())]
 pub(crate) struct Failures {
-    /// One line for each file that failed.
+    /// One message for each file that failed.
     messages: Vec<String>,
-    /// How many files there were.
+    /// Total number of files.
     of: usize,
 }
 
@@ -24,11 +24,11 @@ impl Failures {
     }
 }
 
-/// Runs a command for each file. A file that fails does not stop the others.
+/// Runs a command for each file. A failure does not stop the others.
 ///
 /// # Errors
-/// For one file its error; for several [`Failures`]. At once when nobody reads the answers any more, and for a wrong
-/// command line.
+/// For a single file returns its error; for several returns [`Failures`]. Stops at once if standard output was closed,
+/// or if the command line is invalid.
 pub(crate) fn each(files: &[PathBuf], mut run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
     if let [file] = files {
         return run(file);
@@ -49,10 +49,10 @@ pub(crate) fn each(files: &[PathBuf], mut run: impl FnMut(&Path) -> Result<()>) 
     if messages.is_empty() { Ok(()) } else { Err(Failures { messages, of: files.len() }.into()) }
 }
 
-/// The new file for each of several inputs, all in the folder `dir`; `name` makes its name from the input's.
+/// The new file for each of several inputs, all in the folder `dir`. `name` derives its name from that of the input.
 ///
 /// # Errors
-/// [`Usage`] when an input has no name, or two of them would get the same one.
+/// Returns [`Usage`] if an input has no name, or if two new files would have the same name.
 pub(crate) fn outputs(
     inputs: &[PathBuf],
     dir: &Path,

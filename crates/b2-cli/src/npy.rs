@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files: header, dtypes, and reading boxes out of them.
+//! NumPy's `.npy` files: headers, dtypes, and reading boxes of items.
 
 pub(crate) mod descr;
 pub(crate) mod header;
@@ -14,18 +14,17 @@ use std::path::Path;
 
 use b2kit::{Dtype, NdArray};
 
-/// Whether the file at `path` starts as an `.npy` file does. Not so if it cannot be read.
+/// Whether the file at `path` has the signature of an `.npy` file. False if it cannot be read.
 pub(crate) fn is_npy(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
-    // Opening a pipe would take bytes out of it.
+    // Reading from a pipe would consume its data.
     let regular = path.metadata().is_ok_and(|there| there.is_file());
     regular
         && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
         && start[..] == *MAGIC
 }
 
-/// The dtype to show an array with. Texts that mean a dtype without being NumPy's own way of writing it are
-/// understood, too.
+/// The dtype to show an array with. Also accepts dtype strings that are not in NumPy's own notation.
 pub(crate) fn shown_dtype(array: &NdArray) -> Dtype {
     match Dtype::parse(array.dtype().as_str()) {
         Ok(dtype) if dtype.itemsize() == array.itemsize() => dtype,

@@ -1,4 +1,4 @@
-//! What `verify` tells of files without checksums that no known writer makes.
+//! Oddities that `verify` reports for files without checksums: what no known writer produces.
 
 use b2kit::frame::{Checksums, Verified};
 use b2kit::nd::ArrayMeta;
@@ -7,10 +7,10 @@ use b2kit::{Dtype, NdArray, SuperChunk};
 
 use crate::input::Input;
 
-/// Notes that are printed for one file.
+/// Maximum number of notes to print for a file.
 const PRINTED: usize = 8;
 
-/// What is odd about a frame, but no reason to fail.
+/// Describes what is odd about a frame without being an error.
 pub(crate) fn notes(input: &Input, found: &Verified) -> Vec<String> {
     if found.checksums == Checksums::Ok {
         return Vec::new();
@@ -29,7 +29,7 @@ pub(crate) fn notes(input: &Input, found: &Verified) -> Vec<String> {
     notes
 }
 
-/// A dtype of another size than the items are.
+/// Reports a dtype whose size is not the item size.
 fn dtype_note(array: &NdArray) -> Vec<String> {
     let meta = array.meta();
     let text = meta.dtype.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
@@ -43,7 +43,7 @@ fn dtype_note(array: &NdArray) -> Vec<String> {
     }
 }
 
-/// A metalayer of another name that would make the frame an array.
+/// Reports a metalayer of another name whose content would make the frame an array.
 fn array_note(frame: &SuperChunk) -> Vec<String> {
     let fits = |content: &[u8]| {
         let meta = ArrayMeta::parse("b2nd", content).ok()?;

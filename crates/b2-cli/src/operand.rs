@@ -1,4 +1,4 @@
-//! The `IN` of commands that put data into a file: raw bytes or an `.npy` file, told by content.
+//! The `IN` argument of commands that put data into a file: raw bytes or an `.npy` file, recognised by content.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,32 +23,32 @@ use crate::stdio::is_stdin;
 use crate::table::dims;
 use crate::web;
 
-/// An input that is open, and what it is.
+/// An open input.
 pub(crate) struct Operand {
-    /// As given on the command line.
+    /// Path as given on the command line.
     pub(crate) name: String,
     pub(crate) file: File,
     /// Length of the file, in bytes.
     pub(crate) len: u64,
-    /// For `.npy` files.
+    /// The header of an `.npy` file.
     pub(crate) npy: Option<NpyHeader>,
 }
 
 impl Operand {
-    /// Opens the input of a command that writes to `beside`, which must be another file. What is no regular file, `-` for standard input included, is first copied to a temporary
-    /// one beside `beside`.
+    /// Opens the input of a command that writes to `beside`, which must be another file. Anything but a regular file,
+    /// including `-` for standard input, is first copied to a temporary file next to `beside`.
     ///
     /// # Errors
-    /// With the name of the input: when it cannot be read, or is an `.npy` file that is not whole.
+    /// Fails if the input cannot be read, or if it is an incomplete `.npy` file. Errors name the input.
     pub(crate) fn open(path: &Path, beside: &Path) -> Result<Self> {
         refuse_same(beside, path)?;
         Self::look(path, beside)
     }
 
-    /// Opens the input of a command that writes no file; `beside`: see [`open`](Self::open).
+    /// Opens the input of a command that does not write a file. For `beside` see [`open`](Self::open).
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub(crate) fn look(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let opened = || -> Result<Self> {
@@ -59,11 +59,11 @@ impl Operand {
         opened().with_context(|| name.clone())
     }
 
-    /// Opens the input as `.npy` arrays that follow each other, as `numpy.save` writes them to one open file. For the rest
-    /// see [`open`](Self::open).
+    /// Opens the input as consecutive `.npy` arrays, as repeated `numpy.save` writes them to an open file. Otherwise
+    /// like [`open`](Self::open).
     ///
     /// # Errors
-    /// As [`open`](Self::open), and when anything else follows.
+    /// Same as [`open`](Self::open). Also fails if anything else follows.
     pub(crate) fn each(path: &Path, beside: &Path) -> Result<Vec<Self>> {
         refuse_same(beside, path)?;
         let name = path.display().to_string();
@@ -85,28 +85,28 @@ impl Operand {
         opened().with_context(|| name.clone())
     }
 
-    /// As [`each`](Self::each) or as [`open`](Self::open).
+    /// Calls [`each`](Self::each) or [`open`](Self::open), depending on `each`.
     ///
     /// # Errors
-    /// As there.
+    /// Same as for these functions.
     pub(crate) fn one_or_each(path: &Path, beside: &Path, each: bool) -> Result<Vec<Self>> {
         if each { Self::each(path, beside) } else { Ok(vec![Self::open(path, beside)?]) }
     }
 
-    /// Opens the input as bytes, whatever it holds.
+    /// Opens the input as raw bytes, whatever it contains.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub(crate) fn raw(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let (file, len) = open(path, beside).with_context(|| name.clone())?;
         Ok(Self { name, file, len, npy: None })
     }
 
-    /// Fails when the input is a file of another format, which holds more than the plain bytes of items.
+    /// Rejects a file of another format, which contains more than the plain bytes of items.
     ///
     /// # Errors
-    /// [`Trouble`] with its name and what to do.
+    /// Returns [`Trouble`] with the format and what to do.
     pub(crate) fn refuse_foreign(&mut self, path: &Path) -> Result<()> {
         if self.npy.is_some() {
             return Ok(());
@@ -119,7 +119,7 @@ impl Operand {
         }
     }
 
-    /// Bytes of all items.
+    /// Size of all items, in bytes.
     pub(crate) fn nbytes(&self) -> u64 {
         self.npy.as_ref().map_or(self.len, |header| header.nbytes)
     }
@@ -132,7 +132,7 @@ impl Operand {
     pub(crate) fn check_dtype(&self, dtype: Option<&Dtype>, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let Some(dtype) = dtype else { return self.check_itemsize(itemsize) };
-        // Both as NumPy tells them: there are several ways to write a dtype.
+        // Compare in NumPy's notation, since there are several ways to write a dtype.
         let same = match (npy::descr::to_npy(&header.dtype), npy::descr::to_npy(dtype)) {
             (Ok(ours), Ok(theirs)) => ours == theirs,
             _ => header.dtype == *dtype,
@@ -144,7 +144,7 @@ impl Operand {
     /// Checks that the items of an `.npy` file have this size.
     ///
     /// # Errors
-    /// Fails if they have another.
+    /// Fails if they have another size.
     pub(crate) fn check_itemsize(&self, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let have = header.dtype.itemsize();
@@ -157,10 +157,10 @@ impl Operand {
         Ok(())
     }
 
-    /// Checks that an `.npy` file has this shape, or that raw bytes have its length.
+    /// Checks that an `.npy` file has this shape, or that raw bytes have the length for it.
     ///
     /// # Errors
-    /// Fails if they have not.
+    /// Fails if they do not.
     pub(crate) fn check_shape(&self, shape: &[u64], itemsize: usize) -> Result<()> {
         match &self.npy {
             Some(header) => ensure!(
@@ -185,10 +185,10 @@ impl Operand {
         Ok(())
     }
 
-    /// The length along `axis` of a part that goes into an array of `shape` there.
+    /// The length along `axis` of an input that goes into an array of `shape`.
     ///
     /// # Errors
-    /// When the other dimensions are not those of the array, or raw bytes do not make whole rows.
+    /// Fails if the other dimensions differ from those of the array, or if raw bytes are not whole rows.
     pub(crate) fn length_along(&self, axis: usize, shape: &[u64], itemsize: usize) -> Result<u64> {
         let mut row = shape.to_vec();
         if let Some(header) = &self.npy {
@@ -219,7 +219,7 @@ impl Operand {
     /// The items, to be read box by box. Raw bytes are taken as an array of `shape`.
     ///
     /// # Errors
-    /// When the size overflows.
+    /// Fails if the size overflows.
     pub(crate) fn into_items(self, shape: &[u64], itemsize: usize, quiet: bool) -> Result<Items> {
         let progress = Progress::new(self.name.clone(), self.nbytes(), quiet);
         let (offset, fortran) = match &self.npy {
@@ -234,11 +234,11 @@ impl Operand {
         })
     }
 
-    /// All bytes of the items in C order, as an array of bytes. Fortran order is turned into C order beside
-    /// `beside` first.
+    /// The bytes of all items in C order, as an array of bytes. Fortran order is converted first, in a temporary file
+    /// next to `beside`.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// Fails if that is not possible.
     pub(crate) fn into_bytes(mut self, beside: &Path, quiet: bool) -> Result<Items> {
         let nbytes = self.nbytes();
         let turned = self.npy.take_if(|header| header.fortran_order && header.shape.len() > 1);
@@ -272,10 +272,10 @@ impl Operand {
     }
 }
 
-/// Fails when the input is a directory.
+/// Rejects a directory as input.
 ///
 /// # Errors
-/// [`Trouble`] with what it is.
+/// Returns [`Trouble`] with what the directory is.
 pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
@@ -301,10 +301,10 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Reads a box, in C order, into all of `dst`.
+    /// Reads a box in C order, which fills `dst`.
     ///
     /// # Errors
-    /// With the name of the input.
+    /// Errors name the input.
     pub(crate) fn read(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
         signals::check().map_err(io::Error::other)?;
         let read = self.source.read_box(start, shape, dst);
@@ -334,7 +334,7 @@ impl SharedRegions for Items {
     }
 }
 
-/// Opens the input and finds its length.
+/// Opens the input and returns its length.
 fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
     ensure!(
         !web::is_url(path),
@@ -358,7 +358,7 @@ fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
     Ok((spool, len))
 }
 
-/// The header, if this is an `.npy` file. It must hold nothing but one array.
+/// Reads the header, if this is an `.npy` file. The file must contain nothing but one array.
 fn recognise(file: &mut File, len: u64) -> Result<Option<NpyHeader>> {
     let Some(header) = header_at(file, 0, len)? else { return Ok(None) };
     let end = header.data_offset.saturating_add(header.nbytes);
@@ -368,7 +368,7 @@ fn recognise(file: &mut File, len: u64) -> Result<Option<NpyHeader>> {
     Ok(Some(header))
 }
 
-/// The header of the `.npy` array that starts at byte `start`, if one does.
+/// Reads the header of the `.npy` array at byte `start`, if there is one.
 fn header_at(file: &mut File, start: u64, len: u64) -> Result<Option<NpyHeader>> {
     file.seek(SeekFrom::Start(start))?;
     let mut magic = Vec::new();
@@ -383,7 +383,7 @@ fn header_at(file: &mut File, start: u64, len: u64) -> Result<Option<NpyHeader>>
     Ok(Some(header))
 }
 
-/// That a file goes on behind its array, at byte `end`.
+/// The error for data behind an array that ends at byte `end`.
 fn behind(file: &mut File, end: u64, len: u64) -> anyhow::Error {
     let mut magic = [0; npy::MAGIC.len()];
     let another = file.read_exact_at(end, &mut magic).is_ok() && magic == *npy::MAGIC;

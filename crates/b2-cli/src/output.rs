@@ -1,4 +1,4 @@
-//! Where the bytes of a command go: standard output, or a file that appears only when it is complete.
+//! Where the output of a command goes: standard output, or a file that appears only when it is complete.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -14,38 +14,38 @@ use crate::error::ClosedPipe;
 use crate::signals;
 use crate::stdio::{is_stdin, is_stdout, is_stream};
 
-/// A sink for bytes. Nothing appears under the name of an output file before [`Output::finish`].
+/// A destination for bytes. An output file does not get its name before [`Output::finish`].
 pub(crate) enum Output {
     Stdout(Stdout),
     /// Standard output of a command in a batch.
     Captured,
-    /// Bytes that are wanted in memory.
+    /// Keeps the bytes in memory.
     Buffer(Vec<u8>),
     File {
         temp: NamedTempFile,
         path: PathBuf,
         force: bool,
     },
-    /// A terminal, pipe or device: written directly, since renaming onto it would replace it.
+    /// A terminal, pipe or device. It is written to directly, since renaming a file onto it would replace it.
     Device {
         file: File,
         path: PathBuf,
     },
 }
 
-/// Bytes that went where they cannot be taken back.
+/// Number of bytes that cannot be taken back.
 static SENT: AtomicU64 = AtomicU64::new(0);
 
-/// How many bytes have gone where they cannot be taken back: to standard output, a terminal or a pipe.
+/// Number of bytes that were sent to where they cannot be taken back: standard output, a terminal or a pipe.
 pub(crate) fn sent() -> u64 {
     SENT.load(Ordering::Relaxed)
 }
 
 impl Output {
-    /// Standard output when there is no path, or `-`.
+    /// Creates an output. Without a path, or with `-`, this is standard output.
     ///
     /// # Errors
-    /// When something of that name is there and `force` is not given; when the folder cannot be written.
+    /// Fails if the path exists and `force` is not given, or if the folder is not writable.
     pub(crate) fn create(path: Option<&Path>, force: bool) -> Result<Self> {
         let Some(path) = path.filter(|path| !is_stdout(path)) else {
             return Ok(if capture::is_active() { Self::Captured } else { Self::Stdout(io::stdout()) });
@@ -70,7 +70,7 @@ impl Output {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Same as [`finish`](Self::finish).
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         if matches!(self, Self::File { .. }) {
             signals::check()?;
@@ -79,16 +79,16 @@ impl Output {
         self.explain(written)
     }
 
-    /// Passes on what was written so far.
+    /// Flushes what was written so far.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Same as [`finish`](Self::finish).
     pub(crate) fn flush_now(&mut self) -> Result<()> {
         let flushed = self.flush();
         self.explain(flushed)
     }
 
-    /// The bytes of a buffer so far.
+    /// The contents of a buffer so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Buffer(bytes) => bytes,
@@ -96,7 +96,7 @@ impl Output {
         }
     }
 
-    /// Whether a person sees the bytes, and would see a progress bar between them.
+    /// Whether a person sees the output, and would see a progress bar in the middle of it.
     pub(crate) fn is_terminal(&self) -> bool {
         match self {
             Self::Stdout(stdout) => stdout.is_terminal(),
@@ -105,10 +105,10 @@ impl Output {
         }
     }
 
-    /// Ends the output: a file gets its name now.
+    /// Completes the output: a file gets its name now.
     ///
     /// # Errors
-    /// [`ClosedPipe`] when nobody reads standard output any more; I/O errors with the name of the file.
+    /// Returns [`ClosedPipe`] if standard output was closed; I/O errors name the file.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush_now()?;
         match self {
@@ -124,7 +124,7 @@ impl Output {
         }
     }
 
-    /// Names the output in an error of writing to it; a closed pipe becomes [`ClosedPipe`].
+    /// Adds the name of the output to an error of writing. A closed pipe becomes [`ClosedPipe`].
     fn explain<T>(&self, result: io::Result<T>) -> Result<T> {
         match (result, self) {
             (Ok(value), _) => Ok(value),
@@ -164,18 +164,18 @@ impl Write for Output {
 /// Writes text to standard output.
 ///
 /// # Errors
-/// [`ClosedPipe`] when nobody reads it any more; other I/O errors.
+/// Returns [`ClosedPipe`] if it was closed, or other I/O errors.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut output = Output::create(None, false)?;
     output.send(text.as_bytes())?;
     output.finish()
 }
 
-/// Refuses an output that must not be written: one of the inputs, always; and what is there already, unless `force` is
-/// given. Even then only a directory that is a sparse frame is replaced.
+/// Checks that an output may be written. It must never be one of the inputs, and must not exist unless `force` is
+/// given. Even then the only directory that may be replaced is a sparse frame.
 ///
 /// # Errors
-/// That it must not be.
+/// Fails if it must not be written.
 pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     for input in inputs {
         refuse_same(path, input)?;
@@ -183,10 +183,11 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     refuse_existing(path, force)
 }
 
-/// Refuses an output that is the input, also by another name or through links, or that lies inside of it or around it.
+/// Rejects an output that is the input, also under another name or through links, or that is inside of it or contains
+/// it.
 ///
 /// # Errors
-/// That it is.
+/// Fails if it is.
 pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     // Standard input may be redirected from the file.
     let input = if is_stdin(input) { Path::new("/dev/stdin") } else { input };
@@ -200,7 +201,7 @@ pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name without links of a file that need not be there.
+/// Resolves the links in a path. The file itself need not exist.
 fn real_name(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize().or_else(|error| {
         let name = path.file_name().ok_or(error)?;
@@ -208,14 +209,14 @@ fn real_name(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Whether both names are of one file or directory: hard links, too.
+/// Whether both paths are the same file or directory, also through hard links.
 fn same_file(a: &Path, b: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
         let identity = |path: &Path| {
             let there = fs::metadata(path).ok()?;
-            // Writing to a device that is also read is no loss.
+            // Writing to a device that is also read does no damage.
             (there.is_file() || there.is_dir()).then(|| (there.dev(), there.ino()))
         };
         identity(a).is_some_and(|a| identity(b) == Some(a))
@@ -227,11 +228,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Refuses an output that is there already, unless `force` is given, and a directory that is not a sparse frame. Pipes
-/// and devices are not replaced.
+/// Rejects an output that exists, unless `force` is given, and always a directory that is not a sparse frame. Accepts
+/// pipes and devices, which are not replaced.
 ///
 /// # Errors
-/// When it is there, a dangling link included.
+/// Fails if it exists, also as a dangling link.
 pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
     if is_stream(path) || fs::symlink_metadata(path).is_err() {
         return Ok(());
@@ -248,25 +249,25 @@ pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
     }
 }
 
-/// Finds out early that there is no folder for an output.
+/// Checks early that the folder of an output exists.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if it does not.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
     let there = fs::metadata(folder_of(path)).with_context(|| path.display().to_string())?;
     ensure!(there.is_dir(), "{}: not in a folder", path.display());
     Ok(())
 }
 
-/// A nameless file in the folder of an output, which must have room for data of this size anyway.
+/// An unnamed temporary file in the folder of an output, which needs room for data of this size anyway.
 ///
 /// # Errors
-/// When it cannot be created.
+/// Fails if it cannot be created.
 pub(crate) fn spool_beside(path: &Path) -> Result<File> {
     tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
 }
 
-/// The folder that holds a file of this name.
+/// The folder of a file.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -275,7 +276,7 @@ fn exists(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("{}: is there already; --force overwrites it", path.display())
 }
 
-/// Where a link points to: the link stays and its target is replaced.
+/// Resolves a link, so that the link stays and its target is replaced.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => fs::canonicalize(path),
@@ -297,11 +298,11 @@ fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder_of(path)).map_err(plain)
 }
 
-/// The error without the name of the temporary file, which means nothing to people.
+/// The error without the path of the temporary file, which means nothing to users.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn plain(error: io::Error) -> io::Error {
     let text = error.to_string();
-    // The crate appends it, and gives the error without it to nobody.
+    // The crate appends the path and does not give access to the original error.
     let own = text.rsplit_once(" at path ").map_or(&*text, |(own, _)| own);
     io::Error::new(error.kind(), own)
 }

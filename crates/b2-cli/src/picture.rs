@@ -1,8 +1,8 @@
-//! Numbers as colours: pictures in a terminal and PNG files.
+//! Draws numbers as colours: pictures in a terminal and PNG files.
 
 use crate::stats::HUGE;
 
-/// From dark blue over green to yellow; equal steps look equal, also in grey and to those who see few colours.
+/// Colour map from dark blue over green to yellow. Equal steps look equal, also in grey and to colour-blind people.
 const STOPS: [[f64; 3]; 9] = [
     [68., 1., 84.],
     [71., 44., 122.],
@@ -15,7 +15,7 @@ const STOPS: [[f64; 3]; 9] = [
     [253., 231., 37.],
 ];
 
-/// The value of the first colour, and that of the last.
+/// The values of the first and the last colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range {
     pub(crate) low: f64,
@@ -39,12 +39,13 @@ impl std::str::FromStr for Range {
 }
 
 impl Range {
-    /// Red, green and blue; `None`, which is transparent, for NaN and huge values, which stand for missing ones.
+    /// The colour of a value. `None`, which is transparent, for NaN, and for huge values outside of the range, since
+    /// they stand for missing ones.
     pub(crate) fn colour(self, x: f64) -> Option<[u8; 3]> {
         if x.is_nan() || (x.is_finite() && x.abs() >= HUGE && !(self.low..=self.high).contains(&x)) {
             return None;
         }
-        // By halves: the difference may be too large for a float.
+        // Halve both values, since the difference may overflow.
         let span = self.high / 2.0 - self.low / 2.0;
         let share = if span > 0.0 { ((x / 2.0 - self.low / 2.0) / span).clamp(0.0, 1.0) } else { 0.5 };
         let at = share * (STOPS.len() - 1) as f64;
@@ -54,7 +55,7 @@ impl Range {
     }
 }
 
-/// Two rows of pixels a line of text. `None`: no colour.
+/// Draws two rows of pixels per line of text. `None`: no colour.
 pub(crate) fn half_blocks(pixels: &[Option<[u8; 3]>], width: usize) -> String {
     let mut out = String::new();
     let rows: Vec<_> = pixels.chunks(width.max(1)).collect();
@@ -75,7 +76,7 @@ pub(crate) fn half_blocks(pixels: &[Option<[u8; 3]>], width: usize) -> String {
     out
 }
 
-/// Columns of the terminal that standard output is.
+/// Width of the terminal on standard output, in columns.
 pub(crate) fn columns() -> usize {
     let told = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     #[cfg(unix)]

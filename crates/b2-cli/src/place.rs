@@ -1,4 +1,4 @@
-//! Where damage is, in the words of who uses the data: rows and columns instead of bytes of a file.
+//! Describes where damage is in terms of the data: rows and columns instead of bytes of a file.
 
 use anyhow::{Error, anyhow};
 use b2kit::core::Report;
@@ -8,7 +8,7 @@ use b2kit::{ErrorKind, NdArray};
 
 use crate::input::Input;
 
-/// The items of the array that a chunk holds, without padding: `rows 1000-1499, columns 1000-1999`.
+/// The items in a chunk of an array, without padding: `rows 1000-1499, columns 1000-1999`.
 pub(crate) fn of_chunk(array: &NdArray, nchunk: usize) -> Option<String> {
     let geometry = array.geometry();
     if nchunk as u64 >= geometry.nchunks() {
@@ -18,7 +18,7 @@ pub(crate) fn of_chunk(array: &NdArray, nchunk: usize) -> Option<String> {
     words(&start, &shape)
 }
 
-/// The items of the array that a block of a chunk holds; `None` where it is nothing but padding.
+/// The items in a block of a chunk of an array; `None` if the block is nothing but padding.
 pub(crate) fn of_block(array: &NdArray, nchunk: usize, nblock: usize) -> Option<String> {
     let geometry = array.geometry();
     if nchunk as u64 >= geometry.nchunks() || nblock >= geometry.nblocks() {
@@ -37,7 +37,7 @@ pub(crate) fn of_block(array: &NdArray, nchunk: usize, nblock: usize) -> Option<
     words(&start, &shape)
 }
 
-/// A box of items: rows and columns of a table, otherwise as `--slice` takes it.
+/// Describes a box of items: rows and columns of a table, otherwise in the notation of `--slice`.
 fn words(start: &[u64], shape: &[u64]) -> Option<String> {
     if shape.contains(&0) {
         return None;
@@ -58,7 +58,7 @@ fn words(start: &[u64], shape: &[u64]) -> Option<String> {
     }
 }
 
-/// The bytes that a chunk of a super-chunk holds, where all are of one size.
+/// The bytes in a chunk of a super-chunk whose chunks all have the same size.
 fn of_bytes(input: &Input, nchunk: usize) -> Option<String> {
     let frame = input.frame()?;
     let chunksize = frame.chunksize() as u64;
@@ -72,7 +72,7 @@ fn of_bytes(input: &Input, nchunk: usize) -> Option<String> {
     }
 }
 
-/// An error of reading, with the items that are damaged instead of the place in the file.
+/// Replaces the place in the file in an error of reading by the items that are damaged.
 pub(crate) fn locate(input: &Input, error: Error) -> Error {
     let Some(found) = frame_error(&error).filter(|found| found.kind() == ErrorKind::Damaged) else {
         return error;

@@ -3,7 +3,7 @@
 use b2kit::chunk::{CParams, DParams};
 use b2kit::{Compression, Limits, Plugins};
 
-/// The built-in ones and, with feature `zfp`, the three zfp codecs.
+/// The built-in codecs and filters and, with feature `zfp`, the three zfp codecs.
 pub(crate) fn plugins() -> Plugins {
     let plugins = Plugins::builtin();
     #[cfg(feature = "zfp")]
@@ -14,12 +14,12 @@ pub(crate) fn plugins() -> Plugins {
     plugins
 }
 
-/// How bare chunks are decoded.
+/// Parameters for decoding bare chunks.
 pub(crate) fn dparams(limits: Limits) -> DParams {
     DParams::default().with_plugins(plugins()).with_limits(limits)
 }
 
-/// The defaults for compressing items of `typesize` bytes.
+/// Default parameters for compressing items of `typesize` bytes.
 pub(crate) fn cparams(typesize: usize) -> Compression {
     CParams::builder(typesize).plugins(plugins())
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Shorter work shows nothing.
+/// No bar is shown for shorter work.
 const QUIET_TIME: Duration = Duration::from_millis(700);
-/// A rate is shown after this time: before, it says more about the start than about the work.
+/// The rate is shown after this time, since at first it depends more on the start than on the work.
 const RATE_TIME: Duration = Duration::from_secs(2);
-/// Columns below which only the bar and the percentage are shown.
+/// In terminals with fewer columns, only the bar and the percentage are shown.
 const NARROW: u16 = 60;
 
 /// What the bar shows on a terminal with `columns` columns.
@@ -22,7 +22,7 @@ fn template(columns: u16) -> &'static str {
     }
 }
 
-/// How the bar looks. The name of the file is cut to a third of the line.
+/// The style of the bar. The name of the file is limited to a third of the line.
 fn style(columns: u16, name: &str) -> Option<ProgressStyle> {
     let most = usize::from(columns / 3);
     let name = match name.chars().count() {
@@ -35,7 +35,7 @@ fn style(columns: u16, name: &str) -> Option<ProgressStyle> {
     };
     let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
         if state.elapsed() >= RATE_TIME {
-            // The mean rate so far; reading and writing in large pieces makes any other one jump.
+            // The mean rate so far: a momentary rate would jump, since reading and writing are in large pieces.
             let rate = state.pos() as f64 / state.elapsed().as_secs_f64();
             let left = state.len().unwrap_or(0).saturating_sub(state.pos()) as f64 / rate.max(1.0);
             let left = HumanDuration(Duration::from_secs_f64(left.min(1e9)));
@@ -45,12 +45,12 @@ fn style(columns: u16, name: &str) -> Option<ProgressStyle> {
     Some(style.with_key("name", named).with_key("rate", rate))
 }
 
-/// Counts bytes; draws a bar once the work turns out to be long. Vanishes when dropped.
+/// Counts bytes, and draws a bar if the work takes long. The bar disappears on drop.
 pub(crate) struct Progress {
     what: String,
     total: u64,
     done: u64,
-    /// `None`: never draw.
+    /// `None` if nothing is ever drawn.
     start: Option<Instant>,
     bar: Option<ProgressBar>,
 }
@@ -62,7 +62,7 @@ impl Progress {
         Self { what: what.into(), total, done: 0, start: drawn.then(Instant::now), bar: None }
     }
 
-    /// Another `nbytes` are done.
+    /// Adds `nbytes` to the bytes that are done.
     pub(crate) fn add(&mut self, nbytes: u64) {
         self.done += nbytes;
         if self.bar.is_none() && self.start.is_some_and(|start| start.elapsed() > QUIET_TIME) {
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// What a terminal shows at half of the work, `elapsed` after its start.
+    /// The line that a terminal shows when half of the work is done, `elapsed` after its start.
     fn drawn(columns: u16, elapsed: Duration) -> String {
         let terminal = Recorder { columns, line: Arc::default() };
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));

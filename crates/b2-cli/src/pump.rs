@@ -1,4 +1,4 @@
-//! Decoding and writing at the same time, in bounded memory.
+//! Decodes and writes concurrently, in bounded memory.
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -9,13 +9,13 @@ use b2kit::core::memory;
 
 use crate::progress::Progress;
 
-/// Decodes the pieces one after the other on a thread of its own and writes them in order on this one.
+/// Decodes the pieces one after the other on a separate thread and writes them in order on this one.
 ///
-/// `decode` fills the buffer it is given, which may hold anything before. At most three buffers are in use; without
-/// `ahead`, or where the system has no thread for it, one, and one thing after the other.
+/// `decode` overwrites the buffer that it gets, whatever it contains. At most three buffers are in use. Without
+/// `ahead`, or if no thread can be started, there is one buffer, and decoding and writing alternate.
 ///
 /// # Errors
-/// The first error of decoding, or of writing as `explain` tells it. What was written stays written.
+/// Returns the first error of decoding or of writing. What was written stays written.
 pub(crate) fn pump<P: Send>(
     pieces: impl Iterator<Item = P> + Send,
     ahead: bool,
@@ -33,7 +33,7 @@ pub(crate) fn pump<P: Send>(
     }
     let (full_sender, full) = sync_channel(1);
     let (empty_sender, empty) = channel();
-    // Outside of the thread, in case that there is none.
+    // Kept outside of the thread, in case that it cannot be started.
     let work = Mutex::new(Some((buffer, pieces, decode)));
     let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
@@ -51,14 +51,14 @@ pub(crate) fn pump<P: Send>(
             let buffer: Vec<u8> = buffer?;
             write(&buffer)?;
             progress.add(buffer.len() as u64);
-            // The decoder is done when nobody takes the buffer back.
+            // Sending fails when the decoder is done and takes no buffers back.
             let _ = empty_sender.send(buffer);
         }
         Ok(())
     })
 }
 
-/// Writes the first piece, which is in the buffer, and decodes and writes the others, on this thread.
+/// Writes the first piece, which is in the buffer, then decodes and writes the others on this thread.
 fn by_turns<P>(
     mut buffer: Vec<u8>,
     mut pieces: impl Iterator<Item = P>,
@@ -83,7 +83,7 @@ fn decode_all<P>(
     full: &SyncSender<Result<Vec<u8>>>,
     empty: &Receiver<Vec<u8>>,
 ) {
-    // An error of sending means that the writer gave up.
+    // Sending fails if the writer has stopped because of an error.
     if full.send(Ok(first)).is_err() {
         return;
     }
@@ -97,7 +97,7 @@ fn decode_all<P>(
     }
 }
 
-/// Gives a buffer this length; what it holds is unspecified. Running out of memory is an error.
+/// Resizes a buffer; its contents are unspecified. Running out of memory is an error.
 pub(crate) fn resize(buffer: &mut Vec<u8>, len: usize) -> Result<()> {
     memory::sized(buffer, len)?;
     buffer.truncate(len);

@@ -1,8 +1,8 @@
 //! Handles Ctrl-C, TERM, HUP and QUIT while files are written: the change is undone and temporary files are removed.
 //!
-//! Work is stopped from inside, by the library's [`Control`] and by [`check`], so that everything is dropped in order. A
-//! thread that removed the files itself could meet a commit between two renames. While nothing is being written, a
-//! signal ends the process at once, as it would without this module.
+//! The work is stopped from inside, by the library's [`Control`] and by [`check`], so that everything is dropped in
+//! order. A separate thread that removes files could interfere with a commit between two renames. While nothing is
+//! being written, a signal ends the process at once, as it would without this module.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use b2kit::core::Control;
 
 use crate::table::thousands;
 
-/// The signal that has asked to stop; 0: none.
+/// Number of the signal that asked to stop; 0: none.
 static STOPPED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Whether there is nothing to undo.
 static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
 
-/// How many files this command has written or changed, and how many it was asked for; 0: one, or unknown.
+/// Number of files that this command has written or changed, and how many it was given; 0: one, or unknown.
 static DONE: AtomicUsize = AtomicUsize::new(0);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -44,18 +44,18 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// A command begins, of which nothing is done yet.
+/// Resets the counters for a new command.
 pub(crate) fn reset() {
     expect(0);
     DONE.store(0, Ordering::SeqCst);
 }
 
-/// The command is asked for this many files.
+/// Sets the number of files that the command was given.
 pub(crate) fn expect(files: usize) {
     ASKED.store(files, Ordering::SeqCst);
 }
 
-/// A file is written or changed, and stays so.
+/// Counts a file that was written or changed for good.
 pub(crate) fn done() {
     DONE.fetch_add(1, Ordering::SeqCst);
 }
@@ -72,7 +72,7 @@ pub(crate) fn end() {
     IDLE.store(true, Ordering::SeqCst);
 }
 
-/// The work is done, and its result in place: a signal that came too late has stopped nothing, a later one ends the
+/// Marks the work as done and its result as in place. A signal that came too late is ignored; a later one ends the
 /// process at once.
 pub(crate) fn too_late() {
     end();
@@ -85,10 +85,10 @@ pub(crate) fn exit_code() -> Option<u8> {
     (signal != 0).then(|| u8::try_from(128 + signal).unwrap_or(1))
 }
 
-/// Fails when a signal has asked to stop.
+/// Fails if a signal has asked to stop.
 ///
 /// # Errors
-/// [`Stopped`].
+/// Returns [`Stopped`].
 pub(crate) fn check() -> Result<(), Stopped> {
     if STOPPED.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Stopped) }
 }
@@ -101,20 +101,19 @@ pub(crate) fn control() -> Control {
     })
 }
 
-/// Lets a write that would make a file larger than is allowed (`ulimit -f`) fail, instead of ending the process in the
-/// middle of it.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail, instead of ending the process in the middle of it.
 pub(crate) fn ignore_file_size() {
     #[cfg(unix)]
     {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // Whatever handles the signal, the write fails then. If nothing can, the process ends as ever.
+            // With any handler the write fails instead. If none can be installed, the process ends as usual.
             let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
         });
     }
 }
 
-/// Installs handlers that run without a thread: a thread of its own would cost tens of megabytes of address space.
+/// Installs handlers that need no thread, which would take tens of megabytes of address space.
 #[cfg(unix)]
 fn listen() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -127,16 +126,16 @@ fn listen() {
             .and_then(|_| register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again)))
             .and_then(|_| register_usize(signal, Arc::clone(&STOPPED), signal.unsigned_abs() as usize))
             .and_then(|_| register(signal, again));
-        // Without handlers a signal ends the process as ever, and leaves temporary files.
+        // Ignore errors: without handlers a signal ends the process as usual, and leaves temporary files.
         let _ = registered;
     }
 }
 
-/// Whether whoever started this process wants it to go on after such a signal, as `nohup` does.
+/// Whether the process was started with this signal ignored, as by `nohup`.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
-        // Unknown: `nohup` must work.
+        // Unknown: assume that HUP is ignored, since `nohup` must work.
         return signal == signal_hook::consts::SIGHUP;
     };
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! The `--slice` option: NumPy's syntax for the library's [`Selection`], and cutting the result into pieces of bounded
-//! size.
+//! The `--slice` option: parses NumPy's syntax to the library's [`Selection`], and cuts the result into pieces of
+//! bounded size.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Selection;
 use b2kit::nd::{CutDim, PieceRanges};
 
-/// Parses `2, :10, ..., -3:, ::-5`. Numbers beyond 64 bits count as the largest ones: ranges are clipped anyway.
+/// Parses `2, :10, ..., -3:, ::-5`. Numbers beyond 64 bits saturate, since ranges are clipped anyway.
 ///
 /// # Errors
-/// When the text does not follow the form.
+/// Fails if the syntax is invalid.
 pub(crate) fn parse(spec: &str) -> Result<Vec<Selection>> {
     parse_named("--slice", spec)
 }
 
-/// As [`parse`], for an option of another name.
+/// Like [`parse`], for an option of another name.
 ///
 /// # Errors
-/// As [`parse`].
+/// Same as [`parse`].
 pub(crate) fn parse_named(option: &str, spec: &str) -> Result<Vec<Selection>> {
     let text = spec.trim();
-    // As in Python a comma may follow the last part.
+    // As in Python, a trailing comma is allowed.
     let text = text.strip_suffix(',').filter(|parts| !parts.trim().is_empty()).unwrap_or(text);
     let parts: Vec<Selection> =
         text.split(',').map(|part| parse_part(part.trim(), option, spec)).collect::<Result<_>>()?;
@@ -73,10 +73,10 @@ fn saturating(text: &str) -> Option<i64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) start: u64,
-    /// Negative ones walk down; 1 for a single item.
+    /// A negative step walks down; 1 for a single item.
     pub(crate) step: i64,
     pub(crate) len: u64,
-    /// Given as an index: not a dimension of the result.
+    /// Given as an index, so it is not a dimension of the result.
     pub(crate) dropped: bool,
 }
 
@@ -85,9 +85,9 @@ impl Axis {
         Self { start: 0, step: 1, len, dropped: false }
     }
 
-    /// The item of the dimension that item `k` of this selection is.
+    /// The position in the dimension of item `k` of this selection.
     pub(crate) fn position(self, k: u64) -> u64 {
-        // Inside the dimension, whose length fits 63 bits.
+        // Cannot overflow: the position is inside the dimension, whose length fits in 63 bits.
         self.start.wrapping_add_signed((k as i64).wrapping_mul(self.step))
     }
 
@@ -96,7 +96,7 @@ impl Axis {
         Self { start: self.position(from), len: to - from, ..self }
     }
 
-    /// The items of the dimension from the lowest to the highest one taken.
+    /// The range of the dimension from the lowest to the highest selected position.
     pub(crate) fn span(self) -> Range<u64> {
         match self.len.checked_sub(1).map(|last| self.position(last)) {
             Some(last) => self.start.min(last)..self.start.max(last) + 1,
@@ -107,13 +107,13 @@ impl Axis {
     /// Converts the range to a selection of the library.
     ///
     /// # Errors
-    /// When the dimension is longer than 2^63 items.
+    /// Fails if the dimension is longer than 2^63 items.
     pub(crate) fn selection(self) -> Result<Selection> {
         let Some(last) = self.len.checked_sub(1).map(|last| self.position(last)) else {
             return Ok(Selection::Range { start: Some(0), stop: Some(0), step: 1 });
         };
         let (start, last) = (i64::try_from(self.start)?, i64::try_from(last)?);
-        // One behind the last item; there is none before item 0.
+        // The position after the last item; going down to item 0, there is none.
         let stop = if self.step > 0 {
             Some(last.saturating_add(1))
         } else {
@@ -123,10 +123,10 @@ impl Axis {
     }
 }
 
-/// Applies the parts to a shape; dimensions that no part is for are taken whole.
+/// Applies the parts to a shape. Dimensions without a part are taken whole.
 ///
 /// # Errors
-/// When there are too many parts or an index is out of range.
+/// Fails if there are too many parts or an index is out of range.
 pub(crate) fn resolve(parts: &[Selection], shape: &[u64]) -> Result<Vec<Axis>> {
     let given = parts.iter().filter(|part| **part != Selection::Ellipsis).count();
     let Some(missing) = shape.len().checked_sub(given) else {
@@ -155,11 +155,11 @@ fn resolve_one(part: &Selection, length: u64, dimension: usize) -> Result<Axis> 
         _ => positions.context("--slice")?,
     };
     let dropped = matches!(part, Selection::Index(_));
-    // The step to an item that is not taken may be of any size.
+    // For a single item the step is not used, and may be of any size.
     Ok(Axis { start, step: if len > 1 { step } else { 1 }, len, dropped })
 }
 
-/// How a selection is cut: pieces of about `target` bytes, never above `max` unless one item is.
+/// How to cut a selection: pieces of about `target` bytes, at most `max` unless a single item is larger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSize {
     pub(crate) target: u64,
@@ -172,7 +172,7 @@ impl Default for PieceSize {
     }
 }
 
-/// The parts of a selection that follow each other in C order, cut where chunks or blocks end if possible.
+/// The pieces of a selection in C order, cut at the edges of chunks or blocks if possible.
 pub(crate) struct Pieces {
     axes: Vec<Axis>,
     ranges: PieceRanges,
@@ -237,7 +237,7 @@ mod tests {
         assert!(parse("0,None").unwrap_err().to_string().contains("'None' makes a new dimension"));
     }
 
-    /// The indices that `spec` takes of a dimension of 10, worked out with NumPy.
+    /// The indices that `spec` selects in a dimension of length 10, computed with NumPy.
     #[test]
     fn resolves_as_numpy_does() {
         for (spec, expected) in [

@@ -1,4 +1,4 @@
-//! The smallest and largest value, the mean, and how many are no numbers.
+//! Minimum, maximum and mean of the values, and the number of missing ones.
 
 use b2kit::Dtype;
 use b2kit::core::{Cancelled, Control, for_each};
@@ -6,10 +6,10 @@ use b2kit::core::{Cancelled, Control, for_each};
 use crate::print::{Simple, Value};
 use crate::table::{Table, thousands};
 
-/// Floats beyond this stand for missing values in most files that have any.
+/// In most files with missing values, floats beyond this stand for them.
 pub(crate) const HUGE: f64 = 1e19;
 
-/// A sum that loses no digits on the way.
+/// A sum with error compensation, so that no digits are lost.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     sum: f64,
@@ -24,12 +24,12 @@ impl Sum {
     }
 
     fn get(self) -> f64 {
-        // Infinite sums have lost all there is.
+        // The compensation is meaningless for infinite sums.
         if self.lost.is_finite() { self.sum + self.lost } else { self.sum }
     }
 }
 
-/// Of floats that are numbers.
+/// Statistics of floats other than NaN.
 #[derive(Clone, Copy)]
 struct Floats {
     count: u64,
@@ -58,18 +58,18 @@ impl Floats {
     }
 }
 
-/// What is known of the values so far.
+/// Statistics of the values so far.
 #[derive(Clone)]
 pub(crate) struct Stats {
     simple: Simple,
     count: u64,
-    /// NaN, NaT.
+    /// Number of NaN and NaT.
     missing: u64,
-    /// All floats, real parts of complex numbers; imaginary parts; floats that are not huge.
+    /// All floats, and real parts of complex numbers; imaginary parts; floats that are not huge.
     all: Floats,
     imaginary: Sum,
     usual: Floats,
-    /// Integers, booleans and times.
+    /// Minimum and maximum of integers, booleans and times.
     ints: Option<(i128, i128)>,
     sum: i128,
     kind: Kind,
@@ -112,12 +112,12 @@ impl Stats {
         }
     }
 
-    /// Whether there is anything to find out about such items.
+    /// Whether there are statistics for such items.
     pub(crate) fn is_any(&self) -> bool {
         self.kind != Kind::Other
     }
 
-    /// Counts the items of a piece.
+    /// Adds the items of a piece.
     pub(crate) fn add(&mut self, items: &[u8]) {
         let size = self.simple.size().max(1);
         let empty = Self {
@@ -140,7 +140,7 @@ impl Stats {
         let jobs = chunks.zip(&mut parts);
         // Counting an item takes several times as long as decoding it.
         let work = (items.len() as u64).saturating_mul(4);
-        // Nobody stops this.
+        // This is never cancelled.
         let _ = for_each(
             &Control::new(),
             usize::MAX,
@@ -152,7 +152,7 @@ impl Stats {
                 Ok(())
             },
         );
-        // Joined in order, so that the sum does not depend on the threads.
+        // Join in order, so that the sum does not depend on the threads.
         parts.iter().flatten().for_each(|part| self.join(part));
     }
 
@@ -199,7 +199,7 @@ impl Stats {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// The range of the numbers that are neither infinite nor so large that they stand for missing ones.
+    /// The range of the numbers, except for infinite ones and those so large that they stand for missing values.
     pub(crate) fn range(&self) -> Option<(f64, f64)> {
         match (self.kind, self.ints) {
             (Kind::Float, _) => (self.usual.count > 0).then_some((self.usual.min, self.usual.max)),
@@ -208,7 +208,7 @@ impl Stats {
         }
     }
 
-    /// Puts what was found out into the table.
+    /// Adds the statistics to the table.
     pub(crate) fn tell(&self, table: &mut Table) {
         let simple = &self.simple;
         let (count, missing) = (thousands(self.count), thousands(self.missing));

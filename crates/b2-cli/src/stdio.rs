@@ -1,4 +1,4 @@
-//! Standard input and output in the place of files: `-`, and the names that the system has for them.
+//! Standard input and output in place of files: `-`, and the system's names for them.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Seek};
@@ -29,19 +29,19 @@ fn is_one_of(path: &Path, names: [&str; 4]) -> bool {
     path.to_str().is_some_and(|path| names.contains(&path))
 }
 
-/// Refuses standard input for a command that needs a file with a name.
+/// Rejects standard input for a command that needs a named file.
 ///
 /// # Errors
-/// For the names of standard input; `why` completes "standard input ...".
+/// Fails for the names of standard input. `why` completes "standard input ...".
 pub(crate) fn refuse_stdin(path: &Path, why: &str) -> Result<()> {
     ensure!(!is_stdin(path), "standard input {why}");
     Ok(())
 }
 
-/// Standard input, copied to a temporary file without a name, so that it can be read in any order.
+/// Copies standard input to an unnamed temporary file, so that it can be read in any order.
 ///
 /// # Errors
-/// When it cannot be read, is a terminal, or the temporary folder has no room for it.
+/// Fails if it cannot be read or is a terminal, or if there is no room for it in the temporary folder.
 pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     capture::check_stdin()?;
     let mut stdin = io::stdin().lock();
@@ -52,12 +52,12 @@ pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     Ok(spooled(file, len))
 }
 
-/// A file of `len` bytes that nobody else knows, to be read from its start.
+/// An unnamed temporary file of `len` bytes, to be read from its start.
 pub(crate) fn spooled(file: File, len: u64) -> Arc<dyn ReadAt> {
     Arc::new(Spooled { file, len })
 }
 
-/// A file that nobody else knows.
+/// A file that no other process can open.
 struct Spooled {
     file: File,
     len: u64,
@@ -75,11 +75,11 @@ impl ReadAt for Spooled {
 
 /// Calls `write` with the path of the new file.
 ///
-/// Frames cannot be written front to back. So, when `path` is standard output, a pipe or a device, `write` gets the
-/// path of a temporary file, whose bytes are sent on when it is complete.
+/// Frames cannot be written front to back. If `path` is standard output, a pipe or a device, `write` therefore gets the
+/// path of a temporary file, which is copied to the output when it is complete.
 ///
 /// # Errors
-/// Those of `write`; when the output is a terminal; when `format` is a folder.
+/// Returns the errors of `write`. Also fails if the output is a terminal, or if `format` is a folder.
 pub(crate) fn write_through(
     path: &Path,
     format: Format,
@@ -96,7 +96,7 @@ pub(crate) fn write_through(
     if format == Format::Sframe {
         bail!("{}: a sparse frame is a folder of files; it needs a name", named());
     }
-    // Opened first: a pipe without a reader should not cost the work.
+    // Open the output first: if a pipe has no reader, this fails before the work is done.
     let mut output = Output::create(Some(path), true)?;
     ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
@@ -130,7 +130,7 @@ fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> 
     web::upload(&*file, url, force).with_context(named)
 }
 
-/// An error of writing a temporary file, told by the name that people know.
+/// Replaces the name of a temporary file in an error by the name that the user gave.
 fn renamed(error: anyhow::Error, temporary: &Path, shown: &Path) -> anyhow::Error {
     let (text, temporary) = (one_line(&error), temporary.display().to_string());
     match text.contains(&temporary) {
@@ -139,7 +139,7 @@ fn renamed(error: anyhow::Error, temporary: &Path, shown: &Path) -> anyhow::Erro
     }
 }
 
-/// Whether bytes written to this path go somewhere else than to a file of that name.
+/// Whether bytes written to this path do not end up in a file of that name.
 pub(crate) fn is_stream(path: &Path) -> bool {
     is_stdout(path) || fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }

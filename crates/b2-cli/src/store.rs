@@ -1,7 +1,7 @@
 //! Stores of python-blosc2: several frames under keys, in one frame (`.b2e`), in a directory (`.b2d`) or in a zip
 //! archive (`.b2z`), told apart by content.
 //!
-//! Keys only choose among what was listed; none is ever made a path, so none leads out of the store.
+//! Keys only select from what was listed and are never used as paths, so none can lead out of the store.
 
 #![cfg_attr(
     not(test),
@@ -38,19 +38,19 @@ use crate::input::{Input, open_regular};
 use crate::stdio::is_stdin;
 use crate::web;
 
-/// The frame with small members, in directories and archives.
+/// Name of the frame with small members, in directories and archives.
 const EMBEDDED: &str = "embed.b2e";
-/// Metalayers of frames that hold others.
+/// Metalayers that mark frames with embedded members.
 const MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
-/// The vlmetalayer that tells where they are.
+/// The vlmetalayer with the positions of the embedded members.
 const MAP: &str = "estore_metadata";
-/// Endings of members' names in directories and archives; not part of the key.
+/// Extensions of the names of members in directories and archives; they are not part of the key.
 const SUFFIXES: [&str; 4] = [".b2nd", ".b2f", ".b2b", ".b2e"];
-/// Members that hold attributes of a group, which python does not list.
+/// Suffix of members with the attributes of a group, which python-blosc2 does not list.
 const HIDDEN: &str = "__vlmeta__";
-/// Deepest nesting of directories.
+/// Maximum nesting of directories.
 const MAX_DEPTH: usize = 64;
-/// Most members of a directory or archive.
+/// Maximum number of members of a directory or archive.
 const MAX_MEMBERS: usize = 1 << 20;
 
 /// Where a member is.
@@ -58,11 +58,11 @@ const MAX_MEMBERS: usize = 1 << 20;
 enum Place {
     /// A file, or the directory of a sparse frame.
     Path(PathBuf),
-    /// These bytes of the archive.
+    /// A range of bytes of the archive.
     Inside { offset: u64, len: u64 },
     /// Stored in the archive in a form that cannot be read in place.
     Packed(CompressionMethod),
-    /// These plain bytes of the frame with small members.
+    /// A range of uncompressed bytes of the frame with small members.
     Embedded { offset: u64, len: u64 },
 }
 
@@ -78,7 +78,7 @@ impl Store {
     /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
     ///
     /// # Errors
-    /// When it is a store, but damaged, or cannot be read.
+    /// Fails if the store is damaged, or cannot be read.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
         if is_stdin(path) {
             return Ok(None);
@@ -107,7 +107,7 @@ impl Store {
                     bail!("not a store of Blosc2 files but {}: {}", found.what, found.hint);
                 }
             } else if start.len() == 4 && b2kit::frame::MAGIC.starts_with(&start) {
-                // What is wrong with the frame is told where it is opened as one.
+                // Errors of the frame are reported when it is opened as a frame.
                 let Ok(frame) = global.reading(path).offset(offset).open(path) else { return Ok(None) };
                 if !is_store(&frame) {
                     return Ok(None);
@@ -133,20 +133,20 @@ impl Store {
         Ok(Some(store))
     }
 
-    /// The keys in order, without those that python keeps for attributes.
+    /// The keys in order, except for those that python-blosc2 uses for attributes.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.keys().map(String::as_str).filter(|key| !key.ends_with(HIDDEN))
     }
 
-    /// All keys in order, also those that python-blosc2 keeps for attributes.
+    /// All keys in order, including those that python-blosc2 uses for attributes.
     pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
         self.members.keys().map(String::as_str)
     }
 
-    /// Opens a member. The slash in front may be left out.
+    /// Opens a member. The leading slash may be omitted.
     ///
     /// # Errors
-    /// When there is none of that key, or it cannot be opened.
+    /// Fails if the key does not exist, or if the member cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let place = self.members.get(key).or_else(|| self.members.get(&format!("/{key}")));
         let opened = || -> Result<Input> {
@@ -165,7 +165,8 @@ impl Store {
                 Place::Packed(method) => bail!("{}", packed(*method)),
                 Place::Embedded { offset, len } => {
                     let frame = self.embedded.clone().context("no frame for it")?;
-                    // Not of the whole directory, which would be listed again for each member.
+                    // Derive the limits from the frame only: for the whole directory, it would be listed again for each
+                    // member.
                     let options = self.global.reading_stored(frame.header().frame_len());
                     let part = Part { frame, offset: *offset, len: *len };
                     let file = OpenFile::new(Arc::new(part), key, 0)?;
@@ -182,7 +183,8 @@ impl Store {
 
     fn insert(&mut self, key: String, place: Place) -> Result<()> {
         ensure!(self.members.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
-        // As deep as a member of the deepest directory: a tree is indented, which grows with the square of the depth.
+        // The depth of a member of the deepest directory. It is limited because a tree is indented, so that its size
+        // grows with the square of the depth.
         let depth = key.split('/').count();
         ensure!(
             depth <= MAX_DEPTH + 2,
@@ -190,9 +192,10 @@ impl Store {
             MAX_DEPTH + 2
         );
         match (self.members.get(&key), &place) {
-            // Names that differ in their ending only: which one counts must not depend on the order of the directory.
+            // The names differ only in their extension. Which one is used must not depend on the order of the
+            // directory.
             (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
-            // In archives the last one counts, as for Python.
+            // In archives the last one is used, as in Python.
             _ => drop(self.members.insert(key, place)),
         }
         Ok(())
@@ -203,7 +206,7 @@ impl Store {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // Of the entry itself: a link is neither.
+            // The type of the entry itself, so that links are skipped.
             let kind = entry.file_type()?;
             let path = entry.path();
             match key_of(&name) {
@@ -238,7 +241,7 @@ impl Store {
         }
         for (key, method, wayfinder) in found {
             let place = if method == CompressionMethod::STORE {
-                // Told by the member's own header: its length need not be that in the directory.
+                // Take the range from the member's own header, since its length may differ from that in the directory.
                 let entry =
                     archive.get_entry(wayfinder).with_context(|| format!("zip archive, member {key}"))?;
                 let (offset, end) = entry.compressed_data_range();
@@ -270,7 +273,7 @@ impl Store {
     }
 }
 
-/// A member that says it is longer than the archive says leads into its neighbours.
+/// Checks that a member is not longer than its place in the archive, since it would reach into its neighbours.
 fn check_len(stored: u64, room: u64) -> Result<()> {
     ensure!(stored <= room, "has {stored} bytes, its place in the archive {room}");
     Ok(())
@@ -284,13 +287,13 @@ fn get<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
     map.as_map()?.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
 }
 
-/// Whether the frame holds others.
+/// Whether the frame has embedded members.
 pub(crate) fn is_store(frame: &SuperChunk) -> bool {
     MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some())
         && frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes())
 }
 
-/// Whether something in the directory, or in one of its directories, has the name of a member.
+/// Whether the directory, or one of its subdirectories, has an entry with the name of a member.
 pub(crate) fn has_member(dir: &Path) -> bool {
     let names = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
     let is_member = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(key_of).is_some();
@@ -301,19 +304,19 @@ pub(crate) fn has_member(dir: &Path) -> bool {
     })
 }
 
-/// The last part of the key for a file of this name.
+/// The last part of the key for a file name.
 fn key_of(name: &str) -> Option<&str> {
     SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|key| !key.is_empty())
 }
 
-/// Refuses names that would lead out of a directory.
+/// Rejects names that would lead out of a directory.
 fn check_name(name: &str) -> Result<()> {
     let bad = name.contains(['\\', '\0']) || name.split('/').any(|part| matches!(part, "" | "." | ".."));
     ensure!(!bad, "zip archive: the member name {name:?} is no path inside the archive");
     Ok(())
 }
 
-/// Enough of an archive to see what its first member is.
+/// Reads enough of an archive to recognise its first member.
 fn start_of_archive(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.len()?;
@@ -326,7 +329,7 @@ fn start_of(path: &Path, offset: u64) -> Result<Vec<u8>> {
     Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
 }
 
-/// A file as the reader of archives wants it.
+/// Adapts a file to the reader of archives.
 struct Archive(Arc<dyn ReadAt>);
 
 impl ReaderAt for Archive {
@@ -340,7 +343,7 @@ impl ReaderAt for Archive {
     }
 }
 
-/// Some of the plain bytes of a frame, decoded as they are read.
+/// A range of the uncompressed bytes of a frame, decoded on demand.
 struct Part {
     frame: SuperChunk,
     offset: u64,
@@ -357,12 +360,12 @@ impl ReadAt for Part {
         if end.is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // The whole part was inside the frame.
+        // The whole range is known to be inside the frame.
         self.frame.read_bytes_into(self.offset + offset, buf).map_err(io::Error::other)
     }
 }
 
-/// A contiguous frame in one such part.
+/// A contiguous frame in such a range.
 struct Whole(OpenFile);
 
 impl FrameFiles for Whole {
@@ -374,7 +377,7 @@ impl FrameFiles for Whole {
     }
 }
 
-/// The keys as a tree, one line each; `describe` tells about a member.
+/// Formats the keys as a tree, one per line. `describe` describes a member.
 pub(crate) fn tree<'a>(
     keys: impl Iterator<Item = &'a str>,
     mut describe: impl FnMut(&str) -> String,
@@ -393,7 +396,7 @@ pub(crate) fn tree<'a>(
         node.key = Some(key);
     }
     let mut out = String::new();
-    // Depth first, without recursion: keys may be nested as deep as they like.
+    // Depth first, without recursion, since keys may be nested deeply.
     let mut stack: Vec<(String, &str, &Node<'_>, bool)> = Vec::new();
     for (i, (name, node)) in root.inner.iter().rev().enumerate() {
         stack.push((String::new(), name, node, i == 0));

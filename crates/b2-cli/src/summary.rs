@@ -1,4 +1,4 @@
-//! A frame or chunk in a few words.
+//! Describes a frame or chunk in a few words.
 
 use b2kit::chunk::FilterSlot;
 use b2kit::{FilterId, SuperChunk};
@@ -7,7 +7,7 @@ use crate::input::Input;
 use crate::table::{from_to, ratio, short_size};
 use crate::values;
 
-/// What `pack` and `copy` say of a file they wrote, which takes `stored` bytes.
+/// The line that `pack` and `copy` print about a new file, which takes `stored` bytes.
 pub(crate) fn written(input: &Input, stored: u64, chosen: bool) -> String {
     let nbytes = input.nbytes();
     let mut parts = vec![match input.frame() {
@@ -41,7 +41,7 @@ pub(crate) fn used_filters(input: &Input) -> Vec<FilterSlot> {
     slots.into_iter().filter(|slot| slot.id != FilterId::NONE).collect()
 }
 
-/// A filter as `--filters` takes it.
+/// A filter in the syntax of `--filters`.
 pub(crate) fn filter_text(slot: &FilterSlot) -> String {
     match slot.meta {
         0 => slot.id.to_string(),

@@ -1,4 +1,4 @@
-//! Text for people: aligned tables and readable sizes.
+//! Formats text for people: aligned tables and readable sizes.
 
 /// Rows of a name and a value, the values aligned.
 #[derive(Default)]
@@ -11,7 +11,7 @@ impl Table {
         self.rows.push((name.to_owned(), value.into()));
     }
 
-    /// The rows, each ending with a newline, `indent` blanks before them.
+    /// Formats the rows, each indented by `indent` blanks and ending with a newline.
     pub(crate) fn render(&self, indent: usize) -> String {
         let width = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         self.rows.iter().map(|(name, value)| format!("{:indent$}{name:<width$}  {value}\n", "")).collect()
@@ -34,7 +34,7 @@ pub(crate) fn short_size(nbytes: u64) -> String {
     }
     let mut value = nbytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be shown as 1024 or more of a unit is shown in the next one.
+    // Use the next unit for values that would be shown as 1024 or more.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -82,8 +82,8 @@ pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
     }
 }
 
-/// Text from a file, fit for a terminal: control characters, and those that change the direction of what follows or
-/// end lines, become escapes.
+/// Makes text from a file safe for a terminal: escapes control characters, and characters that change the text
+/// direction or end lines.
 pub(crate) fn printable(text: &str) -> String {
     let acts = |c: char| {
         c.is_control()

@@ -5,7 +5,7 @@ use std::io;
 
 use anyhow::{Context, Result};
 
-/// Starts the threads of the process, of which this one is the first. Where the system has none to give, it works alone.
+/// Starts the thread pool, which includes this thread. If the system cannot start any threads, this thread works alone.
 pub(crate) fn begin(threads: usize) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
     match pool.build_global() {

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, ValueEnum};
 use crate::json;
 use crate::plugins;
 
-/// `10,20`: lengths, comma-separated without blanks. Empty for no dimensions.
+/// `10,20`: lengths, separated by commas without blanks. Empty if there are no dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dims(pub(crate) Vec<u64>);
 
@@ -23,7 +23,7 @@ impl std::str::FromStr for Dims {
     }
 }
 
-/// Bytes: a number, with `K`, `M` or `G` (or `KiB`...) for powers of 1024.
+/// Parses a size in bytes: a number, with `K`, `M` or `G` (or `KiB`...) for powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
@@ -37,7 +37,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(unit).ok_or_else(|| "too large".into())
 }
 
-/// A limit in bytes; `none` or 0 for no limit.
+/// Parses a limit in bytes; `none` or 0 for no limit.
 pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
     match text {
         "none" => Ok(u64::MAX),
@@ -66,7 +66,7 @@ pub(crate) enum Codec {
     Id(CodecId),
 }
 
-/// The compression level: `--clevel N`, or as gzip has it, `-1` to `-9`, `--fast` and `--best`.
+/// The compression level: `--clevel N`, or as in gzip `-1` to `-9`, `--fast` and `--best`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Level(pub(crate) Option<u8>);
 
@@ -79,7 +79,7 @@ impl std::ops::Deref for Level {
 }
 
 impl Level {
-    /// Flags, and the level each of them stands for.
+    /// Flags and their levels.
     const FLAGS: [(&str, char, u8); 9] = [
         ("level-1", '1', 1),
         ("level-2", '2', 2),
@@ -169,7 +169,7 @@ impl std::str::FromStr for Filters {
     }
 }
 
-/// `NAME` or `NAME:META`. `filter:ID` is a name, too.
+/// Parses `NAME` or `NAME:META`. `filter:ID` is a name, too.
 fn parse_filter(text: &str) -> Result<FilterSlot, String> {
     let by_name = |name: &str| {
         let built_in =
@@ -190,7 +190,7 @@ fn parse_filter(text: &str) -> Result<FilterSlot, String> {
     Ok(FilterSlot::new(id, parse_meta(meta)?))
 }
 
-/// A parameter byte; negative ones are stored as two's complement.
+/// Parses a parameter byte; negative ones are stored as two's complement.
 pub(crate) fn parse_meta(text: &str) -> Result<u8, String> {
     let meta = text.parse::<u8>().or_else(|_| text.parse::<i8>().map(i8::cast_unsigned));
     meta.map_err(|_| format!("parameter '{text}' is not -128 to 255"))

@@ -1,4 +1,4 @@
-//! What `--version` tells: the version, and what this build can do on this machine.
+//! The output of `--version`: the version, and what this build supports on this machine.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use b2kit::filters;
 
 use crate::plugins::plugins;
 
-/// The version and the commit; then codecs, filters and the instruction set, a line each.
+/// The version and the commit; then codecs, filters and the instruction set, one line each.
 pub(crate) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(|| {
         let plugins = plugins();

@@ -1,4 +1,4 @@
-//! Items of Blosc2 files and `.npy` files alike, for the commands that look at values.
+//! Common access to the items of Blosc2 files and `.npy` files, for commands that show values.
 
 use std::io;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Data {
     /// Opens a Blosc2 file or an `.npy` file; `-` is standard input.
     ///
     /// # Errors
-    /// Without the name of the file: callers add it.
+    /// Errors do not name the file; callers add its name.
     pub(crate) fn open(source: &Source, global: Global) -> Result<Self> {
         let plain = source.key.is_none() && source.offset == 0;
         if plain && is_stdin(&source.file) {
@@ -60,15 +60,15 @@ impl Data {
         Ok(Self::Blosc(Input::open_source(source, global)?.say_changed(&source.file)))
     }
 
-    /// As [`open`](Self::open), for a path alone.
+    /// Like [`open`](Self::open), for a path.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`open`](Self::open).
     pub(crate) fn open_path(path: &Path, global: Global) -> Result<Self> {
         Self::open(&Source { file: path.to_owned(), offset: 0, key: None }, global)
     }
 
-    /// What the items are. Those of super-chunks are taken as unsigned integers where they have a fitting size.
+    /// The dtype of the items. Items of super-chunks are taken as unsigned integers if they have a suitable size.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
             Self::Npy(npy) => npy.header.dtype.clone(),
@@ -87,7 +87,7 @@ impl Data {
     /// Checks the limit for output that is not backed by stored data.
     ///
     /// # Errors
-    /// Fails if the data expand beyond `--max-output`.
+    /// Fails if the data expands beyond `--max-output`.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
             Self::Npy(_) => Ok(()),
@@ -95,10 +95,10 @@ impl Data {
         }
     }
 
-    /// All the data; of super-chunks the bytes, since the last item may be cut short.
+    /// All data. Super-chunks are taken as bytes, since the last item may be incomplete.
     ///
     /// # Errors
-    /// As [`view`](Self::view).
+    /// Same as [`view`](Self::view).
     pub(crate) fn whole(&self) -> Result<View<'_>> {
         match self {
             Self::Blosc(input @ (Input::SuperChunk(_) | Input::Chunk(_))) => {
@@ -110,10 +110,10 @@ impl Data {
         }
     }
 
-    /// The items of a slice.
+    /// Selects the items of a slice.
     ///
     /// # Errors
-    /// When there are too many parts or an index is out of range.
+    /// Fails if there are too many parts or an index is out of range.
     pub(crate) fn view(&self, parts: &[b2kit::Selection]) -> Result<View<'_>> {
         Ok(match self {
             Self::Blosc(input) => {
@@ -131,9 +131,9 @@ impl Data {
 }
 
 impl Npy {
-    /// `None` if this is something else.
+    /// Opens an `.npy` file; `None` if the file is something else.
     fn open(file: &Arc<dyn ReadAt>) -> Result<Option<Self>> {
-        /// Bytes that hold any header.
+        /// Number of bytes that are enough for any header.
         const HEADER: u64 = (1 << 20) + 12;
         let len = file.len()?;
         if file.read_at(0..len.min(npy::MAGIC.len() as u64))?[..] != npy::MAGIC[..] {
@@ -167,7 +167,7 @@ enum Kind<'a> {
     Npy(&'a RawSource<Arc<dyn ReadAt>>),
 }
 
-/// Some items of an open file.
+/// A selection of items of an open file.
 pub(crate) struct View<'a> {
     kind: Kind<'a>,
     axes: Vec<Axis>,
@@ -175,27 +175,27 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Lengths of the dimensions that are left.
+    /// Shape of the selection, without dropped dimensions.
     pub(crate) fn shape(&self) -> Vec<u64> {
         self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect()
     }
 
-    /// How many items there are.
+    /// Number of items.
     pub(crate) fn len(&self) -> u64 {
         self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.len))
     }
 
-    /// Uncompressed bytes.
+    /// Uncompressed size in bytes.
     pub(crate) fn nbytes(&self) -> u64 {
         self.len().saturating_mul(self.itemsize)
     }
 
-    /// Parts of bounded size that follow each other in C order.
+    /// Splits the selection into pieces of bounded size, in C order.
     pub(crate) fn pieces(&self) -> Pieces {
         match &self.kind {
             Kind::Blosc(selection) => selection.pieces(),
             Kind::Npy(_) => {
-                // What lies between the items is read with them.
+                // The items in between are read as well.
                 let steps =
                     self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.step.unsigned_abs()));
                 let size = PieceSize { target: 8 << 20, max: 64 << 20 };
@@ -207,7 +207,7 @@ impl View<'_> {
     /// Reads one of the [`pieces`](Self::pieces), or any other part of the file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if it cannot be read.
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         let source = match &self.kind {
             Kind::Blosc(selection) => return selection.read(axes, buffer),
@@ -240,12 +240,12 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The items that are shown of an array that is too large to show it whole, in C order.
+    /// The items of an array that are shown, in C order. If `summarised`, these are the items at the edges.
     ///
     /// # Errors
-    /// When they cannot be read, or are too many.
+    /// Fails if they cannot be read, or if there are too many.
     pub(crate) fn edges(&self, summarised: bool) -> Result<Vec<u8>> {
-        /// Bytes; no screen holds more.
+        /// Limit in bytes; no screen shows more.
         const MOST: u64 = 16 << 20;
         let lengths: Vec<u64> = self.axes.iter().map(|axis| shown(axis.len, summarised)).collect();
         let count = lengths.iter().fold(1, |n: u64, length| n.saturating_mul(*length));
@@ -261,7 +261,7 @@ impl View<'_> {
         if count == 0 {
             return Ok(out);
         }
-        // Either end of each dimension: the first place there, and the items.
+        // The ends of each dimension: their first position in the output, and the items.
         let ends: Vec<Vec<(u64, Axis)>> = self
             .axes
             .iter()
@@ -302,10 +302,10 @@ impl View<'_> {
         Ok(out)
     }
 
-    /// Every n-th item along the dimensions that are left, so that none is longer than its limit; the lengths with it.
+    /// Takes every n-th item along each dimension, so that none is longer than its limit. Also returns the shape.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Fails if they cannot be read.
     pub(crate) fn thinned(&self, limits: &[u64]) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut limits = limits.iter();
         let thin = |axis: &Axis| match (axis.dropped, limits.next()) {
@@ -321,7 +321,7 @@ impl View<'_> {
             _ => *axis,
         };
         let mut thin = thin;
-        // Dropped dimensions use up no limit.
+        // There are no limits for dropped dimensions.
         let axes: Vec<Axis> =
             self.axes.iter().map(|axis| if axis.dropped { *axis } else { thin(axis) }).collect();
         let shape = axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect();

@@ -1,8 +1,8 @@
-//! URLs in the place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores through what
-//! a program brings along (`b2kit-stores` of `crates/b2-object-store`).
+//! URLs in place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores through an
+//! implementation that the program provides (`b2kit-stores` of `crates/b2-object-store`).
 //!
-//! A URL is a path to the rest of the command. One with a user, a password or a query, which may be secret, gets a name
-//! without them before anything else sees it; this module knows what the name stands for.
+//! The rest of the command treats a URL as a path. If it has a user, a password or a query, which may be secret, it is
+//! replaced by a name without them before anything else sees it; this module maps the name back to the URL.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,15 +16,15 @@ use crate::args::Global;
 use crate::signals;
 use crate::table::thousands;
 
-/// Object stores that a program brings along.
+/// Object stores that a program provides.
 #[doc(hidden)]
 pub trait Stores: Send + Sync {
     /// A file system whose paths are URLs, for reading.
     fn file_system(&self) -> Arc<dyn FileSystem>;
-    /// Stores a file as an object, complete or not at all. `going` may stop it.
+    /// Stores a file as an object, completely or not at all. An error of `going` stops it.
     ///
     /// # Errors
-    /// When the store refuses, or the object exists and `replace` is not given.
+    /// Fails if the store refuses, or if the object exists and `replace` is not given.
     fn upload(
         &self,
         url: &str,
@@ -32,7 +32,7 @@ pub trait Stores: Send + Sync {
         replace: bool,
         going: &mut (dyn FnMut() -> io::Result<()> + Send),
     ) -> io::Result<()>;
-    /// Requests and bytes of objects so far.
+    /// Number of requests and of object bytes so far.
     fn counts(&self) -> (u64, u64);
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn set_stores(stores: Box<dyn Stores>) {
     let _ = STORES.set(stores);
 }
 
-/// Whether this is a URL that is no file here.
+/// Whether this is a remote URL.
 pub(crate) fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|path| scheme(path).is_some())
 }
@@ -61,19 +61,19 @@ fn is_store(path: &Path) -> bool {
     ["s3", "gs", "az"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// The stores of this program.
+/// The object stores of this program.
 ///
 /// # Errors
-/// When it has none.
+/// Fails if it has none.
 fn stores() -> io::Result<&'static dyn Stores> {
     let none = "this program knows no object stores: b2kit-stores does (crates/b2-object-store)";
     STORES.get().map(|stores| &**stores).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))
 }
 
-/// Finds out early that nothing can be stored under a URL.
+/// Checks early that a file can be stored under a URL.
 ///
 /// # Errors
-/// When it cannot.
+/// Fails if it cannot.
 pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
     match is_store(url) {
         true => stores().map(drop),
@@ -84,22 +84,22 @@ pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
     }
 }
 
-/// Stores a file under a URL, complete or not at all.
+/// Stores a file under a URL, completely or not at all.
 ///
 /// # Errors
-/// When the store refuses, the command is stopped, or an object of that name exists and `replace` is not given.
+/// Fails if the store refuses, if the command is stopped, or if the object exists and `replace` is not given.
 pub(crate) fn upload(file: &dyn ReadAt, url: &Path, replace: bool) -> io::Result<()> {
     check_upload(url)?;
     let name = url.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     stores()?.upload(name, file, replace, &mut || signals::check().map_err(io::Error::other))
 }
 
-/// The command line with names for its URLs, and paths for those of files.
+/// Replaces the remote URLs of a command line by names without secrets, and `file://` URLs by paths.
 pub(crate) fn hide_all(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args.into_iter().map(|arg| hide(&arg)).collect()
 }
 
-/// A name for a URL that does not show what may be secret; the path of a `file://` URL; anything else as it is.
+/// Replaces a remote URL by a name without secrets, and a `file://` URL by its path. Leaves anything else unchanged.
 pub(crate) fn hide(name: &OsStr) -> OsString {
     match name.to_str() {
         Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
@@ -111,7 +111,7 @@ pub(crate) fn hide(name: &OsStr) -> OsString {
     }
 }
 
-/// The path of a `file://` URL without a host.
+/// The path of a `file://` URL; `None` if it names another host.
 fn path_of(url: &str) -> Option<PathBuf> {
     let rest = url.get(7..)?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -125,19 +125,19 @@ fn path_of(url: &str) -> Option<PathBuf> {
     return Some(PathBuf::from(String::from_utf8(out).ok()?.trim_start_matches('/')));
 }
 
-/// The last part of a URL's path, as the name of a file in some folder.
+/// The last part of a URL's path, as a file name.
 ///
 /// # Errors
-/// When it is none, or none that a file should have.
+/// Fails if there is none, or if it is not a safe file name.
 pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
     let text = url.to_str().unwrap_or_default();
     let path =
         text.split_once("://").map_or("", |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
-    // Without the host, or the bucket.
+    // Skip the host or the bucket.
     let (_, path) = path.split_once('/').unwrap_or_default();
     let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let decoded = unescape(last).and_then(|name| String::from_utf8(name).ok());
-    // Parts that a server may have put there to leave the folder.
+    // Reject names that a server may have chosen to get out of the folder.
     let fits = |name: &String| {
         !name.is_empty()
             && !name.starts_with(['.', '-'])
@@ -147,7 +147,7 @@ pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
     decoded.filter(fits).context("the URL has no name for a new file: give -o OUT")
 }
 
-/// The bytes that a part of a URL stands for; `None` if a `%` is not followed by two digits.
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hexadecimal digits.
 fn unescape(part: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut bytes = part.bytes();
@@ -164,10 +164,10 @@ fn unescape(part: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What a URL names.
+/// The kind of file that a URL names.
 ///
 /// # Errors
-/// When the server cannot be reached or refuses, or this build reads no such URLs.
+/// Fails if the server cannot be reached or refuses, or if this build does not support such URLs.
 pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
     if !is_store(path) {
         known::check(path)?;
@@ -175,10 +175,10 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
     file_system(path)?.kind(path, b2kit::frame::Links::Follow)
 }
 
-/// Opens the file of a URL. Says so where a change of the file would not be noticed.
+/// Opens the file of a URL. Warns if changes of the file would not be noticed.
 ///
 /// # Errors
-/// As [`kind`].
+/// Same as [`kind`].
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if is_store(path) {
         return stores()?.file_system().open(path, b2kit::frame::Links::Follow);
@@ -187,15 +187,15 @@ pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     known::open(path)
 }
 
-/// The files behind URLs like this one.
+/// The file system for URLs like this one.
 ///
 /// # Errors
-/// When this program has no stores.
+/// Fails if this program has no stores.
 pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn FileSystem>> {
     if is_store(path) { Ok(stores()?.file_system()) } else { Ok(known::file_system()) }
 }
 
-/// Tells what was asked of servers.
+/// Reports the requests to servers, for `--verbose`.
 pub(crate) fn tell(global: Global) {
     known::tell(global);
     if let Some((requests, bytes)) = STORES.get().map(|stores| stores.counts()).filter(|(n, _)| *n > 0) {
@@ -225,7 +225,7 @@ mod known {
         WEB.hide(url)
     }
 
-    /// Takes over the settings of the command line.
+    /// Applies the settings of the command line.
     pub(crate) fn begin(global: Global) {
         QUIET.store(global.quiet, Relaxed);
         if let Some(seconds) = global.timeout {
@@ -234,7 +234,7 @@ mod known {
         WEB.set_other_hosts(!global.same_host);
     }
 
-    /// The files behind URLs.
+    /// The file system for URLs.
     pub(super) fn file_system() -> Arc<dyn FileSystem> {
         Arc::new(WEB.clone())
     }
@@ -262,7 +262,7 @@ mod known {
         Ok(file)
     }
 
-    /// Tells what was asked of servers.
+    /// Reports the requests to servers, for `--verbose`.
     pub(super) fn tell(global: Global) {
         let counts = WEB.counts();
         if counts.requests > 0 {

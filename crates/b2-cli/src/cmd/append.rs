@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.target.named();
-    // First: it may take long to come, and nobody has to wait for the lock meanwhile.
+    // Read the input before locking the file: it may take long to arrive, and others would have to wait for the lock.
     let inputs = Operand::one_or_each(&args.input, &args.target.file, args.each)?;
     let (what, committed) = match args.target.open_for_data(global).with_context(named)? {
         Editor::Array(mut array) => append_items(&mut array, args, inputs, global),
@@ -73,14 +73,14 @@ fn append_items(
     Ok((format!("{grown} appended to dimension {axis}, shape {} now", dims(array.shape())), committed))
 }
 
-/// Takes an `.npy` file with one dimension fewer, such as a day for a year, as one position along `axis`. Whether it is
-/// such a file.
+/// Inserts `axis`, with length 1, into the shape of an `.npy` file that has one dimension fewer than the array, such as
+/// a single day for a year. Returns whether the file fits.
 fn add_dimension(input: &mut Operand, shape: &[u64], axis: usize) -> bool {
     let Some(header) = &mut input.npy else { return false };
     let others = shape.iter().enumerate().filter(|(dim, _)| *dim != axis).map(|(_, length)| length);
     let fits = others.eq(&header.shape);
     if fits {
-        // In either order of the file a dimension of length 1 changes nothing.
+        // A dimension of length 1 can be inserted in both C and Fortran order.
         header.shape.insert(axis, 1);
     }
     fits

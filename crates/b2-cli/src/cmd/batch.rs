@@ -22,10 +22,10 @@ message. Blank lines are skipped. The commands cannot read standard input.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}
 
-/// Longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Runs a command, given its arguments: exit code and message.
+/// Runs a command with the given arguments and returns the exit code and message.
 pub(crate) type Run = fn(Vec<String>) -> (u8, String);
 
 pub(crate) fn run(run: Run) -> Result<()> {
@@ -54,7 +54,7 @@ pub(crate) fn run(run: Run) -> Result<()> {
     Ok(())
 }
 
-/// Runs one command: exit code, what it would have put on standard output, and message.
+/// Runs one command. Returns the exit code, the captured standard output, and the message.
 pub(crate) fn one(line: &[u8], run: Run) -> (u8, Vec<u8>, String) {
     capture::start();
     let (rc, err) = answer(line, run);
@@ -69,7 +69,7 @@ pub(crate) fn one(line: &[u8], run: Run) -> (u8, Vec<u8>, String) {
     }
 }
 
-/// Reads a line and runs its command. Exit code and message.
+/// Parses a line and runs its command. Returns the exit code and message.
 fn answer(line: &[u8], run: Run) -> (u8, String) {
     match serde_json::from_slice(line) {
         Ok(args) => run(args),

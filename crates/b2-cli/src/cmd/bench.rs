@@ -1,8 +1,9 @@
 //! `b2kit bench`
 //!
-//! - `machine`: one operation at a time, a line of JSON each
-//! - `quick`: five choices within seconds
-//! - `table`: all choices for a file, for people; `sample`: what they are measured on; `choice`: which are best
+//! - `machine`: measures one operation after the other and prints a line of JSON for each
+//! - `quick`: measures five parameter sets within seconds
+//! - `table`: measures all parameter sets on a file and prints a table; `sample` reads the part of the file to measure
+//!   on, and `choice` finds the best parameter sets
 
 mod choice;
 mod machine;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(threads) => threads.into(),
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
-    // This thread is one of the pool: nothing has to be handed over to the others and waited for.
+    // This thread is part of the pool, so that no work has to be handed over to other threads and waited for.
     crate::threads::begin(threads)?;
     let common = Common { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
@@ -69,14 +70,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
 }
 
-/// What both forms take.
+/// Options of both the JSON output and the table.
 struct Common {
     threads: usize,
     typesize: Option<NonZeroUsize>,
     limit: Option<u64>,
 }
 
-/// Fails with exit code 2: a wrong answer is not the fault of the file.
+/// Fails with exit code 2: if the round trip gives wrong data, that is a bug of this program, not of the file.
 fn ensure_same(same: bool, message: &str) -> Result<()> {
     if same { Ok(()) } else { Err(crate::error::Trouble(anyhow::anyhow!("{message}")).into()) }
 }

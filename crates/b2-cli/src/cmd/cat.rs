@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     refuse_terminal(&output, args)?;
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet || output.is_terminal());
-    // The name is added to errors of reading only.
+    // Add the file name only to errors of reading, not of writing.
     let mut sent = Ok(());
     let streamed = selection.stream(
         |piece| match output.send(piece) {
@@ -146,10 +146,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     Ok(())
 }
 
-/// What the data is written as: what was asked for, otherwise what the name of OUT ends in.
+/// The output format: as requested, otherwise from the extension of OUT.
 ///
 /// # Errors
-/// [`Usage`] when the name promises what a stored chunk is not.
+/// Returns [`Usage`] if the extension asks for a format that a stored chunk cannot be written in.
 fn form(args: &Args) -> Result<Form> {
     let given = args.form;
     if given.raw || given.npy || given.csv || given.text || given.png {
@@ -171,7 +171,7 @@ fn form(args: &Args) -> Result<Form> {
     Ok(form)
 }
 
-/// Keeps bytes off a terminal, which they may lock up.
+/// Refuses to write binary data to a terminal, since control characters may lock it up.
 fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
     let file = args.source.file.display();
     ensure!(
@@ -182,7 +182,7 @@ fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Values as text or as a picture.
+/// Writes values as text or as a picture.
 fn values(args: &Args, form: Form, global: Global) -> Result<()> {
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     let named = || args.source.file.display().to_string();
@@ -200,7 +200,7 @@ fn values(args: &Args, form: Form, global: Global) -> Result<()> {
     let mut buffer = Vec::new();
     for piece in view.pieces() {
         view.read(&piece, &mut buffer).with_context(named)?;
-        // Text takes several times the room.
+        // Convert a few items at a time: text is several times as large as the values.
         for part in buffer.chunks(dtype.itemsize().max(1).saturating_mul(1 << 14)) {
             output.send(lines.write(part).as_bytes())?;
         }
@@ -260,7 +260,7 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     output.finish()
 }
 
-/// Chunk `nchunk` of a frame, as if it were a file of its own.
+/// Chunk `nchunk` of a frame, as a bare chunk.
 fn chunk(input: &Input, nchunk: usize) -> Result<Input> {
     let frame = input.frame().context("--chunk: this is a bare chunk, not a frame")?;
     if nchunk >= frame.nchunks() {

@@ -46,11 +46,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 fn change(target: &Target, add: bool, global: Global) -> Result<()> {
-    // Checksums that are to be removed need not be right.
+    // Checksums that are going to be removed need not be valid.
     let global = Global { no_checksums: !add, ..global };
     let changed = || -> Result<_> {
         refuse_url(&target.file)?;
-        // Damaged data must not get checksums that vouch for it.
+        // Verify first: checksums must not be written for damaged data.
         let before = if add { Some(verify(&target.file, global)?.checksums) } else { None };
         let mut frame = target.frame(true, global)?;
         frame.set_checksums(add)?;

@@ -134,7 +134,7 @@ fn change(
     Ok(())
 }
 
-/// The bytes of one chunk.
+/// Reads the uncompressed bytes of one chunk.
 fn read(input: Operand, target: &Target, typesize: usize, global: Global) -> Result<Vec<u8>> {
     input.check_itemsize(typesize)?;
     let nbytes = input.nbytes();

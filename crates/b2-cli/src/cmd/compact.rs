@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     args.targets.each(|target| {
         let named = || target.named();
-        // Opening the frame removes what a stopped change has left behind it.
+        // Measure the size first: opening the frame removes leftovers of an interrupted change.
         let before = size_on_disk(&target.file).unwrap_or(0);
         let mut frame = target.frame(false, global).with_context(named)?;
         let (what, committed) = compact(&mut frame, &target.file, before).with_context(named)?;
@@ -59,10 +59,10 @@ fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String,
     Ok((format!("{saved} given back, {} now", short_size(after)), committed))
 }
 
-/// The size of what `path` names, in bytes: of the file, or of all files of a sparse frame.
+/// Size of a file, or of all files of a sparse frame, in bytes.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Fails if the size cannot be read.
 fn size_on_disk(path: &Path) -> Result<u64> {
     let there = fs::metadata(path)?;
     if !there.is_dir() {

@@ -108,12 +108,12 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     tell(global, &args.input, (output, &args.output), start, args.encoding.codec == Some(Codec::Auto))
 }
 
-/// What an index of `nchunks` chunks takes while it is written: entries, sums, and both as stored.
+/// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and as stored.
 fn index_memory(nchunks: usize) -> u64 {
     (nchunks as u64).saturating_mul(32)
 }
 
-/// The encoding with what `--codec auto` stands for.
+/// Resolves `--codec auto`.
 fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>> {
     if let Input::Array(array) = input {
         let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| {
@@ -125,7 +125,8 @@ fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>
     auto::for_bytes(encoding, typesize, input.nbytes(), |at, dst| input.read_linear(at, dst))
 }
 
-/// The box of items at `start`; it lies inside an array, whose lengths are below 2^63.
+/// Selects the box of items at `start`. The box is inside an array, whose lengths are below 2^63, so that the casts are
+/// lossless.
 fn ranges(start: &[u64], shape: &[u64]) -> Vec<b2kit::Selection> {
     let range = |(start, len): (&u64, &u64)| b2kit::Selection::Range {
         start: Some(*start as i64),
@@ -167,7 +168,7 @@ impl Job<'_> {
         }
     }
 
-    /// Everything in one bare chunk.
+    /// Copies all data into one bare chunk.
     fn copy_to_chunk(self) -> Result<()> {
         self.encoding.only_chunk_options()?;
         ensure!(
@@ -212,7 +213,8 @@ impl Job<'_> {
         }
         let params = match self.cparams() {
             Ok(cparams) => FrameParams::from_cparams(&cparams),
-            // A codec or filter that this build does not have: only the chunk itself names it then.
+            // This build does not have the codec or a filter. The frame header gets the defaults, and only the chunk
+            // itself names the right ones.
             Err(_) => FrameParams::new(self.input.itemsize()),
         };
         let mut writer = self.target.frame(params, &layers)?;
@@ -254,7 +256,7 @@ impl Job<'_> {
                 layers.meta.insert(0, (METALAYER.into(), meta.to_bytes()));
             }
             let frame = array.super_chunk();
-            // The item size may have been lost in the header; the copy has it again.
+            // The header may have lost the item size. The copy restores it.
             let anew = self.encoding.recompresses() || array.itemsize() != frame.typesize();
             let cparams = match anew {
                 true => {
@@ -279,7 +281,7 @@ impl Job<'_> {
         self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
     }
 
-    /// Chunk and block shape of the copy. What was not given stays, if it still fits.
+    /// Chunk and block shape of the copy. Shapes that were not given stay the same, if they still fit.
     fn shapes(&self, array: &NdArray) -> Result<(Vec<u32>, Vec<u32>)> {
         let chunkshape = self.encoding.chunkshape()?.unwrap_or_else(|| array.chunkshape().to_vec());
         let blockshape = self.encoding.blockshape()?.unwrap_or_else(|| {
@@ -306,7 +308,7 @@ impl Job<'_> {
         let cparams = self.cparams()?;
         let builder = self.encoding.array(&shape, dtype, cparams.clone())?;
         let (named, mut progress) = (self.named(), self.progress);
-        // The new order of items has nothing to do with the old chunks.
+        // The new chunks do not correspond to the old ones, so copy the data to a file for random access.
         let spool = spool(self.input, self.target.path).context(named)?;
         let again = spool.try_clone()?;
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
@@ -345,7 +347,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Copies the chunks, and compresses them anew if there are parameters.
+    /// Copies the chunks, and recompresses them if `cparams` is given.
     fn copy_chunks(mut self, frame: &SuperChunk, cparams: Option<CParams>, layers: &Layers) -> Result<()> {
         let params = match &cparams {
             None => FrameParams::like(frame.header()).plugins(plugins::plugins()),
@@ -394,7 +396,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// How the copy is compressed: as the original, but for what was given.
+    /// The parameters of the copy: those of the original, unless others were given.
     fn cparams(&self) -> Result<CParams> {
         let (base, codec) = match self.input {
             Input::Chunk(chunk) => {
@@ -421,7 +423,7 @@ impl Job<'_> {
         self.encoding.cparams_like(base, codec)
     }
 
-    /// The metalayers of the original, and those that were given.
+    /// The metalayers of the original, together with those that were given.
     fn layers(&self) -> Result<Layers> {
         let mut layers = Layers::default();
         if let Some(frame) = self.input.frame() {
@@ -430,7 +432,7 @@ impl Job<'_> {
             let mut total = 0_u64;
             for (name, _) in frame.vlmetalayers().iter() {
                 let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
-                // Each is within a limit of its own, but there may be thousands.
+                // The limit holds for each of them, but there may be thousands.
                 total = total.saturating_add(content.as_ref().map_or(0, |content| content.len() as u64));
                 frame.dparams().limits.check_memory("vlmetalayers, in bytes", total)?;
                 layers.vlmeta.extend(content.map(|content| (name.to_vec(), content)));
@@ -441,7 +443,7 @@ impl Job<'_> {
     }
 }
 
-/// Compares the copy with the original, where the parameters lose data.
+/// Compares the copy with the original if the parameters are lossy.
 fn check_copy(promise: Option<Promise<'_>>, original: &Input, written: &Input) -> Result<()> {
     let Some(promise) = promise else { return Ok(()) };
     let all = Selection::all(original);
@@ -469,7 +471,7 @@ fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
         .blocksize(header.blocksize())
 }
 
-/// One past the last chunk of a batch: as many as are worth being handled at the same time.
+/// End of the batch that starts at chunk `first`: as many chunks as are worth compressing in parallel.
 fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
     let mut nbytes = 0;
     let mut end = first;
@@ -480,7 +482,7 @@ fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
     Ok(end)
 }
 
-/// A chunk on its way into another frame.
+/// A chunk to be written to the new frame.
 enum Copied {
     Special(SpecialKind, usize),
     Chunk(Chunk),
@@ -510,7 +512,7 @@ impl Copied {
     }
 }
 
-/// Items of an open array.
+/// Reads the items of an open array.
 struct ArraySource<'a> {
     array: &'a NdArray,
     named: String,
@@ -526,7 +528,7 @@ impl SharedRegions for ArraySource<'_> {
     }
 }
 
-/// All plain bytes, in a temporary file beside the output.
+/// Copies all uncompressed bytes to a temporary file next to the output.
 fn spool(input: &Input, output: &Path) -> Result<File> {
     let mut file = spool_beside(output)?;
     let mut silent = Progress::new("", 0, true);

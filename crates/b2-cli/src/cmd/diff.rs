@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 fn trouble(error: anyhow::Error) -> anyhow::Error {
-    // A reader of the answer that went away is none.
+    // A closed standard output is not an error.
     if error.is::<ClosedPipe>() { Told.into() } else { Trouble(error).into() }
 }
 
@@ -83,7 +83,7 @@ impl<'a> Side<'a> {
         Ok(Self { path, data })
     }
 
-    /// The frame, if this is one.
+    /// The frame, unless the file is a bare chunk or an `.npy` file.
     fn frame(&self) -> Option<&SuperChunk> {
         match &self.data {
             Data::Blosc(input) => input.frame(),
@@ -96,7 +96,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The first difference in words; `None` if there is none.
+/// Describes the first difference; `None` if there is none.
 fn compare(args: &Args, global: Global) -> Result<Option<String>> {
     let global = global.with_output_limit();
     let sides = [Side::open(&args.first, global)?, Side::open(&args.second, global)?];
@@ -115,7 +115,7 @@ fn told(what: &str, values: [String; 2]) -> Option<String> {
     (first != second).then(|| format!("{what}: {first} | {second}"))
 }
 
-/// An array has a shape and perhaps a dtype, with its text.
+/// Shape, dtype and dtype string, if the data is an array. An array need not have a dtype string.
 fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
     match data {
         Data::Npy(npy) => Some((npy.shape(), npy.dtype(), npy.dtype().as_str().to_owned())),
@@ -130,16 +130,16 @@ fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
     }
 }
 
-/// Kind, shape, dtype and sizes.
+/// Compares kind, shape, dtype and sizes.
 fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
     let inputs = match (array(&first.data), array(&second.data)) {
         (Some((shape, dtype, text)), Some((other_shape, other, other_text))) => {
             let shapes = told("shape", [dims(shape), dims(other_shape)]);
-            // Numbers may be written in several ways, such as `i4` for `<i4`.
+            // A numeric dtype can be written in several ways, such as `i4` for `<i4`.
             let is_number = |dtype: &Dtype| matches!(dtype.kind(), DtypeKind::Simple { code, .. } if "biufc".contains(*code));
             let numbers =
                 is_number(dtype) && dtype.kind() == other.kind() && dtype.itemsize() == other.itemsize();
-            // So may records; both as NumPy tells them.
+            // The same holds for structured dtypes, so compare them in NumPy's notation.
             let records = || match (npy::descr::to_npy(dtype), npy::descr::to_npy(other)) {
                 (Ok(dtype), Ok(other)) => dtype == other,
                 _ => false,
@@ -159,7 +159,7 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
     };
     let [Some(first), Some(second)] = inputs else { return None };
     let inputs = [first, second];
-    // A chunk cannot tell an item size above 255, and says 1.
+    // A bare chunk cannot store an item size above 255; its header says 1 instead.
     let lost = |chunk: &Input, other: &Input| {
         matches!(chunk, Input::Chunk(_)) && chunk.itemsize() == 1 && other.itemsize() > 255
     };
@@ -196,7 +196,7 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     let mut progress = Progress::new(sides[0].named(), views[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
-    // An .npy file has no chunks to keep together.
+    // An `.npy` file has no chunks, so take the pieces of the other file.
     let npy = matches!(sides[0].data, Data::Npy(_));
     for piece in views[usize::from(npy)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
@@ -226,14 +226,14 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     Ok(tally.tell(&sides[0].data, &dtype, start.div_ceil(itemsize)))
 }
 
-/// Which items differ.
+/// Counts the items that differ.
 struct Tally {
     simple: Simple,
-    /// Items have values.
+    /// Whether the items have values, and not just bytes.
     is_array: bool,
     tolerance: Option<f64>,
     count: u64,
-    /// The last one that was counted.
+    /// The last item that was counted.
     last: Option<u64>,
     first: Option<(u64, [Vec<u8>; 2])>,
     largest: Option<f64>,
@@ -247,7 +247,7 @@ impl Tally {
         while at < a.len() {
             let byte = start + at as u64;
             let item = byte / itemsize as u64;
-            // The items of a super-chunk may be cut by the ends of a piece.
+            // An item of a super-chunk may be split between two pieces.
             let len = (itemsize - (byte % itemsize as u64) as usize).min(a.len() - at);
             let pair = [a, b].map(|bytes| bytes.get(at..at + len).unwrap_or_default());
             at += len;
@@ -267,7 +267,7 @@ impl Tally {
         }
     }
 
-    /// How far two numbers are apart; NaN if one of them is none. `None` for other items.
+    /// Absolute difference of two numbers; NaN if one of them is NaN. `None` for items that are not numbers.
     fn difference(&self, items: [&[u8]; 2]) -> Option<f64> {
         match items.map(|item| self.simple.value(item)) {
             [Value::Int(a), Value::Int(b)] => Some(a.abs_diff(b) as f64),
@@ -280,7 +280,7 @@ impl Tally {
         }
     }
 
-    /// The first difference, and how many there are.
+    /// Describes the first difference, and counts all of them.
     fn tell(&self, data: &Data, dtype: &Dtype, total: u64) -> Option<String> {
         let (item, pair) = self.first.as_ref()?;
         let value =
@@ -290,7 +290,7 @@ impl Tally {
             };
         let mut values = pair.each_ref().map(|bytes| value(bytes));
         if values[0] == values[1] {
-            // Of several bytes for one value, such as NaN.
+            // The same value can have several representations, such as NaN.
             values = pair.each_ref().map(|bytes| format!("{} ({})", value(bytes), hex(bytes)));
         }
         let place = match array(data) {
@@ -325,9 +325,9 @@ fn hex(bytes: &[u8]) -> String {
     format!("{hex}{}", if bytes.len() > SHOWN { "..." } else { "" })
 }
 
-/// Longer items, in bytes, are not printed by their value.
+/// Items larger than this, in bytes, are printed in hexadecimal instead of by value.
 const LONGEST: usize = 4096;
-/// Bytes of an item without a value that are printed.
+/// Number of bytes to print of an item in hexadecimal.
 const SHOWN: usize = 16;
 
 type Layers = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -337,7 +337,7 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
     }
-    // One at a time: together they may be more than memory holds.
+    // Read one at a time: all of them together may not fit in memory.
     let names = sides.iter().filter_map(|side| side.frame()).flat_map(|frame| frame.vlmetalayers().iter());
     let names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
     for name in names {
@@ -349,13 +349,13 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Without those that tell shape, dtype and how the array is cut.
+/// The metalayers, except for those with shape, dtype, chunks and blocks of an array.
 fn metalayers(frame: &SuperChunk) -> Layers {
     let layers = frame.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
     layers.filter(|(name, _)| name != METALAYER.as_bytes() && name != OLD_METALAYER.as_bytes()).collect()
 }
 
-/// The vlmetalayer of that name, if there is one.
+/// The vlmetalayer of this name, if it exists.
 fn vlmetalayer(side: &Side<'_>, name: &[u8]) -> Result<Layers> {
     let Some(frame) = side.frame() else { return Ok(Layers::new()) };
     let value = frame.vlmetalayers().get(name).with_context(|| side.named())?;
@@ -373,5 +373,5 @@ fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
     Some(format!("{what} {}: {first} | {second}", String::from_utf8_lossy(name)))
 }
 
-/// Characters of a metalayer's value that are printed.
+/// Number of characters to print of the value of a metalayer.
 const LONG: usize = 60;

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     output.finish()
 }
 
-/// The object for one of several files, on one line, with the name of the file.
+/// The JSON object for one of several files, on one line and with the name of the file.
 fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
     let mut object = Map::new();
     object.insert("file".into(), file.display().to_string().into());
@@ -82,7 +82,7 @@ fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
     Ok(format!("{}\n", Value::Object(object)).into_bytes())
 }
 
-/// One of several files in one line.
+/// Summary of one of several files, on one line.
 fn one_line_of(source: &Source, global: Global) -> Result<String> {
     let named = || source.file.display().to_string();
     let described = || -> Result<String> {
@@ -96,7 +96,7 @@ fn one_line_of(source: &Source, global: Global) -> Result<String> {
     Ok(format!("{}: {}\n", printable(&named()), described().with_context(named)?))
 }
 
-/// Tells everything that is asked for about one file.
+/// Prints everything that was requested about one file.
 fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
     let named = || source.file.display().to_string();
     if source.key.is_none()
@@ -114,7 +114,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
         check_vlmetalayers(&input).with_context(named)?;
         let object = facts.to_json(&input);
         let text = serde_json::to_string_pretty(&object)?;
-        // What is behind these facts may be long, and is written as it is made.
+        // Chunks and metalayers may be long, so they are written directly to the output.
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
         send_layers(output, input.frame(), &named)?;
         if let Some(frame) = frame {
@@ -133,7 +133,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     Ok(())
 }
 
-/// Tells about a store: its keys, or its members as a tree.
+/// Describes a store: its keys, or its members as a tree.
 fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
     let name = printable(&source.file.display().to_string());
     let keys: Vec<&str> = store.keys().collect();
@@ -169,20 +169,20 @@ fn describe(input: &Input) -> String {
     }
 }
 
-/// What is told about any kind of file.
+/// Facts about any kind of file.
 struct Facts {
-    /// Nobody looked for checksums.
+    /// Whether checksums were ignored (`--no-checksums`).
     sums_ignored: bool,
     nbytes: u64,
     cbytes: u64,
     special: Special,
-    /// Bytes in holes (frames).
+    /// Unused bytes in the frame.
     dead: Option<u64>,
-    /// Bytes behind the frame that a change which was stopped has left there (frames).
+    /// Bytes left behind the frame by an interrupted change.
     leftover: Option<u64>,
 }
 
-/// How many chunks have special values.
+/// Number of chunks with special values, by kind.
 #[derive(Default)]
 struct Special {
     zero: usize,
@@ -239,7 +239,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Every key for every kind but those of metalayers, null where it does not apply.
+    /// Every kind of file has the same keys, except for those of metalayers; null if a key does not apply.
     fn to_json(&self, input: &Input) -> Value {
         let mut out = Map::new();
         let mut put = |key: &str, value: Value| {
@@ -317,7 +317,7 @@ impl Facts {
                 let geometry = array.geometry();
                 table.row("shape", dims(array.shape()));
                 table.row("dtype", printable(&stored_dtype(array).unwrap_or("none".into())));
-                // Without what fills up blocks at the edges.
+                // Without the padding of blocks at the edges.
                 let chunk = array.chunkshape().iter().map(|n| u64::from(*n)).product::<u64>();
                 let chunk = short_size(chunk.saturating_mul(array.itemsize() as u64));
                 let nchunks = geometry.nchunks();
@@ -351,7 +351,7 @@ impl Facts {
         table.row("uncompressed", size(self.nbytes));
         let file = input.frame().map(|frame| frame.header().frame_len());
         match file {
-            // Nothing is stored but what tells of special chunks.
+            // There are only special chunks, so only the file itself takes space.
             Some(file) if self.cbytes == 0 && self.nbytes > 0 && file > 0 => {
                 table.row("compressed", format!("file {file} bytes, {}x", thousands(self.nbytes / file)));
             }
@@ -413,7 +413,7 @@ fn kind(input: &Input) -> &'static str {
     }
 }
 
-/// What is known without reading chunks.
+/// Checksum state, as known without reading chunks.
 fn checksums(checksums: Checksums) -> &'static str {
     match checksums {
         Checksums::None => "none",
@@ -429,7 +429,7 @@ fn storage(frame: &SuperChunk) -> &'static str {
     }
 }
 
-/// The dtype as stored; lossily where it is not UTF-8. The old kind of array has none.
+/// The dtype as stored, lossily converted to UTF-8. Arrays of the old format have none.
 fn stored_dtype(array: &NdArray) -> Option<String> {
     array.meta().dtype.as_deref().map(|text| String::from_utf8_lossy(text).into_owned())
 }
@@ -448,7 +448,7 @@ impl<T: Copy + Into<Value>> IntoJson for Option<&[T]> {
     }
 }
 
-/// Fails before anything is written when a vlmetalayer cannot be read.
+/// Reads all vlmetalayers, so that a damaged one is an error before anything is printed.
 fn check_vlmetalayers(input: &Input) -> Result<()> {
     let layers = input.frame().map(SuperChunk::vlmetalayers);
     layers.into_iter().flat_map(|layers| layers.iter().map(move |(name, _)| layers.get(name))).try_for_each(
@@ -459,12 +459,12 @@ fn check_vlmetalayers(input: &Input) -> Result<()> {
     )
 }
 
-/// Calls `each` with the kind of layers, and with name and content of each of them.
+/// For each kind of metalayer calls `each` first with the kind only, then with the name and content of each metalayer.
 fn each_layer(
     frame: &SuperChunk,
     mut each: impl FnMut(&'static str, Option<(&str, &[u8])>) -> Result<()>,
 ) -> Result<()> {
-    // Names that are shown alike.
+    // Names already used: different invalid UTF-8 names look the same when printed.
     let mut seen = HashSet::new();
     each("metalayers", None)?;
     for (name, content) in frame.metalayers().iter() {
@@ -486,7 +486,7 @@ fn each_layer(
     Ok(())
 }
 
-/// Adds the metalayers to a JSON object.
+/// Appends the metalayers to a JSON object.
 fn send_layers(output: &mut Output, frame: Option<&SuperChunk>, named: &dyn Fn() -> String) -> Result<()> {
     let Some(frame) = frame else {
         return output.send(b",\n  \"metalayers\": null,\n  \"vlmetalayers\": null");
@@ -540,5 +540,5 @@ fn metalayer_tables(input: &Input) -> Result<String> {
     Ok(text)
 }
 
-/// Characters of a metalayer's content that people are shown.
+/// Maximum number of characters to print of the content of a metalayer.
 const LONG: usize = 4096;

@@ -24,10 +24,10 @@ pub(crate) struct Args {
     source: Source,
 }
 
-/// Largest chunk that is decoded, in bytes: its values take many times as much memory.
+/// Largest chunk to decode, in bytes: the decoded values take many times as much memory.
 const MAX_NBYTES: u64 = 64 << 20;
 
-/// Bytes of lines that are written at once.
+/// Output is written in pieces of about this size, in bytes.
 const AT_ONCE: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let kind = Kind::of(frame).with_context(named)?;
     let mut output = Output::create(None, false)?;
     for nchunk in 0..frame.nchunks() {
-        // The name is added to errors of reading only.
+        // Add the file name only to errors of reading, not of writing.
         let (mut sent, mut lines) = (Ok(()), String::new());
         let told = kind.tell(frame, nchunk, |item| {
             sent = json::show(item, &mut |text| {
@@ -64,9 +64,9 @@ fn send_when_long(output: &mut Output, lines: &mut String) -> Result<()> {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// A chunk is an entry.
+    /// Each chunk is an entry.
     Entries,
-    /// A chunk is a batch, and each of its blocks an array of items.
+    /// Each chunk is a batch, and each of its blocks an array of items.
     Batches,
 }
 
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Passes the items of a chunk on, as msgpack, until `each` says no.
+    /// Passes the items of a chunk, as msgpack, to `each` until it returns false.
     fn tell(self, frame: &SuperChunk, nchunk: usize, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
         let nbytes = frame.chunk_nbytes(nchunk)?;
         ensure!(nbytes <= MAX_NBYTES, "{nbytes} bytes are above the limit of {MAX_NBYTES}");

@@ -23,7 +23,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
     output::print(&String::from_utf8(page)?)
 }
 
-/// One page with all commands and all options.
+/// Renders a single page with all commands and options.
 fn render(page: &mut Vec<u8>, command: Command) -> io::Result<()> {
     let mut command = help::pages(command, false);
     command.build();
@@ -53,7 +53,7 @@ fn render(page: &mut Vec<u8>, command: Command) -> io::Result<()> {
     Ok(())
 }
 
-/// A section for a command, and one for each of its own commands.
+/// Renders a section for a command and for each of its subcommands.
 fn section(page: &mut Vec<u8>, command: &Command) -> io::Result<()> {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     writeln!(page, ".SH {}", escape(&name.to_uppercase()))?;
@@ -63,7 +63,7 @@ fn section(page: &mut Vec<u8>, command: &Command) -> io::Result<()> {
     let mut parts = Vec::new();
     man.render_synopsis_section(&mut parts)?;
     man.render_options_section(&mut parts)?;
-    // They are parts of this section.
+    // Make them subsections of this section.
     for line in parts.split_inclusive(|byte| *byte == b'\n') {
         match line.strip_prefix(b".SH ") {
             Some(title) => page.extend([b".SS ", title].concat()),
@@ -72,13 +72,13 @@ fn section(page: &mut Vec<u8>, command: &Command) -> io::Result<()> {
     }
     if let Some(text) = command.get_after_long_help() {
         let text = text.to_string();
-        // What follows the last blank line points to the options of all commands, which stand on this page.
+        // Leave out the text after the last blank line, which refers to the global options: they are on this page.
         literally(page, text.rsplit_once("\n\n").map_or("", |(text, _)| text))?;
     }
     command.get_subcommands().filter(|sub| sub.get_name() != "help").try_for_each(|sub| section(page, sub))
 }
 
-/// Writes text as it is, line by line.
+/// Writes preformatted text.
 fn literally(page: &mut Vec<u8>, text: &str) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -88,7 +88,7 @@ fn literally(page: &mut Vec<u8>, text: &str) -> io::Result<()> {
     writeln!(page, ".fi")
 }
 
-/// Text that roff takes for nothing else.
+/// Escapes text that roff would interpret.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     if escaped.starts_with(['.', '\'']) { format!("\\&{escaped}") } else { escaped }

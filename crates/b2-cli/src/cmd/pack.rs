@@ -103,10 +103,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     })
 }
 
-/// Packs each of the arrays in `input` into a file of its own, with a number before the ending of `output`.
+/// Packs each of the arrays in `input` into its own file, with a number before the extension of `output`.
 fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result<()> {
     check_folder(output)?;
-    // More files may be written than there are inputs.
+    // There may be more output files than inputs.
     signals::expect(0);
     let arrays = Operand::each(input, output)?;
     let numbered = arrays.len() > 1;
@@ -122,7 +122,7 @@ fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result
     Ok(())
 }
 
-/// The name of the new file in the folder that `-d` names: `.b2nd` for arrays, `.b2frame` or `.chunk` for others.
+/// The name of a new file for `-d`: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
 fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     if stdio::is_stdin(input) {
         return Err(Usage("-d DIR: standard input has no name; give IN and OUT".into()).into());
@@ -143,9 +143,9 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     Ok(new.into())
 }
 
-/// Packs `input` into the file `output`, which has the name `shown` for people.
+/// Packs `input` into the file `output`, which is called `shown` in messages.
 fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Global) -> Result<()> {
-    // Before anything is read.
+    // Check options before reading anything.
     lossy::settle(&args.encoding, 4, None)?;
     if args.encoding.dtype.is_some() != args.encoding.shape.is_some() {
         return Err(Usage("--dtype and --shape go together".into()).into());
@@ -164,7 +164,7 @@ fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Glob
     pack_operand(args, input, operand, (output, shown), global)
 }
 
-/// Packs `operand`, which was found in `input`.
+/// Packs `operand`, which was read from `input`.
 fn pack_operand(
     args: &Args,
     input: &Path,
@@ -222,7 +222,7 @@ struct Array {
     fortran_order: bool,
 }
 
-/// The input and how it is to be written.
+/// The input and how to write it.
 struct Job<'a> {
     name: String,
     file: File,
@@ -298,7 +298,7 @@ impl Job<'_> {
     }
 }
 
-/// All bytes in one bare chunk.
+/// Packs all bytes into one bare chunk.
 fn pack_chunk(
     target: Target,
     encoding: &Encoding,
@@ -307,7 +307,7 @@ fn pack_chunk(
     global: Global,
 ) -> Result<()> {
     let read = |at: u64, dst: &mut [u8]| {
-        // Inside `plain`.
+        // The sampled ranges are inside `plain`.
         dst.copy_from_slice(&plain[at as usize..at as usize + dst.len()]);
         Ok(())
     };

@@ -65,14 +65,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         return Err(Usage(format!("--fill {}: expected nan, zero or a number", args.fill)).into());
     }
     let report = salvage_filled(&args.input, &args.output, &open, &write, fill).with_context(named)?;
-    // The output is there: "nothing was changed" is not true any more.
+    // The output exists now, so that the message "nothing was changed" would be wrong.
     signals::too_late();
     let opened = Input::open(&args.output, 0, global);
     let array = match &opened {
         Ok(Input::Array(array)) => Some(array.as_ref()),
         _ => None,
     };
-    // As `info` tells it: without the padding of an array's chunks.
+    // Same size as in `info`: without the padding of an array's chunks.
     let nbytes = array.map_or(report.nbytes, NdArray::nbytes);
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?))?;
@@ -80,7 +80,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let table = to_table(&report, array, nbytes, &args.fill);
         print(&format!("{}\n{}", printable(&named()), table.render(2)))?;
     }
-    // Not only the chunks: what describes them may be wrong in a way that a frame does not care about.
+    // Intact chunks are not enough: metalayers that a frame does not check, such as the shape of an array, may be
+    // wrong.
     let meaningless = || format!("{}: the chunks are saved, but not what they mean", args.output.display());
     if let Input::Array(array) = opened.with_context(meaningless)? {
         let (frame, each) = (array.super_chunk(), array.geometry().chunk_nbytes() as u64);
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if all { Ok(()) } else { Err(Told.into()) }
 }
 
-/// The bytes of an item of this value; none for zeros.
+/// The bytes of an item with this value; empty for zeros.
 fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u8>, String> {
     if text == "zero" {
         return Ok(Vec::new());
@@ -168,7 +169,7 @@ fn to_json(report: &Salvaged, nbytes: u64, fill: &str) -> Value {
     })
 }
 
-/// `array`: what was saved, if it is one; it tells which items chunks and blocks hold.
+/// `array`: the saved array, if it is one. It maps chunks and blocks to items.
 fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
@@ -221,7 +222,7 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str)
     table
 }
 
-/// The items of the lost blocks, if they are few.
+/// Describes the items of the lost blocks, if there are only a few.
 fn of_blocks(array: Option<&NdArray>, nchunk: usize, blocks: Option<&LostBlocks>) -> String {
     const MOST: usize = 4;
     let (Some(array), Some(blocks)) = (array, blocks) else { return String::new() };

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let parts = match args.slice.as_str() {
-        // The one item of an array without dimensions.
+        // An array without dimensions has a single item.
         "" => vec![],
         spec => slice::parse(spec)?,
     };
@@ -102,12 +102,12 @@ fn set_bytes(
         count(axis.len, "item")
     );
     let bytes = input.into_bytes(&args.target.file, global.quiet)?;
-    // Pieces end with chunks where all have the same size, so that each chunk is compressed once.
+    // Cut at chunk boundaries, if all chunks have the same size, so that each chunk is compressed only once.
     let chunk = match frame.chunksize() as u64 / itemsize {
         0 => (BATCH / itemsize).max(1),
         n => n,
     };
-    // What is between the items, as it was.
+    // The old data is needed for the items between those that are set.
     let old = if axis.step != 1 { Some(frame.snapshot()?) } else { None };
     let (mut buffer, mut span) = (Vec::new(), Vec::new());
     for_each_box(&axes, &[chunk], itemsize.saturating_mul(axis.step.unsigned_abs()), &mut |ranges| {
@@ -130,8 +130,8 @@ fn set_bytes(
     Ok((axis.len, frame.commit()?))
 }
 
-/// Cuts a selection into boxes of about the size of a batch, along the edges of chunks: each chunk is in one box
-/// only. `visit` gets the positions inside the selection, along each axis.
+/// Splits a selection into boxes of about the size of a batch, along chunk boundaries, so that each chunk is in only
+/// one box. `visit` gets the positions within the selection, along each axis.
 fn for_each_box(
     axes: &[Axis],
     chunks: &[u64],
@@ -160,8 +160,8 @@ fn for_each_box(
     Ok(())
 }
 
-/// Where to cut positions of a selection so that about half of the chunks are on either side. `None` if there is
-/// one chunk only.
+/// Where to split positions of a selection so that about half of the chunks are on either side. `None` if there is only
+/// one chunk.
 fn middle(range: &Range<u64>, axis: &Axis, chunk: u64) -> Option<u64> {
     let place = |position: u64| axis.position(position);
     let (first, last) = (place(range.start).checked_div(chunk)?, place(range.end - 1) / chunk);

@@ -72,7 +72,7 @@ fn dtype(args: &Args, data: &Data) -> Result<Dtype> {
     Ok(dtype)
 }
 
-/// All that is shown of these items.
+/// The complete output for these items.
 fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global) -> Result<String> {
     let shape = view.shape();
     let summarised = print::is_summarised(&shape);
@@ -81,7 +81,7 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
     table.row("shape", dims(&shape));
     table.row("dtype", printable(dtype.as_str()));
     let mut stats = Stats::new(dtype);
-    // Only what takes long to find out is limited.
+    // Check the limit only if decoding the selection would take long.
     let limited = view.nbytes() > global.limits(0).max_output;
     match if limited { data.check_output() } else { Ok(()) } {
         Err(limit) if stats.is_any() => {
@@ -122,13 +122,13 @@ fn count(shape: &[u64]) -> String {
     format!("{} dimension{}", shape.len(), if shape.len() == 1 { "" } else { "s" })
 }
 
-/// Lines of a picture.
+/// Height of a picture in lines.
 const HEIGHT: u64 = 24;
 
 fn picture(view: &View<'_>, dtype: &Dtype, range: Range) -> Result<String> {
     let shape = view.shape();
     let [height, width] = shape[..] else { return Ok(String::new()) };
-    // Pixels are about square: one column, and half a line. All is scaled by one number.
+    // A pixel is about square: one column wide and half a line high. Both dimensions are scaled by the same factor.
     let (rows, columns) = (2 * HEIGHT, columns() as u64);
     let step = width.div_ceil(columns.max(1)).max(height.div_ceil(rows)).max(1);
     let (shape, items) = view.thinned(&[height.div_ceil(step), width.div_ceil(step)])?;
@@ -140,7 +140,7 @@ fn picture(view: &View<'_>, dtype: &Dtype, range: Range) -> Result<String> {
     Ok(half_blocks(&pixels, usize::try_from(shape.get(1).copied().unwrap_or(0))?))
 }
 
-/// Without control characters, but for the ends of lines.
+/// Replaces control characters, except for newlines.
 fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         return Err(Usage("standard input has no name: give -o OUT".into()).into());
     }
     if let Some(dir) = &args.directory {
-        // Two files of one name in different folders.
+        // Detect files of the same name in different folders.
         many::outputs(&args.files, dir, |file| {
             Ok(new_name(&local_name(file)?, "npy").file_name().unwrap_or_default().into())
         })?;
@@ -82,7 +82,7 @@ fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
     }
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet);
-    // The name of the file is added to errors of reading only.
+    // Add the file name only to errors of reading, not of writing.
     let mut sent = Ok(());
     let streamed = selection.stream(
         |piece| {
@@ -99,13 +99,13 @@ fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
     signals::done();
     if !global.quiet && !stdio::is_stdout(&path) {
         let (from, to) = (printable(&named()), printable(&path.display().to_string()));
-        // Nobody may be listening there.
+        // Ignore errors: standard error may be closed.
         let _ = writeln!(io::stderr(), "{from} -> {to}  {}", short_size(selection.nbytes()));
     }
     Ok(())
 }
 
-/// The name of the file; of a URL a name in the current folder.
+/// The name of the file; for a URL, its last part as a name in the current folder.
 fn local_name(file: &Path) -> Result<Cow<'_, Path>> {
     if !web::is_url(file) {
         return Ok(Cow::Borrowed(file));
@@ -114,7 +114,7 @@ fn local_name(file: &Path) -> Result<Cow<'_, Path>> {
     Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
 }
 
-/// The name of the file beside `file` that its data goes to.
+/// The name of the output file next to `file`.
 fn new_name(file: &Path, ending: &str) -> PathBuf {
     let known = ["b2nd", "b2frame", "b2f", "b2", "chunk", "blosc2", "bl2"];
     let old = file.extension().and_then(|old| old.to_str()).filter(|old| known.contains(old));

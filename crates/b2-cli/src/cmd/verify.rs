@@ -86,13 +86,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if failed { Err(Told.into()) } else { Ok(()) }
 }
 
-/// How many of the files that are fine have checksums.
+/// Number of verified files by checksum state.
 #[derive(Default)]
 struct Tally {
     compared: u64,
     changed: u64,
     without: u64,
-    /// `--no-checksums` was given.
+    /// Files whose checksums were ignored (`--no-checksums`).
     unseen: u64,
 }
 
@@ -106,7 +106,7 @@ impl Tally {
         } += 1;
     }
 
-    /// One line on standard error.
+    /// Prints a summary line on standard error.
     fn tell(&self) {
         let parts = [
             (self.unseen, "not compared with checksums (--no-checksums): decoded only"),
@@ -125,7 +125,7 @@ impl Tally {
     }
 }
 
-/// Prints the line for one file. Whether it is fine.
+/// Verifies a file and prints its result line. Returns whether the file is intact.
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
     let verified = again(|| verify(file, global));
     if let Ok(Verified { checksums, .. }) = &verified {
@@ -133,7 +133,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
-            // Nobody may be listening there.
+            // Ignore errors: standard error may be closed.
             let name = printable(&file.display().to_string());
             let _ = writeln!(io::stderr(), "b2kit: {name}: odd: {}", printable(note));
         }
@@ -157,7 +157,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     Ok(verified.is_ok())
 }
 
-/// A name without control characters, which would make other columns and lines of it, or colours.
+/// Escapes control characters in a name, which could fake columns or lines or change colours.
 fn escaped(name: &[u8]) -> Vec<u8> {
     if !name.iter().any(u8::is_ascii_control) && !String::from_utf8_lossy(name).contains(char::is_control) {
         return name.to_vec();
@@ -169,7 +169,7 @@ fn verdict(checksums: Checksums) -> &'static str {
     if checksums == Checksums::Changed { "changed" } else { "ok" }
 }
 
-/// The answer for one file as an object; keys that do not apply are null.
+/// The result for one file as a JSON object. Keys that do not apply are null.
 fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
     let file = file.display().to_string();
     match verified {
@@ -179,7 +179,7 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "nbytes": nbytes,
             "sha256": hash,
             "checksums": match checksums {
-                // Nobody looked for them.
+                // Checksums were ignored.
                 _ if global.no_checksums => None,
                 Checksums::None => Some("none"),
                 Checksums::Ok => Some("ok"),
@@ -200,22 +200,22 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
     }
 }
 
-/// A file that can be decoded.
+/// Result for a file that can be decoded.
 pub(crate) struct Verified {
-    /// What its checksums say; of a store the worst of its members'.
+    /// Checksum state; for a store, the worst of its members.
     pub(crate) checksums: Checksums,
     /// Uncompressed bytes.
     pub(crate) nbytes: u64,
-    /// SHA-256 of them.
+    /// SHA-256 of the uncompressed bytes.
     pub(crate) hash: String,
-    /// What is odd about a file without checksums.
+    /// Oddities found in a file without checksums.
     pub(crate) notes: Vec<String>,
 }
 
-/// Compares all checksums and decodes everything; of a store all members.
+/// Compares all checksums and decodes everything; for a store, all its members.
 ///
 /// # Errors
-/// Without the name of the file.
+/// Errors do not name the file; callers add its name.
 pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
     let global = global.with_output_limit();
     let mut hasher = Sha256::new();
@@ -225,7 +225,7 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
             if input.frame().is_some_and(is_store)
                 && let Some(store) = Store::open(file, 0, global)?
             {
-                // What `cat` prints is the frame that the members are in.
+                // The hash is that of the frame that contains the members, as `cat` prints it, not of the members.
                 verify_members(&store, file, global, &mut Sha256::new())?;
             }
             verified
@@ -239,7 +239,7 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
     Ok(verified)
 }
 
-/// All members of a store, one after the other.
+/// Verifies all members of a store, one after the other.
 fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     let mut all = Verified { checksums: Checksums::Ok, nbytes: 0, hash: String::new(), notes: Vec::new() };
     let limit = global.max_output.unwrap_or(u64::MAX);
@@ -247,7 +247,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;
-        // Each of them may stay below the limit that is meant for all.
+        // The limit is for the store as a whole, and each member alone may be below it.
         unstored = input.unstored(limit).with_context(named)?.saturating_add(unstored);
         ensure!(
             unstored <= limit,
@@ -266,7 +266,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     Ok(all)
 }
 
-/// Puts the data into the hasher; the hash is the caller's business.
+/// Feeds the data to the hasher; the caller finishes the hash.
 fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     verify_parts(input, file, global, hasher).map_err(|error| place::locate(input, error))
 }

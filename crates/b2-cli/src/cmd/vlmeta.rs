@@ -107,10 +107,10 @@ fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> R
     Ok(())
 }
 
-/// The msgpack of a value, and whether it is a plain word that was taken as a string.
+/// Converts a value to msgpack. Also returns whether it is a plain word that was taken as a string.
 ///
 /// # Errors
-/// When it is not JSON and does not look like a word: a mistake in a list or number should not become a string.
+/// Fails if the value is neither JSON nor looks like a word: a typo in a list or number should not become a string.
 fn value_of(text: &str) -> Result<(Vec<u8>, bool)> {
     let is_word = text.starts_with(|c: char| c.is_alphabetic() || "°%€$/_".contains(c));
     match json::to_msgpack(text) {

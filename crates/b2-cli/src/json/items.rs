@@ -1,11 +1,12 @@
-//! Msgpack item by item, without trees and recursion: neither lengths nor nesting in the bytes cost memory.
+//! Reads msgpack item by item, without trees and recursion, so that neither lengths nor nesting in the data cost
+//! memory.
 
-/// One msgpack value; of arrays and maps the head, whose items follow.
+/// A msgpack value. For arrays and maps only the header, which is followed by their items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Item<'a> {
-    /// Nil, a boolean or a number, with its marker.
+    /// Nil, a boolean or a number, including the marker.
     Scalar(&'a [u8]),
-    /// A string, perhaps not UTF-8.
+    /// A string, which may not be valid UTF-8.
     Str(&'a [u8]),
     Bin(&'a [u8]),
     Ext(i8, &'a [u8]),
@@ -16,7 +17,7 @@ pub(super) enum Item<'a> {
 }
 
 impl Item<'_> {
-    /// How many values follow as its content.
+    /// Number of values that follow as the content.
     pub(super) fn inner(self) -> u64 {
         match self {
             Self::Array(n) => n,
@@ -26,7 +27,8 @@ impl Item<'_> {
     }
 }
 
-/// Takes a value, or the head of one, off the front. `None` if it is cut short, or starts with the reserved marker.
+/// Takes a value, or the header of an array or map, off the front. `None` if it is truncated or starts with the
+/// reserved marker.
 pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Option<Item<'a>> {
     let whole = *rest;
     let mut take = |n: u64| -> Option<&'a [u8]> { rest.split_off(..usize::try_from(n).ok()?) };
@@ -69,11 +71,11 @@ pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Option<Item<'a>> {
     })
 }
 
-/// Skips a value with all that is inside, and counts the values; `None` if it is cut short.
+/// Skips a value with all its content and returns the number of values; `None` if it is truncated.
 pub(super) fn skip(rest: &mut &[u8]) -> Option<u64> {
     let (mut pending, mut count) = (1u64, 0u64);
     while pending > 0 {
-        // Each takes a byte at least, so that neither sum can overflow.
+        // Each value takes at least one byte, so neither sum can overflow.
         pending += next(rest)?.inner();
         pending -= 1;
         count += 1;

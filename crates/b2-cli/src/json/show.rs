@@ -1,4 +1,4 @@
-//! From msgpack to the text of its JSON form, written as it is made.
+//! Converts msgpack to JSON text, which is streamed.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,20 @@ use serde_json::{Number, Value as Json, json};
 use super::SPECIAL;
 use super::items::{Item, next};
 
-/// Where the text goes.
+/// Receives the text.
 pub(crate) type Sink<'s> = dyn FnMut(&str) -> Result<()> + 's;
 
-/// Deepest nesting of containers; deeper contents are shown as bytes.
+/// Maximum nesting of containers; data that is nested deeper is shown as bytes.
 const MAX_DEPTH: usize = 1024;
-/// Most keys that are remembered in order to find duplicates. Larger maps are shown as pairs.
+/// Maximum number of keys to remember for detecting duplicates. Larger maps are shown as pairs.
 const MAX_KEYS: usize = 1 << 20;
-/// Bytes that are converted and passed on at once.
+/// Number of bytes to convert and pass on at once.
 const AT_ONCE: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub(crate) fn show(bytes: &[u8], out: &mut Sink<'_>) -> Result<()> {
     let mut text = Text { buffer: String::new(), out };
     match survey(bytes) {
@@ -33,7 +33,7 @@ pub(crate) fn show(bytes: &[u8], out: &mut Sink<'_>) -> Result<()> {
     text.flush()
 }
 
-/// The JSON form, cut after `most` characters with dots at the end.
+/// The JSON form, truncated to `most` characters with dots at the end.
 pub(crate) fn show_short(bytes: &[u8], most: usize) -> String {
     let mut shown = String::new();
     let ended = show(bytes, &mut |text| {
@@ -47,31 +47,31 @@ pub(crate) fn show_short(bytes: &[u8], most: usize) -> String {
     shown
 }
 
-/// A container whose content is being looked at.
+/// A container whose content is being checked.
 struct Open<'a> {
-    /// Values to come.
+    /// Number of values that remain.
     left: u64,
     map: Option<Keys<'a>>,
 }
 
 struct Keys<'a> {
-    /// Which map it is.
+    /// Index of the map.
     nmap: usize,
-    /// Keys so far, as long as an object could hold them.
+    /// Keys so far; `None` if the map cannot be a JSON object.
     seen: Option<HashSet<&'a [u8]>>,
-    /// The only one.
+    /// The last key: if there is only one, it must not be that of a `$` form.
     only: Option<&'a [u8]>,
 }
 
-/// Checks that these bytes are exactly one value that has a JSON form, else `None`.
+/// Checks that the bytes are exactly one value that has a JSON form; otherwise returns `None`.
 ///
-/// Tells for each map whether a JSON object can stand for it: all keys are strings, none comes twice, and it cannot be
-/// mistaken for one of the `$` forms.
+/// Returns for each map whether it can be shown as a JSON object: all keys are strings, there are no duplicates, and it
+/// cannot be mistaken for one of the `$` forms.
 fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
     let mut rest = bytes;
     let mut objects = Vec::new();
     let mut open: Vec<Open<'_>> = Vec::new();
-    // The number of keys remembered in all open maps.
+    // Number of keys remembered in all open maps.
     let mut keys = 0;
     loop {
         let item = next(&mut rest)?;
@@ -129,11 +129,11 @@ enum Form {
     Pairs,
 }
 
-/// Writes one value, which [`survey`] has checked.
+/// Writes one value, which [`survey`] must have accepted.
 fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()> {
     let mut rest = bytes;
     let mut objects = objects.into_iter();
-    // What is open, how many values are to come, and how many there were.
+    // The open containers, each with the number of values that remain and that are done.
     let mut open: Vec<(Form, u64, u64)> = Vec::new();
     while let Some(item) = next(&mut rest) {
         if let Some((form, left, done)) = open.last_mut() {
@@ -172,7 +172,7 @@ fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()
                 }
             },
         }
-        // This value is complete, and with it perhaps those around it.
+        // This value is complete, and so may be the containers around it.
         loop {
             let Some((form, left, _)) = open.last_mut() else { return Ok(()) };
             *left -= 1;
@@ -193,7 +193,7 @@ fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()
     Ok(())
 }
 
-/// Text on its way.
+/// Buffers text for a sink.
 struct Text<'t, 's> {
     buffer: String,
     out: &'t mut Sink<'s>,
@@ -222,7 +222,7 @@ impl Text<'_, '_> {
 
     fn string(&mut self, bytes: &[u8]) -> Result<()> {
         self.push("\"")?;
-        // It was found to be UTF-8; pieces are cut between characters.
+        // The text is known to be UTF-8. Split it between characters.
         let mut rest = std::str::from_utf8(bytes)?;
         while !rest.is_empty() {
             let fits = |end: &usize| rest.is_char_boundary(*end);
@@ -236,7 +236,7 @@ impl Text<'_, '_> {
 
     fn base64(&mut self, before: &str, bytes: &[u8], behind: &str) -> Result<()> {
         self.push(before)?;
-        // A multiple of 3 bytes has no padding.
+        // Pieces of a multiple of 3 bytes have no padding.
         for piece in bytes.chunks(AT_ONCE) {
             self.push(&BASE64.encode(piece))?;
         }

@@ -1,8 +1,8 @@
-//! Dtypes in two dialects: the `descr` of an `.npy` header and the dtype string of a b2nd metalayer.
+//! Converts dtypes between the `descr` of an `.npy` header and the dtype string of a b2nd metalayer.
 //!
-//! Simple types are the same string in both (`<f4`). Structured ones are a list of fields in `.npy`, with
-//! padding as nameless void fields, and in b2nd what NumPy's `str(dtype)` gives: a list of fields, or a dict of
-//! names, formats and offsets when there is padding.
+//! Simple types are the same string in both (`<f4`). In `.npy`, structured types are a list of fields, with padding as
+//! unnamed void fields. In b2nd they are what NumPy's `str(dtype)` returns: a list of fields, or a dict of names,
+//! formats and offsets if there is padding.
 
 #![cfg_attr(
     not(test),
@@ -28,7 +28,7 @@ use b2kit::nd::literal::Literal;
 /// The dtype to store for the `descr` of an `.npy` header.
 ///
 /// # Errors
-/// When it is no dtype, or describes Python objects.
+/// Fails if it is not a dtype, or if it contains Python objects.
 pub(crate) fn from_npy(descr: &Literal) -> Result<Dtype> {
     match descr {
         Literal::Str(simple) => Ok(Dtype::parse(simple)?),
@@ -40,7 +40,7 @@ pub(crate) fn from_npy(descr: &Literal) -> Result<Dtype> {
 /// The `descr` to write into an `.npy` header. Titles of fields are left out.
 ///
 /// # Errors
-/// When fields overlap: NumPy cannot tell that in a header either.
+/// Fails if fields overlap, which NumPy cannot represent in a header either.
 pub(crate) fn to_npy(dtype: &Dtype) -> Result<Literal> {
     match dtype.kind() {
         DtypeKind::Simple { .. } => Ok(Literal::Str(simple_to_npy(dtype.as_str()))),
@@ -49,7 +49,7 @@ pub(crate) fn to_npy(dtype: &Dtype) -> Result<Literal> {
             let mut end = 0;
             for field in fields {
                 pad(&mut list, end, field.offset).context("fields that overlap or are out of order")?;
-                // The dtype as a whole has a size, so every field has.
+                // The size of the whole dtype is known, so that of a field cannot overflow.
                 end = field.offset + field.shape.iter().product::<usize>() * field.dtype.itemsize();
                 let mut parts = vec![Literal::Str(field.name.clone()), to_npy(&field.dtype)?];
                 if !field.shape.is_empty() {
@@ -64,7 +64,7 @@ pub(crate) fn to_npy(dtype: &Dtype) -> Result<Literal> {
     }
 }
 
-/// Fills the gap from `end` to `next` with a nameless void field. `None` when `next` lies before `end`.
+/// Fills the gap from `end` to `next` with an unnamed void field. `None` if `next` is before `end`.
 fn pad(list: &mut Vec<Literal>, end: usize, next: usize) -> Option<()> {
     let gap = next.checked_sub(end)?;
     if gap > 0 {
@@ -73,7 +73,7 @@ fn pad(list: &mut Vec<Literal>, end: usize, next: usize) -> Option<()> {
     Some(())
 }
 
-/// As `dtype.str` gives it: always with a byte order or `|`. What names no order is little-endian.
+/// Formats a type like `dtype.str`: always with a byte order or `|`. Types without a byte order are little-endian.
 fn simple_to_npy(text: &str) -> String {
     let body = text.trim_start_matches(['<', '>', '=', '|']);
     match body {
@@ -89,10 +89,10 @@ fn simple_to_npy(text: &str) -> String {
     format!("{order}{body}")
 }
 
-/// `.npy` dialect to stored dialect.
+/// Converts from the notation of `.npy` to the stored one.
 fn to_stored(descr: &Literal) -> Result<Literal> {
     let fields = match descr {
-        // As `str(dtype)` gives it inside a structured dtype: no `|`, and `?` for booleans.
+        // Inside a structured dtype `str(dtype)` writes no `|`, and `?` for booleans.
         Literal::Str(simple) => {
             return Ok(match simple_to_npy(simple).trim_start_matches('|') {
                 "b1" => string("?"),
@@ -156,7 +156,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A nameless void field, which only fills a gap.
+    /// Whether this is an unnamed void field, which only fills a gap.
     fn is_padding(&self) -> bool {
         let void = |format: &String| simple_to_npy(format).starts_with("|V");
         *self.name == string("") && matches!(self.format, Literal::Str(format) if void(format))
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// `descr` in an `.npy` header is stored as `stored`, and goes back to the same `descr`.
+    /// Checks that `descr` in an `.npy` header is stored as `stored`, and converts back to the same `descr`.
     fn check(descr: &str, stored: &str, itemsize: usize) {
         let dtype = from_npy(&parse(descr).unwrap()).unwrap();
         assert_eq!((dtype.as_str(), dtype.itemsize()), (stored, itemsize));

@@ -4,8 +4,8 @@
 //! 93 "NUMPY" | major u8 | minor u8 | length (u16 in version 1, else u32) | text, blanks, "\n" | items
 //! ```
 //!
-//! The text is a Python dict with the keys `descr`, `fortran_order` and `shape`: Latin-1 in versions 1 and 2,
-//! UTF-8 in version 3. Little-endian length; the items start at a multiple of 64.
+//! The text is a Python dict with the keys `descr`, `fortran_order` and `shape`: Latin-1 in versions 1 and 2, UTF-8 in
+//! version 3. The length is little-endian. The items start at a multiple of 64.
 
 #![cfg_attr(
     not(test),
@@ -36,23 +36,23 @@ use crate::table::thousands;
 /// The first bytes of every `.npy` file.
 pub(crate) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// A longer text is refused; NumPy itself stops at 10 000 unless told otherwise.
+/// Maximum length of the text; NumPy's own limit is 10 000 by default.
 const MAX_TEXT: u32 = 1 << 20;
 const ALIGN: usize = 64;
 /// NumPy leaves room for the first dimension to grow to this many digits.
 const GROWTH_DIGITS: usize = 21;
 
-/// What an `.npy` header says.
+/// Contents of an `.npy` header.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NpyHeader {
-    /// The dtype, as a b2nd metalayer has it.
+    /// The dtype, in the notation of a b2nd metalayer.
     pub(crate) dtype: Dtype,
     /// Whether the first dimension varies fastest.
     pub(crate) fortran_order: bool,
     pub(crate) shape: Vec<u64>,
-    /// Where the items start, in bytes from the start of the file.
+    /// Offset of the first item, from the start of the file.
     pub(crate) data_offset: u64,
-    /// Bytes of all items.
+    /// Size of all items, in bytes.
     pub(crate) nbytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl NpyHeader {
     /// Reads the header from the start of `file`.
     ///
     /// # Errors
-    /// With the field and its offset when the header is not valid; when items are Python objects.
+    /// Fails with the field and its offset if the header is invalid. Also fails if the items are Python objects.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self> {
         let mut start = [0u8; 8];
         file.read_exact(&mut start).map_err(truncated).context("npy magic (offset 0)")?;
@@ -88,10 +88,10 @@ impl NpyHeader {
             .with_context(|| format!("npy header (offset {text_offset})"))
     }
 
-    /// Checks that the items end inside a file of `len` bytes.
+    /// Checks that a file of `len` bytes contains all items.
     ///
     /// # Errors
-    /// That they do not.
+    /// Fails if it is too short.
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         let have = len.saturating_sub(self.data_offset);
         ensure!(
@@ -105,7 +105,7 @@ impl NpyHeader {
 
     fn parse(major: u8, text: &[u8], data_offset: u64) -> Result<Self> {
         let text = match major {
-            // Latin-1: every byte is the character with that number.
+            // Latin-1: each byte is the code point of a character.
             1 | 2 => text.iter().copied().map(char::from).collect(),
             _ => String::from_utf8(text.to_vec())?,
         };
@@ -129,7 +129,8 @@ impl NpyHeader {
     }
 }
 
-/// That a file of `len` bytes goes on behind its array, at byte `end`: with another one, or with anything else.
+/// The error for data behind an array that ends at byte `end`, in a file of `len` bytes. `another`: the data is another
+/// array.
 pub(crate) fn behind(end: u64, len: u64, another: bool) -> anyhow::Error {
     let (bytes, at) = (thousands(len.saturating_sub(end)), thousands(end));
     match another {
@@ -157,7 +158,7 @@ fn length(literal: &Literal) -> Option<u64> {
     }
 }
 
-/// Bytes of an array, `None` on overflow. A zero anywhere makes it 0, whatever the other lengths.
+/// Size of an array in bytes; `None` on overflow. 0 if any length is 0, whatever the others are.
 pub(crate) fn nbytes(shape: &[u64], itemsize: u64) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);
@@ -168,10 +169,10 @@ pub(crate) fn nbytes(shape: &[u64], itemsize: u64) -> Option<u64> {
         .filter(|n| i64::try_from(*n).is_ok())
 }
 
-/// The header that NumPy writes for a C-ordered array.
+/// The header that NumPy writes for an array in C order.
 ///
 /// # Errors
-/// When the dtype cannot be told in an `.npy` file.
+/// Fails if the dtype cannot be represented in an `.npy` file.
 pub(crate) fn header_bytes(dtype: &Dtype, shape: &[u64]) -> Result<Vec<u8>> {
     let descr = descr::to_npy(dtype).with_context(|| format!("dtype {dtype}"))?;
     let shape_tuple =
@@ -181,7 +182,7 @@ pub(crate) fn header_bytes(dtype: &Dtype, shape: &[u64]) -> Result<Vec<u8>> {
         let digits = first.to_string().len();
         text.extend(std::iter::repeat_n(' ', GROWTH_DIGITS.saturating_sub(digits)));
     }
-    // The oldest version that can hold the text, as NumPy chooses.
+    // Like NumPy, use the oldest version that can represent the text.
     let latin1: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
     let (version, mut text) = match latin1 {
         Some(text) if text.len() + 1 + ALIGN <= usize::from(u16::MAX) => (1u8, text),
@@ -189,7 +190,7 @@ pub(crate) fn header_bytes(dtype: &Dtype, shape: &[u64]) -> Result<Vec<u8>> {
         None => (3, text.into_bytes()),
     };
     let prefix_len = MAGIC.len() + 2 + if version == 1 { 2 } else { 4 };
-    // As NumPy counts it: an already aligned header gets another 64 blanks.
+    // Like NumPy, add another 64 blanks to a header that is already aligned.
     let padding = ALIGN - (prefix_len + text.len() + 1) % ALIGN;
     text.extend(std::iter::repeat_n(b' ', padding));
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! Boxes of items out of a file that holds a whole array, in C or Fortran order.
+//! Reads boxes of items from a file with a whole array, in C or Fortran order.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,17 @@ use b2kit::nd::{Region, SharedRegions};
 use super::header::nbytes;
 use super::transpose::reverse_axes;
 
-/// Runs closer than this in the file are read together: skipping costs less than another call.
+/// Runs with smaller gaps between them are read together, since that costs less than another call.
 const MAX_GAP: u64 = 16 << 10;
-/// Bytes read together at most, when runs are gathered.
+/// Maximum number of bytes to read together.
 const MAX_SPAN: u64 = 4 << 20;
 
 /// Bytes that can be read at any position, by several threads at once.
 pub(crate) trait ByteSource {
-    /// Fills `buf` from `offset` on.
+    /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// When the source ends before, or cannot be read.
+    /// Fails if the source is too short, or cannot be read.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
@@ -32,7 +32,7 @@ impl ByteSource for std::fs::File {
     #[cfg(not(unix))]
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         use std::io::{Read, Seek, SeekFrom};
-        // Here files have one cursor, which all threads share.
+        // On this platform a file has one cursor, which all threads share.
         static CURSOR: Mutex<()> = Mutex::new(());
         let _cursor = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
         (&*self).seek(SeekFrom::Start(offset))?;
@@ -40,29 +40,29 @@ impl ByteSource for std::fs::File {
     }
 }
 
-/// An array lying in a [`ByteSource`], read box by box.
+/// An array in a [`ByteSource`], read box by box.
 pub(crate) struct RawSource<S> {
     bytes: S,
-    /// Where the first item is.
+    /// Offset of the first item.
     offset: u64,
     itemsize: usize,
-    /// In the order of the file: the last one varies fastest.
+    /// Shape in file order: the last dimension varies fastest.
     file_shape: Vec<u64>,
     fortran_order: bool,
-    /// Buffers to read into, one for each thread that reads: fresh memory would have to be mapped.
+    /// Buffers for reading, one for each thread. They are reused, since fresh memory would have to be mapped.
     buffers: Mutex<Vec<Buffers>>,
 }
 
 #[derive(Default)]
 struct Buffers {
-    /// A box in file order, before it is transposed.
+    /// A box in file order, to be transposed.
     turned: Vec<u8>,
-    /// Neighbouring runs with the gaps between them.
+    /// Neighbouring runs, including the gaps between them.
     span: Vec<u8>,
 }
 
 impl<S: ByteSource> RawSource<S> {
-    /// An array of `shape` whose items start at `offset` of `bytes`. `None` when its size overflows.
+    /// An array of `shape` whose items start at `offset` of `bytes`. `None` if its size overflows.
     pub(crate) fn new(
         bytes: S,
         offset: u64,
@@ -78,10 +78,10 @@ impl<S: ByteSource> RawSource<S> {
         Some(Self { bytes, offset, itemsize, file_shape, fortran_order, buffers: Mutex::default() })
     }
 
-    /// Reads the box that starts at item `start` and is `shape` items large into `dst`, in C order.
+    /// Reads the box of size `shape` at item `start` into `dst`, in C order.
     ///
     /// # Errors
-    /// When the box is not inside the array or `dst` does not have its size; when reading fails.
+    /// Fails if the box is not inside the array, if `dst` has another size, or if reading fails.
     pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
         let kept = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffers = kept().pop().unwrap_or_default();
@@ -122,12 +122,12 @@ impl<S: ByteSource> RawSource<S> {
         if dst.is_empty() {
             return Ok(());
         }
-        // Sizes of everything below one step along each axis. They fit: the whole array's size does.
+        // Stride of each axis in bytes. They fit, since the size of the whole array does.
         let mut strides = vec![self.itemsize as u64; ndim];
         for axis in (1..ndim).rev() {
             strides[axis - 1] = strides[axis] * self.file_shape[axis];
         }
-        // Axes from `first` on make one run: all of them but the first are taken whole.
+        // The axes from `first` on are contiguous: all of them but the first are taken whole.
         let mut first = ndim.saturating_sub(1);
         while first > 0 && shape[first] == self.file_shape[first] {
             first -= 1;
@@ -169,7 +169,7 @@ impl<S: ByteSource> RawSource<S> {
     }
 }
 
-/// Counts through the outer axes of a box, the last one fastest.
+/// Iterates over the outer axes of a box, the last one fastest.
 struct Outer<'a> {
     lens: &'a [u64],
     strides: &'a [u64],
@@ -177,7 +177,7 @@ struct Outer<'a> {
 }
 
 impl Outer<'_> {
-    /// The next position, in bytes from the first one.
+    /// The next position, in bytes relative to the first one.
     fn advance(&mut self) -> Option<u64> {
         for axis in (0..self.lens.len()).rev() {
             self.at[axis] += 1;
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes in memory that note how they are read.
+    /// Bytes in memory that count how they are read.
     struct Memory {
         bytes: Vec<u8>,
         reads: Cell<usize>,
@@ -236,14 +236,14 @@ mod tests {
 
     const HEAD: usize = 5;
 
-    /// An array whose item bytes tell their C-order position, in a file in either order.
+    /// An array whose bytes depend on the C-order position of the items, in a file of either order.
     fn array(shape: &[u64], itemsize: usize, fortran: bool) -> (RawSource<Memory>, Vec<u8>) {
         let nitems: u64 = shape.iter().product();
         let c_order: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i * 7 + i / 251) as u8).collect();
         let mut bytes = vec![0xEE; HEAD];
         bytes.resize(HEAD + c_order.len(), 0);
         if fortran {
-            // Walk the items in C order and put each where Fortran order has it.
+            // Iterate over the items in C order and put each at its position in Fortran order.
             for item in 0..nitems {
                 let (mut rest, mut index) = (item, vec![0; shape.len()]);
                 for axis in (0..shape.len()).rev() {
@@ -264,7 +264,7 @@ mod tests {
         (RawSource::new(memory, HEAD as u64, shape, itemsize, fortran).unwrap(), c_order)
     }
 
-    /// The box cut out of C-ordered bytes, item by item.
+    /// Cuts a box out of bytes in C order, item by item.
     fn cut(c_order: &[u8], full: &[u64], start: &[u64], shape: &[u64], itemsize: usize) -> Vec<u8> {
         let mut out = vec![];
         for item in 0..shape.iter().product::<u64>() {

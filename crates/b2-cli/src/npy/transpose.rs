@@ -1,9 +1,9 @@
-//! Fortran order to C order in memory.
+//! Converts Fortran order to C order in memory.
 
-/// Side of the tiles in which the first and the last axis trade places: two of them fit the nearest cache.
+/// Side length of the tiles for transposing the first and the last axis: two tiles fit in the L1 cache.
 const TILE: usize = 32;
 
-/// Copies a box from Fortran order to C order. `shape` is the box in items; both slices hold all of it.
+/// Copies a box from Fortran order to C order. `shape` is in items; both slices have the size of the box.
 pub(crate) fn reverse_axes(src: &[u8], dst: &mut [u8], shape: &[u64], itemsize: usize) {
     if shape.iter().filter(|len| **len > 1).count() < 2 {
         // Both orders are the same.
@@ -27,8 +27,8 @@ fn typed<const N: usize>(src: &[u8], dst: &mut [u8], shape: &[u64]) {
     for_each_pair(shape, |from, to| dst[to] = src[from]);
 }
 
-/// Calls `copy` with the position of each item in Fortran order and in C order, tile by tile. There are two
-/// axes at least.
+/// Calls `copy` with the position of each item in Fortran order and in C order, tile by tile. There must be at least
+/// two axes.
 #[inline]
 fn for_each_pair(shape: &[u64], mut copy: impl FnMut(usize, usize)) {
     let shape: Vec<usize> = shape.iter().map(|n| *n as usize).collect();
@@ -36,7 +36,7 @@ fn for_each_pair(shape: &[u64], mut copy: impl FnMut(usize, usize)) {
     let planes: usize = middle.iter().product();
     let (from_col, to_row) = (rows * planes, planes * cols);
     for plane in 0..planes {
-        // Position of the plane along the middle axes, in either order.
+        // Position of the plane along the middle axes, in both orders.
         let (mut rest, mut from, mut to) = (plane, 0, 0);
         let (mut from_stride, mut to_stride) = (*rows, to_row);
         for len in middle {

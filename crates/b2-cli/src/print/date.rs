@@ -1,6 +1,6 @@
-//! Points in time and spans of it, as NumPy writes `datetime64` and `timedelta64`.
+//! Formats points in time and time spans like NumPy's `datetime64` and `timedelta64`.
 
-/// The unit a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) count: i64,
@@ -16,15 +16,15 @@ enum Kind {
     Days,
     Hours,
     Minutes,
-    /// So many decimal places of a second.
+    /// A fraction of a second with this number of decimal places.
     Seconds(u32),
 }
 
-/// Stands for no time.
+/// Stands for a missing time ("not a time").
 pub(crate) const NAT: i64 = i64::MIN;
 
 impl Unit {
-    /// Of a dtype such as `<M8[ns]` or `<m8[25s]`.
+    /// The unit of a dtype such as `<M8[ns]` or `<m8[25s]`.
     pub(crate) fn of(dtype: &str) -> Option<Self> {
         let Some((_, unit)) = dtype.split_once('[') else {
             return Some(Self { count: 1, kind: Kind::Generic });
@@ -53,7 +53,7 @@ impl Unit {
         Some(Self { count, kind })
     }
 
-    /// A point in time, in ISO 8601.
+    /// Formats a point in time as in ISO 8601.
     pub(crate) fn date(self, value: i64) -> String {
         if value == NAT {
             return "NaT".into();
@@ -90,7 +90,7 @@ impl Unit {
         format!("{}T{clock}", day(days))
     }
 
-    /// A span of time with its unit.
+    /// Formats a time span with its unit.
     pub(crate) fn span(self, value: i64) -> String {
         if value == NAT {
             return "NaT".into();
@@ -116,13 +116,13 @@ impl Unit {
 }
 
 fn year(year: i128) -> String {
-    // As in NumPy the sign is one of the four characters.
+    // As in NumPy, the sign counts as one of the four characters.
     format!("{year:04}")
 }
 
-/// The date `days` after the first of January 1970, in the Gregorian calendar.
+/// The date `days` after 1 January 1970, in the Gregorian calendar.
 fn day(days: i128) -> String {
-    // Of the first of March in the year 0: leap days come last then.
+    // Count from 1 March of year 0, so that leap days come last.
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,6 +1,6 @@
-//! Floats as text: the fewest digits that mean the same number, cut to a number of places.
+//! Formats floats with the fewest digits that identify the number, rounded to a number of decimal places.
 
-/// The size of a float; it decides how many digits tell it from its neighbours.
+/// The size of a float, which decides how many digits identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Half,
@@ -9,7 +9,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// From here on NumPy writes numbers with exponents.
+    /// From this value on NumPy writes exponents.
     fn large(self) -> f64 {
         match self {
             Self::Half => 1e3,
@@ -18,7 +18,7 @@ impl Width {
         }
     }
 
-    /// Below this NumPy writes numbers with exponents: 0.0001 as a float of this size.
+    /// Below this value NumPy writes exponents: 0.0001 as a float of this size.
     fn small(self) -> f64 {
         match self {
             Self::Half => round_half(0.0001),
@@ -37,7 +37,7 @@ impl Width {
     }
 }
 
-/// A half-precision float.
+/// Converts a half-precision float.
 pub(crate) fn from_half(bits: u16) -> f64 {
     let (exponent, fraction) = ((bits >> 10) & 31, f64::from(bits & 0x3ff));
     let magnitude = match exponent {
@@ -49,7 +49,7 @@ pub(crate) fn from_half(bits: u16) -> f64 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// The 80 bits of x87 in the first ten bytes, which is what NumPy's `longdouble` holds on most machines.
+/// Converts an 80-bit x87 float in the first ten bytes, which is NumPy's `longdouble` on most machines.
 pub(crate) fn from_extended(bytes: [u8; 16]) -> f64 {
     let all = u128::from_le_bytes(bytes);
     let (mantissa, top) = (all as u64, (all >> 64) as u16);
@@ -57,7 +57,7 @@ pub(crate) fn from_extended(bytes: [u8; 16]) -> f64 {
     let magnitude = match exponent {
         0x7fff if mantissa << 1 == 0 => f64::INFINITY,
         0x7fff => f64::NAN,
-        // In two steps: the factor alone may be below the smallest float.
+        // Multiply in two steps, since the factor alone may underflow.
         e => {
             let e = (e - 16383 - 63).clamp(-2200, 2200);
             mantissa as f64 * 2f64.powi(e / 2) * 2f64.powi(e - e / 2)
@@ -77,7 +77,7 @@ fn round_half(x: f64) -> f64 {
     if rounded.abs() >= 65520.0 { f64::INFINITY.copysign(x) } else { rounded }
 }
 
-/// The fewest digits that tell the number, and the power of ten of the first one. For finite numbers.
+/// The fewest digits that identify a finite number, and the exponent of the first one.
 fn shortest(x: f64, width: Width) -> (Vec<u8>, i32) {
     let x = x.abs();
     let text = match width {
@@ -93,7 +93,7 @@ fn shortest(x: f64, width: Width) -> (Vec<u8>, i32) {
     while digits.len() > 1 && digits.last() == Some(&b'0') {
         digits.pop();
     }
-    // In the middle between two of that length NumPy takes the even one.
+    // Halfway between two numbers with that many digits NumPy takes the even one.
     let (even, power) = rounded_exp(x, digits.len().saturating_sub(1));
     let text = format!("{even}e{power}");
     let tells = match width {
@@ -107,8 +107,8 @@ fn shortest(x: f64, width: Width) -> (Vec<u8>, i32) {
     (digits, exponent.parse().unwrap_or(0))
 }
 
-/// Whether a number with [`MORE`] digits beyond those that are wanted lies in the middle between two shorter ones, the lower of which is
-/// even. NumPy takes that one; `format!` takes the upper one.
+/// Whether a number with [`MORE`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
+/// NumPy rounds to that one; `format!` rounds up.
 fn is_even_tie(digits: &str) -> bool {
     let Some((head, tail)) = digits.len().checked_sub(MORE).and_then(|at| digits.split_at_checked(at)) else {
         return false;
@@ -118,10 +118,10 @@ fn is_even_tie(digits: &str) -> bool {
         && last.is_multiple_of(2)
 }
 
-/// Digits that tell a middle from its neighbours.
+/// Number of extra digits for detecting exact ties.
 const MORE: usize = 30;
 
-/// With so many places, from the exact value, ties to even.
+/// Rounds the exact value to this number of decimal places, ties to even.
 fn rounded(x: f64, places: usize) -> String {
     let long = format!("{:.1$}", x.abs(), places + MORE);
     if is_even_tie(&long) {
@@ -130,7 +130,7 @@ fn rounded(x: f64, places: usize) -> String {
     format!("{:.places$}", x.abs())
 }
 
-/// As [`rounded`], with an exponent.
+/// Like [`rounded`], in scientific notation: the digits and the exponent.
 fn rounded_exp(x: f64, places: usize) -> (String, i32) {
     let long = format!("{:.1$e}", x.abs(), places + MORE);
     let short = format!("{:.places$e}", x.abs());
@@ -146,7 +146,7 @@ fn sign(x: f64) -> &'static str {
     if x.is_sign_negative() { "-" } else { "" }
 }
 
-/// What stands before and after the point, at most `places` there, without zeros at the end.
+/// The digits before and after the decimal point, the latter at most `places` and without trailing zeros.
 fn positional(x: f64, width: Width, places: usize) -> (String, String) {
     let (digits, exponent) = shortest(x, width);
     let fraction = (digits.len() as i32 - 1 - exponent).max(0) as usize;
@@ -166,7 +166,7 @@ fn positional(x: f64, width: Width, places: usize) -> (String, String) {
     (format!("{}{whole}", sign(x)), fraction)
 }
 
-/// The first digit, what stands after the point (at most `places`, without zeros at the end), and the power of ten.
+/// The first digit, the digits after the decimal point (at most `places`, without trailing zeros), and the exponent.
 fn scientific(x: f64, width: Width, places: usize) -> (String, String, i32) {
     let (digits, exponent) = shortest(x, width);
     let (digits, exponent) = if digits.len() > places + 1 {
@@ -180,7 +180,8 @@ fn scientific(x: f64, width: Width, places: usize) -> (String, String, i32) {
     (format!("{}{first}", sign(x)), rest.trim_end_matches('0').to_owned(), exponent)
 }
 
-/// As [`scientific`], with the given number of places. Digits beyond the shortest form that reads back as the number are its exact ones, not zeros.
+/// Like [`scientific`], with the given number of places. Digits beyond the shortest form that reads back as the number
+/// are those of its exact value, not zeros.
 fn filled(x: f64, width: Width, places: usize) -> (String, String, i32) {
     let (digits, _) = shortest(x, width);
     if digits.len() == places + 1 {
@@ -195,7 +196,7 @@ fn exponent_text(exponent: i32, digits: usize) -> String {
     format!("{}{:0digits$}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
 }
 
-/// One number as NumPy writes a scalar, which reads back as the same: `0.1`, `1.0`, `1e-05`, `nan`.
+/// Formats a single number like a NumPy scalar, so that it reads back as the same: `0.1`, `1.0`, `1e-05`, `nan`.
 pub(crate) fn scalar(x: f64, width: Width) -> String {
     if !x.is_finite() {
         return special(x, false);
@@ -219,25 +220,25 @@ fn special(x: f64, plus: bool) -> String {
     }
 }
 
-/// How the floats of an array are written, so that their points stand in one column.
+/// How to format the floats of an array, with aligned decimal points.
 #[derive(Clone, Debug)]
 pub(crate) struct FloatFormat {
     width: Width,
-    /// Also positive numbers have a sign.
+    /// Whether positive numbers have a sign, too.
     plus: bool,
-    /// Digits of the exponent, if there are exponents.
+    /// Number of digits of the exponent, if there are exponents.
     exponent: Option<usize>,
-    /// Characters before and after the point, exponents included.
+    /// Characters before and after the decimal point, including exponents.
     left: usize,
     right: usize,
     places: usize,
 }
 
-/// Places behind the point.
+/// Maximum number of decimal places.
 const PRECISION: usize = 8;
 
 impl FloatFormat {
-    /// For all of these numbers.
+    /// Determines the format for all of these numbers.
     pub(crate) fn new(numbers: impl Iterator<Item = f64> + Clone, width: Width, plus: bool) -> Self {
         let finite = numbers.clone().filter(|x| x.is_finite());
         let sizes = finite.clone().map(f64::abs).filter(|x| *x != 0.0);

@@ -1,4 +1,4 @@
-//! Items as text: whole arrays as NumPy prints them, and single values.
+//! Formats items as text: whole arrays as NumPy prints them, and single values.
 
 mod date;
 mod float;
@@ -10,11 +10,11 @@ use b2kit::nd::{DtypeKind, Field};
 use date::{NAT, Unit};
 use float::{FloatFormat, Width};
 
-/// Arrays of more items are shown by the items at their edges.
+/// Arrays with more items are summarised: only the items at their edges are shown.
 const THRESHOLD: u64 = 1000;
-/// So many of them at each end of each dimension.
+/// Number of items to show at each end of a dimension.
 pub(crate) const EDGE: usize = 3;
-/// Characters of a line.
+/// Maximum length of a line, in characters.
 const LINE: usize = 75;
 
 /// A single value.
@@ -30,12 +30,12 @@ pub(crate) enum Value {
     Date(i64),
     /// A span of time, in units of the dtype.
     Span(i64),
-    /// What has no meaning of its own.
+    /// Bytes without a known meaning.
     Void(Vec<u8>),
 }
 
 impl Value {
-    /// What the value is drawn by.
+    /// The number to draw the value as.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Bool(bool) => Some(f64::from(u8::from(*bool))),
@@ -64,7 +64,7 @@ impl Simple {
         Self { code, big_endian, size: dtype.itemsize(), unit: Unit::of(dtype.as_str()) }
     }
 
-    /// Up to 16 bytes, the least significant first, zeros behind.
+    /// The item in little-endian order, padded with zeros. At most 16 bytes are taken.
     fn little(&self, item: &[u8]) -> [u8; 16] {
         let mut out = [0; 16];
         for (i, to) in out.iter_mut().enumerate().take(item.len()) {
@@ -94,7 +94,7 @@ impl Simple {
         }
     }
 
-    /// Bytes of the item that stand for themselves: zeros at the end do not count.
+    /// The item without trailing zeros, which are not part of the value.
     fn trimmed(item: &[u8]) -> &[u8] {
         &item[..item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
     }
@@ -126,7 +126,7 @@ impl Simple {
         }
     }
 
-    /// A number as text that reads back as the same; the others without quotes.
+    /// Formats a number so that it reads back as the same, and other values without quotes.
     pub(crate) fn plain(&self, item: &[u8]) -> String {
         match self.value(item) {
             Value::Bool(bool) => if bool { "True" } else { "False" }.into(),
@@ -142,7 +142,7 @@ impl Simple {
         }
     }
 
-    /// As NumPy's `str` of a scalar.
+    /// Formats a scalar like NumPy's `str`.
     fn scalar(&self, item: &[u8]) -> String {
         match self.value(item) {
             Value::Complex(re, im) => {
@@ -164,7 +164,7 @@ impl Simple {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.span(value))
     }
 
-    /// Bytes of an item.
+    /// Size of an item in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -173,7 +173,7 @@ impl Simple {
         complex(re, im, self.width())
     }
 
-    /// A distance between two items.
+    /// Formats the difference of two items.
     pub(crate) fn difference(&self, x: f64) -> String {
         match self.code {
             'i' | 'u' if x < 1e15 => crate::table::thousands(x as u64),
@@ -181,18 +181,18 @@ impl Simple {
         }
     }
 
-    /// A number as a scalar of this size.
+    /// Formats a number as a scalar of this size.
     pub(crate) fn number(&self, x: f64) -> String {
         float::scalar(x, self.width())
     }
 }
 
-/// A number with all its digits.
+/// Formats a number with all its digits.
 pub(crate) fn double(x: f64) -> String {
     float::scalar(x, Width::Double)
 }
 
-/// Without the `.0` of whole numbers, as NumPy writes the parts.
+/// Like NumPy, leaves out the `.0` of whole parts.
 fn complex(re: f64, im: f64, width: Width) -> String {
     let part = |x: f64| {
         let text = float::scalar(x, width);
@@ -206,13 +206,13 @@ fn complex(re: f64, im: f64, width: Width) -> String {
     format!("{}{imaginary}j", part(re))
 }
 
-/// One item of any dtype, as NumPy's `str` gives it.
+/// Formats an item of any dtype like NumPy's `str`.
 pub(crate) fn item(dtype: &Dtype, item: &[u8]) -> String {
     match dtype.fields() {
         None => {
             let simple = Simple::new(dtype);
             match simple.value(item) {
-                // A type of NumPy's own, for which `str` gives what `repr` does.
+                // For this type of NumPy's own, `str` returns the same as `repr`.
                 Value::Bytes(bytes) => format!("np.bytes_({})", text::bytes(&bytes)),
                 _ => simple.scalar(item),
             }
@@ -221,7 +221,7 @@ pub(crate) fn item(dtype: &Dtype, item: &[u8]) -> String {
     }
 }
 
-/// A part of a record, as Python writes its value.
+/// Formats a part of a record like Python.
 fn member(dtype: &Dtype, bytes: &[u8]) -> String {
     let Some(fields) = dtype.fields() else {
         let simple = Simple::new(dtype);
@@ -254,17 +254,17 @@ fn list(dtype: &Dtype, bytes: &[u8], shape: &[usize]) -> String {
     format!("[{}]", parts.join(", "))
 }
 
-/// Whether an array of this shape is shown by its edges only.
+/// Whether only the edges of an array of this shape are shown.
 pub(crate) fn is_summarised(shape: &[u64]) -> bool {
     shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length)) > THRESHOLD && !shape.contains(&0)
 }
 
-/// The positions along a dimension that are shown.
+/// Number of positions to show along a dimension.
 pub(crate) fn shown(length: u64, summarised: bool) -> u64 {
     if summarised && length > 2 * EDGE as u64 { 2 * EDGE as u64 } else { length }
 }
 
-/// An array of `shape` as NumPy's `str` gives it. `items` are those that are [`shown`], in C order.
+/// Formats an array of `shape` like NumPy's `str`. `items` are those that are [`shown`], in C order.
 pub(crate) fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
     let itemsize = dtype.itemsize().max(1);
     if shape.contains(&0) {
@@ -287,14 +287,14 @@ pub(crate) fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
 struct Layout<'a> {
     format: Format,
     items: Vec<&'a [u8]>,
-    /// How many positions are shown along each dimension.
+    /// Number of positions shown along each dimension.
     lengths: Vec<usize>,
-    /// Whether there are more.
+    /// Whether there are more, for each dimension.
     cut: Vec<bool>,
 }
 
 impl Layout<'_> {
-    /// What stands at item `first` of the shown ones, from dimension `dim` on.
+    /// Formats the dimensions from `dim` on, starting at item `first` of those that are shown.
     fn write(&self, dim: usize, first: usize, indent: &str, width: usize) -> String {
         let Some(&length) = self.lengths.get(dim) else {
             return self.items.get(first).map_or_else(String::new, |item| self.format.write(item));
@@ -316,7 +316,7 @@ impl Layout<'_> {
     }
 }
 
-/// The words of one row, in lines of at most `width` characters.
+/// Joins the words of a row to lines of at most `width` characters.
 fn lines(words: &[String], indent: &str, width: usize) -> String {
     let mut done = String::new();
     let mut line = indent.to_owned();
@@ -335,7 +335,7 @@ fn lines(words: &[String], indent: &str, width: usize) -> String {
     done + &line
 }
 
-/// How the items of an array are written: in columns as wide as the widest.
+/// How to format the items of an array: in columns as wide as the widest item.
 enum Format {
     Bool,
     Int { simple: Simple, width: usize },
@@ -430,7 +430,7 @@ impl Format {
 }
 
 impl Simple {
-    /// A time inside of an array.
+    /// Formats a time in an array.
     fn time(&self, item: &[u8]) -> String {
         match self.value(item) {
             Value::Date(NAT) | Value::Span(NAT) => "'NaT'".into(),
@@ -451,7 +451,7 @@ impl Column {
         }
     }
 
-    /// A sub-array, with commas.
+    /// Formats a sub-array, with commas.
     fn nested(&self, bytes: &[u8], shape: &[usize], summarised: bool) -> String {
         let Some((&length, inner)) = shape.split_first() else { return self.format.write(bytes) };
         let below = bytes.len().checked_div(length).unwrap_or(0);

@@ -1,11 +1,11 @@
-//! Strings and bytes as Python writes them.
+//! Formats strings and bytes like Python.
 
-/// The quote Python takes: the double one only where it saves an escape.
+/// The quote that Python uses: double quotes only if that saves an escape.
 fn quote(has: impl Fn(char) -> bool) -> char {
     if has('\'') && !has('"') { '"' } else { '\'' }
 }
 
-/// A string as `repr` gives it.
+/// Formats a string like `repr`.
 pub(crate) fn string(text: &str) -> String {
     let quote = quote(|c| text.contains(c));
     let mut out = String::from(quote);
@@ -29,11 +29,11 @@ pub(crate) fn string(text: &str) -> String {
 }
 
 fn is_printable(c: char) -> bool {
-    // Behind another character combining ones are not escaped.
+    // Test it after a letter, since combining characters are escaped only at the start.
     matches!(c, '\'' | '"' | '\\') || ['a', c].iter().collect::<String>().escape_debug().count() == 2
 }
 
-/// Bytes as `repr` gives them.
+/// Formats bytes like `repr`.
 pub(crate) fn bytes(bytes: &[u8]) -> String {
     let quote = quote(|c| bytes.contains(&(c as u8)));
     let mut out = format!("b{quote}");
@@ -52,7 +52,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// Bytes without a meaning, each as its number.
+/// Formats bytes without a known meaning, each as a number.
 pub(crate) fn void(bytes: &[u8]) -> String {
     let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     format!("b'{bytes}'")

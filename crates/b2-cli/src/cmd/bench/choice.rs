@@ -1,6 +1,6 @@
-//! Which of the measured choices are worth taking.
+//! Finds the best of the measured parameter sets.
 
-/// What a choice costs for all of the data: bytes, and nanoseconds.
+/// Cost of a parameter set for all of the data: compressed bytes, and times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) cbytes: f64,
@@ -8,8 +8,8 @@ pub(super) struct Cost {
     pub(super) decompress: f64,
 }
 
-/// What a byte written weighs for the best balance, in nanoseconds, and how often data is read; as the goal `balance`
-/// of `pack --codec auto` has it.
+/// Weights for the best balance: nanoseconds per compressed byte, and how often data is read for each time it is
+/// written. Same values as for the goal `balance` of `pack --codec auto`.
 const BALANCE: (f64, f64) = (30.0, 2.0);
 
 impl Cost {
@@ -22,7 +22,7 @@ impl Cost {
     }
 }
 
-/// The choices that no other one beats in both bytes and time.
+/// Marks the Pareto-optimal entries: those that no other one beats in both size and time.
 pub(super) fn pareto(costs: &[Cost]) -> Vec<bool> {
     let beaten = |cost: &Cost| {
         costs.iter().any(|other| {
@@ -33,7 +33,7 @@ pub(super) fn pareto(costs: &[Cost]) -> Vec<bool> {
     costs.iter().map(|cost| !beaten(cost)).collect()
 }
 
-/// Positions of the best balance, the smallest and the fastest choice; `None` of none.
+/// Indices of the best balance, the smallest and the fastest entry; `None` if there are no entries.
 pub(super) fn best(costs: &[Cost]) -> Option<[usize; 3]> {
     let least = |by: &dyn Fn(&Cost) -> (f64, f64)| {
         let keys = costs.iter().map(by).enumerate();

@@ -1,9 +1,9 @@
-//! The machine form: one operation after the other on chunks of a raw file, one line of JSON each, so that other
-//! programs can be measured beside this one.
+//! Benchmark with JSON output: runs one operation after the other on chunks of a raw file and prints a line of JSON for
+//! each, so that other programs can be compared with this one.
 //!
-//! What is timed: every chunk goes through [`Chunk`] on its own, into buffers that are there (and paged in) before;
-//! random items through one [`ChunkReader`] for each chunk. One thread is plain calls; more are a pool of which this
-//! thread is one.
+//! What is timed: each chunk is compressed or decompressed on its own as a [`Chunk`], into buffers that are allocated
+//! and paged in beforehand; random items are read through one [`ChunkReader`] per chunk. With one thread these are
+//! plain calls; with more, a thread pool that includes the calling thread.
 
 use std::fs::File;
 use std::io::Read;
@@ -124,7 +124,7 @@ fn name(value: impl ValueEnum) -> String {
 }
 
 impl Args {
-    /// The file to measure on, in this form.
+    /// The file to measure on, if `--input` was given.
     pub(super) fn input(&self) -> Option<&Path> {
         self.input.as_deref()
     }
@@ -148,7 +148,7 @@ pub(super) fn run(args: &Args, input: &Path, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Whole items from the start of a file.
+/// Reads whole items from the start of a file.
 fn read(path: &Path, limit: Option<u64>, typesize: usize) -> Result<Vec<u8>> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
@@ -167,19 +167,19 @@ struct Bench<'a> {
     threads: usize,
     typesize: usize,
     src: Vec<u8>,
-    /// As long as `src`.
+    /// Output buffer, as long as `src`.
     dst: Vec<u8>,
     chunksize: usize,
     cparams: CParams,
     dparams: DParams,
-    /// Where chunks are compressed to: room for each, and its length.
+    /// For each chunk, a buffer for the compressed bytes and how many of them are used.
     packed: Vec<(Vec<u8>, usize)>,
-    /// These chunks, parsed for reading.
+    /// The compressed chunks, parsed for reading.
     chunks: Vec<Chunk>,
 }
 
 impl<'a> Bench<'a> {
-    /// Compresses once, and verifies.
+    /// Compresses and decompresses once, and verifies the result.
     fn new(args: &'a Args, input: &'a Path, threads: usize, typesize: usize, src: Vec<u8>) -> Result<Self> {
         let chunksize = usize::try_from(args.chunk)?;
         let chunksize = chunksize - chunksize % typesize;
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
         let room = |part: &[u8]| (vec![1; part.len() + EXTENDED_HEADER_LEN], 0);
         let packed = src.chunks(chunksize).map(room).collect();
         let dparams = DParams::default().with_destination(match args.dest {
-            // A part of something larger than the caches, if all of it is.
+            // Each chunk is part of an output that is larger than the caches if all of it is.
             Dest::Stream if src.len() > CACHES => Destination::Streaming,
             Dest::Stream => Destination::Auto,
             Dest::Reuse => Destination::Cached,
@@ -302,15 +302,15 @@ impl<'a> Bench<'a> {
         Ok(self.line(op, &times, bytes / times.len(), calls))
     }
 
-    /// What a program keeps that reads many parts of the same chunks.
+    /// One reader per chunk, as a program keeps them that reads many parts of the same chunks.
     fn readers(&self) -> Result<Vec<ChunkReader>> {
-        // What is read is used at once.
+        // The items are used right after they are read.
         let dparams = self.dparams.clone().with_destination(Destination::Cached);
         let reader = |chunk: &Chunk| Ok(ChunkReader::new(chunk.clone(), dparams.clone())?);
         self.chunks.iter().map(reader).collect()
     }
 
-    /// Reads a few items; the place of one that is wrong.
+    /// Reads a few random items and compares them. Returns the chunk and item number of the first mismatch.
     fn wrong_item(&self) -> Result<Option<(usize, usize)>> {
         let typesize = self.typesize;
         let (mut random, mut readers) = (SplitMix64(7), self.readers()?);
@@ -330,7 +330,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    /// Measures as often as was asked for, at least once.
+    /// Measures as often as requested, at least once.
     fn repeat(&mut self, mut measure: impl FnMut(&mut Self, Clock) -> Result<Spent>) -> Result<Vec<Spent>> {
         repeat(self.args.repeat.get(), self.args.budget, || measure(self, Clock::start()))
     }
@@ -362,5 +362,5 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What is larger does not stay in the caches, in bytes.
+/// Data larger than this, in bytes, does not stay in the CPU caches.
 const CACHES: usize = 16 << 20;

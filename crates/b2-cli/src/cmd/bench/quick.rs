@@ -18,12 +18,12 @@ use super::sample::Sample;
 use super::table::{command_for, name};
 use super::{Common, ensure_same};
 
-/// Bytes that are measured, from the middle of the file: a second of work for the slowest choice.
+/// Size of the sample, taken from the middle of the file, in bytes: a second of work for the slowest choice.
 const SAMPLE: u64 = 4 << 20;
-/// Below this size, in bytes, headers and chance decide more than the data.
+/// For smaller data, in bytes, the results depend more on headers and noise than on the data.
 const SMALL: u64 = 64 << 10;
 
-/// Codecs and levels from quick to small, and their filters for items of several bytes.
+/// Codecs and levels from fast to small, with filters for items of several bytes.
 const CHOICES: [(CodecId, u8, &str); 5] = [
     (CodecId::LZ4, 5, "shuffle"),
     (CodecId::LZ4, 5, "bitshuffle"),
@@ -31,7 +31,7 @@ const CHOICES: [(CodecId, u8, &str); 5] = [
     (CodecId::ZSTD, 5, "shuffle"),
     (CodecId::ZSTD, 7, "bitshuffle"),
 ];
-/// The choices for bytes, which have nothing to shuffle.
+/// The choices for single bytes, for which shuffling has no effect.
 const BYTE_CHOICES: [(CodecId, u8, &str); 5] = [
     (CodecId::LZ4, 5, "none"),
     (CodecId::LZ4HC, 5, "none"),
@@ -40,7 +40,7 @@ const BYTE_CHOICES: [(CodecId, u8, &str); 5] = [
     (CodecId::ZSTD, 7, "none"),
 ];
 
-/// What one choice gives.
+/// Result of one choice.
 struct Line {
     ratio: f64,
     /// Bytes per second.
@@ -61,7 +61,7 @@ pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Glo
     })
 }
 
-/// Compresses and decompresses once, and compares.
+/// Compresses and decompresses once, and verifies the result.
 fn measure(file: &Path, sample: &Sample, (codec, level, filters): (CodecId, u8, &str)) -> Result<Line> {
     let filters: Filters = filters.parse().map_err(anyhow::Error::msg)?;
     let cparams = plugins::cparams(sample.itemsize).codec(codec).level(level).filters(&filters.0).build()?;

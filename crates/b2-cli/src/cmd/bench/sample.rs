@@ -1,4 +1,4 @@
-//! The part of a file that is measured on: a box of items in plain bytes.
+//! The part of a file to measure on: a box of uncompressed items.
 
 use std::path::Path;
 
@@ -14,29 +14,29 @@ use crate::stdio;
 
 use super::Common;
 
-/// Bytes that are measured on, when nothing else is said.
+/// Default size of the sample, in bytes.
 const DEFAULT_LIMIT: u64 = 16 << 20;
 
 pub(super) struct Sample {
-    /// Bytes of all items of the file.
+    /// Uncompressed size of the whole file, in bytes.
     pub(super) whole: u64,
     pub(super) itemsize: usize,
-    /// Of the file, in items.
+    /// Shape of the whole file, in items.
     pub(super) whole_shape: Vec<u64>,
-    /// Of the part, in items.
+    /// Shape of the sample, in items.
     pub(super) shape: Vec<u64>,
-    /// The items of the part, in C order.
+    /// Items of the sample, in C order.
     pub(super) plain: Vec<u8>,
-    /// The command that writes such a file anew, and options it needs for that.
+    /// The `b2kit` command that writes such a file with other parameters, and the options it needs.
     pub(super) command: &'static str,
     pub(super) options: String,
 }
 
 impl Sample {
-    /// Takes the middle of an `.npy` file, a Blosc2 file, or (all else, or with `--typesize`) raw bytes.
+    /// Takes the middle of an `.npy` file, of a Blosc2 file, or of raw bytes (any other file, or with `--typesize`).
     ///
     /// # Errors
-    /// When it cannot be read, or there is not one item.
+    /// Fails if the file cannot be read or does not have a single item.
     pub(super) fn open(path: &Path, common: &Common, global: Global) -> Result<Self> {
         let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
         let operand = Operand::look(path, path)?;
@@ -47,7 +47,7 @@ impl Sample {
         if common.typesize.is_none() {
             let named = || path.display().to_string();
             let opened = match stdio::is_stdin(path) {
-                // All that came is in a file by now.
+                // Standard input has already been copied to a temporary file.
                 true => {
                     let file = stdio::spooled(operand.file.try_clone().with_context(named)?, operand.len);
                     Input::open_spooled(&file, 0, global)
@@ -58,7 +58,7 @@ impl Sample {
             let is_frame = operand.file.read_exact_at(0, &mut magic).is_ok() && magic == b2kit::frame::MAGIC;
             match opened {
                 Ok(input) => return Self::of_input(&input, limit).with_context(named),
-                // A damaged frame is not meant as plain bytes.
+                // Do not treat a damaged frame as raw bytes.
                 Err(error) if is_frame => return Err(error.context(named())),
                 Err(_) => {}
             }
@@ -79,7 +79,7 @@ impl Sample {
         let (start, shape) = middle(whole, itemsize, limit);
         let bytes = nbytes(whole, itemsize as u64).context("the array is too large")?;
         let mut plain = room(&shape, itemsize).with_context(|| operand.name.clone())?;
-        // Trailing bytes that make no item are left out.
+        // Ignore trailing bytes that do not make up a whole item.
         operand.into_items(whole, itemsize, true)?.read(&start, &shape, &mut plain)?;
         let whole_shape = whole.to_vec();
         Ok(Self { whole: bytes, itemsize, whole_shape, shape, plain, command: "pack", options })
@@ -108,11 +108,12 @@ impl Sample {
     }
 }
 
-/// Start and shape of a box of at most about `limit` bytes: the leading dimensions are cut.
+/// Start and shape of a box of at most about `limit` bytes, limited along the leading dimensions.
 fn middle(whole: &[u64], itemsize: usize, limit: u64) -> (Vec<u64>, Vec<u64>) {
     let mut shape = whole.to_vec();
     for dim in 0..shape.len() {
-        // Of one position along this dimension. At most the whole array, whose size is known to fit.
+        // Size of one position along this dimension. It cannot exceed the size of the whole array, which is known to
+        // fit.
         let row = shape[dim + 1..].iter().fold(itemsize as u64, |bytes, n| bytes.saturating_mul(*n)).max(1);
         let fit = limit / row;
         shape[dim] = shape[dim].min(fit.max(1));

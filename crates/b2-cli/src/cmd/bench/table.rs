@@ -1,4 +1,4 @@
-//! The table for people: codec x level x filters, on one file after the other.
+//! The table for people: all combinations of codec, level and filters, for one file after the other.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -42,7 +42,7 @@ pub(super) struct Args {
     filters: Vec<Filters>,
 }
 
-/// A codec by name; `auto` would choose one, and all are tried here.
+/// Parses a codec name. Rejects `auto`, which would choose one, while the benchmark tries all.
 pub(super) fn one_codec(name: &str) -> Result<CodecId, String> {
     match parse_codec(name)? {
         Codec::Id(codec) => Ok(codec),
@@ -50,7 +50,7 @@ pub(super) fn one_codec(name: &str) -> Result<CodecId, String> {
     }
 }
 
-/// Seconds that an operation is repeated for; the best time counts.
+/// Time for repeating each operation, in seconds; the best run counts.
 const BUDGET: f64 = 0.05;
 const ITEMS: usize = 200;
 const SLICES: usize = 10;
@@ -61,7 +61,7 @@ struct Measured {
     clevel: u8,
     filters: String,
     cbytes: u64,
-    /// In seconds.
+    /// Times in seconds.
     compress: f64,
     decompress: f64,
     item: f64,
@@ -93,7 +93,7 @@ fn cost(row: &Measured) -> Cost {
 
 fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec<Measured>> {
     let default = ["none", "shuffle", "bitshuffle"];
-    // Shuffling single bytes changes nothing.
+    // Shuffling single bytes has no effect.
     let keep = |name: &str| sample.itemsize > 1 || name != "shuffle";
     let mut pipelines: Vec<Filters> = args.filters.clone();
     if pipelines.is_empty() {
@@ -118,7 +118,7 @@ fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec
     Ok(rows)
 }
 
-/// The filters as `pack` takes them.
+/// The filters in the syntax of `pack --filters`.
 pub(super) fn name(filters: &Filters) -> String {
     let names = filters.0.iter().map(|slot| match slot.meta {
         0 => slot.id.to_string(),
@@ -165,13 +165,14 @@ fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut
     Ok(Measured { codec, clevel, filters: name(filters), cbytes, compress, decompress, item, slice })
 }
 
-/// What the filters lose is meant to be lost.
+/// Whether a filter loses data, so that the round trip cannot be compared.
 fn is_lossy(filters: &Filters) -> bool {
     let plugins = plugins::plugins();
     filters.0.iter().any(|slot| !plugins.filter_properties(*slot, 1).lossless)
 }
 
-/// An eighth of each dimension, up to 64 positions; 1000 items where there is only one dimension.
+/// Shape of the slice to read: an eighth of each dimension, 1 to 64 positions; 1000 items if there is only one
+/// dimension.
 fn slice_shape(shape: &[u64]) -> Vec<u64> {
     match shape {
         [n] => vec![1000.min(*n)],
@@ -189,7 +190,7 @@ fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(least(times.iter().map(|time| time.wall)).max(1e-9))
 }
 
-/// The command that writes the file this way.
+/// The command that writes the file with the parameters of this row.
 fn command(file: &Path, sample: &Sample, row: &Measured) -> String {
     command_for(file, sample, row.codec, row.clevel, &row.filters)
 }
@@ -204,7 +205,7 @@ pub(super) fn command_for(file: &Path, sample: &Sample, codec: CodecId, clevel: 
     )
 }
 
-/// For a shell, when it is not safe as it is.
+/// Quotes text for a shell if necessary.
 fn quoted(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !text.is_empty() && text.chars().all(safe) {

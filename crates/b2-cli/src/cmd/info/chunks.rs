@@ -12,7 +12,7 @@ use super::json_ratio;
 use crate::output::Output;
 use crate::table::ratio;
 
-/// What is told about one chunk.
+/// Facts about one chunk.
 struct ChunkFacts {
     nbytes: u64,
     cbytes: u64,
@@ -39,8 +39,8 @@ impl ChunkFacts {
     }
 }
 
-/// Calls `each` with the number of each chunk and what `row` makes of its facts. Neighbours that are alike, of which a
-/// small frame may have many millions, are asked once.
+/// Calls `each` with the number and the `row` of each chunk. Runs of equal chunks, of which a small frame may have many
+/// millions, are looked up only once.
 fn each_chunk(
     frame: &SuperChunk,
     row: impl Fn(&ChunkFacts) -> String,
@@ -64,7 +64,7 @@ fn each_chunk(
     Ok(())
 }
 
-/// Adds the list of chunks to a JSON object. It is written as it is made: a frame may have many millions.
+/// Appends the list of chunks to a JSON object. It is streamed, since a frame may have many millions of chunks.
 pub(super) fn send_json(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
     output.send(b",\n  \"chunk_list\": [")?;
     let mut lines = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn send_json(output: &mut Output, frame: &SuperChunk, named: &dyn Fn(
     output.send(b"\n  ]")
 }
 
-/// Sends a table of the chunks, for people.
+/// Prints the chunks as a table.
 pub(super) fn send_table(output: &mut Output, frame: &SuperChunk, named: &dyn Fn() -> String) -> Result<()> {
     let mut lines = Vec::new();
     writeln!(lines, "  {:>8}  {:>12}  {:>12}  {:>9}  special", "chunk", "bytes", "compressed", "ratio")?;
