@@ -1,6 +1,6 @@
-//! Inputs shared by the benches: deterministic, about what measured data looks like.
+//! Inputs shared by the benches: deterministic, and similar to measured data.
 
-/// `n` floats of a smooth field with digitised noise, as bytes.
+/// Returns `n` floats of a smooth field with digitised noise, as bytes.
 pub fn field_f32(n: usize) -> Vec<u8> {
     let mut noise = Noise(1);
     (0..n)
@@ -11,7 +11,7 @@ pub fn field_f32(n: usize) -> Vec<u8> {
         .collect()
 }
 
-/// `n` slowly growing 32-bit integers, as bytes.
+/// Returns `n` slowly growing 32-bit integers, as bytes.
 pub fn counter_i32(n: usize) -> Vec<u8> {
     let mut noise = Noise(2);
     let mut at = 0u32;
@@ -23,7 +23,7 @@ pub fn counter_i32(n: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Xorshift: the same numbers everywhere.
+/// A xorshift generator: the same numbers on every machine.
 struct Noise(u32);
 
 impl Noise {

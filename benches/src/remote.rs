@@ -1,7 +1,8 @@
-//! Our side of `cargo xtask bench --remote`: opens URLs and reads parts of arrays, one command per line of standard input.
+//! Our side of `cargo xtask bench --remote`: opens URLs and reads parts of arrays, one command per line of standard
+//! input.
 //!
-//! `make RAW FRAME` stores the raw items of the array that is read, and with a table of block starts as `FRAME.starts`. `open URL` and `read NAME` answer with seconds and a sum
-//! of the items.
+//! `make RAW FRAME` stores the raw items as the array to read, and once more with a table of block starts as
+//! `FRAME.starts`. `open URL` and `read NAME` print the time in seconds and a sum of the items.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -24,7 +25,7 @@ fn main() -> Result<()> {
         let start = Instant::now();
         let sum = match line.split_once(' ').context("a command")? {
             ("open", url) => {
-                // A new client, since a client remembers what it has opened.
+                // Use a new client, because a client remembers what it has opened.
                 array = Some(NdArray::options().frame_options(b2_http::options()).open(url)?);
                 0
             }
@@ -49,7 +50,7 @@ fn answer(seconds: f64, sum: u64) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The parts that all sides read.
+/// Returns a part of the array. All sides read the same parts.
 fn part(array: &NdArray, name: &str) -> Result<Slice> {
     let all = || Selection::from(..);
     let range = |start: i64| Selection::from(start..start + 32);

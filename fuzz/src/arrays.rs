@@ -7,13 +7,13 @@ use crate::checks::filled;
 use crate::dice::{Dice, Params};
 use crate::mutate;
 
-/// The input: shapes, then selections that are applied one to the result of the other.
+/// The input holds shapes, then selections. Each selection is applied to the result of the previous one.
 pub(crate) fn slices(data: &[u8]) {
     let mut params = Params::new(data);
     let nd = params.up_to(4);
     let itemsize = 1 + params.up_to(8);
     let mut shape: Vec<u64> = (0..nd).map(|_| u64::from(params.u8() % 12)).collect();
-    // With many dimensions no more than a few chunks and blocks along each: an input shall be done in a moment.
+    // With many dimensions, use only a few chunks and blocks along each, so that an input stays fast.
     let few = |length: u32| if nd > 2 { length.div_ceil(3) } else { 1 };
     let chunks: Vec<u32> =
         shape.iter().map(|length| few(*length as u32).max(1 + u32::from(params.u8() % 14))).collect();
@@ -21,13 +21,13 @@ pub(crate) fn slices(data: &[u8]) {
         chunks.iter().map(|chunk| few(*chunk).max(1 + u32::from(params.u8()) % chunk)).collect();
     let nitems: u64 = shape.iter().product();
     let mut dice = Dice::new(u64::from(params.u16()));
-    // All items differ as far as they can.
+    // Make all items as different as their size allows.
     let items: Vec<u8> =
         (0..nitems).flat_map(|i| (i + 1).to_le_bytes().into_iter().cycle().take(itemsize)).collect();
     let dtype = Dtype::parse(&format!("|V{itemsize}")).expect("a dtype");
     let mut builder = ArrayBuilder::with_dtype(shape.clone(), dtype).chunks(chunks).blocks(blocks);
     if let Some(cparams) = mutate::parameters(itemsize, &mut dice) {
-        // Without those filters that lose bits.
+        // Leave out lossy filters.
         let filters: Vec<_> = cparams.filters().into_iter().filter(|slot| slot.id.0 != 4).collect();
         if let Ok(cparams) = cparams.to_builder().filters(filters).blocksize(0).build() {
             let _: &CParams = &cparams;
@@ -40,7 +40,7 @@ pub(crate) fn slices(data: &[u8]) {
     };
     let array = NdArray::from_bytes(frame).expect("an array of our own");
     let mut view = array.all();
-    // Of each item of the view: its place in the array.
+    // The position in the array of each item of the view.
     let mut places: Vec<usize> = (0..nitems as usize).collect();
     for _ in 0..3 {
         let selection: Vec<Selection> =
@@ -81,14 +81,14 @@ fn one(params: &mut Params<'_>) -> Selection {
     }
 }
 
-/// What NumPy would give: shape and places, or nothing if it is an error.
+/// The shape and positions that NumPy would return, or `None` if it would raise an error.
 fn model(shape: &[u64], places: &[usize], selection: &[Selection]) -> Option<(Vec<u64>, Vec<usize>)> {
     let ellipses = selection.iter().filter(|select| **select == Selection::Ellipsis).count();
     let named = selection.len() - ellipses;
     if ellipses > 1 || named > shape.len() {
         return None;
     }
-    // Per dimension of the old shape: which positions, and whether it stays.
+    // For each dimension of the old shape: the selected positions, and whether the dimension is kept.
     let mut along: Vec<(Vec<usize>, bool)> = Vec::new();
     for select in selection {
         let length = shape.get(along.len()).copied().unwrap_or_default() as i64;

@@ -1,12 +1,12 @@
-//! What all targets ask of whatever fills a buffer.
+//! Checks shared by all targets for code that fills a buffer.
 
 use std::fmt::{Debug, Display};
 
-/// Bytes around a buffer that nobody may touch: more than the widest store of a kernel.
+/// Guard bytes around a buffer, which must not be written: more than the widest store of a kernel.
 const GUARD: usize = 160;
 
-/// Runs `fill` on buffers of `len` bytes that held zeros, ones and something else before. The outcome must be the
-/// same each time: no result depends on what a buffer held, and nothing is written outside of it.
+/// Runs `fill` on buffers of `len` bytes that were preset to zeros, ones and another pattern. Checks that the outcome
+/// is the same each time, since no result may depend on the old content, and that nothing is written out of bounds.
 pub(crate) fn filled<E: Display>(
     len: usize,
     mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
@@ -38,7 +38,7 @@ fn guarded<E: Display>(
     }
 }
 
-/// Both are the same; without printing what may be megabytes.
+/// Asserts that both are equal, without printing what may be megabytes.
 pub(crate) fn same<T: PartialEq + Debug>(a: &Result<T, String>, b: &Result<T, String>, why: &str) {
     match (a, b) {
         (Ok(a), Ok(b)) => assert!(a == b, "{why}: other bytes"),

@@ -1,4 +1,4 @@
-//! A chunk, whole and in parts: all ways to read it agree.
+//! Reads a chunk as a whole and in parts, and checks that all ways agree.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -11,10 +11,10 @@ use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
 use crate::checks::{filled, same};
 use crate::dice::Dice;
 
-/// Largest plain chunk, in bytes.
+/// Maximum uncompressed size of a chunk, in bytes.
 const MAX_PLAIN: u64 = 1 << 18;
 
-/// All codecs and filters there are.
+/// All codecs and filters.
 pub(crate) fn plugins() -> Plugins {
     static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
         Plugins::builtin().with_codec(FixedAccuracy).with_codec(FixedPrecision).with_codec(FixedRate)
@@ -36,7 +36,7 @@ fn dparams(dice: &mut Dice) -> DParams {
     DParams::default().with_limits(limits).with_plugins(plugins()).with_container(container)
 }
 
-/// The input is a chunk; what is read of it follows from its bytes.
+/// The input is a chunk. Its bytes also determine which parts are read.
 pub(crate) fn run(data: &[u8]) {
     let mut dice = Dice::of(data);
     let dparams = dparams(&mut dice);
@@ -50,7 +50,7 @@ pub(crate) fn run(data: &[u8]) {
         return;
     }
     let whole = filled(chunk.nbytes(), |dst| chunk.decompress_bytes_into(dst, &dparams));
-    // The loops and kernels of other instruction sets.
+    // Use the loops and kernels of another instruction set.
     if dice.one_in(2) {
         let (codecs, filters) = (loops::available(), available_kernels());
         loops::force(Some(*dice.pick(&codecs)));
@@ -67,7 +67,7 @@ pub(crate) fn run(data: &[u8]) {
     head(data, &dparams, &whole, &mut dice);
 }
 
-/// Ranges of the plain bytes, one by one and many from one reader.
+/// Reads ranges of the uncompressed bytes, each on its own and with a shared reader.
 fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &mut Dice) {
     let mut reader = ChunkReader::new(chunk.clone(), dparams.clone());
     for _ in 0..3 {
@@ -75,7 +75,7 @@ fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice
         let got = filled(range.len(), |dst| chunk.get_bytes_into(range.start, dst, dparams));
         agrees(whole, &range, &got);
         if let Ok(reader) = &mut reader {
-            // Once only: a block that is read again is decoded further, and more of its damage seen.
+            // Read only once: a second read of a block decodes more of it, and may find more of its damage.
             let mut dst = vec![0xAA; range.len()];
             let read = reader.read(range.start, &mut dst).map_err(|error| error.to_string());
             agrees(whole, &range, &read.map(|()| dst));
@@ -93,14 +93,14 @@ fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice
     }
 }
 
-/// A part of what is whole is part of it. Where the whole is damaged, a part that is not gives anything.
+/// Checks a partial read against the whole. If the whole chunk is damaged, an undamaged part may return anything.
 fn agrees(whole: &Result<Vec<u8>, String>, range: &Range<usize>, part: &Result<Vec<u8>, String>) {
     if let Ok(whole) = whole {
         assert!(part.as_deref() == Ok(&whole[range.clone()]), "bytes {range:?}: {:?}", part.as_ref().err());
     }
 }
 
-/// From the head alone, block by block.
+/// Reads block by block, given only the head of the chunk.
 fn head(data: &[u8], dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &mut Dice) {
     let available = data.len() as u64;
     let mut have = dice.below(40);
@@ -123,7 +123,7 @@ fn head(data: &[u8], dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &
             Err(_) => return,
         }
     };
-    // Lengths of such blocks stand in front of them.
+    // Each of these blocks is preceded by its length.
     let vl = lazy.header().is_vl();
     let Ok(mut decoder) = lazy.decoder(dparams) else { return assert!(whole.is_err(), "no decoder") };
     let mut block0 = None;
@@ -147,7 +147,7 @@ fn head(data: &[u8], dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &
         let inside = range.start + part.start..range.start + part.end;
         let got = filled(part.len(), |dst| decoder.decode_part(nblock, stored, block0, part.clone(), dst));
         agrees(whole, &inside, &got);
-        // As slices of arrays read.
+        // Decode parts of the block, as slices of arrays do.
         if let Ok(Some(parts)) = decoder.parts(nblock, stored, part.clone()) {
             let got = filled(part.len(), |dst| parts.copy(part.clone(), dst, false));
             agrees(whole, &inside, &got);

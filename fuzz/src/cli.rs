@@ -1,7 +1,7 @@
-//! The command: any arguments, on a few files; and stores.
+//! The command line with arbitrary arguments on a few files, and with arbitrary input files.
 //!
-//! Arguments are cut so that they can name nothing outside the folder of this process, and ask for no amount that
-//! takes long by right.
+//! Arguments are restricted so that they cannot name anything outside this process's directory, or request an amount of
+//! work that legitimately takes long.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use b2nd::{ArrayBuilder, Dtype};
 
 use crate::frame::scratch;
 
-/// Words that arguments are made of.
+/// Words used to build arguments.
 const WORDS: &[&str] = &[
     "info",
     "cat",
@@ -140,7 +140,7 @@ fn files() -> &'static BTreeMap<&'static str, Vec<u8>> {
     &FILES
 }
 
-/// A folder with fresh files, which is the current one from now on.
+/// Changes to a new directory with fresh files.
 fn folder() {
     let folder = scratch().join("cli");
     let _ = fs::remove_dir_all(&folder);
@@ -171,7 +171,8 @@ fn is_fresh() -> bool {
     count == files().len() && std::env::current_dir().is_ok_and(|dir| dir.starts_with(scratch()))
 }
 
-/// The input is a list of arguments: bytes from 128 stand for words, a zero ends an argument, others for themselves.
+/// The input is a list of arguments. Bytes from 128 on stand for words, a zero byte ends an argument, and any other
+/// byte stands for itself.
 pub(crate) fn arguments(data: &[u8]) {
     static LOCK: Mutex<()> = Mutex::new(());
     let _lock = LOCK.lock();
@@ -187,7 +188,7 @@ pub(crate) fn arguments(data: &[u8]) {
                 let word = WORDS[usize::from(byte - 128) % WORDS.len()];
                 args.last_mut().expect("one was pushed").push_str(word);
             }
-            // Words behind those that fit in 128 values.
+            // Words beyond those that fit in 128 values.
             1 => args.last_mut().expect("one is there").push_str("x.b2nd"),
             byte => last.push(char::from(*byte)),
         }
@@ -202,7 +203,7 @@ pub(crate) fn arguments(data: &[u8]) {
     assert!(!err.contains("panicked"), "{err}");
 }
 
-/// No folders, no numbers of more than three digits, nothing that sets up threads.
+/// Removes directories, numbers of more than three digits, and options that set the number of threads.
 fn tame(arg: &str) -> String {
     let mut out = String::new();
     let mut digits = 0;
@@ -222,8 +223,8 @@ fn tame(arg: &str) -> String {
     if out == ".." || out == "." { "_".into() } else { out }
 }
 
-/// The input is a file: an archive, a frame with others inside, a `.npy` file, a chunk. Every command that reads gets
-/// it.
+/// The input is a file: an archive, a frame with others inside, a `.npy` file, or a chunk. It is passed to every
+/// command that reads.
 pub(crate) fn file(data: &[u8]) {
     let folder = scratch().join("store");
     fs::create_dir_all(&folder).expect("a folder");
@@ -232,7 +233,7 @@ pub(crate) fn file(data: &[u8]) {
     commands(&path);
 }
 
-/// The input holds several files: the members of a directory.
+/// The input holds several files, which become the members of a directory.
 pub(crate) fn directory(data: &[u8]) {
     let folder = scratch().join("store.b2d");
     let _ = fs::remove_dir_all(&folder);
@@ -268,7 +269,7 @@ fn commands(path: &Path) {
     }
 }
 
-/// Whether what `info` tells is decoded in a moment.
+/// Returns whether the output of `info` shows data small enough to decode quickly.
 fn tells_small(info: &[u8]) -> bool {
     let Ok(info) = serde_json::from_slice::<serde_json::Value>(info) else { return true };
     let nbytes = info.get("nbytes").and_then(serde_json::Value::as_u64);

@@ -1,4 +1,4 @@
-//! Decoders on any bytes, and what encoders write.
+//! Decoders on arbitrary bytes, and round trips through encoders.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
 
-/// Longest stream that is decoded, in plain bytes.
+/// Maximum uncompressed size of a stream that is decoded.
 const MAX_PLAIN: usize = 1 << 16;
 
 fn codec(id: CodecId) -> Arc<dyn Codec> {
@@ -21,20 +21,20 @@ fn codec(id: CodecId) -> Arc<dyn Codec> {
     }
 }
 
-/// One stream, as the loops of every instruction set decode it: the same bytes or the same error, whatever the
-/// destination held; and the start of it alone.
+/// Decodes one stream with the loops of every instruction set. All must return the same bytes or the same error,
+/// whatever the destination held before. Also decodes only the start of the stream.
 ///
-/// The input: flags, length of the result, parameter byte, item size, shape, dictionary; then the stream.
+/// The input holds flags, result length, parameter byte, item size, shape and dictionary, followed by the stream.
 pub(crate) fn decode(id: CodecId, data: &[u8]) {
     let mut params = Params::new(data);
     let flags = params.u8();
-    // Mostly short, for the sake of speed.
+    // Mostly short, to keep each run fast.
     let len = usize::from(params.u16()) % if flags & 8 != 0 { MAX_PLAIN } else { 600 };
     let meta = params.u8();
     let typesize = usize::from(params.u8()).max(1);
     let ndim = if flags & 2 != 0 { params.up_to(5) } else { 0 };
     let shape: Vec<u32> = (0..ndim).map(|_| u32::from(params.u8())).collect();
-    // A shape that fits its block, so that the codec gets further than to the first check.
+    // Choose a shape that fits its block, so that the codec gets past its first check.
     let len = match shape.iter().try_fold(typesize, |n, dim| n.checked_mul(*dim as usize)) {
         Some(n) if flags & 4 != 0 && ndim > 0 && n <= MAX_PLAIN => n,
         _ => len,
@@ -50,13 +50,13 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
     let codec = codec(id);
     let all = fuzzing::available();
     let mut reference = None;
-    // The safe loops last, so that what they say is what counts.
+    // The portable loops run last, so that their result is the reference.
     for isa in all.iter().rev() {
         fuzzing::force(Some(isa));
         let outcome = filled(len, |dst| {
             codec.decoder(&cx).and_then(|mut decoder| decoder.decode(stream, dst)).map_err(|error| match id {
-                // The C library keeps literals in what is left of the destination, and finds a stream that does not
-                // fit malformed or too long, depending on what they run into.
+                // The C library keeps literals in the unused part of the destination. Depending on what they overwrite,
+                // it reports a stream that does not fit as malformed or as too long.
                 CodecId::ZSTD => "zstd".to_owned(),
                 _ => error.to_string(),
             })
@@ -65,7 +65,7 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
             None => reference = Some(outcome),
             Some(expected) => same(expected, &outcome, isa),
         }
-        // Other codecs have no loops of their own.
+        // Other codecs do not have a loop for each instruction set.
         if !matches!(id, CodecId::BLOSCLZ | CodecId::LZ4) {
             break;
         }
@@ -84,7 +84,8 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
     fuzzing::force(None);
 }
 
-/// What an encoder writes decodes to what it was given; it stays inside its room, and does the same again.
+/// Checks that an encoder's output decodes to its input, stays inside the output buffer, and is the same on a second
+/// run.
 pub(crate) fn roundtrip(data: &[u8]) {
     let codecs = [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
     let mut params = Params::new(data);
@@ -99,7 +100,7 @@ pub(crate) fn roundtrip(data: &[u8]) {
         0
     };
     let dict = params.bytes(dict_len);
-    // Short inputs become longer ones, by repetition: encoders look for it.
+    // Repeat short inputs, because encoders look for repetition.
     let repeats = usize::from(params.u8() % 8);
     let seed = params.rest();
     let mut src = seed.to_vec();
@@ -117,7 +118,7 @@ pub(crate) fn roundtrip(data: &[u8]) {
     };
     let mut encoder = match codec.encoder(&cx) {
         Ok(encoder) => encoder,
-        // A dictionary that the codec does not take.
+        // The codec does not accept the dictionary.
         Err(_) => return,
     };
     let mut len = None;
@@ -129,7 +130,7 @@ pub(crate) fn roundtrip(data: &[u8]) {
         };
         assert!(*len.get_or_insert(written) == written, "another length the second time");
         if written != usize::MAX {
-            // What is behind belongs to nobody.
+            // Ignore what the encoder left after its output.
             dst[written..].fill(0);
         } else {
             dst.fill(0);

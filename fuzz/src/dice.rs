@@ -1,8 +1,8 @@
-//! Numbers that follow from the input: the same input does the same in every run.
+//! Pseudo-random numbers derived from the input, so that an input does the same in every run.
 
 pub(crate) use b2_testkit::Rng as Dice;
 
-/// Parameters from the front of the input; zeros when it is used up.
+/// Parameters read from the front of the input; zeros when it is used up.
 pub(crate) struct Params<'a>(&'a [u8]);
 
 impl<'a> Params<'a> {
@@ -28,13 +28,13 @@ impl<'a> Params<'a> {
         u32::from(self.u16()) | u32::from(self.u16()) << 16
     }
 
-    /// A number of 0 to `max`, one byte when that is enough.
+    /// Returns a number from 0 to `max`, read from one byte if that is enough.
     pub(crate) fn up_to(&mut self, max: usize) -> usize {
         let value = if max < 256 { usize::from(self.u8()) } else { usize::from(self.u16()) };
         value % (max + 1)
     }
 
-    /// As many bytes as there are, up to `n`.
+    /// Returns up to `n` bytes, fewer at the end of the input.
     pub(crate) fn bytes(&mut self, n: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(n.min(self.0.len()));
         self.0 = rest;

@@ -1,11 +1,11 @@
-//! Filters with any parameters on blocks of any size, by every kernel.
+//! Filters with arbitrary parameters on blocks of any size, with every kernel.
 
 use b2_filters::{FilterContext, Filtered, available_kernels, builtin, fuzzing};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
 
-/// The input: filter, parameters, shape; then the block.
+/// The input holds filter, parameters and shape, followed by the block.
 pub(crate) fn run(data: &[u8]) {
     let filters = builtin();
     let mut params = Params::new(data);
@@ -25,7 +25,7 @@ pub(crate) fn run(data: &[u8]) {
         (0..ndim).map(|_| if flags & 64 != 0 { params.u32() } else { u32::from(params.u8() % 16) }).collect();
     let repeats = if flags & 128 != 0 { 1 + usize::from(params.u8() % 32) } else { 1 };
     let mut block = params.rest().repeat(repeats);
-    // A shape that fits.
+    // Choose a shape that fits the block.
     let wanted = shape.iter().try_fold(typesize, |n, dim| n.checked_mul(*dim as usize));
     if let Some(wanted @ 1..=65536) = wanted
         && flags & 16 != 0
@@ -71,7 +71,7 @@ fn agree(first: &mut Option<Outcome>, outcome: Outcome, kernel: &str) {
     }
 }
 
-/// Parts of the block, from the block and from its planes.
+/// Decodes parts of the block, from the block and from its planes.
 fn part(
     filter: &dyn b2_filters::Filter,
     cx: &FilterContext<'_>,
@@ -87,7 +87,7 @@ fn part(
     let Some(planes) = filter.properties(cx, meta).planes_of(block.len()) else { return };
     let (count, prefix) = (planes.count, planes.prefix(block.len(), range.end));
     let len = block.len() / count;
-    // What is behind the prefix does not matter.
+    // Bytes after the prefix must not matter.
     let planes: Vec<Vec<u8>> = (0..count)
         .map(|j| {
             let mut plane = block[j * len..(j + 1) * len].to_vec();

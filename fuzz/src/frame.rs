@@ -1,4 +1,4 @@
-//! A frame, from memory, from a file, in other pieces, while it changes: all ways to read it agree.
+//! Reads a frame from memory, from a file, in other pieces and while it changes, and checks that all ways agree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::checks::{filled, same};
 use crate::chunk::plugins;
 use crate::dice::Dice;
 
-/// Chunks that are looked at.
+/// Maximum number of chunks that are read.
 const SOME: usize = 12;
-/// Above this many plain bytes nothing is read whole, where the limits would allow it.
+/// Frames with more uncompressed bytes are never read as a whole, even if the limits allow it.
 const MAX_PLAIN: u64 = 1 << 19;
 
-/// Small enough that each input is done in a moment.
+/// Limits small enough that each input runs quickly.
 pub(crate) fn small() -> Limits {
     let mut limits = Limits::default().with_max_chunk_nbytes(1 << 18);
     limits.max_nchunks = 1 << 14;
@@ -35,7 +35,7 @@ pub(crate) fn options(limits: Limits) -> ReadOptions {
     SuperChunk::options().plugins(plugins()).limits(limits)
 }
 
-/// The input is a frame; it is opened with small limits and with the default ones, with its checksums and without.
+/// The input is a frame. It is opened with small and with default limits, with and without checksums.
 pub(crate) fn memory(data: &[u8]) {
     let frame = Bytes::copy_from_slice(data);
     let mut opened = Vec::new();
@@ -51,12 +51,12 @@ pub(crate) fn memory(data: &[u8]) {
             }
         }
     }
-    // Comparing checksums or having tighter limits refuses more, never less.
+    // Comparing checksums and tighter limits may only reject more.
     assert!(opened[0].is_none() || opened[1].is_some() && opened[2].is_some());
     let mut seen: Option<Vec<Outcome>> = None;
     for (schunk, checksums) in opened.into_iter().flatten() {
         let outcomes = observe(&schunk, &mut Dice::of(data));
-        // Without checksums damage may be read; with them, what is read is the same.
+        // Without checksums, damaged data may be read. With them, the result must be the same.
         match &seen {
             Some(seen) => {
                 for (a, b) in seen.iter().zip(&outcomes) {
@@ -72,11 +72,11 @@ pub(crate) fn memory(data: &[u8]) {
 
 pub(crate) type Outcome = Result<Vec<u8>, String>;
 
-/// Reads a frame in many ways, which have to agree, and tells what came.
+/// Reads a frame in many ways, which must agree, and returns the results.
 pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<Outcome> {
     let mut outcomes = metadata(schunk);
     let n = schunk.nchunks();
-    // What is read next must not depend on what went wrong before.
+    // The choices below must not depend on earlier errors.
     let base = dice.next();
     let few: Vec<usize> = match n {
         0..=SOME => (0..n).collect(),
@@ -93,7 +93,7 @@ pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<Outcome> {
         }
         outcomes.push(chunk);
     }
-    // If all chunks are good, so is the whole.
+    // If all chunks are valid, the whole must be too.
     let nbytes = schunk.nbytes();
     let mut read = Err("not all chunks are good".to_owned());
     let mut dice = Dice::new(base);
@@ -130,7 +130,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
     for (name, value) in schunk.metalayers().iter() {
         outcomes.push(Ok([name, value].concat()));
     }
-    // Only the chunks near the start: there may be millions.
+    // Only chunks near the start: there may be millions.
     for info in schunk.chunk_infos().take(SOME) {
         outcomes.push(info.map(|info| format!("{info:?}").into_bytes()).map_err(text));
     }
@@ -153,7 +153,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
     outcomes
 }
 
-/// A chunk whole, some of its blocks, and some of its items.
+/// Reads a chunk as a whole, some of its blocks, and some of its items.
 fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
     let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
     if chunk.nbytes() as u64 > MAX_PLAIN {
@@ -179,7 +179,7 @@ fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
     whole
 }
 
-/// Slices of an array, against its whole.
+/// Compares slices of an array with the whole.
 fn array(array: &NdArray, dice: &mut Dice) -> Vec<Outcome> {
     if array.nbytes() > MAX_PLAIN {
         return Vec::new();
@@ -200,7 +200,7 @@ fn array(array: &NdArray, dice: &mut Dice) -> Vec<Outcome> {
     vec![whole, part]
 }
 
-/// A file of this process, in memory if that can be had.
+/// Returns a path for a file of this process, in memory if possible.
 pub(crate) fn scratch() -> PathBuf {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let shm = PathBuf::from("/dev/shm");
@@ -212,8 +212,8 @@ pub(crate) fn scratch() -> PathBuf {
     FOLDER.clone()
 }
 
-/// The input is a file. Opened as a file (at its start, and behind other bytes) it is what it is in memory; what
-/// salvage makes of it can be read.
+/// The input is a file. Opened as a file, at its start and after other bytes, it must read as it does in memory. The
+/// output of salvage must be readable.
 pub(crate) fn disk(data: &[u8]) {
     let mut dice = Dice::of(data);
     let options = options(small());
@@ -225,7 +225,7 @@ pub(crate) fn disk(data: &[u8]) {
         let disk = disk.as_ref().expect("what can be opened in memory");
         compare(&observe(memory, &mut dice.clone()), &observe(disk, &mut dice.clone()), "on disk");
     } else if let Ok(disk) = &disk {
-        // Bytes behind the frame, or a commit that was cut short.
+        // There are bytes after the frame, or a commit was interrupted.
         observe(disk, &mut dice.clone());
     }
     let offset = dice.below(70);
@@ -252,12 +252,12 @@ fn salvaged(path: &std::path::Path, options: &ReadOptions) {
     match salvage(path, &out, options, &write) {
         Ok(report) => {
             let schunk = SuperChunk::options().plugins(plugins()).open(&out).expect("what was salvaged");
-            // Without metalayers nothing tells what its checksum vouches for.
+            // Without the metalayers, salvage cannot know what is needed to decode a chunk whose checksum matches.
             if report.metalayers != Condition::Lost
                 && schunk.nbytes() <= MAX_PLAIN
                 && let Err(error) = schunk.read_bytes(0..schunk.nbytes())
             {
-                // A checksum vouches for chunks that need a plug-in, or an array.
+                // A chunk with a matching checksum may still need a plugin, or the block shape of an array.
                 let why = error.to_string();
                 let needs_more = ["is not registered", "block shape"].iter().any(|what| why.contains(what));
                 assert!(needs_more, "what was salvaged cannot be read: {why}");
@@ -272,15 +272,15 @@ fn compare(a: &[Outcome], b: &[Outcome], why: &str) {
     assert_eq!(a.len(), b.len(), "{why}");
     for (a, b) in a.iter().zip(b) {
         match (a, b) {
-            // Names of files differ in what they say.
+            // File names differ in the error messages.
             (Err(_), Err(_)) => {}
             _ => same(a, b, why),
         }
     }
 }
 
-/// The input is a frame. Read in other pieces, from other memory, it is the same; read while it changes, or with
-/// reads that fail, it is an error at worst.
+/// The input is a frame. Reading it in other pieces or from other memory must give the same result. Reading it while it
+/// changes, or with failing reads, may at worst return an error.
 pub(crate) fn split(data: &[u8]) {
     let dice = Dice::of(data);
     let options = options(small());
@@ -302,7 +302,7 @@ pub(crate) fn split(data: &[u8]) {
         let files = Arc::new(One(Arc::new(file)));
         match options.open_files(files, Storage::Contiguous, true) {
             Ok(schunk) => {
-                // Different reads of one chunk see different bytes or fail, so that they need not agree.
+                // Different reads of one chunk may see different bytes or fail, so they need not agree.
                 for nchunk in 0..schunk.nchunks().min(SOME) {
                     let _ = schunk.decompress_chunk(nchunk).map_err(|error| error.to_string());
                     let _ = schunk.blocks(nchunk, &[0, 1], |_, _| ());
@@ -319,7 +319,7 @@ pub(crate) fn split(data: &[u8]) {
     }
 }
 
-/// A driver that fetches each extent in several reads and puts it together.
+/// A driver that fetches each extent in several reads and joins them.
 struct Pieces {
     data: Bytes,
     dice: Dice,
@@ -365,7 +365,7 @@ impl FrameFiles for One {
     }
 }
 
-/// Answers with copies, never with shared memory.
+/// Returns copies, never shared memory.
 struct Copies(Bytes);
 
 impl ReadAt for Copies {
@@ -379,11 +379,11 @@ impl ReadAt for Copies {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unsteady {
-    /// From some read on all fail.
+    /// From some read on, all reads fail.
     Failing,
-    /// From some read on the bytes are others.
+    /// From some read on, the bytes differ.
     Changing,
-    /// The file says that it is longer than it is.
+    /// The file claims to be longer than it is.
     Short,
 }
 

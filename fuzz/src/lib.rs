@@ -1,4 +1,4 @@
-//! What the fuzz targets of b2kit check (docs/fuzzing.md). Each target is a function over bytes; the files in
+//! The checks behind the fuzz targets of b2kit (docs/fuzzing.md). Each target is a function of bytes; the files in
 //! `fuzz_targets/` only name them.
 
 mod arrays;
@@ -26,15 +26,15 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// The most memory that an input may take, in bytes; what the command allows for small files.
+/// Maximum memory that an input may use, in bytes: what the command allows for small files.
 const MOST: usize = 768 << 20;
 
-/// Runs a target on an input, and sees to the memory that it takes.
+/// Runs a target on an input, and checks how much memory it uses.
 pub fn bounded(target: fn(&[u8]), data: &[u8]) {
     within(MOST, &format!("an input of {} bytes", data.len()), || target(data));
 }
 
-/// Panics if `run` takes more memory than `most`, in bytes.
+/// Panics if `run` uses more than `most` bytes of memory.
 pub(crate) fn within(most: usize, what: &str, run: impl FnOnce()) {
     ALLOCATED.reset_peak_usage();
     let before = ALLOCATED.current_usage();
@@ -43,7 +43,7 @@ pub(crate) fn within(most: usize, what: &str, run: impl FnOnce()) {
     assert!(taken <= most, "{what}: {} MiB of memory", taken >> 20);
 }
 
-/// The binary of a target: one of [`targets`] and, where there is one, its structured mutator.
+/// Defines the binary of a target: one of [`targets`] and, if it has one, its structured mutator.
 #[macro_export]
 macro_rules! target {
     ($name:ident) => {

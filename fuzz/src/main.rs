@@ -1,4 +1,4 @@
-//! Writes the corpora that the targets start from: `seeds CORPUS FIXTURES`.
+//! Writes the initial corpora of the targets: `seeds CORPUS FIXTURES`.
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use b2nd::{ArrayMeta, Dtype, Geometry, Object, literal};
 
 use crate::frame::{options, small};
 
-/// The input is an array metalayer, or the text of a dtype.
+/// The input is an array metalayer or the text of a dtype.
 pub(crate) fn array(data: &[u8]) {
     for name in ["b2nd", "caterva"] {
         let Ok(meta) = ArrayMeta::parse(name, data) else { continue };
@@ -16,7 +16,7 @@ pub(crate) fn array(data: &[u8]) {
         for itemsize in [0, 1, 4, 300] {
             let shapes = (meta.shape.clone(), meta.chunkshape.clone(), meta.blockshape.clone());
             let Ok(geometry) = Geometry::new(shapes.0, shapes.1, shapes.2, itemsize) else { continue };
-            // What is accepted can be computed with.
+            // An accepted geometry must not overflow.
             assert_eq!(geometry.nbytes(), geometry.nitems() * itemsize as u64);
             let grid = geometry.grid();
             let nchunks = grid.iter().try_fold(1u64, |n, k| n.checked_mul(*k));
@@ -32,7 +32,7 @@ pub(crate) fn array(data: &[u8]) {
                 }
             }
         }
-        // As part of a frame; whatever the shapes say, there are no chunks.
+        // Use it in a frame. The frame has no chunks, whatever the shapes claim.
         let frame = FrameWriter::memory(FrameParams::new(4).metalayer(name, data));
         if let Ok(frame) = frame.and_then(FrameWriter::finish) {
             let options = options(small());
@@ -59,7 +59,7 @@ fn text(text: &str) {
     let _ = literal::parse(text);
 }
 
-/// The input is the value of an attribute: what is accepted fits the memory that was allowed.
+/// The input is the value of an attribute. An accepted value must fit the memory limit.
 pub(crate) fn attribute(data: &[u8]) {
     let limits = small().with_max_memory(1 << 24);
     match Object::decode("a", data, &limits) {
@@ -68,7 +68,7 @@ pub(crate) fn attribute(data: &[u8]) {
     }
 }
 
-/// Memory of a value in bytes, without that of containers.
+/// Returns the memory of a value in bytes, without that of containers.
 fn held(object: &Object, depth: usize) -> u64 {
     assert!(depth <= 130, "nested too deep");
     let all = |items: &[Object]| items.iter().map(|item| held(item, depth + 1)).sum::<u64>();
@@ -88,11 +88,11 @@ fn held(object: &Object, depth: usize) -> u64 {
     size_of::<Object>() as u64 + inside
 }
 
-/// The input is a trailer without its last 23 bytes: the vlmetalayers of a frame that is good otherwise.
+/// The input is a trailer without its last 23 bytes: the vlmetalayers of an otherwise valid frame.
 pub(crate) fn vlmetalayers(data: &[u8]) {
     let empty = FrameWriter::options().checksums(false).memory(FrameParams::new(4));
     let mut frame = empty.and_then(FrameWriter::finish).expect("a frame").into_bytes().to_vec();
-    // Its trailer has 35 bytes.
+    // The trailer of an empty frame has 35 bytes.
     frame.truncate(frame.len() - 35);
     frame.extend_from_slice(data);
     frame.push(0xCE);

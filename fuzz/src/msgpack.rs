@@ -1,10 +1,10 @@
-//! The reader never leaves its input, and what it accepts is what the writer writes.
+//! Checks that the reader never reads outside its input, and that what it accepts equals what the writer writes.
 
 use b2_msgpack::{Error, Reader, Writer};
 
 use crate::dice::Params;
 
-/// First half of the input: which item to expect next; second half: the items.
+/// The first half of the input says which item to expect next; the second half holds the items.
 pub(crate) fn run(data: &[u8]) {
     let mut params = Params::new(data);
     let nops = params.up_to(64);
@@ -21,7 +21,7 @@ pub(crate) fn run(data: &[u8]) {
             Err(error) => {
                 assert_eq!(r.position(), before, "moved by {error}");
                 let _ = error.to_string();
-                // Over the byte that does not fit, so that later items are reached.
+                // Skip the byte that does not parse, so that later items are reached.
                 let Ok(byte) = r.byte() else { return };
                 w.raw(&[byte]);
             }

@@ -1,4 +1,4 @@
-//! What is written is read again: chunks and frames with any parameters, and changes of a frame.
+//! Round trips: chunks and frames with arbitrary parameters, and edits of a frame.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::chunk::plugins;
 use crate::dice::{Dice, Params};
 use crate::mutate;
 
-/// The input: a seed for the parameters, then data.
+/// The input is a seed for the parameters, followed by data.
 pub(crate) fn write_read(data: &[u8]) {
     let mut params = Params::new(data);
     let mut dice = Dice::new(u64::from(params.u32()));
@@ -66,14 +66,14 @@ fn frame(plain: &[u8], cparams: &CParams, dice: &mut Dice) {
 /// The size of full chunks, in bytes.
 const FULL: usize = 120;
 
-/// What a frame should hold.
+/// The expected content of a frame.
 #[derive(Clone, Default, PartialEq)]
 struct Model {
     chunks: Vec<Vec<u8>>,
     vlmetalayers: BTreeMap<u8, Vec<u8>>,
 }
 
-/// The input is a sequence of operations on a frame with chunks of one size.
+/// The input is a sequence of operations on a frame with chunks of equal size.
 pub(crate) fn edit(data: &[u8]) {
     let mut params = Params::new(data);
     let flags = params.u8();
@@ -118,7 +118,7 @@ fn apply(
 ) {
     let n = model.chunks.len();
     let at = usize::from(params.u8());
-    // The last chunk may be shorter; then it has to stay the last.
+    // The last chunk may be shorter; it must then stay the last.
     let full = model.chunks.last().is_none_or(|last| last.len() == FULL);
     let some = |params: &mut Params<'_>, len: usize| -> Vec<u8> {
         let seed = params.bytes(4).to_vec();

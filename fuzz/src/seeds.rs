@@ -1,4 +1,4 @@
-//! Small inputs to start from, made by our own writer with parameters of all kinds.
+//! Writes small initial inputs with this library, with parameters of all kinds.
 
 use std::path::Path;
 use std::{fs, io};
@@ -14,12 +14,12 @@ use crate::sparse::pack;
 
 /// The targets whose inputs are frames.
 const FRAMES: [&str; 5] = ["frame", "frame_disk", "split_reads", "store", "versus_c"];
-/// How many inputs of each kind.
+/// Number of inputs of each kind.
 const SEEDS: u64 = 40;
-/// Largest fixture that is taken over, in bytes.
+/// Maximum size of a fixture to copy, in bytes.
 const MAX_FIXTURE: u64 = 8 << 10;
 
-/// Writes the seeds of all targets into folders of their names.
+/// Writes the seeds of each target into a directory of its name.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -63,7 +63,7 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
         {
             put(target, &name, &noise)?;
         }
-        // Mostly good answers, one or two of another kind, and one that is sent as it is.
+        // Mostly valid responses, one or two of another kind, and one that is sent verbatim.
         let mut manners = vec![n as u8; 17];
         manners[1..].iter_mut().for_each(|manner| *manner = dice.below(100) as u8);
         for _ in 0..n % 3 {
@@ -77,7 +77,7 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
         if let Some(meta) = metalayer(&array) {
             put("b2nd_meta", &name, &meta)?;
         }
-        // A list of a number, a set, a tuple, a complex number and an array.
+        // A list with a number, a set, a tuple, a complex number and an array.
         let mut value = b"\x95\xCB\x3F\xF8\0\0\0\0\0\0\xD5\x2D\x91\x01\x92\xA9__tuple__\xC0".to_vec();
         value.extend(b"\xD8\x2C\x3F\xF0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
         value.extend(
@@ -90,7 +90,7 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
     copy_fixtures(fixtures, corpus)
 }
 
-/// The fixtures that are small enough, by their kind.
+/// Copies the fixtures that are small enough, sorted by kind.
 fn copy_fixtures(folder: &Path, corpus: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -154,7 +154,7 @@ fn array(dice: &mut Dice) -> Vec<u8> {
     builder.to_bytes(&items[..]).map(|frame| frame.to_vec()).unwrap_or_default()
 }
 
-/// For items of 4 bytes.
+/// Returns parameters for items of 4 bytes.
 fn some_parameters(dice: &mut Dice) -> CParams {
     let any = parameters(4, dice);
     any.unwrap_or_else(|| CParams::builder(4).build().expect("the defaults"))
@@ -175,7 +175,7 @@ fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     writer.finish().expect("a frame").into_bytes().to_vec()
 }
 
-/// Damage in a chunk that is sealed again is no damage: mutators rely on that to get behind the checksums.
+/// Checks that a damaged chunk is accepted after resealing. Mutators rely on that to get past the checksums.
 fn check_seal() {
     let mut writer = FrameWriter::options().memory(FrameParams::new(4)).expect("a frame");
     let cparams = CParams::builder(4).level(0).build().expect("parameters");
@@ -218,7 +218,7 @@ fn metalayer(frame: &[u8]) -> Option<Vec<u8>> {
     schunk.metalayers().get("b2nd").map(<[u8]>::to_vec)
 }
 
-/// A trailer without its end.
+/// Returns a trailer without its end.
 fn frame_with_values(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut writer = FrameWriter::options().checksums(false).memory(FrameParams::new(4)).expect("a frame");
     for k in 0..dice.below(5) {

@@ -1,4 +1,5 @@
-//! A hostile web server: statuses, ranges, lengths, versions and whole answers from the input, over a real connection.
+//! A hostile web server. The input determines statuses, ranges, lengths, versions and whole responses, which are sent
+//! over a real connection.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{Read, Write};
@@ -12,26 +13,26 @@ use b2_frame::{Compare, FrameWriter, ReadCosts, SuperChunk};
 use b2_http::{Http, HttpOptions};
 use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
 
-/// Two versions of a file of the same length.
+/// Two versions of a file, of equal length.
 struct Files {
     frames: [Vec<u8>; 2],
     items: [Vec<u8>; 2],
     port: u16,
 }
 
-/// What the server does now.
+/// The current behaviour of the server.
 #[derive(Default)]
 struct Script {
     number: u64,
     manners: Vec<u8>,
     raw: Vec<u8>,
-    /// Whether a version is told at all.
+    /// Whether the server sends a version at all.
     guarded: bool,
 }
 
 static SCRIPT: Mutex<Script> =
     Mutex::new(Script { number: 0, manners: Vec::new(), raw: Vec::new(), guarded: true });
-/// Whether anything was answered whose content is not that of the version it tells.
+/// Whether any response had content that does not match the version it claims.
 static LIED: AtomicBool = AtomicBool::new(false);
 
 fn files() -> &'static Files {
@@ -46,7 +47,7 @@ fn files() -> &'static Files {
             (frame.to_vec(), items.expect("its items"))
         };
         let ((mut one, items), (mut two, others)) = (made(0), made(1 << 20));
-        // Only the version tells them apart: what is behind a frame does not matter.
+        // Only the version may differ: bytes after a frame do not matter.
         let len = one.len().max(two.len());
         [&mut one, &mut two].into_iter().for_each(|frame| frame.resize(len, 0));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -60,7 +61,7 @@ fn files() -> &'static Files {
     })
 }
 
-/// Answers the requests of a connection.
+/// Handles the requests of a connection.
 fn serve(mut stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
@@ -84,13 +85,13 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-/// Answers one request, and returns whether the connection goes on.
+/// Answers one request. Returns whether to keep the connection open.
 fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
-    // The order of requests is not always the same, so their ranges decide.
+    // The order of requests varies, so choose the behaviour by range.
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(asked) as usize;
     let (manner, guarded, raw) = {
         let script = SCRIPT.lock().expect("no panic");
-        // A request of an earlier input, which has ended.
+        // A late request of an earlier input.
         if path.trim_start_matches('/').split('/').next() != Some(&script.number.to_string()) {
             return false;
         }
@@ -144,7 +145,7 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
         }
         174 => return false,
         175..=179 => {
-            // A body of the other version under the tag of this one: a server that lies.
+            // Send the other version's body with this version's tag, so the server lies.
             LIED.store(true, SeqCst);
             body = files.frames[1 - version].get(start..end).unwrap_or_default().to_vec();
         }
@@ -164,13 +165,13 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
         "HTTP/1.1 {status}\r\nContent-Range: bytes {start}-{}/{told}\r\nContent-Length: {length}\r\n{tag}{more}\r\n",
         end.wrapping_sub(1)
     );
-    // What is sent must be what is told, or the rest would be taken for the next answer.
+    // Send exactly the announced length, or the rest would be taken for the next response.
     let mut all = head.into_bytes();
     all.extend_from_slice(&body);
     stream.write_all(&all).is_ok() && manner < 120
 }
 
-/// The first byte chooses what is read and how, the next 16 how each request is answered, the rest is sent as it is.
+/// The first byte chooses what is read and how, the next 16 how each request is answered. The rest is sent verbatim.
 pub(crate) fn run(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else { return };
     let (manners, raw) = rest.split_at(rest.len().min(16));

@@ -1,4 +1,4 @@
-//! The directory of a sparse frame, as one input.
+//! The directory of a sparse frame, encoded as one input.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use b2_storage_sim::SimFs;
 use crate::dice::Dice;
 use crate::frame::{observe, options, small};
 
-/// The files: number of the chunk (0: the index file; others one more than the number of their chunk file).
+/// Iterates over the files and their numbers: 0 for the index file, or one more than the number of the chunk file.
 pub(crate) fn unpack(mut data: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     std::iter::from_fn(move || {
         let (id, rest) = data.split_first_chunk()?;
@@ -20,7 +20,7 @@ pub(crate) fn unpack(mut data: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-/// The opposite of [`unpack`].
+/// The inverse of [`unpack`].
 pub(crate) fn pack(files: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, file) in files {
@@ -32,7 +32,7 @@ pub(crate) fn pack(files: &[(u32, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// The input holds the files; the directory is read as any sparse frame.
+/// The input holds the files of a directory, which is read like any sparse frame.
 pub(crate) fn run(data: &[u8]) {
     let fs = SimFs::new();
     let folder = Path::new("frame.b2nd");

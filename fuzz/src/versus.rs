@@ -1,4 +1,4 @@
-//! Ours against C-Blosc2, which runs in a process of its own, since it crashes.
+//! Compares this library with C-Blosc2, which runs in a separate process because it may crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,19 +13,19 @@ use bytes::Bytes;
 
 use crate::frame::{options, small};
 
-/// The interpreter that has python-blosc2.
+/// Path of the Python interpreter that has python-blosc2.
 const PYTHON: &str = "B2KIT_FUZZ_PYTHON";
-/// Where counts and examples of the classes go.
+/// Directory for the counts and examples of each class of results.
 const FOLDER: &str = "B2KIT_FUZZ_CLASSES";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../xtask/py/fuzz_peer.py");
-/// As many chunks as the peer reads.
+/// Maximum number of chunks, as the peer reads no more.
 const MAX_CHUNKS: usize = 8;
-/// Largest chunk that the peer reads, in plain bytes.
+/// Maximum uncompressed size of a chunk that the peer reads.
 const MAX_NBYTES: usize = 1 << 18;
 const REJECTED: u32 = u32::MAX;
-/// Examples that are kept of each class.
+/// Number of examples kept of each class.
 const EXAMPLES: u64 = 20;
-/// Inputs between two writings of the counts.
+/// Number of inputs between two writes of the counts.
 const EVERY: u64 = 200;
 
 struct Peer {
@@ -36,26 +36,26 @@ struct Peer {
     inputs: u64,
 }
 
-/// What a side makes of a frame: nothing, or its first chunks.
+/// The result of one side for a frame: rejected, or its first chunks.
 enum Said {
     Rejected(String),
     Crashed,
     Chunks(Vec<Outcome>),
 }
 
-/// A chunk, or why there is none.
+/// A chunk, or the reason why it cannot be read.
 type Outcome = Result<Plain, String>;
 
 struct Plain {
     bytes: Bytes,
-    /// C-Blosc2 leaves the memory as it is.
+    /// Whether C-Blosc2 leaves the memory as it is.
     uninitialised: bool,
-    /// It has the old bytedelta among its filters.
+    /// Whether the chunk uses the old bytedelta filter.
     old_bytedelta: bool,
 }
 
-/// The input is a frame. Both sides read it; what they say is classed. The same chunk with other data is a finding, but
-/// for those that C-Blosc2 leaves uninitialised.
+/// The input is a frame. Both sides read it, and their results are put into classes. Different data for the same chunk
+/// is a finding, except where C-Blosc2 leaves memory uninitialised.
 pub(crate) fn run(data: &[u8]) {
     static PEER: Mutex<Option<Peer>> = Mutex::new(None);
     let mut peer = PEER.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -131,7 +131,7 @@ impl Peer {
                     assert!(a.bytes.iter().all(|byte| *byte == 0), "uninitialised chunks are zeros");
                     "chunk: uninitialised, C gives what the memory held".to_owned()
                 }
-                // With items that do not fit the block C writes nothing, and gives what the memory held.
+                // If items do not fit the block, C-Blosc2 writes nothing and returns what the memory held.
                 (Ok(a), Ok(_)) if a.old_bytedelta => "chunk: filter 34, C gives other data".to_owned(),
                 (Ok(_), Ok(_)) => {
                     different = true;
@@ -177,7 +177,7 @@ fn ours(data: &[u8]) -> Said {
         Ok(schunk) => schunk,
         Err(error) => return Said::Rejected(error.to_string()),
     };
-    // An array tells the shape of its blocks, which some filters and codecs need.
+    // Open arrays as such, because some filters and codecs need the shape of a block.
     let schunk = NdArray::from_super_chunk(schunk.clone()).map_or(schunk, NdArray::into_super_chunk);
     let read = |nchunk| {
         let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
@@ -193,7 +193,7 @@ fn ours(data: &[u8]) -> Said {
     Said::Chunks((0..schunk.nchunks().min(MAX_CHUNKS)).map(read).collect())
 }
 
-/// Errors of one kind differ in numbers.
+/// Removes numbers, in which errors of one kind differ.
 fn without_numbers(text: &str) -> String {
     let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     text.split(' ').filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! All that the cases of arrays and frames call of b2kit: when its API changes, this file alone does.
+//! Every call of b2kit in the array and frame cases, so that a change of its API affects only this file.
 
 use b2kit::chunk::{CParams, FilterSlot};
 use b2kit::frame::FrameParams;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::Error;
 use crate::arrays::{BLOCKS, CHUNKS, ITEM, Part, Shape};
 
-/// What is compressed all through: the items of arrays, and the chunks of frames.
+/// The compression in all cases: for the items of arrays, and for the chunks of frames.
 fn cparams(codec: CodecId) -> Result<CParams, Error> {
     Ok(CParams::builder(ITEM).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
 }
@@ -26,7 +26,7 @@ pub(crate) fn open_array(frame: &Bytes) -> Result<NdArray, Error> {
     Ok(NdArray::from_bytes(frame.clone())?)
 }
 
-/// From the description of the part to its bytes: selecting counts too.
+/// Selects a part and reads its bytes. Selecting is part of the counted work.
 pub(crate) fn read(array: &NdArray, part: &Part, dst: &mut [u8]) -> Result<(), Error> {
     match part {
         Part::Axes(axes) => array.slice(axes)?.read_bytes_into(dst)?,
@@ -35,7 +35,7 @@ pub(crate) fn read(array: &NdArray, part: &Part, dst: &mut [u8]) -> Result<(), E
     Ok(())
 }
 
-/// What a [`Part`] has for each axis.
+/// The selection along one axis of a [`Part`].
 pub(crate) type Axis = Selection;
 
 pub(crate) fn index(at: usize) -> Axis {
@@ -50,7 +50,7 @@ pub(crate) fn whole() -> Axis {
     Selection::ALL
 }
 
-/// From the last position down, `by` at a time.
+/// Walks down from the last position in steps of `by`.
 pub(crate) fn backwards(by: usize) -> Axis {
     Selection::ALL.step(-(by as i64))
 }
@@ -76,7 +76,7 @@ pub(crate) fn commit_array(editor: &mut ArrayEditor) -> Result<(), Error> {
     Ok(())
 }
 
-/// The items as last committed.
+/// Returns the items as last committed.
 pub(crate) fn items_of(editor: &mut ArrayEditor) -> Result<Vec<u8>, Error> {
     Ok(editor.snapshot()?.all().read_bytes()?)
 }

@@ -1,5 +1,5 @@
-//! Cases of arrays and frames in memory. Each does its work once uncounted and checks the result: the buffers and
-//! tables that are kept between calls are there when it counts.
+//! Cases of arrays and frames in memory. Each runs once uncounted and checks its result, so that the buffers and tables
+//! kept between calls exist when counting starts.
 
 use std::hint::black_box;
 
@@ -13,26 +13,26 @@ pub(crate) const ITEM: usize = 4;
 
 pub(crate) type Shape = [usize; 3];
 
-/// No multiple of the chunks, nor these of the blocks: edges count as well.
+/// Neither a multiple of the chunk shape nor, in turn, that of the block shape, so that edges count too.
 const SHAPE: Shape = [50, 100, 120];
 pub(crate) const CHUNKS: Shape = [20, 48, 64];
 pub(crate) const BLOCKS: Shape = [8, 16, 32];
 
-/// Bytes of a row: all items at one position of the first axis.
+/// Bytes of a row: all items at one index of the first axis.
 const ROW: usize = SHAPE[1] * SHAPE[2] * ITEM;
 
-/// Of a frame of many small chunks.
+/// Chunks in the frame of many small chunks.
 const SMALL_CHUNKS: usize = 1000;
 const SMALL_CHUNK: usize = 1024;
 
-/// What is read.
+/// The part to read.
 pub(crate) enum Part {
     Axes(Vec<Axis>),
     /// The positions along each axis.
     Points([Vec<i64>; 3]),
 }
 
-/// A part, and the positions of its items, in order.
+/// A part, and the positions of its items in order.
 struct Reading {
     part: Part,
     positions: Vec<Shape>,
@@ -50,14 +50,14 @@ pub(crate) fn cases() -> Vec<(String, Case)> {
             axes([(api::index(31), vec![31]), (api::whole(), all(1)), (api::whole(), all(2))])
         }),
         ("plane-last", || axes([(api::whole(), all(0)), (api::whole(), all(1)), (api::index(77), vec![77])])),
-        // Across the corner of eight chunks.
+        // Crosses the corner of eight chunks.
         ("box", || axes([(18, 26), (44, 52), (60, 68)].map(|(from, to)| range(from, to)))),
         ("steps-back", || axes([backwards(0, 3), range(10, 90), backwards(2, 2)])),
         ("rows", || axes([list(&[47, 3, 3, 41, 22]), (api::whole(), all(1)), (api::whole(), all(2))])),
         ("points", points),
     ];
     for (name, reading) in readings {
-        // A few: most of their instructions are the C compiler's.
+        // Only a few for zstd, since most of its instructions come from the C compiler.
         let zstd = ["whole", "item", "box"].contains(&name).then_some(CodecId::ZSTD);
         for codec in [CodecId::LZ4].into_iter().chain(zstd) {
             add(format!("array-{codec}-read-{name}"), Box::new(move || read_case(codec, &reading())));
@@ -102,7 +102,7 @@ fn axes(axes: [(Axis, Vec<usize>); 3]) -> Reading {
     Reading { part: Part::Axes(vec![a.0, b.0, c.0]), positions }
 }
 
-/// In no order, all over the array.
+/// Returns points in random order, all over the array.
 fn points() -> Reading {
     let place = |n: usize| std::array::from_fn(|axis| n * [37, 61, 89][axis] % SHAPE[axis]);
     let positions: Vec<Shape> = (1..=300).map(place).collect();
@@ -118,7 +118,7 @@ fn place([i, j, k]: Shape) -> usize {
     ((i * SHAPE[1] + j) * SHAPE[2] + k) * ITEM
 }
 
-/// The array in memory, compressed.
+/// Returns the array in memory, compressed.
 fn packed(plain: &[u8], codec: CodecId) -> Result<Bytes, Error> {
     api::build_array(SHAPE, plain, codec)
 }
@@ -159,7 +159,7 @@ fn build_case() -> Result<(), Error> {
     counted(build).map(drop)
 }
 
-/// Some rows `times` times: the chunks at the end are filled up first.
+/// Appends some rows `times` times. The chunks at the end are filled up first.
 fn append_case(times: usize, rows: usize, commit_each: bool) -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
@@ -176,7 +176,7 @@ fn append_case(times: usize, rows: usize, commit_each: bool) -> Result<(), Error
     edit_case(&frame, append, &[&plain, more].concat())
 }
 
-/// Part of one chunk.
+/// Sets part of one chunk.
 fn set_case() -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
@@ -194,7 +194,7 @@ fn set_case() -> Result<(), Error> {
     edit_case(&frame, set, &expected)
 }
 
-/// Each time on an editor of its own.
+/// Runs each time on an editor of its own.
 fn edit_case(
     frame: &Bytes,
     edit: impl Fn(&mut ArrayEditor) -> Result<(), Error>,
@@ -225,7 +225,7 @@ fn open_frame_case() -> Result<(), Error> {
     counted(|| api::open_frame(black_box(&frame))).map(drop)
 }
 
-/// The chunks are compressed before.
+/// Writes a frame of chunks that were compressed before.
 fn write_frame_case() -> Result<(), Error> {
     let plain = counter_i32(SMALL_CHUNKS * SMALL_CHUNK / ITEM);
     let chunks = small_chunks(&plain)?;

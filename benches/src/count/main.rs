@@ -1,5 +1,5 @@
-//! Fixed pieces of work whose instructions `cargo xtask bench --count` counts under callgrind: `b2-count-cases NAME`
-//! does one, without a name it lists them. Only what [`counted`] calls counts.
+//! Fixed workloads whose instructions `cargo xtask bench --count` counts under callgrind. `b2-count-cases NAME` runs
+//! one; without a name it lists them. Only what [`counted`] calls is counted.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -14,12 +14,12 @@ use b2kit::chunk::{CParams, DParams, FilterSlot};
 use b2kit::{Chunk, CodecId, Plugins};
 
 type Error = Box<dyn std::error::Error>;
-/// Prepares the data and gives the work.
+/// Prepares the data and runs the work.
 type Case = Box<dyn Fn() -> Result<(), Error>>;
 
 type Kernel = fn(usize, &[u8], &mut [u8]) -> Result<(), b2_filters::FilterError>;
 
-/// Callgrind collects inside of this function alone.
+/// Callgrind collects only inside this function.
 #[inline(never)]
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
@@ -64,12 +64,12 @@ fn kernel_case(typesize: usize, kernel: Kernel) -> Result<(), Error> {
     let src = field_f32(BLOCK / 4);
     let src = &src[..BLOCK - BLOCK % typesize];
     let mut dst = vec![0; src.len()];
-    // The processor is asked for its features before.
+    // An uncounted call first, because it detects the processor's features.
     kernel(typesize, src, &mut dst)?;
     Ok(counted(|| kernel(typesize, black_box(src), &mut dst))?)
 }
 
-/// The second byte of each item, as shuffled blocks have it in a stream of its own.
+/// Returns the second byte of each item, which a shuffled block holds as a stream of its own.
 fn plane() -> Vec<u8> {
     counter_i32(2 * BLOCK).into_iter().skip(1).step_by(4).collect()
 }
@@ -84,7 +84,7 @@ fn stream_case(codec: CodecId, encode: bool) -> Result<(), Error> {
         Encoded::Len(len) => Ok(len),
         Encoded::TooBig => Err(Error::from("does not compress")),
     };
-    // Tables are allocated before.
+    // An uncounted call first, because it allocates tables.
     let mut len = pack()?;
     if encode {
         len = counted(pack)?;
@@ -138,7 +138,8 @@ fn chunk_case(codec: CodecId, filter: FilterSlot, work: Work) -> Result<(), Erro
 }
 
 fn main() -> ExitCode {
-    // The main thread's stack begins where the environment ends, whose size alone changed counts by 0.2 %.
+    // Run on a new thread: the main thread's stack starts where the environment ends, and the size of the environment
+    // alone changed counts by 0.2 %.
     std::thread::spawn(run).join().unwrap_or(ExitCode::FAILURE)
 }
 
@@ -148,7 +149,7 @@ fn run() -> ExitCode {
         cases.iter().for_each(|(name, _)| println!("{name}"));
         return ExitCode::SUCCESS;
     };
-    // One thread: the same instructions each time.
+    // With a single thread, the instructions are the same in every run.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
     let outcome = match cases.into_iter().find(|(name, _)| *name == wanted) {
         None => Err(format!("no case '{wanted}'").into()),

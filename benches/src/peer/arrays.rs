@@ -1,5 +1,6 @@
-//! Three-dimensional arrays of 4-byte items. One line of JSON for each operation: bytes and calls of one repeat,
-//! and the time of each repeat. Every result is compared with the plain items before it is timed.
+//! Benchmarks three-dimensional arrays of 4-byte items. Prints one line of JSON for each operation: bytes and calls of
+//! one repetition, and the time of each repetition. Every result is compared with the original items before it is
+//! timed.
 
 use std::fs;
 use std::hint::black_box;
@@ -27,7 +28,7 @@ const READER_BOXES: usize = 200;
 pub(crate) struct Args {
     #[arg(long)]
     input: PathBuf,
-    /// Where the array is, with `--storage disk`
+    /// Path of the array, with `--storage disk`
     #[arg(long, default_value = "")]
     path: PathBuf,
     #[arg(long, default_value = "memory")]
@@ -51,8 +52,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Opens the array, to be read with as many threads as were asked for. Each of several readers reads on its own: it
-    /// would use the threads of the process otherwise, since it is in no pool.
+    /// Opens the array for reading with the requested number of threads. Concurrent readers use one thread each: they
+    /// are in no pool, and would otherwise use the threads of the process.
     fn open(&self) -> Result<NdArray> {
         let threads = if self.op == ["readers"] { 1 } else { self.threads };
         let options = SuperChunk::options().control(Control::new().with_threads(threads));
@@ -66,7 +67,7 @@ fn dims(text: &str) -> Result<[u64; 3], String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    // This thread is one of the pool.
+    // The current thread is one of the pool.
     rayon::ThreadPoolBuilder::new().num_threads(args.threads).use_current_thread().build_global()?;
     let src = fs::read(&args.input).context("the input")?;
     ensure!(src.len() == nbytes(&args.shape), "the shape is not that of the input");
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             bench.scratch(op)?;
             continue;
         }
-        // Not timed: results are compared, and everything is warm.
+        // An untimed run first, which checks the results and warms the caches.
         let (bytes, _) = bench.run(op, true)?;
         let times = repeat(args.repeat, args.budget, || bench.run(op, false).map(|(_, spent)| spent))?;
         let line = json!({
@@ -118,9 +119,9 @@ struct Bench<'a> {
     src: Vec<u8>,
     dst: Vec<u8>,
     array: Option<NdArray>,
-    /// The array, in memory.
+    /// The array in memory.
     frame: Bytes,
-    /// Of the array in memory.
+    /// The editor of the array in memory.
     editor: Option<ArrayEditor>,
 }
 
@@ -129,7 +130,7 @@ impl Bench<'_> {
         self.array.as_ref().context("the array is not written yet")
     }
 
-    /// Bytes handled, and the time it took.
+    /// Returns the number of bytes handled and the time taken.
     fn run(&mut self, op: &str, verify: bool) -> Result<(usize, Spent)> {
         let (full, one) = (self.args.shape, [1; 3]);
         match op {
@@ -163,7 +164,7 @@ impl Bench<'_> {
         }
         let small = |dims: [u64; 3]| dims.map(|n| n as u32);
         let clock = Clock::start();
-        // The C side does not sync.
+        // No syncing, as on the C side.
         let builder = ArrayBuilder::with_dtype(args.shape, Dtype::parse("<f4")?)
             .chunks(small(args.chunks))
             .blocks(small(args.blocks))
@@ -214,7 +215,7 @@ impl Bench<'_> {
         Ok((extra.len(), spent))
     }
 
-    /// Sets boxes at random places: parts of chunks. All of them are one commit.
+    /// Sets boxes at random positions, which are parts of chunks, with a single commit.
     fn set(&mut self, verify: bool) -> Result<(usize, Spent)> {
         let (shape, size) = (self.args.shape, nbytes(&BOX));
         let path = self.args.path.with_extension("set");
@@ -255,7 +256,7 @@ impl Bench<'_> {
         Ok(dst.len())
     }
 
-    /// Boxes of this shape at random places.
+    /// Returns boxes of this shape at random positions.
     fn boxes(&mut self, seed: u64, n: usize, shape: &[u64; 3], verify: bool) -> Result<usize> {
         let mut random = SplitMix64(seed);
         let mut bytes = 0;
@@ -265,7 +266,7 @@ impl Bench<'_> {
         Ok(bytes)
     }
 
-    /// Opens the file, reads one item, closes it; again and again.
+    /// Repeatedly opens the file, reads one item and closes it.
     fn open(&self, verify: bool) -> Result<usize> {
         let (one, mut item) = ([1; 3], [0; ITEM]);
         for k in 0..OPENS {
@@ -278,7 +279,7 @@ impl Bench<'_> {
         Ok(OPENS * ITEM)
     }
 
-    /// As many threads as were asked for, each reading boxes of the same open array.
+    /// Reads boxes of the same open array from the requested number of threads.
     fn readers(&self) -> Result<usize> {
         let (array, shape) = (self.array()?, &self.args.shape);
         let read = |seed| -> Result<usize> {
@@ -300,7 +301,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Memory that an operation takes at its peak, beside what was there before.
+    /// Measures the peak memory that an operation adds to what was in use before.
     fn scratch(&mut self, op: &str) -> Result<()> {
         fs::write("/proc/self/clear_refs", "5")?;
         let before = status_kib("VmRSS:")?;
@@ -311,7 +312,7 @@ impl Bench<'_> {
     }
 }
 
-/// The editor of a file, which is opened now, or that of the array in memory.
+/// Returns the editor of a newly opened file, or that of the array in memory.
 fn editor<'e>(
     path: Option<&PathBuf>,
     opened: &'e mut Option<ArrayEditor>,
@@ -330,7 +331,7 @@ fn ranges(start: &[u64; 3], shape: &[u64; 3]) -> [std::ops::Range<i64>; 3] {
     std::array::from_fn(|dim| start[dim] as i64..(start[dim] + shape[dim]) as i64)
 }
 
-/// Compares a box of items with the plain ones.
+/// Compares a box of items with the original ones.
 fn same(src: &[u8], whole: &[u64; 3], start: &[u64; 3], shape: &[u64; 3], got: &[u8]) -> Result<()> {
     let row = shape[2] as usize * ITEM;
     for i in 0..shape[0] {
@@ -360,7 +361,7 @@ fn status_kib(key: &str) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Where a box of this shape lies, by chance.
+/// Returns a random position for a box of this shape.
 fn place(random: &mut SplitMix64, whole: &[u64; 3], shape: &[u64; 3]) -> [u64; 3] {
     std::array::from_fn(|dim| random.next_u64() % (whole[dim] - shape[dim] + 1))
 }

@@ -1,4 +1,4 @@
-//! Files of chunks: for each its size (4 bytes, little-endian), and its bytes.
+//! Files of chunks: the size of each chunk (4 bytes, little-endian), followed by its bytes.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! How fast arrays are cut into blocks, relative to `memcpy`. A codec that looks at nothing stands for compression.
+//! Measures how fast arrays are cut into blocks, relative to `memcpy`. A codec that ignores its input replaces
+//! compression.
 
 use std::hint::black_box;
 
@@ -10,7 +11,7 @@ use b2kit::{ArrayBuilder, CodecId, Control, Dtype, Plugins};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rounds of memcpy and all shapes in turn
+    /// Rounds, each of memcpy and all shapes in turn
     #[arg(long, default_value_t = 7)]
     rounds: usize,
 }
@@ -27,7 +28,7 @@ impl Codec for Nothing {
         "nothing"
     }
     fn properties(&self) -> CodecProperties {
-        // Not lossless, so that nobody looks whether the items are all the same.
+        // Not lossless, so that the library does not check whether all items are equal.
         CodecProperties { lossless: false, ..CodecProperties::BYTES }
     }
     fn encoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
@@ -55,8 +56,8 @@ struct Case {
     blocks: Vec<u32>,
 }
 
-/// Arrays of about 64 MB, in chunks and blocks of usual sizes. In the named ones the last chunk and the last block along
-/// some dimensions are shorter, which costs zeros that fill them up.
+/// Returns arrays of about 64 MB, in chunks and blocks of usual sizes. In the ones with a name, the last chunk and
+/// block along some dimensions are shorter and must be padded with zeros.
 fn cases() -> Vec<Case> {
     let case = |itemsize, shape: &[u64], chunks: &[u32], blocks: &[u32]| Case {
         itemsize,
@@ -74,7 +75,7 @@ fn cases() -> Vec<Case> {
         case(4, &[64, 64, 64, 64], &[32, 32, 32, 16], &[16, 16, 16, 8]),
         case(4, &[32, 32, 32, 32, 16], &[16, 16, 16, 16, 16], &[8, 8, 8, 8, 8]),
     ];
-    // Each block has all of the last dimensions and a half of the one before them.
+    // Each block spans all of the last dimensions and half of the one before them.
     for ndim in [6, 8, 12, 16_usize] {
         let len = match ndim {
             6 => 16,
@@ -140,7 +141,7 @@ fn dims<T: ToString>(dims: &[T]) -> String {
     dims.iter().map(T::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// CPU time to copy all bytes to a buffer as long as a block, which stays in the cache.
+/// Returns the CPU time of copying all bytes to a buffer of block size, which stays in the cache.
 fn copy(src: &[u8]) -> f64 {
     let mut block = vec![0; 128 << 10];
     let clock = Clock::start();
@@ -156,7 +157,7 @@ impl Case {
         self.shape.iter().product::<u64>() as usize * self.itemsize
     }
 
-    /// CPU time to make a frame in memory.
+    /// Returns the CPU time of writing a frame in memory.
     fn cut(&self, src: &[u8]) -> Result<f64> {
         let plugins = Plugins::default().with_codec(Nothing);
         let cparams = CParams::builder(self.itemsize)

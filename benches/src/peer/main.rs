@@ -1,5 +1,5 @@
-//! Our side of `cargo xtask bench`, where `b2kit bench --input` has no row for it: arrays, and files of chunks that
-//! the C side reads. Takes the same options as the C side (`xtask/c/`) and prints the same lines.
+//! Our side of the rows of `cargo xtask bench` that `b2kit bench --input` does not cover: arrays, and files of chunks
+//! that the C side reads. Takes the same options and prints the same lines as the C side (`xtask/c/`).
 #![forbid(unsafe_code)]
 
 mod arrays;
@@ -31,7 +31,7 @@ enum What {
     Nd(arrays::Args),
 }
 
-/// How chunks are compressed.
+/// Parameters for compressing chunks.
 #[derive(Debug, clap::Args)]
 struct Compression {
     #[arg(long, default_value = "blosclz", value_parser = codec)]

@@ -12,8 +12,8 @@ use crate::remote::{IN_FLIGHT, Remote};
 
 /// An array that is read asynchronously. Cloning is cheap.
 ///
-/// Its methods are those of [`NdArray`], with the same results. [`array`](Self::array) gives all
-/// that is known without reading: dtype, chunks, attributes.
+/// Its methods are those of [`NdArray`], with the same results. [`array`](Self::array) returns
+/// everything that is known without reading: dtype, chunks, attributes.
 pub struct AsyncNdArray<R> {
     remote: Arc<Remote<R>>,
     array: NdArray,
@@ -71,7 +71,7 @@ impl AsyncOptions {
     }
 
     /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
-    /// request may always be, however large.
+    /// request is always allowed, however large.
     #[must_use]
     pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
         Self { max_bytes, ..self }
@@ -116,8 +116,8 @@ impl<R: RangeReader> AsyncNdArray<R> {
         &self.array
     }
 
-    /// Returns whether a change of the file between two requests would be noticed. If not, the
-    /// store tells neither strong ETags nor times of change.
+    /// Returns whether a change of the file between two requests would be noticed. It would not if
+    /// the store provides neither strong ETags nor modification times.
     pub fn is_guarded(&self) -> bool {
         self.remote.version().is_guarded()
     }
@@ -201,8 +201,8 @@ impl<R: RangeReader> AsyncSlice<R> {
         &self.slice
     }
 
-    /// Returns another view of the same array: `change` transposes this one, selects from it again,
-    /// or takes a field.
+    /// Returns another view of the same array. `change` makes it from this one, for example by
+    /// transposing, selecting again, or taking a field.
     ///
     /// # Errors
     /// Those of `change`.
@@ -215,7 +215,7 @@ impl<R: RangeReader> AsyncSlice<R> {
         self.slice.shape()
     }
 
-    /// Checks the part of the result that is not stored in the file against the limit on output.
+    /// Checks the part of the result that is not stored in the file against the output limit.
     async fn check(&self) -> Result<(), NdError> {
         let array = self.slice.array();
         self.remote.run(array.super_chunk().sizes_plan()).await?;
@@ -234,7 +234,7 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the items as an array of the crate `ndarray`.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and when the number of dimensions is another.
+    /// As for [`read`](Self::read), and when the number of dimensions differs.
     #[cfg(feature = "ndarray")]
     pub async fn read_array<T: Element, D: b2nd::ndarray::Dimension>(
         &self,
@@ -284,7 +284,7 @@ impl<R: RangeReader> AsyncSlice<R> {
 pub struct Part {
     /// The positions along the first dimension of the result; `0..1` for a single item.
     pub positions: std::ops::Range<u64>,
-    /// Their items, in C order, as [`AsyncSlice::read_bytes`] gives them.
+    /// The items in C order, as [`AsyncSlice::read_bytes`] returns them.
     pub bytes: Vec<u8>,
 }
 
@@ -294,7 +294,7 @@ pub struct Part {
 pub struct Parts<R> {
     remote: Arc<Remote<R>>,
     pieces: Pieces,
-    /// The part that is being read, which is tried again after an error.
+    /// The part being read. It is tried again after an error.
     next: Option<Piece>,
 }
 

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Some futures of one type, polled together. Each wake polls all, which costs little for the few
-/// requests that are in flight at once.
+/// Futures of one type that are polled together. Each wake polls all of them, which is cheap for
+/// the few requests that are in flight at once.
 pub(crate) struct Flock<F>(Vec<Pin<Box<F>>>);
 
 impl<F: Future> Flock<F> {
@@ -29,7 +29,7 @@ impl<F: Future> Flock<F> {
             }
             let mut done = None;
             for (i, future) in self.0.iter_mut().enumerate() {
-                // Later ones are polled by the next call, which comes at once.
+                // The next call polls the remaining ones, and it follows immediately.
                 if let Poll::Ready(output) = future.as_mut().poll(context) {
                     done = Some((i, output));
                     break;
@@ -46,7 +46,8 @@ impl<F: Future> Flock<F> {
         .await
     }
 
-    /// Polls all futures once, so that each begins or goes on, and returns those that are done.
+    /// Polls all futures once, so that each starts or continues, and returns the outputs of those
+    /// that are done.
     pub(crate) async fn ready(&mut self) -> Vec<F::Output> {
         let mut done = Vec::new();
         poll_fn(|context| {

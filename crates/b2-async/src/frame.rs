@@ -16,8 +16,8 @@ use crate::remote::{IN_FLIGHT, Remote};
 
 /// A frame that is read asynchronously, contiguous or sparse. Cloning is cheap.
 ///
-/// Its methods are those of [`SuperChunk`], with the same results. While a future is polled, it
-/// decodes on the pool of the call.
+/// Its methods are those of [`SuperChunk`], with the same results. Blocks are decoded while a
+/// future is polled, on the pool of the call.
 ///
 /// ```
 /// use b2_async::AsyncSuperChunk;
@@ -97,13 +97,13 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         &self.frame
     }
 
-    /// Returns whether a change of the frame between two requests would be noticed. If not, the
-    /// store tells neither strong ETags nor times of change.
+    /// Returns whether a change of the frame between two requests would be noticed. It would not if
+    /// the store provides neither strong ETags nor modification times.
     pub fn is_guarded(&self) -> bool {
         self.remote.version().is_guarded()
     }
 
-    /// Returns the same frame with other settings, which `change` makes. It must not replace it.
+    /// Returns the same frame with the settings that `change` makes. It must not replace the frame.
     #[must_use]
     pub fn with(self, change: impl FnOnce(SuperChunk) -> SuperChunk) -> Self {
         Self { frame: change(self.frame), ..self }
@@ -131,7 +131,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         self.remote.run(self.frame.sizes_plan()).await
     }
 
-    /// Reads chunk `nchunk` to decode it now.
+    /// Reads chunk `nchunk` for immediate decoding.
     async fn chunk_to_decode(&self, nchunk: usize) -> Result<Chunk, FrameError> {
         self.read_sizes().await?;
         self.remote.run(self.frame.chunk_plan(nchunk)?.to_decode()).await
@@ -275,7 +275,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// As for [`SuperChunk::verify_checksums`].
     pub async fn verify_checksums(&self) -> Result<Checksums, FrameError> {
         let control = self.frame.dparams().control.begin(self.nbytes(), self.frame.typesize() as u64);
-        // Chunks are compared by their plans, whatever the settings are.
+        // Compare every chunk while reading it, whatever the settings are.
         let frame = self.frame.clone().with_compare(b2_frame::Compare::Always);
         if !frame.compares_stored() {
             return Ok(self.frame.checksums());

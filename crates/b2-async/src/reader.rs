@@ -28,7 +28,7 @@ pub trait MaybeSync {}
 #[cfg(target_family = "wasm")]
 impl<T: ?Sized> MaybeSync for T {}
 
-/// Storage that answers ranges of bytes of one frame.
+/// Storage that serves byte ranges of one frame.
 ///
 /// The frame is one object ([`FrameFile::Main`]), or many if it is sparse: the index, which is
 /// `FrameFile::Main` too, and one object per chunk ([`FrameFile::Chunk`]). Several ranges are
@@ -144,12 +144,13 @@ pub struct Answer {
     pub version: Version,
 }
 
-/// What a store tells about the version of a file. Answers of different versions are never mixed.
+/// What a store reports about the version of a file. Responses of different versions are never
+/// mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// The entity tag as HTTP gives it: in quotes, with `W/` in front if it is weak.
+    /// The HTTP entity tag, including quotes, and the prefix `W/` if it is weak.
     pub etag: Option<String>,
-    /// The time of the last change, in any form that differs between versions.
+    /// The modification time, in any form that differs between versions.
     pub last_modified: Option<String>,
     /// Length of the whole file in bytes.
     pub len: Option<u64>,
@@ -160,14 +161,14 @@ impl Version {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// Returns whether changes of the file can be noticed at all: by a strong ETag, or by the time
-    /// of the last change.
+    /// Returns whether changes of the file can be noticed at all: by a strong ETag or by the
+    /// modification time.
     pub fn is_guarded(&self) -> bool {
         self.strong().is_some() || self.last_modified.is_some()
     }
 
     /// Returns whether both may be the same version: their strong ETags are equal, or, if one has
-    /// none, nothing that both tell differs.
+    /// none, no field that both have differs.
     pub fn may_be(&self, other: &Self) -> bool {
         fn agree<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
             a.is_none() || b.is_none() || a == b
@@ -175,7 +176,7 @@ impl Version {
         let same = agree(&self.last_modified, &other.last_modified) && agree(&self.len, &other.len);
         match (self.strong(), other.strong()) {
             (Some(a), Some(b)) => a == b && agree(&self.len, &other.len),
-            // A server that stops telling the ETag may be another one.
+            // If a server stops sending the ETag, another server may have answered.
             (Some(_), None) | (None, Some(_)) => same && self.last_modified == other.last_modified,
             (None, None) => same && agree(&self.etag, &other.etag),
         }
@@ -231,7 +232,7 @@ mod tests {
         assert!(!same(version("\"a\"", "now", 7), version("", "", 7)));
         assert!(same(version("\"a\"", "now", 7), version("", "now", 7)));
         assert!(!same(version("", "", 7), version("", "", 8)));
-        // Nothing can be told.
+        // Nothing is known.
         assert!(same(version("", "", 0), version("", "", 8)));
         assert!(!version("W/\"a\"", "", 7).is_guarded());
         assert!(version("\"a\"", "", 0).is_guarded() && version("", "now", 0).is_guarded());

@@ -1,4 +1,4 @@
-//! Fetches the bytes that plans request, and checks what a store answers.
+//! Fetches the bytes that plans request, and checks the responses of the store.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::reader::{Opening, RangeReader, Version};
 const FIRST: u64 = 16 << 10;
 /// Length of the read of the end, in bytes: trailer, index and checksums of most frames.
 const LAST: u64 = 64 << 10;
-/// Default of the most bytes in flight.
+/// Default limit on the bytes in flight.
 pub(crate) const IN_FLIGHT: u64 = 64 << 20;
 
 /// An open frame in a store.
@@ -28,7 +28,7 @@ pub(crate) struct Remote<R> {
     name: Arc<str>,
     /// Offset of the frame in the main file.
     base: u64,
-    /// Length of the main file from there.
+    /// Length of the main file from `base` on.
     len: u64,
     /// The start of the main file, and its end with its offset.
     ends: [(u64, Bytes); 2],
@@ -79,7 +79,7 @@ impl<R: RangeReader> Remote<R> {
         versions.get(&FrameFile::Main).cloned().unwrap_or_default()
     }
 
-    /// Runs a plan to its end. Each step requests all of its ranges at once.
+    /// Runs a plan to its end. The ranges of each step are requested at once.
     pub(crate) async fn run<P: Plan>(&self, mut plan: P) -> Result<P::Output, FrameError> {
         let mut parts = Vec::new();
         loop {
@@ -143,7 +143,7 @@ impl<R: RangeReader> Remote<R> {
         }
         if got < asked {
             let end = range.start.saturating_add(got);
-            // Only the end of a file of unknown length explains that.
+            // A short answer is only legitimate at the end of a file whose length was not known.
             if main || len.is_some_and(|len| end < len) {
                 let what = format!("the store answered {got} bytes where {asked} were asked for");
                 return Err(failed(&self.name, io::Error::new(io::ErrorKind::UnexpectedEof, what)));
@@ -155,7 +155,7 @@ impl<R: RangeReader> Remote<R> {
         Ok(answer.bytes)
     }
 
-    /// Fails if the file is not the one that was read before.
+    /// Fails if this is not the version of the file that was read before.
     fn check(&self, file: FrameFile, version: Version) -> Result<(), FrameError> {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         match versions.get(&file) {
@@ -175,7 +175,7 @@ impl<R: RangeReader> Remote<R> {
     }
 }
 
-/// The bytes of a range, if they are among those at offset `at`.
+/// Returns the bytes of a range, if `bytes` at offset `at` contain it.
 fn known(at: u64, bytes: &Bytes, range: &std::ops::Range<u64>) -> Option<Bytes> {
     let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
     let inside = index(range.start)?..index(range.end)?;
@@ -211,7 +211,8 @@ impl<R: RangeReader> SelectionDriver for Remote<R> {
 }
 
 impl<R: RangeReader> Remote<R> {
-    /// Fetches what a read needs, several requests at a time, and runs its jobs, until it is done.
+    /// Fetches what a read needs, with several requests in flight, and runs its jobs until it is
+    /// done.
     pub(crate) async fn work_off<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let mut flock = Flock::new();
         let (mut bytes, mut held) = (0u64, None::<Request>);
@@ -222,7 +223,7 @@ impl<R: RangeReader> Remote<R> {
                     None => read.need()?,
                 };
                 let Some(request) = next else { break };
-                // One request may always fly, however large.
+                // A single request is always allowed, however large.
                 if flock.len() > 0 && bytes.saturating_add(size(&request)) > self.max_bytes {
                     held = Some(request);
                     break;
@@ -234,7 +235,7 @@ impl<R: RangeReader> Remote<R> {
             let mut jobs = Vec::new();
             let more = answers.len();
             if more == 0 {
-                // Nothing new: decode what there is, before waiting.
+                // Nothing new has arrived: decode what there is before waiting.
                 jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
                 if jobs.is_empty() {
                     match flock.next().await {
@@ -248,7 +249,7 @@ impl<R: RangeReader> Remote<R> {
                 bytes = bytes.saturating_sub(size);
                 read.put(id, answer?)?;
             }
-            // What has arrived is decoded before more is asked for, so memory stays bounded.
+            // Decode what has arrived before requesting more, so that memory stays bounded.
             jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
             if !jobs.is_empty() {
                 let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
@@ -259,10 +260,10 @@ impl<R: RangeReader> Remote<R> {
     }
 }
 
-/// Most jobs that run before requests are looked after again.
+/// Number of jobs that run before requests are handled again.
 const JOBS: usize = 64;
 
-/// The files of a frame that is only read asynchronously.
+/// Stands for the files of a frame that can only be read asynchronously.
 struct Nowhere(Arc<str>);
 
 impl FrameFiles for Nowhere {
@@ -272,7 +273,7 @@ impl FrameFiles for Nowhere {
 }
 
 impl ReadAt for Nowhere {
-    /// Files may have any length.
+    /// Unknown, so any length must be accepted.
     fn len(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }

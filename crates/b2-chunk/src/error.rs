@@ -137,7 +137,7 @@ pub enum ChunkError {
     /// The request needs more than the caller's [`Limits`](crate::Limits) allow.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// The progress callback asked to stop.
+    /// The progress callback cancelled the call.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
     /// There is not enough memory.
@@ -177,10 +177,10 @@ impl ChunkError {
                 ErrorKind::Unsupported
             }
             Self::Stream { source, .. } => source.kind(),
-            // What is wrong with a codec or filter that the caller chose is no damage.
+            // An error of a codec or filter that the caller chose does not mean that data is damaged.
             Self::Codec { source, .. } => chosen(source.kind()),
             Self::Apply { source, .. } => chosen(source.kind()),
-            // It is the chunk that asks for a filter which cannot be undone without more than the chunk.
+            // The chunk names a filter that cannot be undone with the information in the chunk alone.
             Self::Filter { source, .. } => match source.kind() {
                 ErrorKind::Argument => ErrorKind::Unsupported,
                 kind => kind,

@@ -300,16 +300,16 @@ mod tests {
         let noise = noise(1);
         check(&noise, StreamKind::Noise);
         assert_eq!(kinds(&noise), [StreamKind::Noise; 11]);
-        // Sums of dice have no repeats, but some are rare.
+        // Sums of dice rolls contain no repeats, but some values are rare.
         let uneven: Vec<u8> = noise.iter().zip(&noise[7..]).map(|(a, b)| a / 4 + b / 4).collect();
         check(&uneven, StreamKind::Uneven);
         let words: Vec<u8> = noise.iter().flat_map(|&n| [n / 64, 100, n / 64, 3, 2, 1]).take(LEN).collect();
         check(&words, StreamKind::Mixed);
-        // Noise again from afar.
+        // Noise that repeats at a large distance.
         let long: Vec<u8> = noise[..20_000].iter().copied().cycle().take(LEN).collect();
         check(&long, StreamKind::Long);
         assert_eq!(kinds(&vec![9; LEN]), [StreamKind::Constant; 11]);
-        // A little of something else in noise.
+        // Noise with a little other data in it.
         let mut mostly = noise.clone();
         mostly[5 * SEGMENT..6 * SEGMENT].fill(0);
         assert_ne!(Prober::new().unwrap().stream(&mostly), StreamKind::Noise);
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Positions of earlier streams are not taken for such of this one, nor when the count starts anew.
+    /// Positions of earlier streams must not be mistaken for positions of this one, even after the count restarts.
     #[test]
     fn streams_are_independent() {
         let (a, b) = (noise(1), noise(2));

@@ -11,7 +11,7 @@ pub trait Element: Copy + Send + Sync + 'static {
     const DTYPE: &'static str;
     /// The name of the type in messages.
     const NAME: &'static str;
-    /// Bytes of one number in an item, the unit of byte order: half of the item for complex numbers.
+    /// Size in bytes of one number in an item, the unit of byte order: half of the item for complex numbers.
     const WORD: usize;
     /// Bytes of one item.
     const ITEMSIZE: usize;
@@ -50,7 +50,7 @@ pub trait Element: Copy + Send + Sync + 'static {
     }
 }
 
-/// Whether numbers have the same layout in memory as in storage.
+/// Whether numbers have the same layout in memory as in storage, which is little-endian.
 const ALIKE: bool = cfg!(target_endian = "little");
 
 macro_rules! numbers {

@@ -11,8 +11,8 @@ pub enum ErrorKind {
     NotBlosc,
     /// The input was written by a newer version of the format.
     NewerVersion,
-    /// The input or the request is valid, but needs a codec, filter or feature that is not available. Changing a file that
-    /// is more than a frame (other bytes behind it, other names) is such a feature.
+    /// The input or the request is valid, but needs a codec, filter or feature that is not available. This includes
+    /// changing a file that holds more than a frame (bytes after it, or several names).
     Unsupported,
     /// The input is truncated, malformed, inconsistent, or does not match its checksums.
     Damaged,

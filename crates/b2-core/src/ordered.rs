@@ -9,9 +9,10 @@ use crate::{Cancelled, Control};
 /// Makes a result from each item in parallel. `each` receives the results in the order of the items, on any thread,
 /// while others are still being made.
 ///
-/// At most `most` threads work; `nbytes` measures the work as in [`for_each`](crate::for_each). At most `ahead` items are begun or waiting to be
-/// handed over at a time, but always as many as there are threads. A thread that may not begin another item stops
-/// working here instead of waiting, because a waiting thread of a pool could be the one that others wait for.
+/// At most `most` threads work; `nbytes` measures the work as in [`for_each`](crate::for_each). At most `ahead` items
+/// are begun or waiting to be handed over at a time, but always as many as there are threads. A thread that may not
+/// begin another item stops working here instead of waiting, because a waiting thread of a pool could be the one that
+/// others wait for.
 ///
 /// # Errors
 /// Returns the first error of `make` or `each`, or that the call was cancelled. Nothing is handed over after an error.
@@ -74,7 +75,7 @@ struct State<I, R, E> {
     made: VecDeque<Option<R>>,
     /// Number of results that were handed over, or are being handed over.
     handed_over: u64,
-    /// Number of threads that stopped because too much was ahead.
+    /// Number of threads that stopped because too many results were ahead.
     stopped: usize,
     error: Option<E>,
 }
@@ -109,7 +110,7 @@ impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<()
 
     /// Hands over all results that are ready, unless another thread is doing that.
     fn hand_over(&self, more: &dyn Fn()) {
-        // That thread looks once more after it has let go of the lock, so none is left behind.
+        // That thread checks once more after releasing the lock, so no result is left behind.
         while self.lock().is_ready() {
             let Ok(mut each) = self.each.try_lock() else { return };
             loop {
@@ -119,7 +120,7 @@ impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<()
                     (result, std::mem::take(&mut state.stopped))
                 };
                 if let Err(error) = each(result) {
-                    // Before `each` is let go: another thread would hand over the next result.
+                    // Record the error before releasing `each`: another thread would hand over the next result.
                     self.lock().fail(error);
                     return;
                 }
@@ -214,7 +215,7 @@ mod tests {
                 };
                 in_order(&control, usize::MAX, nbytes, ahead, 0..2000, make, each).unwrap();
                 assert!(got.iter().copied().eq(0..2000));
-                // The result that is being handed over does not count any more.
+                // The result being handed over no longer counts.
                 let threads = control.threads().min(crate::workers(&control)).max(1);
                 let most = most.into_inner();
                 assert!(most <= ahead.max(threads) + 1, "{most} with {ahead}");
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn an_error_ends_the_work() {
         let bad = [(100, usize::MAX), (usize::MAX, 100)];
-        // Another thread is seldom about to hand over at the moment of the error.
+        // It is rare that another thread is about to hand over at the moment of the error.
         for control in controls() {
             for (bad, bad_each) in bad.repeat(500) {
                 let mut got = 0;

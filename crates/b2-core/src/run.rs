@@ -62,7 +62,7 @@ pub fn workers(control: &Control) -> usize {
 #[cfg(feature = "rayon")]
 pub(crate) use pool::Crew;
 
-/// Without feature `rayon` nobody helps.
+/// Without feature `rayon` there are no helpers.
 #[cfg(not(feature = "rayon"))]
 #[derive(Clone, Copy)]
 pub(crate) enum Crew {}

@@ -22,8 +22,8 @@ impl Filter for ByteDelta {
             lossless: true,
             shapeless: true,
             effect: Effect::KeepsZeros,
-            // If 0 were stored, the number of planes would only be in the container, and a chunk without one could not
-            // be decoded. python-blosc2 cannot open files with values above 127.
+            // If 0 were stored, only the container would know the number of planes, and a chunk without container could
+            // not be decoded. python-blosc2 cannot open files with values above 127.
             zero_is_itemsize: true,
             ..FilterProperties::UNKNOWN
         }
@@ -142,7 +142,7 @@ mod tests {
         // Two planes of three, and a tail.
         check(2, None, &[1, 2, 4, 9, 9, 8, 77], &[1, 1, 2, 9, 0, 255, 77]);
         check(0, Some(3), &[1, 2, 1, 2, 1, 2, 5, 6], &[1, 1, 1, 1, 1, 1, 5, 6]);
-        // More planes than bytes: all tail.
+        // More planes than bytes: everything is tail.
         check(255, None, &[1, 2, 3], &[1, 2, 3]);
         check(0, Some(usize::MAX), &[1, 2, 3], &[1, 2, 3]);
         check(1, None, &(0..=20).map(|k| k * 11).collect::<Vec<u8>>(), &[&[0][..], &[11; 20]].concat());
@@ -166,7 +166,7 @@ mod tests {
         let mut out = [0xEE; 19];
         HistoricByteDelta.backward(&cx, 1, &stored, &mut out).unwrap();
         assert_eq!(out.as_slice(), plain);
-        // Below 16 it is one run, and a tail is copied.
+        // A plane shorter than 16 bytes is a single run, and the tail is copied.
         let mut out = [0xEE; 7];
         HistoricByteDelta.backward(&cx, 2, &[1, 1, 1, 5, 5, 5, 9], &mut out).unwrap();
         assert_eq!(out, [1, 2, 3, 5, 10, 15, 9]);

@@ -110,11 +110,11 @@ mod tests {
         check(1, None, &[1, 3, 2, 2], &[1, 2, 1, 0]);
         check(2, None, &[1, 2, 3, 4, 9], &[1, 2, 1 ^ 3, 2 ^ 4, 9]);
         check(4, None, &[1, 2, 3, 4, 1, 2, 3, 5, 6, 7, 8], &[1, 2, 3, 4, 0, 0, 0, 1, 6, 7, 8]);
-        // 3 is no word size: single bytes.
+        // 3 is not a word size, so single bytes are used.
         check(3, None, &[1, 2, 3, 4], &[1, 3, 1, 7]);
         check(8, None, &[5; 7], &[5; 7]);
         check(8, None, &[5; 17], &[5, 5, 5, 5, 5, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
-        // 16 and 24 go by words of 8, 12 by bytes.
+        // 16 and 24 use words of 8 bytes, 12 uses single bytes.
         check(16, None, &[5; 16], &[5, 5, 5, 5, 5, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0]);
         check(24, None, &[6; 16], &[6, 6, 6, 6, 6, 6, 6, 6, 0, 0, 0, 0, 0, 0, 0, 0]);
         check(12, None, &[5; 12], &[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn other_blocks_by_hand() {
         check(1, Some(&[1, 2, 3]), &[7, 7], &[6, 5]);
-        // A tail is copied, and the reference need not reach it.
+        // The tail is copied, and the reference may end before it.
         check(4, Some(&[1, 1, 1, 1]), &[1, 2, 3, 4, 9, 9], &[0, 3, 2, 5, 9, 9]);
         check(2, Some(&[]), &[9], &[9]);
     }

@@ -52,7 +52,7 @@ pub fn builtin() -> Vec<Arc<dyn Filter>> {
 /// The environment variable `B2KIT_SIMD`, which is read once, selects another of the names below. A name that is
 /// unknown or not supported is ignored. Results do not depend on the choice.
 ///
-/// | name | what the CPU has |
+/// | name | required CPU features |
 /// | --- | --- |
 /// | `avx512` | x86-64 with AVX-512 F, BW, VBMI and GFNI |
 /// | `gfni` | x86-64 with AVX2 and GFNI |

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn by_hand() {
         check(1, &[5], 2, &[0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]);
-        // 3 x 5, side 2: cells of 2x2, 2x2, 2x1, then 1x2, 1x2, 1x1.
+        // 3 x 5 items, side 2: cells of 2x2, 2x2, 2x1, then 1x2, 1x2, 1x1.
         check(
             1,
             &[3, 5],
@@ -84,7 +84,7 @@ mod tests {
         );
         check(2, &[2, 2], 1, &[1, 2, 3, 4, 5, 6, 7, 8], &[1, 2, 3, 4, 5, 6, 7, 8]);
         check(3, &[2, 3], 2, b"aaabbbcccdddeeefff", b"aaabbbdddeeecccfff");
-        // A dimension shorter than the side.
+        // A dimension shorter than the side of a cell.
         check(1, &[1, 4], 2, &[0, 1, 2, 3], &[0, 1, 2, 3]);
         check(1, &[2, 2, 2], 2, &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(
@@ -125,7 +125,7 @@ mod tests {
         let meta = |e: FilterError| matches!(e, FilterError::Meta { .. });
         let container = |e: FilterError| matches!(e, FilterError::Container { .. });
         assert!(meta(err(context(1, &[4, 4]), 0, 16)));
-        // 5^2 > 16, and 255^8 items.
+        // A cell has more items than the block: 5^2 > 16, and 255^8.
         assert!(meta(err(context(1, &[4, 4]), 5, 16)));
         assert!(meta(err(context(1, &[2; 8]), 255, 256)));
         assert!(container(err(context(1, &[]), 1, 16)));
@@ -134,7 +134,7 @@ mod tests {
         assert!(container(err(context(2, &[4, 4]), 2, 16)));
         assert!(container(err(context(0, &[4, 4]), 2, 0)));
         assert!(container(err(context(4, &[0, 4]), 2, 0)));
-        // The product is 2^64 and more: no wrap to the real length.
+        // The product is 2^64 or more, and must not wrap to the real length.
         assert!(container(err(context(1, &[u32::MAX; 8]), 2, 1)));
         assert!(container(err(context(16, &[1 << 30, 1 << 30]), 2, 0)));
     }

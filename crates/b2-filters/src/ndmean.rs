@@ -69,7 +69,7 @@ fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cel
     Ok(cells)
 }
 
-/// The sum is computed in the precision and order of the items. The format defines it so: do not improve the precision.
+/// The sum is computed in the precision and order of the items, as the format requires: do not use a higher precision.
 fn fill_with_mean_f32(cell: &mut [u8]) {
     let (items, _) = cell.as_chunks_mut::<4>();
     let sum = items.iter().fold(0.0, |sum, item| sum + f32::from_le_bytes(*item));

@@ -1,40 +1,40 @@
-//! What programs that time Blosc2 share: a clock, repetition, statistics and random places.
+//! Shared by programs that measure the speed of Blosc2: a clock, repetition, statistics and random positions.
 //!
-//! `b2kit bench`, the peer program behind `cargo xtask bench` and `cargo xtask bench` itself use it.
+//! Used by `b2kit bench`, by `cargo xtask bench` and by the peer program behind it.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// The time that a piece of work took, in seconds.
+/// The time that some work took, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// Time on the clock.
+    /// Wall-clock time.
     pub wall: f64,
-    /// CPU time of all threads together. Wall time where the system does not tell.
+    /// CPU time of all threads together, or wall time if the system does not report it.
     pub cpu: f64,
 }
 
-/// A running stopwatch of wall time and of the CPU time of this process.
+/// A running stopwatch for wall time and the CPU time of this process.
 pub struct Clock {
     wall: Instant,
     cpu: Option<Duration>,
 }
 
 impl Clock {
-    /// Starts to measure.
+    /// Starts the stopwatch.
     #[must_use]
     pub fn start() -> Self {
         let cpu = process_cpu();
         Self { wall: Instant::now(), cpu }
     }
 
-    /// Wall time since the start, in seconds.
+    /// Returns the wall time since the start, in seconds.
     #[must_use]
     pub fn wall(&self) -> f64 {
         self.wall.elapsed().as_secs_f64()
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     #[must_use]
     pub fn stop(self) -> Spent {
         let wall = self.wall();
@@ -66,7 +66,7 @@ pub fn repeat<E>(
     budget: f64,
     mut measure: impl FnMut() -> Result<Spent, E>,
 ) -> Result<Vec<Spent>, E> {
-    // A clock that stands still must not keep us here.
+    // Count at least this much per run, so that the loop ends even if the clock does not advance.
     const LEAST: f64 = 1e-6;
     let (mut all, mut total) = (Vec::new(), 0.0);
     while all.is_empty() || (all.len() < times && total < budget) {
@@ -77,12 +77,12 @@ pub fn repeat<E>(
     Ok(all)
 }
 
-/// The smallest value; infinite without values.
+/// Returns the smallest value; infinity if there are no values.
 pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// The median, the mean of both middle values of an even number; NaN without values.
+/// Returns the median, which for an even number is the mean of the two middle values; NaN if there are no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -92,7 +92,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The geometric mean; `None` without values.
+/// Returns the geometric mean; `None` if there are no values.
 pub fn geomean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut n) = (0.0, 0u32);
     for value in values {
@@ -102,12 +102,12 @@ pub fn geomean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| (sum / f64::from(n)).exp())
 }
 
-/// The random numbers of SplitMix64, from a seed: programs that share the seed ask for the same items.
+/// The SplitMix64 random number generator. Programs that share the seed access the same items.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -115,7 +115,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }

@@ -1,7 +1,7 @@
 """Damaged arrays, groups, attributes and stores, one after the other: `hostile_child.py FOLDER KIND SEED COUNT`.
 
-A process of its own, with a limit on its memory and a time for each: whatever is not an error of the package or the
-right items ends it with a message.
+Runs as a separate process, with limits on its memory and on the time of each case. Any outcome other than an error of
+the package or the right items ends it with a message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import b2kit
 import numpy as np
 from b2kit.attrs import Ext
 
-# Beyond what the process has when it begins, in bytes, and in seconds.
+# Limits on the additional memory of the process, in bytes, and on the time of each case, in seconds.
 MEMORY = 2 << 30
 SECONDS = 20
 
@@ -37,7 +37,7 @@ def damaged(data: bytes, dice: random.Random, other: bytes) -> bytes:
     for _ in range(dice.choice((1, 1, 1, 2, 5))):
         at = dice.randrange(len(data)) if data else 0
         if data and dice.random() < 0.3:
-            # Where the lengths are.
+            # Near the lengths, at the start or the end.
             at = min(at, dice.randrange(200)) if dice.random() < 0.5 else max(0, len(data) - 1 - dice.randrange(200))
         what = dice.randrange(7)
         if what <= 2 and data:
@@ -55,7 +55,7 @@ def damaged(data: bytes, dice: random.Random, other: bytes) -> bytes:
 
 
 def objects(dice: random.Random, depth: int = 0) -> bytes:
-    """Msgpack with extension types of python-blosc2, true and false."""
+    """Random msgpack with valid and invalid extension types of python-blosc2."""
     what = dice.randrange(12)
     if what < 3 or depth > 150:
         return dice.choice((b"\xc0", b"\x01", b"\xa3<i2", b"\xa9__tuple__", b"\xcb" + dice.randbytes(8), b"\xc4\x02ab"))
@@ -93,7 +93,7 @@ def use_array(a: b2kit.Array) -> None:
                 verdict = a.verify()
             except b2kit.Error:
                 return
-            # Where checksums fit, the items are those that were written.
+            # If the checksums match, the items must be those that were written.
             assert verdict != "ok" or items.size == 0, "wrong items, and verify says ok"
     else:
         a[(0,) * a.ndim]

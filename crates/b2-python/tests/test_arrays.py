@@ -1,4 +1,4 @@
-"""Making, changing and checking arrays."""
+"""Creating, changing and checking arrays."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_files_of_python(tmp_path):
     import io
 
     class Slow(io.RawIOBase):
-        """Answers what it likes, in bytes of its own."""
+        """Returns fewer bytes than requested, in buffers of its own."""
 
         def __init__(self):
             self.file = path.open("rb")
@@ -193,7 +193,7 @@ def test_arguments_are_checked(tmp_path):
 
 @st.composite
 def changes(draw, x):
-    """A key and values for it."""
+    """A key and values to set with it."""
     key = []
     for n in x.shape:
         edge = st.none() | st.integers(-n - 1, n + 1)
@@ -330,11 +330,11 @@ def test_edit_is_all_or_nothing(tmp_path, where):
         if where == "file":
             np.testing.assert_array_equal(other[...], ramp)
         else:
-            # Files of chunks that nobody names any more are gone.
+            # Chunk files that are no longer referenced are gone.
             with pytest.raises(errors.ChangedError):
                 other[...]
         assert other.refresh() and other.shape == (120, 100) and not other.refresh()
-    # One that fails inside leaves the others.
+    # An edit that fails inside keeps earlier changes.
     with a.edit() as e:
         e[1] = 2
         with pytest.raises(ValueError):
@@ -563,7 +563,7 @@ def test_waiting_for_a_lock_can_be_stopped(tmp_path):
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         a[1] = 8
-    # Far less than for ever; how much is measured elsewhere.
+    # It does not wait forever. The exact time is measured elsewhere.
     assert time.monotonic() - start < 30
     os.write(go[1], b"x")
     assert os.waitpid(child, 0)[1] == 0
@@ -573,7 +573,7 @@ def test_waiting_for_a_lock_can_be_stopped(tmp_path):
 
 @pytest.mark.parametrize("shape", [(0,), (0, 10), (3, 0), (0, 0, 5)])
 def test_arrays_that_begin_empty_can_grow(tmp_path, shape):
-    """The chunks are those of what the array may become; python-blosc2 goes on with it too."""
+    """The chunks suit the sizes that the array may grow to; python-blosc2 can extend it too."""
     path = tmp_path / "a.b2nd"
     a = b2kit.zeros(shape, "f4", path)
     assert a.shape == shape and all(a.chunks)
@@ -607,7 +607,7 @@ def test_names_that_are_not_there_and_files_that_are_no_arrays(tmp_path):
 
 
 def test_everything_that_goes_wrong_is_an_error_of_the_package(tmp_path):
-    """And what Python people catch in such a case."""
+    """It is also of the built-in type that Python users would catch."""
     a = b2kit.zeros((3, 4), "i4")
     s = b2kit.zeros(3, [("f", "i4")])
     out_of_range = 2**70

@@ -1,4 +1,4 @@
-"""Files of python-blosc2 here, and ours there."""
+"""Reads files of python-blosc2 here, and our files there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PADDED = [
 
 
 def items(dtype, shape=(6, 5)):
-    """Items of any type, from bytes that every type understands."""
+    """Items of any type, made from bytes that are valid for every type."""
     dtype = np.dtype(dtype)
     x = np.zeros(shape, dtype)
     rng = np.random.default_rng(1)
@@ -71,7 +71,7 @@ def test_dtypes_both_ways(tmp_path, dtype):
     blosc2.asarray(x, urlpath=str(tmp_path / "theirs.b2nd"), mode="w", chunks=(4, 3), blocks=(2, 2))
     theirs = b2kit.open(tmp_path / "theirs.b2nd")
     assert theirs.chunks == (4, 3) and theirs.blocks == (2, 2)
-    # Bytes without a meaning become a field there.
+    # python-blosc2 turns opaque bytes into a field.
     same(theirs[...], x.view([("f0", "V3")]) if x.dtype == "V3" else x)
     same(blosc2.open(str(tmp_path / "ours.b2nd"))[:], x)
 
@@ -106,7 +106,7 @@ def test_files_both_ways(tmp_path_factory, data):
     x = np.arange(int(np.prod(shape)), dtype=data.draw(st.sampled_from(["i4", "f8", "u1"]))).reshape(shape)
     codec = data.draw(st.sampled_from(["BLOSCLZ", "LZ4", "LZ4HC", "ZLIB", "ZSTD"]))
     filters = data.draw(st.sampled_from([[], ["SHUFFLE"], ["BITSHUFFLE"], ["DELTA"], ["DELTA", "SHUFFLE"], ["SHUFFLE", "BYTEDELTA"]]))
-    # python-blosc2 leaves out the filter for single bytes.
+    # python-blosc2 drops the filter for single bytes.
     filters = filters[: 1 if x.itemsize == 1 else None]
     level = data.draw(st.integers(0, 9))
     cparams = {
@@ -123,7 +123,7 @@ def test_files_both_ways(tmp_path_factory, data):
         assert (a.codec, a.level, found) == (codec.lower(), level, [name.lower() for name in filters])
         assert a.verify() == "none"
     else:
-        # C reads parts of chunks with delta wrongly (docs/format/limits-and-hostile-input.md), and chunks at an edge in parts.
+        # C-Blosc2 misreads parts of chunks with delta (docs/format/limits-and-hostile-input.md), as it does at edges.
         names = [name.lower() for name in filters if name != "DELTA"]
         b2kit.asarray(x, path, codec.lower(), level, names, chunks, blocks, sync=False)
         b = blosc2.open(path)
@@ -185,7 +185,7 @@ def test_attributes_both_ways(tmp_path):
     a.attrs.update(values)
     b = blosc2.open(path)
     check(b.schunk.vlmeta[:])
-    # What names other files is not followed.
+    # References to other files are not followed.
     from b2kit.attrs import Ext
 
     b = blosc2.open(path, mode="a")
@@ -318,7 +318,7 @@ def _overwrite(path, shape, ready, stop):
     while not stop.is_set():
         value += 1
         w[...] = np.full(shape, value, "i4")
-        # Without a pause there is no moment in which the file could be read.
+        # Without a pause, the file could never be read.
         time.sleep(0.05)
 
 
@@ -334,7 +334,7 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
         held, seen = b2kit.open(path), set()
         for _ in range(150):
             for reader in (lambda: held, lambda: b2kit.open(path)):
-                # Read again by itself, in the newest state; one read is of one state.
+                # Changes are read again automatically, and each read sees a single state.
                 try:
                     values = np.unique(reader()[...])
                 except b2kit.errors.ChangedError:
@@ -348,7 +348,7 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
 
 
 def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
-    """Lazy objects and caches of other arrays are empty arrays with a note: their zeros are not their values."""
+    """Lazy objects and caches of other arrays are stored as empty arrays with a note: reading zeros would be wrong."""
     monkeypatch.chdir(tmp_path)
     a = blosc2.asarray(np.arange(100.0).reshape(10, 10), urlpath="a.b2nd", mode="w")
     (a * 2 + 1).save(urlpath="lazyexpr.b2nd", mode="w")
@@ -390,6 +390,6 @@ def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     with pytest.raises(errors.UnsupportedError, match="LazyExpr"):
         g["lazy"]
     assert (b2kit.open("a.b2nd")[...] == np.arange(100.0).reshape(10, 10)).all()
-    # Evaluated, they are arrays as any other.
+    # Once evaluated, they are ordinary arrays.
     (a * 2 + 1).compute(urlpath="computed.b2nd", mode="w")
     assert (b2kit.open("computed.b2nd")[...] == np.arange(100.0).reshape(10, 10) * 2 + 1).all()

@@ -1,4 +1,4 @@
-"""The command, as an entry point into the extension."""
+"""The command as an entry point of the extension module."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Dask: threads, processes, and a cluster whose workers have less memory than the array, or are killed."""
+"""Dask: threads, processes, and clusters whose workers have less memory than the array, or are killed."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def scheduler(request):
 
 @pytest.fixture
 def cluster():
-    """Makes clusters of two processes."""
+    """Creates clusters of two processes."""
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     made = []
 
@@ -95,7 +95,7 @@ def test_writing(tmp_path, scheduler, sparse):
 
 
 def test_the_bytes_are_those_of_one_writer(tmp_path):
-    """Nothing is compressed otherwise than by `asarray`, borders and chunks of zeros too."""
+    """Everything is compressed as by `asarray`, including chunks at the edges and chunks of zeros."""
     x = items((70, 45))
     x[:32] = 0
     to_b2kit(da.from_array(x, chunks=(32, 15)), tmp_path / "a.b2nd", chunks=(16, 5), codec="lz4")
@@ -158,7 +158,7 @@ def test_errors_leave_nothing(tmp_path, scheduler):
 
 
 def test_tasks_that_run_twice_do_no_harm(tmp_path):
-    """As when a worker is lost after it has written, and before it has told."""
+    """As when a worker is lost after writing, but before reporting."""
     from b2kit import dask as ours
 
     once, calls = ours._write_part, []
@@ -209,7 +209,7 @@ def test_what_a_killed_run_left_can_be_removed(tmp_path):
 
 
 def test_an_array_larger_than_the_memory_of_workers(tmp_path, cluster):
-    """384 MB, workers of 300 MB each, of which Python and Dask take half: a rechunk and a reduction."""
+    """384 MB and workers of 300 MB each, half of which Python and Dask use: a rechunk and a reduction."""
     side = 256
     shape = (6 * side, side, side)
     client = cluster(memory_limit="300MB")
@@ -218,7 +218,7 @@ def test_an_array_larger_than_the_memory_of_workers(tmp_path, cluster):
     a = to_b2kit(x, path, codec="lz4", level=1, chunks=(32, 64, side))
     assert a.nbytes == 4 * np.prod(shape) == 402_653_184 > 300e6
     total = float(from_b2kit(a).sum(dtype="f8").compute())
-    # Other chunks, by way of the workers.
+    # Other chunks, made by the workers.
     b = to_b2kit(from_b2kit(a).rechunk((side, 32, 128)), other, codec="lz4", level=1)
     assert b.chunks == (side, 32, 128)
     assert len(client.scheduler_info()["workers"]) == 2
@@ -239,7 +239,7 @@ def slowly(block):
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.full)])
 def test_workers_that_are_killed_in_the_middle(tmp_path, cluster, kills):
-    """The array is complete and right, or not there."""
+    """The array is complete and correct, or does not exist."""
     client = cluster()
     x = da.from_array(items((400, 40)), chunks=(5, 40)).map_blocks(slowly, dtype="f4", meta=np.empty((0, 0), "f4"))
     path, killed = tmp_path / "a.b2nd", []

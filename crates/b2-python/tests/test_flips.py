@@ -1,4 +1,4 @@
-"""One flipped bit anywhere: every way to read raises, tells of a change, or gives the right values."""
+"""One flipped bit anywhere: every way to read raises, reports a change, or returns the right values."""
 
 import math
 import os
@@ -19,7 +19,7 @@ FLIPS = many(50)
 
 
 def make(rng):
-    """Noise, smooth, or small numbers: from a hundred items to some ten thousand, some in chunks with sums of blocks."""
+    """Noise, smooth data, or small numbers: from a hundred to some ten thousand items, some chunks with block sums."""
     dtype = np.dtype(str(rng.choice(DTYPES)))
     ndim = int(rng.integers(1, 4))
     shape = tuple(int(n) for n in rng.integers(10, {1: 60_000, 2: 250, 3: 40}[ndim], ndim))
@@ -43,7 +43,7 @@ def ways(shape, rng):
 
 
 def judge(read, items, errors=b2kit.Error):
-    """How a read ended: `error`, `told`, `right` or `wrong`."""
+    """Returns the outcome of a read: `error`, `told`, `right` or `wrong`."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -56,7 +56,7 @@ def judge(read, items, errors=b2kit.Error):
 
 
 def flip(path, rng):
-    """Flips one bit in one of the files, and returns what undoes that."""
+    """Flips one bit in one of the files, and returns what is needed to undo it."""
     files = sorted(p for p in path.iterdir() if p.name != ".b2lock") if path.is_dir() else [path]
     sizes = np.array([p.stat().st_size for p in files])
     file = files[int(rng.choice(len(files), p=sizes / sizes.sum()))]
@@ -82,7 +82,7 @@ def test_no_flipped_bit_gives_wrong_values(tmp_path, number):
             end = judge(lambda key=key: b2kit.open(path)[key], items[key])
             assert end != "wrong", (items.dtype, items.shape, codec, filters, file.name, at, key)
             ends[end] += 1
-        # Opened while it was intact.
+        # Opened before the damage.
         file.write_bytes(good)
         opened = b2kit.open(path)
         bad = bytearray(good)
@@ -108,7 +108,7 @@ def test_no_flipped_bit_of_a_zarr_chunk_gives_wrong_values(tmp_path, number):
         how["shards"] = tuple(2 * n for n in chunks)
     z = zarr.create_array(tmp_path / "z", shape=items.shape, chunks=chunks, dtype=items.dtype, **how)
     z[...] = items
-    # Zarr takes no negative steps.
+    # Zarr does not support negative steps.
     keys = ways(items.shape, rng)[:3]
     ends = {"error": 0, "told": 0, "right": 0}
     folder = pathlib.Path(tmp_path, "z", "c")
@@ -117,7 +117,7 @@ def test_no_flipped_bit_of_a_zarr_chunk_gives_wrong_values(tmp_path, number):
     for _ in range(FLIPS):
         file, good, at = flip(files[int(rng.integers(len(files)))], rng)
         for key in keys:
-            # Zarr itself compares the index of a shard.
+            # Zarr itself compares the checksum of a shard's index.
             end = judge(lambda key=key: z[key], items[key], (b2kit.Error, ValueError))
             assert end in ("error", "right"), (items.dtype, items.shape, codec, file.name, at, key)
             ends[end] += 1

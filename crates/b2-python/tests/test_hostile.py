@@ -1,4 +1,4 @@
-"""Damaged and malicious bytes: an exception, or the right items; never the end of the process."""
+"""Damaged and malicious bytes: the result is an exception or the right items, and the process never crashes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_byte_is_changed(at, difference):
         items = use(bytes(damaged))
     except OURS:
         return
-    # Everything is under checksums, which reading compares where that costs little. What changes a length looks as if
-    # another program, which does not know checksums, had changed the array.
+    # Checksums cover everything, and reading compares them where that is cheap. A changed length looks as if another
+    # program, which does not know about checksums, had changed the array.
     if items is None or items.tobytes() != x.tobytes():
         try:
             assert b2kit.verify(bytes(damaged)) == "changed"
@@ -83,10 +83,10 @@ def test_anything(data):
     ],
 )
 def test_dtypes_are_not_evaluated(text):
-    """The text of a dtype comes from the file; what is not understood is opaque bytes."""
+    """The dtype text comes from the file; if it is not understood, items are opaque bytes."""
     old = b"<i2"
     at = FRAME.index(b"\xdb\x00\x00\x00\x03" + old) + 5
-    # Of the same length: else the frame is malformed anyway.
+    # Of the same length, because otherwise the frame would be malformed anyway.
     changed = FRAME[:at] + text[:3].ljust(3) + FRAME[at + 3 :]
     try:
         a = b2kit.open(changed)
@@ -105,7 +105,7 @@ def test_small_files_that_stand_for_much():
 
 
 def nested(code, depth, inside=b"\x90"):
-    """Extension types in lists in extension types."""
+    """Extension types in lists, nested in extension types."""
     value = inside
     for _ in range(depth):
         value = b"\x91\xc9" + len(value).to_bytes(4, "big") + bytes([code]) + value
@@ -114,7 +114,7 @@ def nested(code, depth, inside=b"\x90"):
 
 @pytest.mark.parametrize("code", [45, 46])
 def test_nested_extensions_in_attributes(tmp_path, code):
-    """One depth and one budget for all of a value, through arrays, edits and groups."""
+    """Depth and memory are limited for a whole value, across arrays, edits and groups."""
     values = {
         "deep": Ext(code, nested(code, 1500)),
         "deeper": Ext(code, nested(code, 20_000)),
@@ -154,7 +154,7 @@ def test_what_is_written_can_be_read(depth):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """Arrays and stores that are to be damaged."""
+    """The arrays and stores to damage."""
     folder = tmp_path_factory.mktemp("hostile")
     attrs = {"units": "K", "set": {1, 2}, "array": np.arange(3), "rows": np.zeros(2, [("a", "<i4"), ("b", "<f8")])}
     options = {"chunks": (10, 50), "blocks": (5, 10), "attrs": attrs}
@@ -172,7 +172,7 @@ def good(tmp_path_factory):
         import blosc2
     except ImportError:
         return folder
-    # Without checksums: damage gets further.
+    # Without checksums, so that damage gets further.
     peer = blosc2.asarray(x, urlpath=str(folder / "good_peer.b2nd"), chunks=(10, 50), blocks=(5, 10), mode="w")
     for name, value in {"units": "K", "list": [1, (2, {"a": None})], "array": np.arange(3)}.items():
         peer.schunk.vlmeta[name] = value
@@ -202,7 +202,7 @@ def test_damaged_files_through_the_package(good, kind, count, seed):
 
 
 def test_verify_refuses_what_cannot_be_read(tmp_path):
-    """The last chunk is too short: the header and the chunk agree, the shape does not."""
+    """The last chunk is too short: header and chunk are consistent, but the shape is not."""
     blosc2 = pytest.importorskip("blosc2")
     path = tmp_path / "short.b2nd"
     y = np.arange(40, dtype="u1")

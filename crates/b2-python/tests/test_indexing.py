@@ -1,4 +1,4 @@
-"""What stands in brackets, against NumPy."""
+"""Compares indexing with NumPy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def basic_keys(draw, shape):
 
 @st.composite
 def mixed_keys(draw, shape):
-    """Integers, slices, None, lists, arrays of any shape and masks, whose broadcasting works."""
+    """Integers, slices, None, lists, arrays of any shape and masks that can be broadcast together."""
     common = draw(st.lists(st.integers(0, 3), max_size=3))
     parts, dim, fits = [], 0, True
     while dim < len(shape):
@@ -88,7 +88,7 @@ def mixed_keys(draw, shape):
     if draw(st.booleans()):
         parts.insert(draw(st.integers(0, len(parts))), ...)
         if dim < len(shape) and parts[-1] is not ...:
-            # Parts behind the ellipsis are for other dimensions than they were made for.
+            # Behind the ellipsis, parts apply to other dimensions than those they were made for.
             parts = [part for part in parts if part is not ...] + [...]
     return tuple(parts)
 
@@ -251,7 +251,7 @@ def test_out(data):
     x, a = data.draw(arrays())
     key = data.draw(basic_keys(x.shape))
     expected = np.asarray(x[key])
-    # Any order of the axes, any direction, with gaps or without.
+    # Axes in any order and direction, with or without gaps.
     axes = data.draw(st.permutations(range(expected.ndim)))
     steps = [data.draw(st.sampled_from([1, -1, 2, -2])) for _ in axes]
     base = np.full([expected.shape[axis] * abs(steps[axis]) for axis in axes], 99, expected.dtype)
@@ -260,7 +260,7 @@ def test_out(data):
     untouched = base.copy()
     assert a.read(key, out=view) is view
     np.testing.assert_array_equal(view, expected)
-    # What is between the items stays.
+    # Bytes between the items are unchanged.
     view[...] = 99
     np.testing.assert_array_equal(base, untouched)
 
@@ -330,7 +330,7 @@ def test_array_protocol():
 @pytest.mark.parametrize("chunks", [(64, 100, 50), (900, 100, 100), (7, 100, 100)])
 @pytest.mark.parametrize("dtype", ["u1", ">i2", "f4", "f8", "c16", "S3", [("a", "u1"), ("b", "f8")]])
 def test_masks_of_large_arrays(chunks, dtype):
-    """They are read in pieces, whole chunks or some blocks of them."""
+    """They are read in pieces of whole chunks or some of their blocks."""
     x = np.zeros((900, 100, 100), dtype)
     items = np.arange(x.size).reshape(x.shape)
     if x.dtype.names:
@@ -344,7 +344,7 @@ def test_masks_of_large_arrays(chunks, dtype):
         mask[200:400] = False
         same(a[mask], x[mask])
         same(a[mask.T.copy().T], x[mask])
-    # Any byte but 0 is a mark.
+    # Any byte except 0 counts as true.
     odd = (mask.view("u1") * 2).view(bool)
     assert len(a[odd]) == np.count_nonzero(mask)
     seen = []

@@ -46,7 +46,7 @@ def test_pickling(tmp_path):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, sparse):
-    """What is open stays what it was, and so do pickles and names for Dask; nothing else is read or changed."""
+    """Open arrays, pickles and Dask tokens keep referring to the same file; nothing else is read or changed."""
     first, second = tmp_path / "first", tmp_path / "second"
     ones = np.ones_like(x)
     for folder, items in ((first, x), (second, ones)):
@@ -63,7 +63,7 @@ def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, spars
     with w.edit() as e:
         e[1] = -2
         monkeypatch.chdir(second)
-    # A sparse frame opens its chunks when they are read; this one was changed meanwhile.
+    # A sparse frame opens chunk files when they are read, and this one was changed meanwhile.
     assert r.refresh() and (r[0] == x[0]).all() and (r[1] == -2).all()
     w[0] = -1
     new[0] = -3
@@ -127,7 +127,7 @@ def test_processes(tmp_path, way):
     if way not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {way} here")
     a = made(tmp_path)
-    # The pool of threads of the parent is at work before the fork.
+    # The parent's thread pool is in use before the fork.
     assert total(a) == x.sum()
     with ProcessPoolExecutor(2, multiprocessing.get_context(way)) as pool:
         assert list(pool.map(total, [a, b2kit.asarray(x), b2kit.open(a.path)])) == [x.sum()] * 3
@@ -186,7 +186,7 @@ def test_readers_see_one_state_or_the_other(tmp_path):
 
 
 def test_others_run_meanwhile():
-    """The interpreter's lock is not held while an array is read."""
+    """The GIL is not held while an array is read."""
     a = b2kit.asarray(np.random.default_rng(0).random(8_000_000), threads=1)
     ticks = 0
     stop = threading.Event()
@@ -246,7 +246,7 @@ sys.exit("it was not interrupted")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    # The promise is 0.1 s on a machine that is not busy; what is measured is printed.
+    # The guarantee is 0.1 s on an idle machine; the measured time is printed.
     print(what, done.stdout.strip())
     assert sorted(os.listdir(tmp_path)) in (["a.b2nd"], ["a.b2nd", "a.b2nd.b2lock"])
 
@@ -300,7 +300,7 @@ def test_no_memory_is_lost(tmp_path):
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 100_000
-    # A thousand lost results would be 40 MB and more.
+    # A thousand leaked results would take 40 MB or more.
     assert resident() - resident_before < 20 << 20
 
 
@@ -310,7 +310,7 @@ def in_time(code, *args, seconds=60):
 
 
 def test_a_callback_cannot_use_the_change_it_is_told_of(tmp_path):
-    """It runs on a thread that works for the change: it would wait for itself."""
+    """The callback runs on a thread that works for the change, so it would wait for itself."""
     in_time(
         """
 import sys, b2kit, numpy as np

@@ -19,7 +19,7 @@ fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers ranges of files, slowly."""
+    """A slow server for ranges of files."""
 
     protocol_version = "HTTP/1.1"
 
@@ -73,7 +73,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
-        """Clients that go away are no news."""
+        """Ignores clients that disconnect."""
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_read_takes_few_rounds(server, items):
     server.log.clear()
     server.latency, server.most = 0.2, 0
     began = time.monotonic()
-    # Rows of all chunks.
+    # Rows that touch all chunks.
     np.testing.assert_array_equal(a[::40, 5], items[::40, 5])
     assert time.monotonic() - began < 10
     assert 2 <= len(server.log) <= 6
@@ -163,7 +163,7 @@ def test_passwords_and_signatures_of_urls_stay_hidden(server, items):
 
 
 def test_files_that_change_on_the_server(server, items, tmp_path):
-    """Bytes of two states are never mixed, and opening it again shows the new one."""
+    """Bytes of two states are never mixed, and reopening shows the new state."""
     a = b2kit.open(f"{server.url}/a.b2nd")
     np.testing.assert_array_equal(a[3], items[3])
     b2kit.asarray(items + 1, tmp_path / "a.b2nd", chunks=(40, 90, 40), blocks=(8, 10, 40), overwrite=True)
@@ -191,7 +191,7 @@ def test_ctrl_c_while_the_server_does_not_answer(server, items):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_urls_after_a_fork(server, items):
-    """Parent and child have connections of their own."""
+    """Parent and child use separate connections."""
     a = b2kit.open(f"{server.url}/a.b2nd")
     np.testing.assert_array_equal(a[3], items[3])
     with warnings.catch_warnings():
@@ -240,7 +240,7 @@ def test_stores_of_obstore(tmp_path, items):
 
 
 class Lying:
-    """A source that answers something else than it was asked for."""
+    """A source that returns other data than requested."""
 
     name = "lying"
 

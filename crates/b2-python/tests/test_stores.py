@@ -1,4 +1,4 @@
-"""Stores that lead elsewhere, and files that are none."""
+"""Stores that lead to other files, and files that are not stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ x = np.arange(60, dtype="i4").reshape(6, 10)
 
 @pytest.fixture
 def places(tmp_path):
-    """A store, and what nobody is to read or change through it."""
+    """A store, and files outside that must not be read or changed through it."""
     g = b2kit.open(tmp_path / "s.b2d", mode="a")
     g["a"] = x
     g.create("deep/x", x)
@@ -67,14 +67,14 @@ def test_links_in_a_store_are_not_followed(places):
             call()
             pytest.fail(f"call {n}")
         assert content(other) == before, n
-    # What stands beside a link is removed without what the link names.
+    # Deleting a group with a link removes the link, not its target.
     (store / "deep/away").symlink_to(other)
     del g["deep"]
     assert list(g) == ["a"] and content(other) == before and not (store / "deep").exists()
 
 
 def test_what_becomes_a_link_after_opening_is_not_followed(places):
-    """Between the check and the use: the folder of open arrays and of edits is exchanged."""
+    """The directory of open arrays and edits is replaced between check and use."""
     store, other = places
     g = b2kit.open(store, mode="a")
     g.create("deep/sparse", x, sparse=True)
@@ -99,7 +99,7 @@ def test_what_becomes_a_link_after_opening_is_not_followed(places):
 
 
 def test_links_are_exchanged_while_a_store_is_read_and_written(places):
-    """Thousands of times: nothing outside is read or changed."""
+    """In thousands of attempts, nothing outside is read or changed."""
     store, other = places
     b2kit.open(other, mode="a").create("x", x + 100)
     before = content(other)

@@ -1,4 +1,4 @@
-"""xarray: its own test classes for backends, and ours."""
+"""The xarray backend: xarray's own test classes, and ours."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ import b2kit.xarray  # noqa: E402
 
 
 class TestTheirs(CFEncodedBase):
-    """xarray's own tests of backends that store CF conventions."""
+    """xarray's own tests for backends that store CF conventions."""
 
     engine = "b2kit"
-    # Asked for where not every format can store unsigned bytes: ours can.
+    # Determines the tests for formats that can store unsigned bytes, which ours can.
     file_format = "NETCDF4"
 
     @pytest.fixture(params=["s", "ms", "us", "ns"])
@@ -33,7 +33,7 @@ class TestTheirs(CFEncodedBase):
     def use_dask(self, request):
         return request.param
 
-    # We store strings as they are, not as characters, and every dimension can grow: as with xarray's tests of Zarr.
+    # Strings are stored as such, not as characters, and every dimension can grow, as in xarray's tests of Zarr.
     test_roundtrip_string_encoded_characters = None
     test_encoding_kwarg_fixed_width_string = None
     test_roundtrip_string_with_fill_value_nchar = None
@@ -99,11 +99,11 @@ def test_a_dataset_comes_back(tmp_path, dataset):
     path = tmp_path / "a.b2d"
     dataset.b2kit.to_store(path, encoding={"sst": {"codec": "lz4", "chunks": (2, 10, 30), "blocks": (1, 5, 30)}})
     assert not [name for name in os.listdir(tmp_path) if name != "a.b2d"]
-    # The engine is guessed from the name.
+    # The engine is guessed from the file name.
     with xr.open_dataset(path) as again:
         xr.testing.assert_identical(again, dataset)
         assert again.sst.encoding["codec"] == "lz4" and again.sst.encoding["chunks"] == (2, 10, 30)
-        # What was told is told again.
+        # The encoding that was read is used for writing.
         again.b2kit.to_store(tmp_path / "b.b2d")
     assert b2kit.open(tmp_path / "b.b2d")["sst"].blocks == (1, 5, 30)
 
@@ -163,7 +163,7 @@ def test_one_array_is_a_dataset(tmp_path):
     assert list(ds) == ["t2m"] and ds.t2m.dims == ("y", "x") and ds.t2m.attrs == {"units": "K"}
     b2kit.asarray(np.arange(6), tmp_path / "plain.b2nd")
     assert xr.open_dataset(tmp_path / "plain.b2nd", engine="b2kit").plain.dims == ("dim_0",)
-    # What is open already, and bytes.
+    # Arrays that are already open, and bytes.
     assert xr.open_dataset(b2kit.open(path)).t2m.shape == (2, 3)
     assert xr.open_dataset(b2kit.open(path.read_bytes()), engine="b2kit").sizes == {"y": 2, "x": 3}
 
@@ -233,7 +233,7 @@ def test_worker_processes_open_the_store(tmp_path, dataset):
 
 
 def test_arrays_without_names_of_dimensions(tmp_path):
-    """As python-blosc2 writes them: of any shapes, in groups."""
+    """Arrays as python-blosc2 writes them, of any shape and in groups."""
     blosc2 = pytest.importorskip("blosc2", reason="python-blosc2 is not installed")
     x = np.arange(60.0).reshape(3, 4, 5)
     store = blosc2.TreeStore(str(tmp_path / "a.b2d"), mode="w")

@@ -1,4 +1,4 @@
-"""The codecs for Zarr, by zarr-python itself: both pipelines, local and asynchronous stores, sharding."""
+"""The Zarr codecs, used through zarr-python: both pipelines, local and asynchronous stores, sharding."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def pipeline(request):
 
 
 class Counting(WrapperStore):
-    """Counts requests, their bytes, and how many rounds of them were waited for."""
+    """Counts requests, their bytes, and the rounds in which they were awaited."""
 
     def __init__(self, store):
         super().__init__(store)
@@ -55,7 +55,7 @@ class Counting(WrapperStore):
 
 
 def field(shape, dtype="f4"):
-    """Smooth, with some noise."""
+    """Returns smooth data with some noise."""
     axes = np.meshgrid(*(np.linspace(0, 3, n) for n in shape), indexing="ij")
     noise = np.random.default_rng(5).normal(0, 1e-3, shape)
     return (sum(np.sin(axis + n) for n, axis in enumerate(axes)) + noise).astype(dtype)
@@ -78,7 +78,7 @@ def test_every_dtype_comes_back(tmp_path, pipeline, dtype):
     items = np.asarray(raw > 50) if dtype == "?" else raw.astype("S5").view("V5") if dtype == "V5" else raw.astype(dtype)
     z = create(LocalStore(tmp_path / "z"), items, (5, 4), B2ndCodec(blocks=(2, 3)))
     again = zarr.open_array(tmp_path / "z", mode="r")
-    # The order of bytes is no part of a type of Zarr.
+    # In Zarr, the byte order is not part of the data type.
     assert again.dtype in (items.dtype, items.dtype.newbyteorder("="))
     np.testing.assert_array_equal(again[...], items)
     np.testing.assert_array_equal(again[3:7, 1::3], items[3:7, 1::3])
@@ -128,7 +128,7 @@ def test_selections_are_those_of_zarr(data, pipeline, store):
 @settings(deadline=None, max_examples=many(60), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_arrays_of_zarrs_own_strategies_pass(data, pipeline):
-    """The arrays that zarr tests itself with, when our codec is what it takes by default."""
+    """The arrays of zarr's own tests, with our codec as the default."""
     import zarr.core.array as place
     from zarr.testing import strategies as theirs
 
@@ -158,14 +158,14 @@ def test_a_box_takes_two_rounds_and_the_bytes_of_its_blocks(tmp_path):
     size = os.path.getsize(tmp_path / "z" / "c" / "0" / "0" / "0")
     store.reset()
     np.testing.assert_array_equal(z[16:32, 16:32, 32:48], items[16:32, 16:32, 32:48])
-    # Header and block starts, and the end, at the same time; then the run of the block.
+    # First the header with block starts and the end, at the same time; then the run of the block.
     assert store.rounds == 2 and len(store.requests) == 3
     assert store.bytes < size / 64 * 2 + 2 * 4096 + (16 << 10)
-    # Over borders: 8 blocks, in pairs that are neighbours in the chunk.
+    # Across chunk borders: 8 blocks, in pairs that are adjacent in the chunk.
     store.reset()
     np.testing.assert_array_equal(z[24:40, 24:40, 24:40], items[24:40, 24:40, 24:40])
     assert store.rounds == 2 and len(store.requests) <= 6
-    # All of it is one request.
+    # Reading everything takes one request.
     store.reset()
     np.testing.assert_array_equal(z[...], items)
     assert store.rounds == 1 and len(store.requests) == 1
@@ -304,7 +304,7 @@ def test_what_cannot_be_stored_is_refused():
 
 @pytest.mark.parametrize("key", [(slice(3, 9), slice(2, 30)), ...], ids=["part", "whole"])
 def test_damaged_chunks_raise_and_never_answer_something_else(tmp_path, pipeline, key):
-    """Bytes of the head are changed, and the chunk is cut off anywhere."""
+    """Bytes of the head are changed, and the chunk is truncated at many lengths."""
     items = field((32, 32))
     create(LocalStore(tmp_path / "z"), items, (32, 32), B2ndCodec(codec="lz4", blocks=(8, 8)))
     path = tmp_path / "z" / "c" / "0" / "0"
@@ -320,7 +320,7 @@ def test_damaged_chunks_raise_and_never_answer_something_else(tmp_path, pipeline
         except (b2kit.Error, ValueError):
             raised += 1
         else:
-            # Bytes that do not matter for this part.
+            # The damaged bytes do not matter for this part.
             np.testing.assert_array_equal(found, items[key])
     assert raised >= len(cuts) // 2
 
@@ -337,7 +337,7 @@ def test_another_shape_in_the_chunk_is_an_error(tmp_path, pipeline):
 
 
 def test_frames_that_were_changed_are_read_by_their_index(tmp_path):
-    """Only what was written at once has its chunk behind the header."""
+    """Only in a frame that was written in one go does the chunk follow the header."""
     items = field((64, 64))
     path = tmp_path / "a.b2nd"
     a = b2kit.asarray(items, path, chunks=(64, 64), blocks=(8, 8), codec="lz4")

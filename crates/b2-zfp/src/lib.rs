@@ -142,8 +142,8 @@ impl Stream {
     }
 }
 
-/// Bytes per word. Streams consist of words, stored little-endian. The library, like zfp in C, has them in the byte
-/// order of the machine.
+/// Bytes per word. Streams consist of words stored as little-endian; the Rust zfp library, like zfp in C, holds them in
+/// the machine's byte order.
 const WORD: usize = 8;
 
 /// Reads the words of a stream, padding the last one with zeros.
@@ -161,7 +161,7 @@ fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
 impl Encoder for Stream {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         if src.len() as u64 != self.nbytes {
-            // An incomplete block: the caller stores it uncompressed.
+            // The block is incomplete: the caller stores it uncompressed.
             return Ok(Encoded::TooBig);
         }
         match self.double {
@@ -185,7 +185,7 @@ impl Decoder for Stream {
 mod tests {
     use super::*;
 
-    /// Checks the words alone, on any machine. Whole streams with another byte order need a big-endian machine.
+    /// Checks only the words, on any machine. Testing whole streams in the other byte order needs a big-endian machine.
     #[test]
     fn words_are_little_endian() {
         assert_eq!(words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap(), [0x0807_0605_0403_0201, 0x0A09]);

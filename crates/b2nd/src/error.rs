@@ -23,7 +23,7 @@ pub enum NdError {
     /// The frame is a plain super-chunk: it has no `b2nd` or `caterva` metalayer.
     #[error("not an array: the frame has neither a `b2nd` nor a `caterva` metalayer")]
     NotAnArray,
-    /// The frame has the shape of an array, but its items are computed or fetched by python-blosc2: here they would all
+    /// The frame has the shape of an array, but its items are computed or fetched by python-blosc2. Here they would all
     /// read as zeros.
     #[error(
         "{what} of python-blosc2 (metalayer `{marker}`), which stores no items: save the computed array there"

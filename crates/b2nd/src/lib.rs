@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-// Only `read::selected` has unsafe code, one promise, and allows it by name.
+// The only unsafe code is an `unsafe impl` in `read::selected`, which allows it explicitly.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),

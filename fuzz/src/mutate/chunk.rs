@@ -1,4 +1,4 @@
-//! Chunks: the header, the table of blocks, the streams.
+//! Mutates chunks: the header, the table of block starts, the streams.
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterId, FilterSlot, SpecialKind, SplitMode};
 use b2_testkit::hostile::{CHUNK_HEADER, EXTENDED_HEADER};
@@ -8,7 +8,7 @@ use crate::dice::Dice;
 
 const FILTERS: [u8; 10] = [0, 1, 2, 3, 4, 32, 33, 34, 35, 36];
 
-/// Changes a chunk.
+/// Mutates a chunk.
 pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
     if bytes.len() < 32 {
         *bytes = made(&[7; 100], &mut rng.0).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
             }
         }
         4 => {
-            // Another codec format, or the split bit, or the kind of special value.
+            // Change the codec format, the split bit, or the kind of special value.
             match rng.0.below(4) {
                 0 => bytes[2] = bytes[2] & 0x1F | (rng.0.below(8) as u8) << 5,
                 1 => bytes[2] ^= 0x10,
@@ -46,7 +46,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
             }
         }
         5 => {
-            // A block start: another place, or that of another block.
+            // Move a block start, or copy that of another block.
             let at = header + 4 * rng.0.below(nblocks);
             if rng.0.one_in(2) {
                 rng.field(bytes, at, 4, false);
@@ -55,7 +55,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
             }
         }
         6 | 7 => {
-            // The length or token of a stream.
+            // Change the length or token of a stream.
             if let Some(start) = le32(bytes, header + 4 * rng.0.below(nblocks)) {
                 rng.field(bytes, start as usize, 4, false);
             }
@@ -65,7 +65,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
             rng.raw(bytes, tables.min(end)..end, false);
         }
         10 => {
-            // Sizes that fit each other, but not the streams.
+            // Set sizes that are consistent with each other, but not with the streams.
             let blocksize = 1 + rng.0.below(4096) as u32;
             let nbytes = blocksize * (1 + rng.0.below(5) as u32) + rng.0.below(7) as u32;
             put(bytes, 4, &nbytes.to_le_bytes());
@@ -88,7 +88,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A chunk of data like `plain`, with parameters of all kinds.
+/// Compresses data like `plain` into a chunk, with parameters of all kinds.
 pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
     let typesize = *dice.pick(&[1, 2, 3, 4, 4, 8, 8, 16, 17, 255]);
     let mut data = plain.repeat(1 + dice.below(1 + 6000 / plain.len().max(1)));
@@ -116,7 +116,7 @@ pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
     made.ok().map(|chunk| chunk.into_bytes().to_vec())
 }
 
-/// Any way to compress that this crate knows.
+/// Returns arbitrary compression parameters that this library supports.
 pub(crate) fn parameters(typesize: usize, dice: &mut Dice) -> Option<CParams> {
     let codec = *dice.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
     let filters: Vec<FilterSlot> = (0..dice.below(4))

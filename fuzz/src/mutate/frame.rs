@@ -1,4 +1,4 @@
-//! Frames: header fields, metalayers, index entries, chunks, trailer, lengths, checksums.
+//! Mutates frames: header fields, metalayers, index entries, chunks, trailer, lengths, checksums.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use b2_testkit::hostile::FRAME_HEADER;
 use super::{Rng, be32, be64, le32, put, seal};
 use crate::dice::Dice;
 
-/// Where things are in a frame, if its lengths can be believed.
+/// The positions of the parts of a frame, if its lengths are plausible.
 pub(super) struct Places {
     pub(super) header_len: usize,
     /// The index chunk; empty if there is none.
@@ -32,17 +32,17 @@ impl Places {
             .then_some(Self { header_len, index, trailer })
     }
 
-    /// The block with the checksums, or whatever is at its place.
+    /// The checksum block, or whatever is in its place.
     pub(super) fn block(&self) -> Range<usize> {
         self.index.end..self.trailer
     }
 }
 
-/// Changes a contiguous frame, or the index file of a sparse one.
+/// Mutates a contiguous frame, or the index file of a sparse one.
 pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let len = bytes.len();
     let Some(places) = Places::find(bytes) else {
-        // Lengths that are not to be believed: mend them, or change anything.
+        // The lengths are implausible: fix them, or change anything.
         mend(bytes);
         rng.raw(bytes, 0..len, false);
         return;
@@ -61,11 +61,11 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
             array_meta(bytes, &places, rng);
         }
         9 => {
-            // Names, offsets, values of metalayers.
+            // Change names, offsets or values of metalayers.
             rng.raw(bytes, 87..places.header_len, true);
         }
         10 => {
-            // The same with another length.
+            // The same, but changing the length.
             rng.raw(bytes, 87..places.header_len, false);
             let header_len = places.header_len + bytes.len() - len;
             put(bytes, 11, &(header_len as u32).to_be_bytes());
@@ -78,7 +78,7 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
             put(bytes, at, &(trailer_len as u32).to_be_bytes());
         }
         12 => {
-            // A chunk inside the trailer: the value of a vlmetalayer.
+            // Change a chunk inside the trailer: the value of a vlmetalayer.
             nested_chunk(bytes, places.trailer..len - 23, rng);
         }
         13 => {
@@ -86,7 +86,7 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
             nested_chunk(bytes, at..places.index.end, rng);
         }
         14 => {
-            // The end of the file: other bytes of trailer length and fingerprint.
+            // Change the end of the file: trailer length and fingerprint.
             rng.raw(bytes, len - 23..len, true);
         }
         _ => {
@@ -108,13 +108,13 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Makes the frame's length that of the bytes.
+/// Sets the frame's length to the number of bytes.
 fn mend(bytes: &mut [u8]) {
     let len = bytes.len() as u64;
     put(bytes, 16, &len.to_be_bytes());
 }
 
-/// Decodes the index, changes entries, and puts it back in.
+/// Decodes the index, changes entries, and stores it again.
 fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
     let index = Chunk::from_bytes(bytes.get(places.index.clone())?.to_vec()).ok()?;
     if index.nbytes() > 1 << 16 {
@@ -131,7 +131,7 @@ fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
                 put(&mut plain, 8 * nchunk, &entry);
             }
             1 => {
-                // A special value, its kind in the bits below the sign.
+                // Insert a special value, with its kind in the bits below the sign.
                 let kind = (0x80 | rng.0.below(8) as u8) as u64;
                 put(&mut plain, 8 * nchunk, &(kind << 56).to_le_bytes());
             }
@@ -148,21 +148,21 @@ fn entries(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
     let new = Chunk::compress_bytes(&plain, &cparams).ok()?.into_bytes();
     bytes.splice(places.index.clone(), new);
     if rng.0.one_in(2) {
-        // The size of all chunks, as the header tells it, for as many as there are now.
+        // Set the data size in the header to match the current number of chunks.
         let chunksize = u64::from(be32(bytes, 58)?);
         put(bytes, 30, &chunksize.saturating_mul(plain.len() as u64 / 8).to_be_bytes());
     }
     Some(())
 }
 
-/// Changes a chunk where it is.
+/// Changes a chunk in place.
 fn one_chunk(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
     let starts = starts_of_chunks(bytes, places.header_len..places.index.start, &mut rng.0);
     let start = starts?;
     nested_chunk(bytes, start..places.index.start, rng)
 }
 
-/// A place in `part` where a chunk seems to start.
+/// Returns an offset in `part` where a chunk seems to start.
 fn starts_of_chunks(bytes: &[u8], part: Range<usize>, dice: &mut Dice) -> Option<usize> {
     let mut at = part.start;
     let mut found = None;
@@ -179,10 +179,10 @@ fn starts_of_chunks(bytes: &[u8], part: Range<usize>, dice: &mut Dice) -> Option
     found
 }
 
-/// Changes the first chunk in `part`; what is behind it stays where it is.
+/// Changes the first chunk in `part`, without moving the bytes after it.
 fn nested_chunk(bytes: &mut Vec<u8>, part: Range<usize>, rng: &mut Rng) -> Option<()> {
     let inside = bytes.get(part.clone())?;
-    // Extended header, version 5 or 6: the start of all chunks that are written today.
+    // Look for an extended header of version 5 or 6: the start of all chunks written today.
     let start = (0..inside.len().saturating_sub(32).min(4096))
         .find(|at| matches!(inside[*at], 2..=6) && inside[at + 1] == 1)?;
     let cbytes = (le32(inside, start + 12)? as usize).clamp(16, inside.len() - start);
@@ -199,7 +199,7 @@ fn nested_chunk(bytes: &mut Vec<u8>, part: Range<usize>, rng: &mut Rng) -> Optio
     Some(())
 }
 
-/// Changes the array metalayer where it is.
+/// Changes the array metalayer in place.
 fn array_meta(bytes: &mut Vec<u8>, places: &Places, rng: &mut Rng) -> Option<()> {
     let header = bytes.get(..places.header_len)?;
     let name = header.windows(5).position(|w| w == b"\xa4b2nd")?;

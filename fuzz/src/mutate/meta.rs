@@ -1,8 +1,8 @@
-//! The array metalayer: its numbers and its dtype.
+//! Mutates the array metalayer: its numbers and its dtype.
 
 use super::{Rng, put};
 
-/// Pieces of dtypes, good and bad.
+/// Parts of dtypes, valid and invalid.
 const WORDS: [&str; 20] = [
     "<f4",
     ">i8",
@@ -26,10 +26,10 @@ const WORDS: [&str; 20] = [
     "[('b', [('c', '<i2', (2,))])]",
 ];
 
-/// Changes an array metalayer.
+/// Mutates an array metalayer.
 pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let len = bytes.len();
-    // Numbers of 8 and of 4 bytes, behind their markers.
+    // Numbers of 8 and 4 bytes, after their markers.
     let numbers: Vec<(usize, usize)> = bytes
         .iter()
         .enumerate()
@@ -52,7 +52,7 @@ pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
         }
         4 => *bytes = fresh(rng),
         5 => {
-            // Words into the dtype at the end.
+            // Insert words into the dtype at the end.
             let dtype = bytes.iter().rposition(|byte| *byte == 0xDB).map_or(len, |at| at + 5).min(len);
             let at = dtype + rng.0.below(len - dtype + 1);
             let word = *rng.0.pick(&WORDS);
@@ -69,7 +69,7 @@ pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// One that is well formed; whether the shapes fit each other is another matter.
+/// Returns a well-formed metalayer, whose shapes need not be consistent.
 fn fresh(rng: &mut Rng) -> Vec<u8> {
     let dice = &mut rng.0;
     let most = if dice.one_in(8) { 18 } else { 5 };

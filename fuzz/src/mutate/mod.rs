@@ -1,7 +1,7 @@
-//! Mutators that know the formats: they change fields, tables and entries, and mend what the change would break
-//! elsewhere, so that the code behind the first checks is reached.
+//! Mutators that know the formats. They change fields, tables and entries, and fix what the change would break
+//! elsewhere, so that code after the first checks is reached.
 //!
-//! None of them loops on what is in the input: each does a few changes and ends.
+//! Each does a few changes and ends; none loops on values from the input.
 
 mod chunk;
 mod frame;
@@ -21,7 +21,7 @@ pub use meta::meta;
 pub(crate) use seal::reseal;
 pub use sparse::sparse;
 
-/// Changes an input: structured by `mutator`, or one time in four as libFuzzer does it. Returns its new size.
+/// Mutates an input with `mutator`, or one time in four as libFuzzer does. Returns the new size.
 pub fn with(
     mutator: fn(&mut Vec<u8>, &mut Rng),
     data: &mut [u8],
@@ -34,7 +34,7 @@ pub fn with(
         return fuzzer_mutate(data, size, max_size);
     }
     let mut bytes = data[..size].to_vec();
-    // What this takes must not be taken for what the target takes.
+    // Do not count the mutator's memory as the target's.
     crate::within(64 << 20, &format!("{size} bytes to change"), || {
         for _ in 0..1 + rng.0.below(3) {
             mutator(&mut bytes, &mut rng);
@@ -45,14 +45,14 @@ pub fn with(
     size
 }
 
-/// What mutators draw from.
+/// The source of random numbers for mutators.
 pub struct Rng(pub(crate) Dice);
 
-/// Largest input that a mutator makes, in bytes.
+/// Maximum size of a mutated input, in bytes.
 const MAX_LEN: usize = 1 << 16;
 
 impl Rng {
-    /// Changes the number of `width` bytes at `at`, if it is there.
+    /// Changes the number of `width` bytes at `at`, if it is in bounds.
     fn field(&mut self, bytes: &mut [u8], at: usize, width: usize, big_endian: bool) {
         self.one_of(bytes, &[Number { at, width, big_endian }]);
     }
@@ -71,7 +71,7 @@ impl Rng {
         number.set(bytes, value);
     }
 
-    /// Lets libFuzzer change a part of the input, keeping its length if `keep`.
+    /// Lets libFuzzer mutate a part of the input, keeping its length if `keep` is set.
     fn raw(&mut self, bytes: &mut Vec<u8>, part: std::ops::Range<usize>, keep: bool) {
         let (start, end) = (part.start.min(bytes.len()), part.end.min(bytes.len()));
         if start >= end {

@@ -1,5 +1,5 @@
-//! The checksums of frames (docs/format/checksums.md): taken off, or made to fit again. A changed frame would otherwise
-//! be refused for its sums, and nothing behind them be tested.
+//! Removes the checksums of frames (docs/format/checksums.md) or recomputes them. Otherwise a mutated frame would be
+//! rejected for its checksums, and nothing after them would be tested.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use b2_testkit::hostile::{self, MAGIC};
 use super::frame::Places;
 use super::{le32, le64};
 
-/// Makes a frame one without checksums: the block, if there is one, stays behind as dead bytes.
+/// Removes the checksums from a frame. The checksum block, if any, stays behind as dead bytes.
 pub(crate) fn strip(bytes: &mut [u8]) {
     let len = bytes.len();
     if let Some(places) = Places::find(bytes) {
@@ -21,12 +21,12 @@ pub(crate) fn strip(bytes: &mut [u8]) {
     }
 }
 
-/// Length of the end of the block, which the list of pages is in front of.
+/// Length of the end of the checksum block. The list of pages precedes it.
 const END_LEN: usize = 56;
-/// Length of an entry of that list: offset, number of sums, sum of the page.
+/// Length of an entry in that list: offset, number of sums, sum of the page.
 const PAGE_LEN: usize = 24;
 
-/// Computes all sums anew, in the pages that there are.
+/// Recomputes all checksums, in the existing pages.
 pub(crate) fn reseal(bytes: &mut [u8]) -> Option<()> {
     let places = Places::find(bytes)?;
     let end = places.trailer.checked_sub(END_LEN)?;
@@ -54,10 +54,10 @@ pub(crate) fn reseal(bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The sums of the stored chunks that the index names, one after the other.
+/// Returns the checksums of the stored chunks that the index refers to, in order.
 fn chunk_sums(bytes: &[u8], places: &Places) -> Option<Vec<u64>> {
     let index = Chunk::from_bytes(bytes.get(places.index.clone())?.to_vec()).ok()?;
-    // It may say that it holds gigabytes.
+    // The index may claim to hold gigabytes.
     if index.nbytes() > 1 << 16 {
         return None;
     }
@@ -74,7 +74,7 @@ fn chunk_sums(bytes: &[u8], places: &Places) -> Option<Vec<u64>> {
     Some(sums)
 }
 
-/// The values of metalayers, which C-Blosc2 changes in place.
+/// Returns the ranges of metalayer values, which C-Blosc2 changes in place.
 fn metalayers(header: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut values = Vec::new();
     let mut r = Reader::at(header, 87);

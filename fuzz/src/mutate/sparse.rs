@@ -1,9 +1,9 @@
-//! Several files in one input: those of a sparse frame.
+//! Mutates several files in one input: those of a sparse frame.
 
 use super::{Rng, chunk, frame};
 use crate::sparse::{pack, unpack};
 
-/// Changes one of the files, or their names.
+/// Mutates one of the files, or the list of files.
 pub fn sparse(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let mut files: Vec<(u32, Vec<u8>)> = unpack(bytes).map(|(id, file)| (id, file.to_vec())).collect();
     if files.is_empty() {

@@ -1,5 +1,5 @@
 //! Shared by encoding and decoding of blocks: the chain of active filters, repeated items, per-thread buffers, and
-//! progress. This room uses `model`.
+//! progress. Uses `model`.
 
 pub(crate) mod chain;
 pub(crate) mod fill;

@@ -70,8 +70,8 @@ impl Chunk {
         compress::compress_into(src, dst, cparams).map(|header| header.cbytes())
     }
 
-    /// Compresses blocks that are handed out one by one, like [`compress_bytes_into`](Self::compress_bytes_into), with
-    /// the same result. The blocks have the size that `cparams` asks for.
+    /// Compresses blocks that `blocks` provides one by one. The result is the same as that of
+    /// [`compress_bytes_into`](Self::compress_bytes_into). The blocks have the size that `cparams` asks for.
     ///
     /// # Errors
     /// Fails like [`compress_bytes_into`](Self::compress_bytes_into), and if a block cannot be read.
@@ -84,16 +84,16 @@ impl Chunk {
         compress::compress_blocks_into(blocks, dst, cparams).map(|header| header.cbytes())
     }
 
-    /// Returns a chunk with other content in some blocks, given by number. All other blocks stay as they are stored and
-    /// are not decoded, so this takes as long as compressing the changed blocks. The result is what compressing
-    /// everything with `cparams` would give, if this chunk was made with the same parameters.
+    /// Returns a chunk with new content in some blocks, given by number. All other blocks are kept as stored and not
+    /// decoded, so this takes as long as compressing the changed blocks. If this chunk was made with the same
+    /// parameters, the result equals compressing everything with `cparams`.
     ///
-    /// Returns `None` where everything has to be compressed anew: the chunk was made with other parameters, blocks
-    /// depend on each other (delta, dictionaries), it is not divided into blocks (special or stored), or would become
-    /// so.
+    /// Returns `None` if everything has to be recompressed: the chunk was made with other parameters, blocks depend on
+    /// each other (delta, dictionaries), or the chunk is not divided into blocks (special or stored), before or after
+    /// the change.
     ///
     /// # Errors
-    /// Fails if the chunk is malformed, a block does not have the length of the one that it replaces, or as
+    /// Fails if the chunk is malformed or a block does not have the length of the one that it replaces; otherwise like
     /// [`compress_bytes`](Self::compress_bytes).
     pub fn with_blocks(
         &self,

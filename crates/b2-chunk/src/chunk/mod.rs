@@ -1,5 +1,5 @@
-//! The public chunk types: made from values or bytes, or taken as stored, and read; and the search for good parameters.
-//! This room may use all others.
+//! The public chunk types, which are made from values or from stored bytes, and the search for good parameters. May use
+//! all other modules.
 
 #[allow(
     clippy::arithmetic_side_effects,

@@ -9,7 +9,7 @@ use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::Body;
 use crate::{CParams, ChunkError, ChunkHeader, LazyChunk};
 
-/// Returns the bytes of `chunk` with other blocks, or `None` if the chunk must be compressed anew for that.
+/// Returns the bytes of `chunk` with other blocks, or `None` if everything must be recompressed.
 pub(crate) fn with_blocks(
     chunk: &[u8],
     lazy: &LazyChunk,
@@ -36,7 +36,7 @@ pub(crate) fn with_blocks(
             let what = format!("block {nblock} has {} bytes, expected {len}", block.len());
             return Err(ChunkError::argument("changed", what));
         }
-        // The chunk may repeat one item now.
+        // The chunk may now repeat one item.
         if repeated(block, cparams.typesize().min(len)).is_some() {
             return Ok(None);
         }

@@ -16,8 +16,7 @@ use crate::{ChunkError, ChunkHeader, Control, DParams};
 use b2_core::for_each;
 use b2_core::memory::{OutOfMemory, copied, sized, zeroed};
 
-/// Blocks of fewer bytes are copied in one call when they are stored: distributing them to threads costs more than the
-/// copy.
+/// Stored blocks smaller than this are copied in one call: distributing them to threads costs more than the copy.
 const SMALL_BLOCK: usize = 4096;
 
 /// A complete chunk in memory, with its parsed header.

@@ -264,7 +264,7 @@ impl LazyChunk {
         }
     }
 
-    /// Returns the length of what stands before the blocks, in bytes: header, block starts and dictionary.
+    /// Returns the length of everything before the blocks, in bytes: header, block starts and dictionary.
     pub fn head_len(&self) -> usize {
         let header = self.header().header_len();
         match &self.layout.body {

@@ -1,4 +1,4 @@
-//! Decoding: whole chunks, single blocks, and parts of blocks. This room uses `model` and `block`.
+//! Decoding: whole chunks, single blocks, and parts of blocks. Uses `model` and `block`.
 
 pub(crate) mod decoder;
 pub(crate) mod decompress;

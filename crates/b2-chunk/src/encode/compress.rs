@@ -68,8 +68,8 @@ pub(crate) fn compress_into(
     }
 }
 
-/// Compresses blocks that are handed out one by one into the start of `dst`, which is at least 32 bytes longer than
-/// all of them. The chunk is the same as if they were one slice.
+/// Compresses blocks that are provided one by one into the start of `dst`, which is at least 32 bytes longer than all
+/// of them. The chunk is the same as if they were one slice.
 pub(crate) fn compress_blocks_into(
     blocks: &dyn PlainBlocks,
     dst: &mut [u8],
@@ -89,7 +89,7 @@ fn compress_blocks_with(
 ) -> Result<ChunkHeader, ChunkError> {
     let nbytes = blocks.nbytes();
     if let Some(header) = streamed_header(nbytes, cparams)? {
-        // A chunk that repeats one item becomes a special chunk. Its first block then does so, too.
+        // If the chunk repeats one item, it becomes a special chunk. Its first block then repeats the item too.
         let first = blocks.block(0..header.blocksize(), buffer)?;
         let repeats = |width: usize| first.len() <= width || first[width..] == first[..first.len() - width];
         if !repeats(1) && !repeats(cparams.typesize()) {
@@ -112,7 +112,7 @@ fn streamed_header(nbytes: usize, cparams: &CParams) -> Result<Option<ChunkHeade
     Ok((!has_tiny_blocks(&header) && header.nblocks() >= 2).then_some(header))
 }
 
-/// Blocks of which the first is there already.
+/// Blocks of which the first has already been read.
 struct WithFirst<'a> {
     blocks: &'a dyn PlainBlocks,
     first: &'a [u8],
@@ -137,14 +137,14 @@ fn copy_blocks(blocks: &dyn PlainBlocks, blocksize: usize, dst: &mut [u8]) -> Re
     Ok(())
 }
 
-/// The uncompressed bytes of a chunk, handed out block by block. So they can be read or collected by the thread that
-/// compresses a block, right before it does, and are never all in memory.
+/// The uncompressed bytes of a chunk, provided block by block. Each block is read or collected by the thread that
+/// compresses it, right before it does, so the chunk is never completely in memory.
 pub trait PlainBlocks: Sync {
     /// Returns the size of all blocks in bytes.
     fn nbytes(&self) -> usize;
 
-    /// Returns the bytes `range` of the chunk, which is one block. They may be put into `buffer`, whose content and
-    /// length are arbitrary. A block may be asked for several times and by several threads.
+    /// Returns the bytes `range` of the chunk, which is one block. They may be written to `buffer`, whose content and
+    /// length are arbitrary. A block may be requested several times and by several threads.
     ///
     /// # Errors
     /// When the bytes cannot be read: [`ChunkError::Source`].

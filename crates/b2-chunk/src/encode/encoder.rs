@@ -141,8 +141,7 @@ impl<'a> BlockEncoder<'a> {
     }
 
     /// Returns block 0 as a reader will decode it, which delta must use as reference
-    /// (docs/format/codecs-and-filters.md,
-    /// delta).
+    /// (docs/format/codecs-and-filters.md, delta).
     pub(crate) fn decodable(&self, block0: &[u8]) -> Result<Vec<u8>, ChunkError> {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         let mut block = self

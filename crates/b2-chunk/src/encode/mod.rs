@@ -1,5 +1,4 @@
-//! Encoding: block size, filters, codec, dictionary, and concatenation of the blocks. This room uses `model` and
-//! `block`.
+//! Encoding: block size, filters, codec, dictionary, and concatenation of the blocks. Uses `model` and `block`.
 
 pub(crate) mod blocksize;
 pub(crate) mod compress;

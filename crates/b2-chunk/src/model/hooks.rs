@@ -23,7 +23,7 @@ pub struct BlockInfo {
     pub itemsize: usize,
 }
 
-/// What a hook returns.
+/// The result of a hook.
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 type BlockFn = dyn Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync;

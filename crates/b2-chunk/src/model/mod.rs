@@ -1,5 +1,5 @@
 //! Types shared by reading and writing: the checked header, parameters, plugins, hooks, and the layout of blocks in a
-//! chunk. This room uses only the crate's error types.
+//! chunk. Uses only the crate's error types.
 
 pub(crate) mod compression;
 pub(crate) mod header;

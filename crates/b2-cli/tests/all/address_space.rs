@@ -1,6 +1,6 @@
-//! Small files that stand for much, and large inputs, in little address space.
+//! Small files that expand to large data, and large inputs, in a limited address space.
 //!
-//! `--skip=address_space::` leaves these tests out where the address space cannot be limited: sanitizers and emulators
+//! `--skip=address_space::` skips these tests where the address space cannot be limited: sanitizers and emulators
 //! reserve as much as they like.
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use b2kit::frame::FrameParams;
 use b2kit::nd::{ArrayMeta, METALAYER};
 use b2kit::{FrameWriter, SuperChunk};
 
-/// Replaces an i64 of a frame's header or metalayers, wherever it stands.
+/// Replaces an i64 wherever it occurs in a frame's header or metalayers.
 fn patch(frame: &mut [u8], from: u64, to: u64) {
     let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
     let mut found = 0;
@@ -27,7 +27,7 @@ fn patch(frame: &mut [u8], from: u64, to: u64) {
     assert!(found > 0);
 }
 
-/// An array of two chunks of zeros, which then says that it has `n` of them.
+/// Creates an array of two chunks of zeros that claims to have `n` of them.
 fn zeros(folder: &Folder, name: &str, chunk: u64, n: u64) -> usize {
     let meta = ArrayMeta {
         shape: vec![2 * chunk],
@@ -46,14 +46,14 @@ fn zeros(folder: &Folder, name: &str, chunk: u64, n: u64) -> usize {
     let index = SuperChunk::from_bytes(frame.clone()).unwrap().layout().index.start as usize;
     let mut frame = frame.to_vec();
     patch(&mut frame, 2 * chunk, n * chunk);
-    // The index is a chunk that repeats one entry; its size stands at byte 4.
+    // The index is a chunk that repeats one entry; its size is at byte 4.
     assert_eq!(frame[index + 4..index + 8], 16i32.to_le_bytes());
     frame[index + 4..index + 8].copy_from_slice(&(n as i32 * 8).to_le_bytes());
     folder.write(name, &frame);
     frame.len()
 }
 
-/// Runs with so much address space, in KiB.
+/// Runs with an address space of `kib` KiB.
 fn run_within(folder: &Folder, kib: u64, args: &[&str]) -> Output {
     assert!(
         std::env::var_os("B2KIT_TEST_RUNNER").is_none(),
@@ -69,7 +69,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// 41 bytes that are one block of half a gigabyte: a run of one byte before the filter.
+/// Returns a chunk of 41 bytes with one block of half a gigabyte: a run of one byte, with a filter.
 fn large_block(filter: u8, meta: u8) -> Vec<u8> {
     const NBYTES: i32 = 536_866_816;
     let mut chunk = vec![5, 1, 0x95, 8];
@@ -98,13 +98,13 @@ fn a_tiny_file_of_zeros_is_told_at_once_and_in_little_memory() {
     let line = text(&verify.stdout);
     assert!(line.starts_with("FAIL\t-\t-\tbomb\t"), "{line}");
     assert!(line.contains("max_output of 2147483648 (--max-output BYTES raises it)"), "{line}");
-    // What writes has to keep an index.
+    // Commands that write have to keep an index in memory.
     for command in ["copy", "salvage"] {
         let output = run_within(&folder, 300 << 10, &["-t", "1", command, "bomb", "new"]);
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert!(text(&output.stderr).contains("max_memory"), "{command}: {}", text(&output.stderr));
     }
-    // Its data come as long as somebody reads them.
+    // `cat` writes data as long as they are read.
     let mut cat = folder.command(&["cat", "bomb"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut start = vec![1; 40 << 20];
     cat.stdout.take().unwrap().read_exact(&mut start).unwrap();
@@ -126,7 +126,7 @@ fn very_many_tiny_chunks_of_zeros_are_no_work() {
     }
 }
 
-/// Chunks of a few bytes that say they are gigabytes, in blocks of half a gigabyte.
+/// Chunks of a few bytes that claim to be gigabytes, in blocks of half a gigabyte.
 #[test]
 fn lies_about_sizes_cost_no_memory() {
     let folder = Folder::new();
@@ -155,7 +155,7 @@ fn lies_about_sizes_cost_no_memory() {
 #[test]
 fn buffers_for_large_blocks_are_counted() {
     let folder = Folder::new();
-    // Bytedelta undoes whole blocks; delta has to know the words before.
+    // Bytedelta undoes whole blocks; delta needs the words before the part.
     for (filter, meta) in [(35, 8), (34, 8), (3, 0)] {
         folder.write("b", &large_block(filter, meta));
         for command in [&["verify", "b"][..], &["cat", "b"], &["cat", "--slice=-1", "b"], &["diff", "b", "b"]]
@@ -169,7 +169,7 @@ fn buffers_for_large_blocks_are_counted() {
     }
 }
 
-/// It is compared only as far as `verify` would read.
+/// Only the part that `verify` would read is compared.
 #[test]
 fn files_of_zeros_are_not_compared_for_ever() {
     let folder = Folder::new();
@@ -179,7 +179,7 @@ fn files_of_zeros_are_not_compared_for_ever() {
     assert!(text(&diff.stderr).contains("max_output of 2147483648"), "{}", text(&diff.stderr));
 }
 
-/// Chunks that are large for their file come by pieces.
+/// Chunks that are large for their file are processed in pieces.
 #[test]
 fn a_large_chunk_takes_little_memory() {
     let folder = Folder::new();
@@ -193,7 +193,7 @@ fn a_large_chunk_takes_little_memory() {
 #[test]
 fn large_inputs_need_little_memory() {
     let folder = Folder::new();
-    // Files with a hole: zeros that are read but take no room.
+    // Sparse files: zeros that can be read but take no disk space.
     let items = 400_000_000;
     let files = [
         ("c.npy", npy("<i4", false, "(10000, 10000)", b""), "ndarray"),
@@ -204,7 +204,7 @@ fn large_inputs_need_little_memory() {
         let path = folder.write(name, &start);
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(start.len() as u64 + items).unwrap();
-        // 300 MB, program and thread stacks included.
+        // 300 MB, including program and thread stacks.
         for command in [
             &["-q", "-t", "2", "pack", "--force", name, "out", "--codec", "blosclz", "--clevel", "1"][..],
             &["-t", "2", "cat", "out", "-o", "/dev/null", "--force"],

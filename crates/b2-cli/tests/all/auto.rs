@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{Folder, counting, noise, npy};
 
-/// Floats along a sine.
+/// Returns floats of a sine wave.
 fn waves(n: usize) -> Vec<u8> {
     (0..n).flat_map(|i| (i as f32 * 0.001).sin().to_le_bytes()).collect()
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::common::{Folder, counting, noise};
 use serde_json::Value;
 
-/// Runs the lines and cuts the answers apart: exit code, message, output.
+/// Runs the lines and splits the output into responses: exit code, message, output.
 fn batch(folder: &Folder, lines: &str) -> Vec<(u64, String, Vec<u8>)> {
     let output = folder.with_input(&["batch"], lines.as_bytes());
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
@@ -26,7 +26,7 @@ fn batch(folder: &Folder, lines: &str) -> Vec<(u64, String, Vec<u8>)> {
 #[test]
 fn each_line_is_answered_as_the_command_would() {
     let folder = Folder::new();
-    // More than is kept in memory.
+    // More than is buffered in memory.
     let raw = noise(20 << 20);
     folder.pack("s", &raw, &["--clevel", "1"]);
     folder.pack("t", &counting(10), &[]);
@@ -74,7 +74,7 @@ fn a_bad_line_does_not_end_it() {
     assert_eq!(answers[10], (0, String::new(), counting(10)));
 }
 
-/// An answer is there before the next line is asked for.
+/// Each response is written before the next line is read.
 #[test]
 fn answers_are_flushed() {
     let folder = Folder::new();

@@ -6,7 +6,7 @@ use crate::common::{Folder, counting, noise, npy};
 
 const OPS: &str = "compress,decompress,getitem,getitem-block";
 
-/// Runs the machine form with one quick repeat; its lines.
+/// Runs with machine-readable output and one quick repetition, and returns the lines.
 fn measure(folder: &Folder, args: &[&str]) -> Vec<Value> {
     let mut all = vec!["bench", "--repeat", "2", "--calls", "40", "--op", OPS];
     all.extend(args);
@@ -252,7 +252,7 @@ fn the_two_forms_do_not_mix() {
     assert!(message.starts_with("b2kit: absent: "), "{message}");
 }
 
-/// The ratios of the lines of `bench --quick`, and the commands.
+/// Returns the ratio and the command of each line of `bench --quick`.
 fn quick_lines(text: &str) -> Vec<(f64, String)> {
     let lines = text.lines().filter(|line| line.contains("x ") && line.contains("MB/s"));
     let parts = |line: &str| {
@@ -265,7 +265,7 @@ fn quick_lines(text: &str) -> Vec<(f64, String)> {
 #[test]
 fn quick_is_five_lines_with_the_best_ratio_first() {
     let folder = Folder::new();
-    // A wave and some noise, as measured data has; runs that repeat would depend on the size of blocks alone.
+    // A wave with some noise, like measured data. For runs that repeat, only the block size would matter.
     let wave = |(i, noise): (usize, &u8)| ((i % 250) as f32 * 0.5 + f32::from(*noise) / 64.0).to_le_bytes();
     let items: Vec<u8> = noise(60_000).iter().enumerate().flat_map(wave).collect();
     folder.write("a.npy", &npy("<f4", false, "(300, 200)", &items));
@@ -277,7 +277,7 @@ fn quick_is_five_lines_with_the_best_ratio_first() {
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines.is_sorted_by(|a, b| a.0 >= b.0), "{text}");
         assert!(!text.contains("too small"), "{text}");
-        // The command works, and gives about this ratio.
+        // The suggested command works, and gives about this ratio.
         let (ratio, best) = &lines[0];
         let options = best.strip_prefix(&format!("b2kit {command} {name} OUT ")).unwrap();
         let out = format!("{name}.out");
@@ -290,7 +290,7 @@ fn quick_is_five_lines_with_the_best_ratio_first() {
     let object: Value = serde_json::from_slice(&folder.ok(&["bench", "--quick", "a.npy", "--json"])).unwrap();
     assert_eq!(object["results"].as_array().unwrap().len(), 5);
     assert_eq!(object["too_small"], false);
-    // Several files, and one that is not there.
+    // Several files, one of which does not exist.
     let output = folder.run(&["bench", "--quick", "a.npy", "none", "raw.bin"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(quick_lines(&String::from_utf8(output.stdout).unwrap()).len(), 10);

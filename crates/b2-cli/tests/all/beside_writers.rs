@@ -8,7 +8,7 @@ use b2kit::frame::{Durability, EditOptions};
 
 use crate::common::{Folder, npy};
 
-/// A sparse frame that is compacted loses the files of the state that a reader has opened.
+/// Compacting a sparse frame removes files of the state that a reader has opened.
 #[test]
 fn commands_read_again_what_a_writer_has_compacted() {
     let folder = Folder::new();
@@ -20,7 +20,7 @@ fn commands_read_again_what_a_writer_has_compacted() {
             let options = || EditOptions::default().durability(Durability::None);
             for value in 1.. {
                 let mut array = ArrayEditor::new(options().edit(&path).unwrap()).unwrap();
-                // No run of one value, which would need no file.
+                // Not constant, because such a chunk would need no file.
                 let row: Vec<i32> = (0..4000).map(|at| (value << 12) | (at % 100)).collect();
                 array.set(.., &row[..]).unwrap();
                 array.commit().unwrap();

@@ -5,14 +5,14 @@ use std::fs;
 
 use crate::common::{Folder, counting, npy};
 
-/// A 3-d array of i32 counting up in C order, cut into ragged chunks and blocks.
+/// Packs a 3-d array of i32 that counts up in C order, with chunks and blocks that do not divide the shape.
 fn counted_array(folder: &Folder) -> Vec<u8> {
     let raw = counting(13 * 11 * 7);
     folder.pack("a", &npy("<i4", false, "(13, 11, 7)", &raw), &["--chunks", "5,4,7", "--blocks", "2,3,4"]);
     raw
 }
 
-/// The items of a counting 13 x 11 x 7 array at these indices, in C order.
+/// Returns the items of a counting 13 x 11 x 7 array at these indices, in C order.
 fn pick(a: &[usize], b: &[usize], c: &[usize]) -> Vec<u8> {
     let mut out = vec![];
     for i in a {
@@ -96,7 +96,7 @@ fn bad_slices_are_told() {
 #[test]
 fn super_chunks_and_their_items() {
     let folder = Folder::new();
-    // 1001 bytes: 250 items of 4 bytes, and one byte that belongs to none.
+    // 1001 bytes: 250 items of 4 bytes, and one extra byte.
     let raw = [counting(250), vec![77]].concat();
     for options in [
         &["--typesize", "4", "--chunksize", "96"][..],
@@ -147,7 +147,7 @@ fn single_chunks_as_stored() {
     assert_eq!(folder.ok(&["cat", "s", "--chunk", "2"]), raw[800..]);
     folder.refuses(&["cat", "s", "--chunk", "3"], "s: --chunk 3: there are 3 chunks");
 
-    // Chunks of arrays come with their padding, block by block: 2 x 2 chunks of 2 x 4, blocks of 2 x 2.
+    // Chunks of arrays are printed with their padding, block by block: 2 x 2 chunks of 2 x 4, blocks of 2 x 2.
     let items: Vec<u8> = (1..=18).collect();
     folder.pack("a", &npy("|u1", false, "(3, 6)", &items), &["--chunks", "2,4", "--blocks", "2,2"]);
     assert_eq!(folder.ok(&["cat", "a", "--chunk", "0"]), [1, 2, 7, 8, 3, 4, 9, 10]);
@@ -205,7 +205,7 @@ fn a_failed_cat_leaves_the_output_as_it_was() {
     let folder = Folder::new();
     folder.pack("s", &common::noise(100_000), &["--chunksize", "10K", "--clevel", "0"]);
     let mut bytes = folder.read("s");
-    // A chunk in the middle gets a size that cannot be.
+    // Give a chunk in the middle an impossible size.
     let chunk = 97 + 5 * (10_240 + 32);
     bytes[chunk + 4..chunk + 8].copy_from_slice(&[0xff; 4]);
     folder.write("bad", &bytes);
@@ -214,7 +214,7 @@ fn a_failed_cat_leaves_the_output_as_it_was() {
     folder.fails(1, &["cat", "bad", "-o", "new"]);
     assert_eq!(folder.read("out"), b"precious");
     assert_eq!(folder.names(), ["bad", "out", "s"]);
-    // What was decoded before the damage has been sent.
+    // What was decoded before the damage has been written.
     let output = folder.run(&["cat", "bad"]);
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();

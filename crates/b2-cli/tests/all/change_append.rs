@@ -43,7 +43,7 @@ fn along_other_dimensions() {
             &npy("|u1", false, "(5, 6)", &rows),
             &["--format", format, "--chunks", "2,4", "--blocks", "2,2"],
         );
-        // Column after column in the file.
+        // The file holds one column after the other.
         let columns: Vec<u8> = (100..115).collect();
         folder.write("columns.npy", &npy("|u1", true, "(5, 3)", &columns));
         let told = folder.change(&["append", "a", "columns.npy", "--axis", "-1", "--no-sync", "--no-lock"]);
@@ -234,7 +234,7 @@ fn locks_and_bytes_behind() {
     assert_eq!(folder.ok(&["cat", frame]), b"12345345345");
 }
 
-/// A day for a year: one dimension fewer is one position.
+/// An input with one dimension fewer counts as one position, such as a day appended to a year.
 #[test]
 fn a_missing_dimension_is_added() {
     let folder = Folder::new();
@@ -252,7 +252,7 @@ fn a_missing_dimension_is_added() {
     folder.write("f.npy", &npy("<i4", true, "(3, 3)", &turned));
     folder.change(&["append", "a", "f.npy", "--axis=-1"]);
     assert_eq!(folder.ok(&["cat", "a", "--slice=...,-1"]), counting(9));
-    // A single item to a list of them; other shapes are refused.
+    // A single item can be appended to a list; other shapes are refused.
     folder.pack("list", &npy("<i4", false, "(5,)", &counting(5)), &[]);
     folder.write("one.npy", &npy("<i4", false, "()", &5_i32.to_le_bytes()));
     folder.change(&["append", "list", "one.npy"]);

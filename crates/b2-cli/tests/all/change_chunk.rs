@@ -30,7 +30,7 @@ fn all_actions() {
         assert_eq!((&info["chunksize"], &info["vlmetalayers"]), (&json!(1000), &json!({"v": {"a": 1.5}})));
         assert_eq!(info["metalayers"], json!({"m": [1, 2]}));
 
-        // To the last chunk and back.
+        // Move to the last chunk and back.
         for _ in 0..4 {
             folder.change(&["chunk", "delete", "-q", "--no-sync", "--no-lock", "s", "0"]);
         }

@@ -1,4 +1,4 @@
-//! `b2kit compact`, and what `info` tells about holes.
+//! `b2kit compact`, and what `info` reports about holes.
 
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::json;
@@ -83,7 +83,7 @@ fn what_cannot_be_compacted() {
     folder.refuses(&["compact", chunk], "c: no frame: only frames can be changed");
     folder.refuses(&["compact", "none"], "none: No such file or directory (os error 2)");
     folder.fails(2, &["compact"]);
-    // One of two names.
+    // The file has two names.
     folder.pack("s", &noise(3000), &["--chunksize", "1000"]);
     folder.change(&["chunk", "delete", "-q", "s", "0"]);
     std::fs::hard_link(folder.path("s"), folder.path("t")).unwrap();

@@ -1,4 +1,4 @@
-//! `b2kit set`: other items in place of some, in place.
+//! `b2kit set`: replaces items in place.
 
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::json;
@@ -28,13 +28,13 @@ fn parts_of_an_array() {
         }
         assert_eq!(folder.ok(&["cat", "a"]), ints(model.clone()));
 
-        // A dropped dimension, counted from the end; raw bytes from a pipe.
+        // A dropped dimension, counted from the end, with raw bytes from a pipe.
         let output = folder.with_input(&["set", "-q", "a", "-", "--slice=:,-1"], &ints(-10..0));
         assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
         for i in 0..10 {
             model[i * 12 + 11] = i as i32 - 10;
         }
-        // Fortran order, the missing dimension whole.
+        // Fortran order, with the missing dimension taken whole.
         let columns = ints((0..12).flat_map(|j| (0..2).map(move |i| 500 + i * 12 + j)));
         folder.write("f.npy", &npy("<i4", true, "(2, 12)", &columns));
         folder.change(&["set", "-q", "--no-sync", "--no-lock", "a", "f.npy", "--slice", "-2:"]);
@@ -57,7 +57,7 @@ fn parts_of_an_array() {
 fn items_of_a_super_chunk() {
     for (format, typesize) in FORMATS.into_iter().flat_map(|format| [1, 3, 4].map(|n| (format, n))) {
         let folder = Folder::new();
-        // Items across chunk edges; the last item is not whole.
+        // Items across chunk edges; the last item is incomplete.
         let mut model = noise(1000 * typesize + typesize / 2);
         let text = typesize.to_string();
         folder.pack("s", &model, &["--format", format, "--chunksize", "1000", "--typesize", &text]);

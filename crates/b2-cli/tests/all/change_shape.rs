@@ -1,4 +1,4 @@
-//! `b2kit resize`, `insert` and `delete`: arrays of another shape, in place.
+//! `b2kit resize`, `insert` and `delete`: change the shape of arrays in place.
 
 use crate::common::{Folder, counting, npy};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn array(folder: &Folder, format: &str) {
     folder.pack("a", &npy("<i4", false, "(10, 12)", &counting(120)), &options);
 }
 
-/// What changing the shape keeps.
+/// Returns everything that changing the shape must preserve.
 fn kept(folder: &Folder) -> Vec<serde_json::Value> {
     let info = folder.info(&["a"]);
     let keys = ["chunks", "blocks", "dtype", "codec", "clevel", "filters", "vlmetalayers", "storage"];
@@ -58,7 +58,7 @@ fn insert_and_delete_rows() {
             "{told}"
         );
         assert_eq!(folder.ok(&["cat", "a"]), ints((0..24).chain(1000..1036).chain(24..120)));
-        // Before the last, then at the very end; raw bytes; dimension 0 is the default.
+        // Insert before the last position, then at the end, with raw bytes. Dimension 0 is the default.
         folder.write("row", &ints(2000..2012));
         folder.change(&["insert", "-q", "a", "row", "--at", "-1"]);
         folder.change(&["insert", "-q", "a", "row", "--at", "14"]);
@@ -92,7 +92,7 @@ fn insert_and_delete_columns() {
         assert_eq!(folder.ok(&["cat", "a"]), ints((0..10).flat_map(|i| (5..12).map(move |j| i * 12 + j))));
         folder.change(&["delete", "-q", "--no-lock", "a", "--axis", "1", "--range", ":"]);
         assert_eq!(folder.info(&["a"])["shape"], json!([10, 0]));
-        // No bytes: as many rows as the .npy file says.
+        // No bytes: the .npy file gives the number of rows.
         folder.write("none.npy", &npy("<i4", false, "(5, 0)", b""));
         folder.change(&["insert", "-q", "a", "none.npy", "--at", "0"]);
         assert_eq!(folder.info(&["a"])["shape"], json!([15, 0]));

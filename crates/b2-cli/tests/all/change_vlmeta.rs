@@ -1,4 +1,4 @@
-//! `b2kit vlmeta`: metalayers of variable size, in place.
+//! `b2kit vlmeta`: changes metalayers of variable size in place.
 
 use crate::common::{Folder, counting, npy};
 use serde_json::json;

@@ -78,7 +78,7 @@ fn changes_keep_them_and_foreign_changes_are_told() {
     assert_eq!((verdict(&folder, "f").as_str(), &folder.info(&["f"])["checksums"]), ("ok", &json!("ok")));
     assert!(folder.change(&["checksum", "add", "f"]).contains("the checksums are right; nothing written"));
 
-    // Thread counts: what C-Blosc2 changes without knowing of checksums.
+    // Change the thread counts, as C-Blosc2 does without knowing about checksums.
     let mut changed = folder.read("f");
     changed[64] ^= 3;
     folder.write("f", &changed);
@@ -86,7 +86,7 @@ fn changes_keep_them_and_foreign_changes_are_told() {
         (verdict(&folder, "f").as_str(), &folder.info(&["f"])["checksums"]),
         ("changed", &json!("changed"))
     );
-    // Whoever reads it is told, once.
+    // A reader is warned, once.
     let output = folder.run(&["cat", "f", "--slice", "0,0", "--csv"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.matches("another program has changed it").count() == 1, "{told}");

@@ -1,16 +1,16 @@
-//! `b2kit copy`: same data and metalayers, other format, layout or compression.
+//! `b2kit copy`: same data and metalayers, with another format, layout or compression.
 
 use std::fs;
 
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::{Value, json};
 
-/// What a copy must not change unless asked to.
+/// Returns what a copy must not change unless asked to.
 fn contents(folder: &Folder, name: &str) -> (Value, Value, Vec<u8>) {
     let info = folder.info(&[name]);
     let mut metalayers = info["metalayers"].clone();
     if let Some(map) = metalayers.as_object_mut() {
-        // Tells the layout, which may change.
+        // Describes the layout, which may change.
         map.remove("b2nd");
     }
     (metalayers, info["vlmetalayers"].clone(), folder.ok(&["cat", name]))
@@ -41,7 +41,7 @@ fn a_plain_copy_is_the_same() {
         folder.ok(&["copy", name, &copy]);
         let (mut before, mut after) = (folder.info(&[name]), folder.info(&[&copy]));
         if name == "a" {
-            // Sizes may differ where the copy leaves out holes; here there are none.
+            // Sizes may differ if the copy leaves out holes; there are none here.
             assert_eq!(before["cbytes"], after["cbytes"]);
         }
         for info in [&mut before, &mut after] {
@@ -147,7 +147,7 @@ fn another_codec_leaves_behind_what_it_cannot_have() {
     assert_eq!(folder.ok(&["cat", "b"]), floats);
     folder.ok(&["copy", "dict", "c", "--codec", "lz4"]);
     assert_eq!(folder.info(&["c"])["use_dict"], json!(true));
-    // What was asked for is not left out.
+    // Options that were given explicitly must not be dropped silently.
     folder.fails(1, &["copy", "dict", "d", "--codec", "zlib", "--dict"]);
 
     folder.ok(&["copy", "c", "zfp", "--codec", "zfp_prec", "--codec-meta", "57"]);
@@ -157,7 +157,7 @@ fn another_codec_leaves_behind_what_it_cannot_have() {
     folder.ok(&["copy", "zfp", "e", "--codec", "lz4"]);
     assert_eq!(folder.info(&["e"])["codec_meta"], json!(0));
     assert_eq!(folder.ok(&["cat", "e"]), folder.ok(&["cat", "zfp"]));
-    // The same codec keeps what it had.
+    // Without a change of codec, the settings are kept.
     folder.ok(&["copy", "zfp", "f", "--codec", "zfp_prec", "--chunks", "32,32"]);
     assert_eq!(folder.info(&["f"])["codec_meta"], json!(57));
 }
@@ -220,7 +220,7 @@ fn nothing_is_overwritten_unless_forced() {
     folder.pack("e", b"other", &["--format", "sframe"]);
     folder.ok(&["copy", "d", "e", "--force"]);
     assert_eq!(folder.ok(&["cat", "e"]), b"data");
-    // Never onto itself.
+    // A file cannot be copied onto itself.
     folder.refuses(&["copy", "s", "s", "--force", "--codec", "lz4"], "s: IN and OUT are the same file");
     assert_eq!(folder.ok(&["cat", "s"]), b"data");
     assert_eq!(folder.names(), ["c", "d", "e", "s", "there"]);

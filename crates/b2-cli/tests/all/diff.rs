@@ -1,8 +1,8 @@
-//! `b2kit diff`: the same data or not, whatever storage, cutting and compression.
+//! `b2kit diff`: compares data, independently of storage, chunks, blocks and compression.
 
 use crate::common::{Folder, counting, noise, npy};
 
-/// Exit code 1 and this answer.
+/// Runs a command that must end with exit code 1 and this output.
 #[track_caller]
 fn differ(folder: &Folder, args: &[&str], answer: &str) {
     let mut all = vec!["diff"];
@@ -32,7 +32,7 @@ fn storage_and_compression_make_no_difference() {
     assert_eq!(folder.ok(&["diff", "s", "t"]), b"");
     folder.pack("none", b"", &[]);
     assert_eq!(folder.ok(&["diff", "none", "none"]), b"");
-    // A chunk does not know an item size above 255.
+    // Chunks cannot store an item size above 255.
     folder.pack("big", &raw[..3000], &["--typesize", "300"]);
     folder.pack("bigchunk", &raw[..3000], &["--typesize", "300", "--format", "chunk"]);
     assert_eq!(folder.ok(&["diff", "big", "bigchunk"]), b"");
@@ -85,7 +85,7 @@ fn trouble_is_neither_answer() {
     folder.write("cut", &whole[..whole.len() - 1]);
     assert!(folder.fails(2, &["diff", "s", "cut"]).starts_with("b2kit: cut: "));
     assert!(folder.fails(2, &["diff", "none", "s"]).starts_with("b2kit: none: "));
-    // Damage inside the data of one of them.
+    // Damage the data of one of them.
     folder.pack("text", &b"abcdefgh".repeat(600), &["--codec", "zstd"]);
     let mut bytes = folder.read("text");
     let at = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize + 32 + 4 + 4;
@@ -95,7 +95,7 @@ fn trouble_is_neither_answer() {
     folder.fails(2, &["diff", "s"]);
 }
 
-/// An array of f8.
+/// Returns an array of f8.
 fn floats(items: &[f64]) -> Vec<u8> {
     npy(
         "<f8",
@@ -128,7 +128,7 @@ fn values_and_tolerance() {
         &["a", "n", "--tolerance=9"],
         "item [2]: nan | 3.0; 2 of 5 differ by more than 9, largest difference inf",
     );
-    // .npy files on either side, and from standard input; they have no metalayers.
+    // .npy files on either side, and from standard input. They have no metalayers.
     folder.write("a.npy", &floats(&[1.0, 2.0, f64::NAN, 4.0, 0.0]));
     folder.pack("m", &floats(&[1.0, 2.0, f64::NAN, 4.0, 0.0]), &["--vlmeta", "v=1"]);
     for pair in [["a", "a.npy"], ["a.npy", "a"], ["a.npy", "a.npy"], ["m", "a.npy"]] {

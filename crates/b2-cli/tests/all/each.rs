@@ -1,4 +1,4 @@
-//! `.npy` files that go on behind their array: nothing of them is dropped silently.
+//! `.npy` files with more bytes after their array: nothing may be dropped silently.
 
 use crate::common::{Folder, counting, npy};
 
@@ -7,7 +7,7 @@ fn rows(first: i32, n: i32) -> Vec<u8> {
     npy("<i4", false, &format!("({n}, 4)"), &items)
 }
 
-/// A folder with an array of two rows, two arrays in one file, and one with a byte too many.
+/// Returns a directory with an array of two rows, a file with two arrays, and one with an extra byte.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("one.npy", &rows(0, 2));
@@ -58,7 +58,7 @@ fn each_takes_array_by_array() {
     assert_eq!(folder.ok(&["cat", "out/two.0.b2nd"]), counting(16)[32..]);
     assert_eq!(folder.ok(&["cat", "out/two.1.b2nd"]), counting(28)[64..]);
     assert_eq!(folder.ok(&["cat", "out/one.b2nd"]), counting(8));
-    // All or nothing, from standard input too.
+    // All or nothing, also from standard input.
     let before = folder.read("a");
     assert!(folder.fails(1, &["append", "a", "more.npy", "--each"]).contains("1 bytes behind the array"));
     assert_eq!(folder.read("a"), before);

@@ -1,4 +1,4 @@
-//! Files of other formats are told by their name, not stored as bytes by mistake.
+//! Files of other formats are recognised and named, not stored as bytes by mistake.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn pack_refuses_other_formats() {
         assert_eq!(folder.ok(&["cat", "out"]), bytes, "{word}");
         fs::remove_file(folder.path("out")).unwrap();
     }
-    // Tables: by name and content.
+    // Tables are recognised by name and content.
     let table = b"time,value\n0,1.5\n1,2.5\n";
     folder.write("t.csv", table);
     assert!(folder.fails(2, &["pack", "t.csv", "out"]).contains("CSV"));
@@ -56,7 +56,7 @@ fn pack_refuses_other_formats() {
     folder.change(&["pack", "t.bin", "out"]);
     folder.write("u.csv", &[0, 1, 2, 255]);
     folder.change(&["pack", "u.csv", "out", "--force"]);
-    // An .npy file as bytes.
+    // An .npy file packed as bytes.
     let array = npy("<i4", false, "(300,)", &counting(300));
     folder.write("a.npy", &array);
     folder.change(&["pack", "a.npy", "out", "--raw", "--force"]);

@@ -1,8 +1,8 @@
-//! The help: what is on which page, and that it fits the screen. The manual page and completions have it all.
+//! The help: what each page lists, and that it fits the screen. The manual page and the completions contain everything.
 
 use crate::common::Folder;
 
-/// The commands of the list in `b2kit --help`.
+/// Returns the commands listed by `b2kit --help`.
 fn commands(folder: &Folder) -> Vec<String> {
     let help = folder.ok_text(&["--help"]);
     let lines = help.lines().take_while(|line| *line != "Options:");
@@ -49,7 +49,7 @@ fn short_help_fits_one_screen() {
     assert!(!text.contains("--splitmode"), "{text}");
 }
 
-/// Options of all commands stand on the first page, and nowhere else.
+/// Options shared by all commands are on the first page only.
 #[test]
 fn global_options_are_shown_once() {
     let folder = Folder::new();
@@ -70,7 +70,7 @@ fn global_options_are_shown_once() {
         }
         assert!(page.contains("b2kit --help"), "{page}");
     }
-    // They work all the same, before and after the name of the command.
+    // They work before and after the name of the command.
     folder.write("in", b"some bytes");
     folder.ok(&["pack", "in", "out", "-q", "-t", "1"]);
     folder.ok(&["--threads", "2", "cat", "out", "--max-memory", "none"]);
@@ -93,7 +93,7 @@ fn without_arguments_there_are_groups_and_two_examples() {
     }
 }
 
-/// Each option of each command, as `--help` lists it.
+/// Returns the options of a command, as `--help` lists them.
 fn options(page: &str) -> Vec<String> {
     let words = page
         .lines()

@@ -1,4 +1,4 @@
-//! Files, directories and stores that try to make the command wait, follow or read what is not theirs.
+//! Files, directories and stores that try to make the command hang, follow links, or read files outside.
 #![cfg(unix)]
 
 use std::fs;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::json;
 
-/// Far more than any of these takes.
+/// Far longer than any of these takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs to the end, which must come.
+/// Runs to the end, and fails if that takes too long.
 fn run(folder: &Folder, args: &[&str]) -> Output {
     let mut command = folder.command(args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -29,7 +29,7 @@ fn run(folder: &Folder, args: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Must end with exit code 1 and these words.
+/// Runs a command that must end with exit code 1 and a message with these words.
 #[track_caller]
 fn refused(folder: &Folder, args: &[&str], words: &str) {
     let output = run(folder, args);
@@ -39,10 +39,10 @@ fn refused(folder: &Folder, args: &[&str], words: &str) {
     assert!(told.contains(words), "{args:?}: {told}");
 }
 
-/// Makes something at a path.
+/// Creates something at a path.
 type Make = Box<dyn Fn(&Path)>;
 
-/// What is no regular file.
+/// Returns everything that is not a regular file.
 fn specials(folder: &Folder) -> Vec<(&'static str, Make)> {
     let outside = folder.path("outside");
     vec![
@@ -105,7 +105,7 @@ fn members_of_sparse_frames_are_regular_files() {
             fs::remove_file(folder.path(&name).join(member)).unwrap();
             make(&folder.path(&name).join(member));
             for command in ["verify", "cat", "info"] {
-                // A member that cannot even be looked at is told by the system.
+                // For a member that cannot even be queried, the message is that of the system.
                 let words = if what == "link to itself" { member } else { "not a regular file" };
                 if what == "link to itself" && member == "chunks.b2frame" {
                     assert_eq!(run(&folder, &[command, &name]).status.code(), Some(1));
@@ -115,7 +115,7 @@ fn members_of_sparse_frames_are_regular_files() {
             }
         }
     }
-    // The directory itself may be a link: the user named it.
+    // The directory itself may be a link, because the user named it.
     symlink("good", folder.path("link")).unwrap();
     assert_eq!(folder.ok(&["cat", "link"]), counting(3000));
 }
@@ -143,10 +143,10 @@ fn a_lock_that_is_no_regular_file_is_not_followed() {
     }
 }
 
-/// One member of an archive: its name, its bytes, and how long the archive says it is.
+/// One member of an archive: its name, its bytes, and its length as the archive states it.
 struct Member<'a>(&'a str, &'a [u8], u32);
 
-/// A zip archive of stored members.
+/// Returns a zip archive of stored members.
 fn zip(members: &[Member<'_>]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for Member(name, data, len) in members {
@@ -171,18 +171,18 @@ fn members_of_archives_stay_inside() {
     let a = folder.read("a");
     let len = a.len() as u32;
     let zipped = |name: &str, members: &[Member<'_>]| drop(folder.write(name, &zip(members)));
-    // Two of one name: the last one counts, as for Python.
+    // If two have the same name, the last one counts, as in Python.
     folder.pack("b", b"second", &[]);
     let b = folder.read("b");
     zipped("twice", &[Member("x.b2nd", &a, len), Member("x.b2nd", &b, b.len() as u32)]);
     assert_eq!(folder.ok(&["ls", "twice"]), b"/x\n");
     assert_eq!(folder.ok(&["cat", "twice", "--key", "/x"]), b"second");
-    // Shorter in the archive than the frame says: it would end in its neighbour.
+    // The archive states a shorter length than the frame, which would then extend into the next member.
     zipped("short", &[Member("x.b2nd", &a, len - 1), Member("y.b2nd", &a, len)]);
     let short = folder.read("short");
     refused(&folder, &["cat", "short", "--key", "/x"], "its place in the archive");
     assert_eq!(run(&folder, &["cat", "short", "--key", "/y"]).status.code(), Some(0));
-    // Beyond the end of the archive, or overlapping others.
+    // Members beyond the end of the archive, or overlapping others.
     for (at, value) in [(18u32, u32::MAX), (22, u32::MAX), (26, 0xFFFF), (14, u32::MAX)] {
         let mut odd = short.clone();
         odd[at as usize..][..4].copy_from_slice(&value.to_le_bytes());
@@ -193,7 +193,7 @@ fn members_of_archives_stay_inside() {
             assert!(matches!(run(&folder, args).status.code(), Some(0 | 1)), "{args:?}, byte {at}");
         }
     }
-    // Every byte of the directory and the end.
+    // Change every byte of the directory and the end.
     let whole = zip(&[Member("x.b2nd", &a, len), Member("g/y.b2nd", &b, b.len() as u32)]);
     let start = a.len() + b.len() + 2 * 30 + 6 + 8;
     for at in (start..whole.len()).step_by(3) {
@@ -222,12 +222,12 @@ fn members_of_directories_stay_inside() {
     folder.pack("store/x.b2nd", b"first", &[]);
     folder.pack("store/x.b2f", b"other", &[]);
     assert_eq!(run(&folder, &["ls", "store"]).stdout, b"/x\n");
-    // Whatever the order of the directory.
+    // The order of the directory does not matter.
     assert_eq!(run(&folder, &["cat", "store", "--key", "/x"]).stdout, b"other");
     for key in ["/../outside", "../outside", "/x/../../outside", "/s5", "/inner/t5", "/etc/passwd", ""] {
         refused(&folder, &["cat", "store", "--key", key], "there is no such key");
     }
-    // What should hold the small members.
+    // Special files in place of the file that holds the small members.
     for (what, make) in specials(&folder) {
         fs::create_dir(folder.path("odd")).unwrap();
         make(&folder.path("odd/embed.b2e"));
@@ -235,7 +235,7 @@ fn members_of_directories_stay_inside() {
         assert!(matches!(output.status.code(), Some(0 | 1)) && output.stdout.is_empty(), "{what}");
         fs::remove_dir_all(folder.path("odd")).unwrap();
     }
-    // Deeper than anybody nests.
+    // Nested deeper than any real store.
     let mut deep = folder.path("deep");
     fs::create_dir(&deep).unwrap();
     folder.pack("deep/x.b2nd", b"x", &[]);
@@ -258,9 +258,9 @@ fn embedded_members_stay_inside_their_frame() {
     };
     store("good", json!({"/s": {"offset": 0, "length": len}, "/../s": {"offset": 0, "length": len}}));
     assert_eq!(folder.ok(&["cat", "good", "--key", "/s"]), b"hello");
-    // A key is a name, no path.
+    // A key is a name, not a path.
     assert_eq!(folder.ok(&["cat", "good", "--key", "/../s"]), b"hello");
-    // Shorter than the frame says, and not a frame at all.
+    // Members that are shorter than the frame states, and that are not frames.
     store("short", json!({"/s": {"offset": 0, "length": len - 1}, "/n": {"offset": len, "length": 50}}));
     refused(&folder, &["cat", "short", "--key", "/s"], "truncated");
     refused(&folder, &["cat", "short", "--key", "/n"], "key /n");

@@ -1,4 +1,4 @@
-//! `b2kit info`: the JSON keys of every kind, and the table for people.
+//! `b2kit info`: the JSON keys of every kind, and the table for human readers.
 
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn an_array() {
 #[test]
 fn a_super_chunk_contiguous_and_sparse() {
     let folder = Folder::new();
-    // A zero chunk, a chunk of one value, and ordinary ones.
+    // A chunk of zeros, a chunk of one value, and ordinary ones.
     let raw = [vec![0; 4000], 77i32.to_le_bytes().repeat(1000), counting(1500)].concat();
     for (format, storage) in [("cframe", "contiguous"), ("sframe", "sparse")] {
         folder.pack(
@@ -158,7 +158,7 @@ fn every_key_is_always_there_in_the_same_order() {
 #[test]
 fn chunks_are_listed() {
     let folder = Folder::new();
-    // Noise does not shrink: it is stored, 32 bytes longer.
+    // Noise does not shrink: it is stored, which takes 32 more bytes.
     let raw = [vec![0; 4000], noise(6000)].concat();
     folder.pack("s", &raw, &["--typesize", "4", "--chunksize", "4000"]);
     let list = folder.info(&["s", "--chunks"])["chunk_list"].clone();
@@ -193,7 +193,7 @@ fn metalayers_of_all_kinds() {
         options.extend(["--meta", named, "--vlmeta", named]);
     }
     folder.pack("s", b"data", &options);
-    // As text: numbers are compared digit by digit.
+    // Compare as text, so that numbers are compared digit by digit.
     let text = folder.ok_text(&["info", "s", "--json"]);
     let list: Vec<String> = values.iter().map(|(name, json)| format!("\"{name}\":{json}")).collect();
     let list = list.join(",");
@@ -254,7 +254,7 @@ fn the_table_says_what_matters() {
     }
 }
 
-/// Text from files cannot play tricks on a terminal.
+/// Text from files cannot control the terminal.
 #[test]
 fn control_characters_are_escaped() {
     let folder = Folder::new();
@@ -263,7 +263,7 @@ fn control_characters_are_escaped() {
     assert!(!text.contains('\u{1b}'), "{text:?}");
 }
 
-/// Nothing is stored but what tells that all items are the same: the file is what counts then.
+/// If nothing but a repeated item is stored, the size of the file is what counts.
 #[test]
 fn special_chunks_alone() {
     let folder = Folder::new();

@@ -5,7 +5,7 @@ use b2kit::chunk::CParams;
 use b2kit::frame::FrameParams;
 use b2kit::{Chunk, FrameWriter};
 
-/// Entries as they are stored: `{"version": 1, "serializer": SERIALIZER}` in the metalayer.
+/// Returns parameters for entries as they are stored: `{"version": 1, "serializer": SERIALIZER}` in the metalayer.
 fn params(layer: &str, serializer: &[u8]) -> FrameParams {
     let head = b"\x82\xa7version\x01\xaaserializer";
     FrameParams::new(1).chunksize(0).metalayer(layer, [head, serializer].concat())

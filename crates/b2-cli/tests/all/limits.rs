@@ -1,4 +1,4 @@
-//! Limits: what a file may cost.
+//! Limits on what a file may cost.
 
 use crate::common::{Folder, noise, npy};
 
@@ -31,7 +31,7 @@ fn max_output_counts_what_is_not_stored() {
             assert_eq!(folder.ok(&["--max-output", limit, "cat", name]), zeros);
         }
     }
-    // Stored data are never too much, nor is what only is looked at.
+    // Stored data never exceed the limit, nor do commands that only inspect.
     assert!(folder.ok_text(&["verify", "--max-output", "1", "n"]).starts_with("ok"));
     folder.ok(&["info", "--max-output", "1", "z"]);
     folder.fails(2, &["info", "--max-output", "many", "z"]);
@@ -77,7 +77,7 @@ fn items_of_one_block_are_decoded_together() {
     }
 }
 
-/// A part of a block of which the filters undo all.
+/// A part of a block whose filters have to be undone for the whole block.
 #[test]
 fn parts_of_blocks_are_counted() {
     let folder = Folder::new();
@@ -85,7 +85,7 @@ fn parts_of_blocks_are_counted() {
     let cut = ["--chunks", "1048576", "--blocks", "1048576", "--filters", "shuffle,bytedelta:1"];
     folder.pack("a", &npy("|u1", false, "(1048576,)", &items), &cut);
     let slice = "--slice=1:600000";
-    // The block as filtered, between the filters, and plain; and what is copied out of it.
+    // Counted are the filtered block, the buffer between the filters, the plain block, and the part copied from it.
     let message = folder.fails(1, &["--max-memory", "3M", "cat", "a", slice]);
     assert!(
         message.contains("buffers for a block, in bytes: 3745727 is above the limit max_memory"),

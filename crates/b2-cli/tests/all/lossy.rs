@@ -1,9 +1,9 @@
-//! Codecs and filters that lose data are asked for by saying how much, and say how much they lost.
+//! Lossy codecs and filters are requested by stating an error bound, and report how much was lost.
 #![cfg(feature = "zfp")]
 
 use crate::common::{Folder, counting, npy};
 
-/// Waves between 10 and 30, as floats of 4 bytes.
+/// Returns waves between 10 and 30, as floats of 4 bytes.
 fn waves(n: usize) -> Vec<f32> {
     (0..n).map(|i| 20.0 + 10.0 * (i as f32 * 0.013).sin()).collect()
 }
@@ -16,7 +16,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|item| f32::from_le_bytes(*item)).collect()
 }
 
-/// The number behind "largest error".
+/// Returns the number after "largest error".
 fn largest_error(told: &str) -> f64 {
     let rest = told.split_once("largest error ").unwrap_or_else(|| panic!("{told}")).1;
     rest.split([' ', ';', '\n']).next().unwrap().parse().unwrap()
@@ -105,7 +105,7 @@ fn integers_are_not_for_zfp_but_for_int_trunc() {
     let told = folder.change(&["pack", "i.npy", "out", "--filters", "int_trunc:-4,shuffle"]);
     assert_eq!(largest_error(&told), 15.0, "{told}");
     assert!(folder.ok_text(&["info", "out"]).contains("lossy           int_trunc clears 4 bits"));
-    // Of raw bytes the filter tells what they are.
+    // For raw bytes, the filter determines the item type.
     folder.write("raw", &counting(1000));
     let options = ["--typesize", "4", "--filters", "int_trunc:-3"];
     assert_eq!(largest_error(&folder.change(&[&["pack", "raw", "s"], &options[..]].concat())), 7.0);
@@ -113,7 +113,7 @@ fn integers_are_not_for_zfp_but_for_int_trunc() {
     assert_eq!(largest_error(&folder.change(&[&["pack", "raw", "c"], &options[..]].concat())), 3.0);
 }
 
-/// Blocks that nobody asked for are cut so that zfp takes them.
+/// Blocks whose shape was not requested are chosen so that zfp accepts them.
 #[test]
 fn small_blocks_are_fitted() {
     let folder = Folder::new();
@@ -131,7 +131,7 @@ fn small_blocks_are_fitted() {
     }
 }
 
-/// zfp keeps no tolerance beside huge values, and no NaN.
+/// zfp cannot keep a tolerance next to huge values, and cannot store NaN.
 #[test]
 fn a_tolerance_is_kept_or_there_is_no_file() {
     let folder = Folder::new();
@@ -171,7 +171,7 @@ fn a_tolerance_is_kept_or_there_is_no_file() {
         assert!(told.contains("out: warning: ") && told.contains("lossy"), "{told}");
         std::fs::remove_file(folder.path("out")).unwrap();
     }
-    // By the parameter of the codec, and NaN by the other codecs, too.
+    // The same with the codec's parameter byte; NaN is a problem for the other codecs too.
     assert!(
         folder
             .fails(1, &["pack", "huge.npy", "out", "--codec", "zfp_acc", "--codec-meta", "-2"])

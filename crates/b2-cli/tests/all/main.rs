@@ -1,4 +1,4 @@
-//! The tests of `b2-cli` from outside, in one program: a new file needs a line here.
+//! The integration tests of `b2-cli`, as a single program: a new file needs a line here.
 
 mod address_space;
 mod auto;

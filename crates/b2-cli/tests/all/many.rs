@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::common::{Folder, counting, npy};
 
-/// Two good files and between them two bad ones.
+/// Creates two good files with two bad ones between them.
 fn files(folder: &Folder) -> [&'static str; 4] {
     let raw = counting(1000);
     folder.pack("a", &npy("<i4", false, "(20, 50)", &raw), &[]);
@@ -39,7 +39,7 @@ fn info_of_several_files_is_a_line_each() {
         alone["file"] = name.into();
         assert_eq!(object, alone, "the same as alone, and the name");
     }
-    // Tables are longer than a line.
+    // Tables take more than one line.
     let tables = folder.ok_text(&["info", "a", "s", "--meta"]);
     assert_eq!(tables, folder.ok_text(&["info", "a", "--meta"]) + &folder.ok_text(&["info", "s", "--meta"]));
 }

@@ -1,10 +1,10 @@
-//! A system that has no threads to give: each command does its work on its own thread.
+//! A system that cannot start threads: each command then works on its main thread.
 
 use std::process::Output;
 
 use crate::common::{Folder, counting, npy, sha256};
 
-/// Runs the command where no thread can be started: no stack is as large as it asks for.
+/// Runs the command where no thread can be started, because stacks of the requested size are not available.
 #[track_caller]
 fn run(folder: &Folder, args: &[&str]) -> Output {
     let mut command = folder.command(args);
@@ -59,7 +59,7 @@ fn urls_are_read_without_threads() {
     folder.pack("a", &npy("<i4", false, "(2000, 100)", &items), &["--chunks", "300,30"]);
     let server = b2_testkit::web::Server::start().unwrap();
     let url = server.put("a", folder.read("a"));
-    // A name has to be looked up.
+    // One of the hosts is a name that has to be resolved.
     for url in [url.clone(), url.replace("127.0.0.1", "localhost")] {
         assert_eq!(sha256(&run(&folder, &["cat", &url]).stdout), sha256(&items));
         run(&folder, &["show", &url]);

@@ -53,7 +53,7 @@ fn defaults() {
     assert_eq!(folder.info(&["a"])["typesize"], 8);
 }
 
-/// Fortran order: the same array in C order.
+/// Fortran order gives the same array in C order.
 #[test]
 fn fortran_order_is_turned_around() {
     let folder = Folder::new();
@@ -105,7 +105,7 @@ fn dtypes_are_kept() {
         let info = folder.info(&["a"]);
         assert_eq!((&info["dtype"], &info["typesize"]), (&json!(stored), &json!(itemsize)));
     }
-    // Fields with gaps between them become the dict form, and come back as they were.
+    // Fields with gaps are stored in dict form, and restored exactly.
     let padded = "[('a', '|i1'), ('', '|V7'), ('b', '<f8')]";
     let file = npy(padded, false, "(2,)", &noise(32));
     folder.pack("a", &file, &[]);
@@ -303,7 +303,7 @@ fn zfp_takes_floats_without_filters() {
     );
     folder.pack("s", &npy("<f4", false, "(64, 64)", &raw), &[]);
     folder.fails(1, &["copy", "s", "y", "--codec", "zfp_rate", "--codec-meta", "50", "--filters", "shuffle"]);
-    // The shuffle that "s" has is left behind.
+    // The shuffle of "s" is dropped.
     folder.ok(&["copy", "s", "y", "--codec", "zfp_rate", "--codec-meta", "50"]);
     assert_eq!(folder.info(&["y"])["filters"], json!([]));
 }
@@ -319,7 +319,7 @@ fn the_output_is_replaced() {
     folder.pack("d", &noise(2000), &["--format", "sframe", "--chunksize", "1000"]);
     assert_eq!(folder.ok(&["cat", "d"]), noise(2000));
     assert_eq!(fs::read_dir(folder.path("d")).unwrap().count(), 3, "index and two chunks");
-    // A folder that is no sparse frame is not touched.
+    // A directory that is not a sparse frame is left alone.
     fs::create_dir(folder.path("home")).unwrap();
     folder.write("home/letter", b"dear");
     folder.write("in", b"x");
@@ -327,7 +327,7 @@ fn the_output_is_replaced() {
         folder.fails(1, &["pack", "in", "home", "--force", "--format", format]);
         assert_eq!(folder.read("home/letter"), b"dear");
     }
-    // A failed pack leaves the old file.
+    // A failed pack leaves the old file in place.
     folder.fails(1, &["pack", "in", "s", "--force", "--typesize", "0"]);
     assert_eq!(folder.ok(&["cat", "s"]), b"two");
     assert_eq!(folder.names(), ["d", "home", "in", "s"]);
@@ -379,7 +379,7 @@ fn block_starts_are_told_on_request_and_kept_by_copies() {
     assert_eq!(folder.info(&["plain.b2nd"]).get("block_starts"), None);
     for name in ["told.b2nd", "copied.b2nd", "made.b2nd"] {
         let info = folder.info(&[name]);
-        // Two bytes for each block and six for each chunk, one page, and the list of pages.
+        // Two bytes per block and six per chunk, one page, and the list of pages.
         assert_eq!(info["block_starts"], json!(4 * (2 * 25 + 6) + 24 + 40), "{name}");
         assert_eq!(info["dead"], json!(0), "{name}");
         folder.ok(&["verify", name]);

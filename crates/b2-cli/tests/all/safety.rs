@@ -1,10 +1,10 @@
-//! No command replaces what it was not told to replace.
+//! No command replaces a file without being told to.
 
 use std::fs;
 
 use crate::common::{Folder, counting, noise, npy};
 
-/// Names and contents of all files in the folder and the folders in it.
+/// Returns names and contents of all files in the directory and its subdirectories.
 fn everything(folder: &Folder) -> Vec<(String, Vec<u8>)> {
     let mut out = Vec::new();
     for name in folder.names() {
@@ -47,7 +47,7 @@ fn nothing_is_replaced_without_force() {
     folder.fails(1, &["cat", "array", "-o", "b.npy"]);
     assert_eq!(everything(&folder), before);
 
-    // With it, they are.
+    // With `--force`, they are replaced.
     folder.change(&["pack", "a.npy", "b.npy", "--force"]);
     assert_eq!(folder.ok(&["cat", "b.npy"]), counting(300));
     folder.change(&["pack", "raw", "dir", "--force", "--format", "sframe"]);
@@ -121,7 +121,7 @@ fn other_directories_stay() {
     assert_eq!(everything(&folder), before);
 }
 
-/// Each name of a file has a lock of its own, so two shells that append under two names would destroy it.
+/// Each name of a file has its own lock, so two shells that append under two names would destroy the file.
 #[cfg(unix)]
 #[test]
 fn files_with_several_names_are_not_changed() {
@@ -149,7 +149,7 @@ fn files_with_several_names_are_not_changed() {
         assert!(told.contains("2 hard links: change a copy of it"), "{args:?}: {told}");
         assert_eq!(folder.read("b"), before, "{args:?}");
     }
-    // A copy has one name, and reading does not mind.
+    // A copy has a single name, and reading is allowed.
     folder.ok(&["copy", "b", "c"]);
     folder.change(&["append", "-q", "c", "rows.npy"]);
     folder.ok(&["verify", "a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! `b2kit salvage`: what is readable of a damaged frame.
+//! `b2kit salvage`: recovers what is readable in a damaged frame.
 
 use crate::common::{Folder, noise, npy};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn the_report_tells_what_is_lost() {
     );
     assert_eq!(folder.run(&["salvage", "-q", "bad", "e"]).stdout, b"");
 
-    // The whole header and the end of the file.
+    // Destroy the whole header and the end of the file.
     let whole = folder.read("a");
     let mut bytes = whole[..whole.len() - 60].to_vec();
     bytes[..20].fill(0x20);
@@ -53,7 +53,7 @@ fn the_report_tells_what_is_lost() {
     assert_eq!(folder.ok(&["cat", "f"]), raw);
 }
 
-/// All chunks are saved, but the metalayer that makes them an array is wrong: no success.
+/// If all chunks are saved but the metalayer that makes them an array is damaged, that is not a success.
 #[test]
 fn an_array_without_its_shape_is_told() {
     let folder = Folder::new();
@@ -82,7 +82,7 @@ fn refusals() {
     assert_eq!(folder.names(), ["s", "text"]);
 }
 
-/// Three bad bytes cost one block of a chunk, not the chunk.
+/// Three damaged bytes cost one block of a chunk, not the whole chunk.
 #[test]
 fn blocks_are_saved_where_the_head_of_the_chunk_is_whole() {
     let folder = Folder::new();
@@ -94,7 +94,7 @@ fn blocks_are_saved_where_the_head_of_the_chunk_is_whole() {
         for (fill, value) in [("zero", 0.0f32), ("nan", f32::NAN), ("-9999", -9999.0)] {
             let mut bytes = folder.read("a");
             let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
-            // The length of the first stream of block 3.
+            // The length of the first stream in block 3.
             let at = start + 32 + 3 * 4;
             let block = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
             bytes[start + block..start + block + 3].copy_from_slice(&[0xFF, 0xFF, 0x7F]);
@@ -121,7 +121,7 @@ fn blocks_are_saved_where_the_head_of_the_chunk_is_whole() {
     }
 }
 
-/// Bytes that are stored as they are decode whatever they are: the checksum alone knows.
+/// Bytes that are stored uncompressed always decode: only the checksum reveals damage.
 #[test]
 fn damage_that_decodes_is_told() {
     let folder = Folder::new();
@@ -140,7 +140,7 @@ fn damage_that_decodes_is_told() {
     assert_eq!(saved.iter().zip(&raw).filter(|(a, b)| a != b).count(), 3);
 }
 
-/// A chunk that is lost as a whole is filled as well.
+/// A chunk that is lost completely is filled in as well.
 #[test]
 fn lost_chunks_are_filled() {
     let folder = Folder::new();
@@ -172,7 +172,7 @@ fn lost_chunks_are_filled() {
     assert!(folder.fails(1, &["salvage", "a", "other", "--fill", "40000"]).contains("40000"));
 }
 
-/// `--force` replaces an output, but not by less than it holds.
+/// `--force` replaces an output, but not with one that holds fewer chunks.
 #[test]
 fn a_better_output_is_kept() {
     let folder = Folder::new();
@@ -182,7 +182,7 @@ fn a_better_output_is_kept() {
     let start = u32::from_be_bytes(whole[11..15].try_into().unwrap()) as usize;
     let cbytes = u32::from_le_bytes(whole[start + 12..start + 16].try_into().unwrap()) as usize;
     let mut bytes = whole.clone();
-    // The heads of two chunks.
+    // Destroy the heads of two chunks.
     bytes[start..start + 40].fill(0);
     bytes[start + cbytes..start + cbytes + 40].fill(0);
     folder.write("bad", &bytes);
@@ -194,7 +194,7 @@ fn a_better_output_is_kept() {
         "b2kit: bad: out: not replaced, since it holds more intact chunks than the 4 that could be saved"
     );
     assert_eq!(folder.read("out"), whole);
-    // As many: replaced, and again by the same.
+    // With the same number of chunks, the output is replaced, and then again by the same.
     bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0);
     folder.write("worse", &bytes);
     folder.write("out", &bytes);
@@ -204,7 +204,7 @@ fn a_better_output_is_kept() {
     assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
     folder.fails(1, &["salvage", "worse", "out", "--force"]);
     assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
-    // What is no frame is replaced as ever.
+    // A file that is not a frame is replaced as usual.
     folder.write("text", b"no frame");
     assert_eq!(folder.run(&["salvage", "bad", "text", "--force"]).status.code(), Some(1));
     assert_eq!(folder.ok(&["cat", "text"]), folder.ok(&["cat", "out"]));
@@ -218,8 +218,8 @@ fn the_size_is_that_of_the_array() {
     assert_eq!((&report["nbytes"], &report["nchunks"]), (&3500.into(), &4.into()));
 }
 
-/// Neither header nor metalayers nor the head of the first chunk are left: the others come from the index, which is no data
-/// itself, although it is a chunk of items of 8 bytes as well.
+/// Header, metalayers and the head of the first chunk are lost: the others are found from the index. The index itself
+/// is not data, although it is also a chunk of items of 8 bytes.
 #[test]
 fn the_first_sector_may_be_bad() {
     let folder = Folder::new();
@@ -240,7 +240,7 @@ fn the_first_sector_may_be_bad() {
     }
 }
 
-/// One of two chunks is left, and it fits the place of either. Chunks of about the same size, at random.
+/// One of two chunks is left, and could belong in either position. Random chunks of about the same size.
 #[test]
 fn the_first_sector_of_few_chunks_may_be_bad() {
     let folder = Folder::new();
@@ -267,7 +267,7 @@ fn the_first_sector_of_few_chunks_may_be_bad() {
     }
 }
 
-/// With the header and the head of the only chunk all is lost. It was a Blosc2 frame nevertheless.
+/// Without the header and the head of the only chunk, everything is lost. The file is still reported as a Blosc2 frame.
 #[test]
 fn the_first_sector_of_a_single_chunk_is_all_there_is() {
     let folder = Folder::new();
@@ -284,7 +284,7 @@ fn the_first_sector_of_a_single_chunk_is_all_there_is() {
     }
 }
 
-/// Random bytes in a damaged chunk look like the head of a chunk of zeros that takes the rest of the file.
+/// Random bytes in a damaged chunk look like the head of a chunk of zeros that spans the rest of the file.
 #[test]
 fn what_looks_like_many_zeros_is_no_data() {
     let folder = Folder::new();
@@ -298,7 +298,7 @@ fn what_looks_like_many_zeros_is_no_data() {
     bytes[start + 100..start + 116].copy_from_slice(&head);
     bytes[start + 116..start + 132].fill(0);
     bytes[start + 131] = 0x10;
-    // And no index either.
+    // The index is destroyed too.
     let len = bytes.len();
     bytes[len - 60..].fill(0);
     folder.write("bad", &bytes);
@@ -308,7 +308,7 @@ fn what_looks_like_many_zeros_is_no_data() {
     assert!(folder.ok(&["cat", "out"]) == raw[10_000..]);
 }
 
-/// What is there of the last chunk of a file that was cut off is saved.
+/// The remaining part of the last chunk of a truncated file is saved.
 #[test]
 fn the_end_may_be_missing() {
     let folder = Folder::new();
@@ -319,7 +319,7 @@ fn the_end_may_be_missing() {
     let bytes = folder.read("a");
     let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
     let second = start + u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
-    // Up to the third last block of the second chunk.
+    // Keep everything up to the third last block of the second chunk.
     let at = second + 32 + 7 * 4;
     let block = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     folder.write("bad", &bytes[..second + block + 5]);

@@ -1,10 +1,10 @@
-//! `b2kit show`, the values of `cat`, and what a terminal gets.
+//! `b2kit show`, the values printed by `cat`, and output to a terminal.
 
 use std::process::{Command, Stdio};
 
 use crate::common::{Folder, counting, noise, npy};
 
-/// Texts that NumPy 2.4.6 gave: `str(array)` of arrays of all kinds.
+/// Reference output of NumPy 2.4.6: `str(array)` of arrays of all kinds.
 const TEXTS: &str = include_str!("numpy_texts.json");
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn values_look_as_in_numpy() {
     }
 }
 
-/// The value of a line of the table below the values.
+/// Returns the value of a row in the table below the values.
 fn row(text: &str, name: &str) -> String {
     let line = text.lines().find_map(|line| line.strip_prefix(name).filter(|rest| rest.starts_with("  ")));
     line.unwrap_or_else(|| panic!("{name} in {text}")).trim().to_owned()
@@ -131,7 +131,7 @@ fn csv_and_text() {
     folder.fails(2, &["cat", "f", "--csv", "--npy"]);
 }
 
-/// Width, height and RGBA bytes.
+/// Returns width, height and RGBA bytes.
 fn picture(png: &[u8]) -> (u32, u32, Vec<u8>) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
@@ -169,7 +169,7 @@ fn pictures() {
     assert!(folder.fails(1, &["show", "i", "--picture", "--slice=0"]).contains("1 dimension"));
 }
 
-/// Runs the line in a terminal; `None` where there is no `script` (util-linux).
+/// Runs the line in a terminal; `None` if `script` (util-linux) is not available.
 fn in_terminal(folder: &Folder, line: &str) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("script");
     command.args(["-qefc", line, "/dev/null"]).current_dir(folder.path(".")).stdin(Stdio::null());

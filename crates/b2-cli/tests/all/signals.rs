@@ -1,4 +1,4 @@
-//! Signals and kills: what is left behind.
+//! Signals and kills: what is left on disk afterwards.
 #![cfg(unix)]
 
 use std::fs;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Folder, noise, npy};
 
-/// Bytes that take a third of a second for each MiB at the highest level, so that no signal comes too late: short runs
-/// repeat everywhere, and none is worth much.
+/// Returns bytes that take a third of a second per MiB at the highest level, so that no signal comes too late: short
+/// runs repeat everywhere, and none saves much.
 fn slow(n: usize) -> Vec<u8> {
     noise(n).into_iter().map(|byte| byte & 0x0F).collect()
 }
@@ -20,8 +20,8 @@ fn start(folder: &Folder, args: &[&str]) -> Child {
     folder.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The signal to send and the exit code for it. A process started by `nohup`, or by a script in the background, ignores
-/// INT or HUP; so do the commands that it starts, as they should. They get TERM instead.
+/// Returns the signal to send and its exit code. A process started by `nohup`, or in the background by a script,
+/// ignores INT or HUP, and so do the commands that it starts, as they should. They are sent TERM instead.
 fn obeyed(name: &'static str, number: i32) -> (&'static str, i32) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -34,13 +34,13 @@ fn obeyed(name: &'static str, number: i32) -> (&'static str, i32) {
 }
 
 fn signal(child: &Child, name: &str) {
-    // The shell's own: not every machine has the program.
+    // Use the shell's `kill`, because not every machine has the program.
     let kill = format!("kill -{name} {}", child.id());
     let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
     assert!(sent.success());
 }
 
-/// Waits until it is true; fails if the command ends before.
+/// Waits until the condition holds; fails if the command ends before.
 fn until(child: &mut Child, mut reached: impl FnMut() -> bool) {
     while !reached() {
         assert!(child.try_wait().unwrap().is_none(), "the command was over too early");
@@ -113,7 +113,7 @@ fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
     assert!(folder.change(&["compact", "log"]).contains("no holes; nothing written"));
 }
 
-/// What waits for input is ended at once: there is nothing to undo.
+/// A command that waits for input ends at once: there is nothing to undo.
 #[test]
 fn waiting_for_input_ends_at_once() {
     let folder = Folder::new();
@@ -128,13 +128,13 @@ fn waiting_for_input_ends_at_once() {
     }
 }
 
-/// A stopped salvage publishes nothing: neither what it has so far nor zeros for what it has not looked at.
+/// A stopped salvage writes no output: neither what it has found so far nor zeros for the rest.
 #[test]
 fn a_stopped_salvage_leaves_no_output() {
     let folder = Folder::new();
     folder.write("raw", &slow(32 << 20));
     folder.change(&["pack", "raw", "frame", "--codec", "zlib", "--clevel", "1", "--chunksize", "1M"]);
-    // Bytes that look like one trailer after another, which takes seconds to find out.
+    // Bytes that look like many trailers, which takes seconds to rule out.
     let mut hunted = folder.read("frame")[..1000].to_vec();
     hunted.extend([0x94, 0x01, 0x93, 0xCD].repeat(8 << 20));
     folder.write("hunted", &hunted);

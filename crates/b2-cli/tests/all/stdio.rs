@@ -56,7 +56,7 @@ fn new_files_go_to_standard_output() {
         assert_eq!(piped.stdout, expected);
         assert_eq!(folder.ok(&["-q", "copy", "out", stdout]), expected);
         assert_eq!(folder.ok(&["cat", "out", "-o", stdout]), raw);
-        // Also when it is a file, which is there then.
+        // Also if it is redirected to a file, which already exists.
         let file = std::fs::File::create(folder.path("redirected")).unwrap();
         let mut command = folder.command(&["cat", "out", "-o", stdout]);
         assert!(command.stdout(file).status().unwrap().success());

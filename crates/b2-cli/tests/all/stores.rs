@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{Folder, counting, npy, sha256};
 use serde_json::{Value, json};
 
-/// A zip archive of stored members. `extra` bytes in the local headers that the directory does not have.
+/// Returns a zip archive of stored members, whose local headers have `extra` bytes that the directory does not have.
 pub(crate) fn zip(members: &[(&str, &[u8])], method: u16, extra: usize) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, data) in members {
@@ -39,7 +39,7 @@ pub(crate) fn zip(members: &[(&str, &[u8])], method: u16, extra: usize) -> Vec<u
     out
 }
 
-/// An array and the frame with two members as python lays it out; the files `a` and `embed`.
+/// Creates an array and a frame with two members in the layout of python-blosc2: the files `a` and `embed`.
 fn members(folder: &Folder) -> (Vec<u8>, Vec<u8>) {
     folder.pack("a", &npy("<i4", false, "(6, 10)", &counting(60)), &[]);
     folder.pack("s", b"hello", &[]);
@@ -91,12 +91,13 @@ fn every_kind_of_store() {
             );
             assert_eq!(folder.ok(&["cat", store, "--key", key]), counting(60), "{store} {key}");
         }
-        // Attributes are there, but not listed.
+        // Attributes exist, but are not listed.
         assert_eq!(folder.info(&[store, "--key", "/__vlmeta__"])["kind"], Value::from("ndarray"));
         let text = folder.ok_text(&["info", store]);
         assert!(text.contains("kind     store\n"), "{text}");
     }
-    // All members in the order of their keys, the attributes first; of the frame that holds small ones, what cat prints.
+    // All members in the order of their keys, attributes first. For the frame with the small members, the hash covers
+    // what `cat` prints.
     let verified = |store: &str| folder.ok_text(&["verify", store]);
     let all = [&counting(60)[..], &counting(60), b"hello", &counting(60)].concat();
     assert_eq!(verified("zip"), format!("ok\t{}\t{}\tzip\n", all.len(), sha256(&all)));
@@ -111,7 +112,7 @@ fn every_kind_of_store() {
     );
 }
 
-/// Damage in a member is seen, and the key is named.
+/// Damage in a member is detected, and its key is named.
 #[test]
 fn damaged_members() {
     let folder = Folder::new();
@@ -122,7 +123,7 @@ fn damaged_members() {
     folder.write("zip", &zip(&[("a.b2nd", &a), ("b.b2nd", &bad), ("embed.b2e", &embed)], 0, 0));
     let out = text(&folder, "zip");
     assert!(out.starts_with("FAIL\t-\t-\tzip\tkey /b: "), "{out}");
-    // The list of the small members, which is no part of the data.
+    // Change the list of small members, which is not part of the data.
     folder.change(&[
         "vlmeta",
         "set",
@@ -132,7 +133,7 @@ fn damaged_members() {
     ]);
     let out = text(&folder, "embed");
     assert!(out.starts_with("FAIL") && out.contains("key /x"), "{out}");
-    // Zeros: each member is below the limit, together they are not.
+    // Zeros: each member is below the limit, but together they exceed it.
     folder.pack("zeros", &npy("<f8", false, "(10,)", &[0; 80]), &[]);
     folder.change(&["resize", "zeros", "--shape", "200000000"]);
     let zeros = folder.read("zeros");
@@ -142,7 +143,7 @@ fn damaged_members() {
     assert!(out.starts_with("FAIL") && out.contains("--max-output"), "{out}");
 }
 
-/// What `verify` prints.
+/// Returns the output of `verify`.
 fn text(folder: &Folder, name: &str) -> String {
     String::from_utf8(folder.run(&["verify", name]).stdout).unwrap()
 }
@@ -168,7 +169,7 @@ fn refusals() {
         folder.write("evil", &zip(&[(name, &a)], 0, 0));
         assert!(folder.fails(1, &["ls", "evil"]).contains("is no path inside the archive"), "{name}");
     }
-    // Each level of a tree is indented: that grows with the square of the depth.
+    // Each level of a tree is indented, so the output grows with the square of the depth.
     for (depth, fine) in [(60, true), (100, false), (20_000, false)] {
         folder.write("deep", &zip(&[(&("d/".repeat(depth) + "a.b2nd"), &a)], 0, 0));
         match fine {
@@ -176,7 +177,7 @@ fn refusals() {
             false => assert!(folder.fails(1, &["info", "deep", "--tree"]).contains("nested")),
         }
     }
-    // Links lead out of a directory: they are no members.
+    // Links that lead out of a directory are not members.
     #[cfg(unix)]
     {
         fs::create_dir(folder.path("dir")).unwrap();
@@ -186,7 +187,7 @@ fn refusals() {
         assert_eq!(folder.ok(&["ls", "dir"]), b"/b\n");
         folder.fails(1, &["cat", "dir", "--key", "/../a"]);
     }
-    // Cut anywhere, a store is refused or read, never worse.
+    // A store truncated anywhere is refused or read, nothing worse.
     let whole = zip(&[("a.b2nd", &a), ("embed.b2e", &embed)], 0, 0);
     for len in (0..whole.len()).step_by(whole.len() / 40) {
         folder.write("cut", &whole[..len]);

@@ -22,7 +22,7 @@ fn commands(document: &str) -> Vec<(String, Vec<String>)> {
     out
 }
 
-/// `...` stands for any text, or, alone in a line, for any lines.
+/// `...` matches any text, or, alone on a line, any number of lines.
 fn fits(expected: &[String], lines: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),
@@ -73,7 +73,7 @@ fn the_readme_of_the_command_is_true() {
     check(&folder, include_str!("../../README.md"), 6);
 }
 
-/// Runs the commands of a document in a folder. Fails if there are fewer than `at_least`.
+/// Runs the commands of a document in a directory. Fails if there are fewer than `at_least`.
 #[cfg(unix)]
 #[track_caller]
 fn check(folder: &Folder, document: &str, at_least: usize) {

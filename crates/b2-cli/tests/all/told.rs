@@ -1,4 +1,4 @@
-//! What `pack` and `copy` say they did, on standard error.
+//! What `pack` and `copy` report on standard error.
 
 use crate::common::{Folder, counting, noise, npy};
 
@@ -42,7 +42,7 @@ fn sizes_are_those_of_the_files() {
     assert!(told.starts_with("raw -> s  4.88 -> ") && told.contains(&ratio), "{told}");
     let told = folder.change(&["pack", "raw", "c", "--format", "chunk"]);
     assert!(told.starts_with("raw -> c  4.88 -> 4.91 KiB (0.99x), zstd, not used"), "{told}");
-    // A few hundred bytes stand for all of it.
+    // A few hundred bytes represent all of it.
     let nan = f64::NAN.to_le_bytes().repeat(1_000_000);
     folder.write("nan.npy", &npy("<f8", false, "(1000, 1000)", &nan));
     let told = folder.change(&["pack", "nan.npy", "nan.b2nd"]);

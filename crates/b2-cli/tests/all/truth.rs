@@ -1,8 +1,8 @@
-//! What messages say is so: counts of what was done, names that people know, one text for one fault.
+//! Messages must be true: the counts in them, names that users know, and the same text for the same fault.
 
 use crate::common::{Folder, counting, noise, npy};
 
-/// All commands that write several files say how many are complete when they are stopped.
+/// All commands that write several files report how many are complete when they are stopped.
 #[cfg(unix)]
 #[test]
 fn a_stopped_command_counts_what_it_did() {
@@ -47,7 +47,7 @@ fn a_stopped_command_counts_what_it_did() {
     run(&["unpack", "-q", "-d", "plain"], &packed, &plain);
 }
 
-/// Runs in a shell that lets no file grow beyond `blocks` of 512 or 1024 bytes.
+/// Runs in a shell where no file can grow beyond `blocks` of 512 or 1024 bytes.
 #[cfg(unix)]
 fn limited(folder: &Folder, blocks: u32, signal: &str, args: &str) -> std::process::Output {
     let line =
@@ -57,7 +57,7 @@ fn limited(folder: &Folder, blocks: u32, signal: &str, args: &str) -> std::proce
     command.output().unwrap()
 }
 
-/// A write that the system refuses fails in order: the user's name, and nothing is left behind.
+/// A write that the system refuses fails cleanly: the message has the user's file name, and nothing is left behind.
 #[cfg(unix)]
 #[test]
 fn writes_beyond_the_limit_of_the_shell_fail_in_order() {
@@ -95,7 +95,7 @@ fn writes_beyond_the_limit_of_the_shell_fail_in_order() {
     assert_eq!(folder.ok(&["cat", "dir"]).len(), 100 << 10);
 }
 
-/// One text for a file whose end is missing.
+/// Files whose end is missing all get the same message.
 #[test]
 fn cut_off_files_are_told_alike() {
     let folder = Folder::new();
@@ -136,7 +136,7 @@ fn cut_off_files_are_told_alike() {
     assert!(String::from_utf8(output.stdout).unwrap().contains(&text));
 }
 
-/// Whether a file has checksums is not said of one whose checksums nobody looked for.
+/// If checksums were not looked for, no message says whether the file has any.
 #[test]
 fn checksums_that_were_ignored_are_not_denied() {
     let folder = Folder::new();
@@ -167,13 +167,13 @@ fn bench_tells_the_shape_of_the_file_and_reads_frames_from_standard_input() {
     let output = folder.with_input(&["bench", "--quick", "-"], &folder.read("a.b2nd"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("shape 3000, 1000, items of 4 bytes"), "{text}");
-    // A frame is not measured as plain bytes because it is damaged.
+    // A damaged frame is not measured as plain bytes.
     let frame = folder.read("a.b2nd");
     folder.write("cut", &frame[..frame.len() / 2]);
     assert!(folder.fails(1, &["bench", "--quick", "cut"]).contains("cut off"));
 }
 
-/// What the name of the new file promises is written, or refused.
+/// The format that a new file's name implies is written, or refused.
 #[test]
 fn the_ending_of_the_output_decides() {
     let folder = Folder::new();
@@ -197,7 +197,7 @@ fn the_ending_of_the_output_decides() {
     assert!(!folder.path("x.npy").exists());
 }
 
-/// Names cannot make other lines, columns or colours of an answer.
+/// Names cannot inject lines, columns or colours into the output.
 #[cfg(unix)]
 #[test]
 fn names_are_escaped() {

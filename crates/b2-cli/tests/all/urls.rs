@@ -1,4 +1,4 @@
-//! URLs in the place of files, from a server on the loopback.
+//! URLs in place of files, from a server on the loopback interface.
 
 use std::process::Output;
 
@@ -29,7 +29,7 @@ fn fails(folder: &Folder, args: &[&str]) -> String {
     stderr
 }
 
-/// An array of 200 x 600 in a file and on a server.
+/// Creates an array of 200 x 600 in a file and on a server.
 fn served(folder: &Folder) -> (Server, String) {
     let array = npy("<i4", false, "(200, 600)", &counting(200 * 600));
     folder.pack("a.b2nd", &array, &["--chunks", "50,100", "--blocks", "10,100", "--clevel", "1"]);
@@ -57,7 +57,7 @@ fn urls_are_read_wherever_files_are() {
     ok(&folder, &["diff", "b.b2nd", "a.b2nd"]);
     let file = format!("file://{}", folder.path("a.b2nd").display());
     assert_eq!(ok(&folder, &["cat", &file]), ok(&folder, &["cat", "a.b2nd"]));
-    // Few requests, which `-v` tells.
+    // Few requests, as `-v` reports.
     server.counts();
     let output = run(&folder, &["cat", "-v", &url, "--slice=3,5"]);
     let counts = server.counts();
@@ -65,7 +65,7 @@ fn urls_are_read_wherever_files_are() {
     let told = format!("{} requests to servers", counts.requests);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains(&told), "{stderr}");
-    // Nothing can be written there.
+    // URLs cannot be written to.
     assert!(fails(&folder, &["append", &url, "a.b2nd"]).contains("127.0.0.1"));
 }
 
@@ -130,7 +130,7 @@ fn servers_that_refuse_are_told_in_words() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("strong ETag"));
     assert!(fails(&folder, &["info", "ftp://host/a"]).contains("only http and https"));
     assert!(fails(&folder, &["info", "s3://bucket/a.b2nd"]).contains("b2kit-stores"));
-    // Only stores take files.
+    // Only object stores accept new files.
     folder.write("raw", b"0123456789");
     assert!(fails(&folder, &["pack", "raw", "s3://bucket/a.b2frame"]).contains("b2kit-stores"));
     for url in [&*url, "ftp://host/a"] {
@@ -140,7 +140,7 @@ fn servers_that_refuse_are_told_in_words() {
     }
 }
 
-/// The new file goes into this folder, under the name of the last part of the URL.
+/// The new file is created in the current directory, with the last part of the URL as its name.
 #[test]
 fn unpack_names_the_new_file_after_the_url() {
     let folder = Folder::new();

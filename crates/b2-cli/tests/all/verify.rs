@@ -47,11 +47,11 @@ fn bad_files_are_told_and_the_rest_goes_on() {
     }
 }
 
-/// Damage is found wherever it makes data undecodable: padding blocks and vlmetalayers, too.
+/// Damage is found wherever it makes data undecodable, including padding blocks and vlmetalayers.
 #[test]
 fn everything_is_decoded() {
     let folder = Folder::new();
-    // One chunk of 2 x 4 blocks, of which the array fills the left column: six blocks are padding only.
+    // One chunk of 2 x 4 blocks, of which the array fills the left column: six blocks are only padding.
     let items = noise(64 * 64);
     folder.pack(
         "a",
@@ -72,7 +72,8 @@ fn everything_is_decoded() {
     );
     assert_eq!(folder.ok_text(&["verify", "a"]), line(&items, "a"));
     let mut bytes = folder.read("a");
-    // The chunk follows the header; its table of block starts follows its own header. Block 7 is padding.
+    // The chunk follows the header of the frame, and its table of block starts follows its own header. Block 7 is
+    // padding.
     let header_len = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
     let entry = header_len + 32 + 7 * 4;
     bytes[entry..entry + 4].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
@@ -108,7 +109,7 @@ fn names_from_a_list() {
     assert!(folder.fails(1, &["verify", "--files-from", "none"]).starts_with("b2kit: none: "));
 }
 
-/// Each answer is there before the next name is asked for.
+/// Each result is printed before the next name is read.
 #[test]
 fn answers_are_flushed() {
     let folder = Folder::new();
@@ -135,7 +136,7 @@ fn odd_files_are_told() {
     folder.pack("a", &npy("<i4", false, "(30, 10)", &counting(300)), &options);
     let good = folder.read("a");
     let ok = folder.ok_text(&["verify", "a"]);
-    // The name that makes it an array.
+    // The name of the metalayer that makes it an array.
     let at = good.windows(4).position(|name| name == b"b2nd").unwrap();
     let mut odd = good.clone();
     odd[at] = b'c';
@@ -158,7 +159,7 @@ fn odd_files_are_told() {
         told.starts_with("b2kit: a: odd: dtype <i8 has 8 bytes, the items of the frame have 4\n"),
         "{told}"
     );
-    // One bit in the filters of one chunk.
+    // Flip one bit in the filters of one chunk.
     let info = folder.info(&["a"]);
     assert_eq!(info["checksums"], "none");
     let header = u32::from_be_bytes(good[11..15].try_into().unwrap()) as usize;
@@ -171,7 +172,7 @@ fn odd_files_are_told() {
     assert!(line.contains("field `filters` at byte 21 is 3, expected what the frame header says"), "{line}");
 }
 
-/// People are told whether there was anything to compare with.
+/// The output says whether there were checksums to compare with.
 #[test]
 fn checksums_are_told() {
     let folder = Folder::new();
@@ -189,7 +190,7 @@ fn checksums_are_told() {
     assert_eq!(folder.info(&["with"])["checksums"], "ok");
 }
 
-/// Damage is told by the items it hits.
+/// Damage is reported by the items that it affects.
 #[test]
 fn damage_is_told_in_rows_and_columns() {
     let folder = Folder::new();
@@ -207,7 +208,7 @@ fn damage_is_told_in_rows_and_columns() {
             for _ in 0..nchunk {
                 at += u32::from_le_bytes(bytes[at + 12..at + 16].try_into().unwrap()) as usize;
             }
-            // The size of the chunk's data.
+            // Change the size of the chunk's data.
             bytes[at + 4] ^= 0x10;
             folder.write("a", &bytes);
             let answer = String::from_utf8(folder.run(&["verify", "a"]).stdout).unwrap();
@@ -219,7 +220,7 @@ fn damage_is_told_in_rows_and_columns() {
     }
 }
 
-/// Whether found while items are read or only in the header: what cannot be read is not ok.
+/// Whether found while reading items or only in the header: what cannot be read is not reported as ok.
 #[test]
 fn a_last_chunk_that_is_too_short_fails() {
     use b2kit::chunk::CParams;

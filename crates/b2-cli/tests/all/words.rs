@@ -1,4 +1,4 @@
-//! Words that people know from gzip, zstd and tar.
+//! Words that users know from gzip, zstd and tar.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn unpack_writes_npy_files_and_raw_bytes() {
     folder.change(&["unpack", "log.b2frame", "other"]);
     assert_eq!(folder.read("log"), raw);
     assert_eq!(folder.read("other.raw"), raw);
-    // Nothing is replaced, and the others are done.
+    // Nothing is replaced, and the other files are processed.
     let output = folder.run(&["-q", "unpack", "a.b2nd", "log.b2frame"]);
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
@@ -49,7 +49,7 @@ fn levels_as_gzip_has_them() {
     }
     folder.ok(&["-q", "copy", "pack-1", "copied", "-3"]);
     assert_eq!(folder.info(&["copied"])["clevel"], 3);
-    // A number that belongs to an option is none of them.
+    // A number that belongs to an option is not such a word.
     folder.ok(&["-q", "pack", "in", "meta", "--codec-meta", "-9", "-2"]);
     let info = folder.info(&["meta"]);
     assert_eq!((&info["clevel"], &info["codec_meta"]), (&json!(2), &json!(247)));
@@ -78,7 +78,7 @@ fn vlmetalayers_take_plain_words_and_are_listed() {
     assert_eq!(folder.ok_text(&["vlmeta", "list", "s"]), lines);
     let object: Value = serde_json::from_slice(&folder.ok(&["vlmeta", "list", "s", "--json"])).unwrap();
     assert_eq!(object, folder.info(&["s"])["vlmetalayers"]);
-    // A broken list or number is a mistake, not a word.
+    // A malformed list or number is an error, not a word.
     for broken in ["[1,", "{\"a\"", "\"abc", "1,5", "-", "2026-11-22", ""] {
         let message = folder.fails(1, &["vlmeta", "set", "s", "x", broken]);
         assert!(message.contains("(as a string: '"), "{message}");

@@ -127,7 +127,7 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
                 break 'matches;
             }
         };
-        // SAFETY: a match starts before `pos`, and `anchor` is not behind it.
+        // SAFETY: a match starts before `pos`, and `anchor` is not after it.
         let back = unsafe {
             window.back_len(pos - found.distance, pos, (pos - found.distance).min(pos - anchor.max(1)))
         };
@@ -483,7 +483,7 @@ mod tests {
         }
     }
 
-    /// What Miri has time for.
+    /// A subset that is fast enough for Miri.
     #[test]
     fn small_blocks_fit_or_not() {
         let raw: Vec<u8> = (0..400_u32).map(|i| (i % 50) as u8).collect();

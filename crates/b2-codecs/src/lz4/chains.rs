@@ -126,7 +126,7 @@ impl Chains {
         debug_assert!(self.next <= pos);
         let mut found = None;
         // SAFETY: a candidate is below `pos`, since each distance is at least 1, and above `pos - low`. What is
-        // read behind it is before `low + best + 1`, which is not above `limit`.
+        // read after it is before `low + best + 1`, which is not above `limit`.
         unsafe {
             self.add_until(window, pos);
             let bytes = window.u32(pos);
@@ -171,7 +171,6 @@ impl Chains {
 ///
 /// Only two positions of a run can be useful: the one with as much of the run ahead as `pos`, since the match may
 /// continue after the run, and the first one.
-/// match may go on behind the run, and the first one.
 ///
 /// # Safety
 /// `cand < pos < limit`, and `limit` is within the window.

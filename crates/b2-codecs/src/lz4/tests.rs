@@ -11,7 +11,7 @@ use crate::lz77::raw::RawWindow;
 use crate::{Codec, CodecContext, CodecError, CodecId, Encoded};
 use proptest::prelude::*;
 
-/// Every way to encode: codec and clevel.
+/// All encoders: codec and clevel.
 const ENCODERS: [(&dyn Codec, u8); 18] = {
     let mut all: [(&dyn Codec, u8); 18] = [(&Lz4, 0); 18];
     let mut k = 0;
@@ -22,8 +22,8 @@ const ENCODERS: [(&dyn Codec, u8); 18] = {
     all
 };
 
-/// What the decoders must do, written for clearness: byte by byte, with all rules for the end of a block that C
-/// relies on. `Err` says which rule is broken.
+/// A reference decoder, written for clarity: byte by byte, with all rules for the end of a block that C relies on.
+/// `Err` names the broken rule.
 fn reference(stream: &[u8], dict: &[u8]) -> Result<Vec<u8>, &'static str> {
     fn length(bytes: &mut impl Iterator<Item = u8>, bits: u8) -> Result<usize, &'static str> {
         let mut length = usize::from(bits);
@@ -77,15 +77,15 @@ fn encode_with(encoder: &mut dyn crate::Encoder, src: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Decodes with all instruction sets; they must agree.
+/// Decodes with all instruction sets, which must agree.
 fn decode(stream: &[u8], len: usize, dict: Option<&[u8]>) -> Result<Vec<u8>, CodecError> {
     let dict = dict_in_reach(&CodecContext::new(0).with_dict(dict)).to_vec();
-    // Of exactly this size, for tools that watch over the heap.
+    // Allocated with exactly this size, so that heap checkers notice reads past the end.
     let stream = stream.to_vec().into_boxed_slice();
     let mut answers = Isa::available().into_iter().map(|isa| {
         let mut out = vec![0xAA; len].into_boxed_slice();
         let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, &mut out, &dict);
-        // A second time over other bytes: what was in the output must not matter.
+        // Decode again over other bytes: the old content of the output must not matter.
         let mut again = vec![0x33; len].into_boxed_slice();
         assert_eq!(decode_with::<false>(isa, CodecId::LZ4, &stream, &mut again, &dict), answer, "{isa:?}");
         assert!(answer.is_err() || out == again, "depends on the old content of the output with {isa:?}");
@@ -107,14 +107,14 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Data of many kinds; the low bits of `kind` choose.
+/// Returns data of many kinds, selected by the low bits of `kind`.
 fn sample(kind: u8, len: usize, seed: u64) -> Vec<u8> {
     let mut next = noise(seed);
     let mut data = Vec::with_capacity(len + 512);
     match kind % 8 {
         0 => data.extend((0..len).map(|_| next() as u8)),
         1 => {
-            // Runs of some bytes, of all lengths.
+            // Runs of single bytes, of all lengths.
             while data.len() < len {
                 let (byte, n) = (next() % 5, next() % (1 << (next() % 10)));
                 data.extend((0..n).map(|_| byte as u8 * 40));
@@ -128,7 +128,7 @@ fn sample(kind: u8, len: usize, seed: u64) -> Vec<u8> {
         }
         3 => data = shuffled_floats(len, &mut next),
         4 => {
-            // Periods of 1 to 20 bytes, broken now and then.
+            // Periods of 1 to 20 bytes, with occasional breaks.
             while data.len() < len {
                 let period: Vec<u8> = (0..1 + next() % 20).map(|_| next() as u8).collect();
                 let n = next() as usize % 400;
@@ -160,7 +160,7 @@ fn sample(kind: u8, len: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-/// A smooth field with missing values, as float32 and shuffled.
+/// Returns a smooth field with missing values, as shuffled float32.
 fn shuffled_floats(len: usize, next: &mut impl FnMut() -> u64) -> Vec<u8> {
     let n = len / 4;
     let mut planes = vec![0; len];
@@ -179,7 +179,7 @@ fn shuffled_floats(len: usize, next: &mut impl FnMut() -> u64) -> Vec<u8> {
 
 fn check_round_trip(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]>) {
     let mut encoder = codec.encoder(&CodecContext::new(level).with_dict(dict)).unwrap();
-    // The second time the encoder has a past.
+    // Encode twice: the second time, the encoder has state from the first.
     for _ in 0..2 {
         let stream = encode_with(&mut *encoder, src);
         let reach = dict.unwrap_or_default();
@@ -191,7 +191,7 @@ fn check_round_trip(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]
     }
 }
 
-/// What Miri has time for: each matcher of the encoders, with and without a dictionary, and with too little room.
+/// A subset that is fast enough for Miri: each matcher, with and without a dictionary, and with too little room.
 #[test]
 fn small_round_trips() {
     let data = sample(6, 500, 3);
@@ -245,7 +245,7 @@ proptest! {
             let src = sample(kind, 1 + seed as usize % 30_000, seed + k as u64);
             let stream = encode_with(&mut *reused, &src);
             prop_assert!(stream == encode(codec, level, &src, Some(&dict)), "depends on earlier streams");
-            // A failure in between changes nothing either.
+            // A failure in between must not change the result either.
             reused.encode(&src, &mut vec![0; stream.len() / 2]).unwrap();
         }
     }
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// Decodes what may be no LZ4 block at all, and compares with the reference, which is stricter at the end.
+/// Decodes bytes that may not be a valid LZ4 block, and compares with the reference, which is stricter at the end.
 fn check_hostile(stream: &[u8], len: usize, dict: &[u8]) {
     let ours = decode(stream, len, Some(dict));
     match (reference(stream, dict), &ours) {
@@ -358,7 +358,7 @@ fn too_small_outputs_are_reported_and_not_overrun() {
     }
 }
 
-/// Encodes streams while the base of the positions passes the end of its range.
+/// Encodes streams until the base of the positions overflows.
 fn check_base<M: Matcher>(mut old: M, new: impl Fn() -> M, set_base: impl Fn(&mut M, u32)) {
     set_base(&mut old, u32::MAX - 300_000);
     for k in 0..6 {
@@ -391,11 +391,11 @@ fn blocks_written_by_hand() {
         b"",
         b"ababababab"[..6].iter().chain(b"c").copied().collect::<Vec<_>>().as_slice(),
     );
-    // Lengths of 15 and 15 + 255 have a byte 0 behind.
+    // Lengths of 15 and 15 + 255 are followed by a byte 0.
     check(&[[0xF0, 0].as_slice(), &[7; 15]].concat(), b"", &[7; 15]);
     check(&[[0xF0, 255, 0].as_slice(), &[7; 270]].concat(), b"", &[7; 270]);
     check(&[0x1F, b'x', 1, 0, 255, 1, 0x10, b'y'], b"", &[vec![b'x'; 1 + 4 + 15 + 256], vec![b'y']].concat());
-    // The dictionary is right before the output, and a match may run from it into the output.
+    // The dictionary directly precedes the output, and a match may run from it into the output.
     check(&[0x02, 5, 0, 0x10, b'!'], b"..hello", b"helloh!");
     check(&[0x11, b'>', 3, 0, 0x10, b'!'], b"..hi", b">hi>hi!");
 }
@@ -443,7 +443,7 @@ fn levels_and_dictionaries_pay() {
 
 #[test]
 fn a_run_of_a_rare_byte_after_very_many_runs() {
-    // The second run of 255 is followed by what follows a run whose number differs by the size of the list.
+    // The second run of 255 is followed by the same bytes as a run whose number differs by the size of the list.
     let run = |k: usize| [(k % 251) as u8; 4];
     let mut src = vec![255; 4];
     src.extend((0..20_000).flat_map(run));
@@ -456,7 +456,7 @@ fn a_run_of_a_rare_byte_after_very_many_runs() {
 
 #[test]
 fn long_repeats_take_linear_time() {
-    // At a cost that grows with the square of the length these would take hours.
+    // With quadratic cost these would take hours.
     for (codec, level) in [(&Lz4 as &dyn Codec, 1), (&Lz4, 9), (&Lz4Hc, 1), (&Lz4Hc, 3), (&Lz4Hc, 9)] {
         for period in [1, 2, 3, 7, 40] {
             let src: Vec<u8> = (0..8_000_000usize).map(|k| (k % period) as u8).collect();
@@ -464,7 +464,7 @@ fn long_repeats_take_linear_time() {
             assert!(stream.len() < src.len() / 240, "{codec:?} {level} {period}: {}", stream.len());
             assert!(decode(&stream, src.len(), None).unwrap() == src);
         }
-        // Runs that differ in length only, so that each is compared with many others.
+        // Runs that differ only in length, so that each is compared with many others.
         let runs = |k: usize| [vec![0; 200 + k * 7 % 100], vec![1; 1 + k % 3]].concat();
         let src: Vec<u8> = (0..10_000).flat_map(runs).collect();
         assert!(decode(&encode(codec, level, &src, None), src.len(), None).unwrap() == src);
@@ -487,7 +487,7 @@ fn dictionaries_are_the_first_samples() {
 #[test]
 fn only_the_end_of_a_long_dictionary_is_in_reach() {
     let dict = sample(0, MAX_DICT + 10, 4);
-    // Match at distance 65 535, which is the first byte in reach.
+    // A match at distance 65 535, which reaches the first byte that is in range.
     let stream = [0x00, 0xFF, 0xFF, 0x50, 1, 2, 3, 4, 5];
     let expected = [&dict[10..14], &[1, 2, 3, 4, 5]].concat();
     assert_eq!(decode(&stream, 9, Some(&dict)).unwrap(), expected);
@@ -546,7 +546,7 @@ proptest! {
     }
 }
 
-/// A block that only ends far behind the first sequence that breaks a rule.
+/// The end of the block is far after the first sequence that breaks a rule.
 #[test]
 fn faults_in_the_middle_are_found() {
     let rest = encode(&Lz4, 5, &sample(4, 1500, 7), None);

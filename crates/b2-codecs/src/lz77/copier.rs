@@ -71,11 +71,11 @@ impl<const W: usize, const N: usize, const SKIP: usize> Periods<W, N, SKIP> {
         Self(rows)
     }
 
-    /// Row `d`, which must exist.
+    /// Returns row `d`, which must exist.
     #[inline(always)]
     unsafe fn row(&self, d: usize) -> *const u8 {
         debug_assert!(d < N);
-        // SAFETY: the caller's.
+        // SAFETY: as the caller promises.
         unsafe { self.0.get_unchecked(d) }.as_ptr()
     }
 }
@@ -103,7 +103,7 @@ impl Copier for Avx512 {
 
     #[inline(always)]
     unsafe fn start(from: *const u8, to: *mut u8, distance: usize) -> __m512i {
-        // SAFETY: the contract, and row 64 is the last one. What is loaded from `to` on the shuffle does not take.
+        // SAFETY: the contract, and row 64 is the last one. The shuffle does not take what is loaded from `to` on.
         unsafe {
             let period = _mm512_loadu_si512(from.cast());
             let row = _mm512_load_si512(PERIODS_64.row(distance.min(64)).cast());
@@ -115,7 +115,7 @@ impl Copier for Avx512 {
 
     #[inline(always)]
     unsafe fn finish(to: *mut u8, distance: usize, len: usize, start: __m512i) {
-        // SAFETY: each piece starts before `len`, so it ends less than 64 bytes behind it.
+        // SAFETY: each piece starts before `len`, so it ends less than 64 bytes after it.
         unsafe {
             if distance >= 64 {
                 let mut done = 64;
@@ -249,7 +249,7 @@ impl Copier for Avx2 {
 /// That of [`Copier::finish`].
 #[inline(always)]
 unsafe fn further_pieces(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: each pair of pieces starts before `len`, so it ends less than 64 bytes behind it.
+    // SAFETY: each pair of pieces starts before `len`, so it ends less than 64 bytes after it.
     unsafe {
         let mut done = 32;
         while done < len {

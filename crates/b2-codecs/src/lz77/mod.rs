@@ -77,7 +77,7 @@ impl Isa {
         all
     }
 
-    /// Returns which set this is. The CPU supports its instructions.
+    /// Returns the kind of this set. The CPU supports its instructions.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn set(self) -> Set {
@@ -95,7 +95,7 @@ impl Isa {
     }
 }
 
-/// The stand-ins for machines without such loops.
+/// Stubs for machines without these loops.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn untouched(_isa: Isa, _src: &[u8], _dst: &mut [u8], at: At) -> At {
     at

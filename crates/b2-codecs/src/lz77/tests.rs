@@ -1,4 +1,4 @@
-//! The wide loops against the safe ones: the same bytes or the same error, whatever the stream.
+//! Compares the wide loops with the safe ones: both must return the same bytes or the same error for any stream.
 
 use super::Isa;
 use crate::blosclz::decode_with as decode_blosclz;
@@ -12,7 +12,7 @@ enum Format {
     BloscLz,
 }
 
-/// Literals and matches, from which streams of both formats are written.
+/// A run of literals and a match, from which streams of both formats are written.
 #[derive(Clone, Debug)]
 struct Step {
     nliterals: usize,
@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     (nliterals, distance, len).prop_map(|(nliterals, distance, len)| Step { nliterals, distance, len })
 }
 
-/// The stream, with each distance within what `dict` and output allow, and what it decodes to.
+/// Returns the stream, with each distance limited to what `dict` and output allow, and the bytes that it decodes to.
 fn write(format: Format, steps: &[Step], last: usize, dict: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut stream, mut out) = (vec![], dict.to_vec());
     let mut state = 1_u64;
@@ -43,7 +43,7 @@ fn write(format: Format, steps: &[Step], last: usize, dict: &[u8]) -> (Vec<u8>, 
         stream.push((n % 255) as u8);
     };
     for (k, step) in steps.iter().enumerate() {
-        // A blosclz stream starts with literals, and there must be something to copy.
+        // A blosclz stream starts with literals, and a match needs earlier bytes to copy.
         let nliterals = step.nliterals.max(usize::from(k == 0));
         let far = out.len() + nliterals;
         match format {
@@ -100,7 +100,7 @@ fn blosclz_literals(stream: &mut Vec<u8>, mut n: usize, mut literals: impl FnMut
     }
 }
 
-/// Decodes with one instruction set into memory of exactly the size; what was there must not matter.
+/// Decodes with one instruction set into memory of exactly this size, whose old content must not matter.
 fn decode_with(
     isa: Isa,
     format: Format,
@@ -124,7 +124,7 @@ fn decode_with(
     first
 }
 
-/// What all instruction sets agree on.
+/// Decodes with all instruction sets, which must agree, and returns the result.
 fn decode(
     format: Format,
     start: bool,
@@ -164,7 +164,7 @@ proptest! {
         prop_assert!(decode(format, false, &stream, out.len(), &dict).as_ref() == Ok(&out));
         let part = (out.len() as f64 * part) as usize;
         prop_assert!(decode(format, true, &stream, part, &dict).as_deref() == Ok(&out[..part]));
-        // Wrong lengths and cut streams.
+        // Wrong lengths and truncated streams.
         prop_assert!(decode(format, false, &stream, out.len() - 1, &dict).is_err());
         prop_assert!(decode(format, false, &stream, out.len() + 1, &dict).is_err());
         prop_assert!(decode(format, false, &stream, part, &dict).is_err());
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// What Miri has time for: matches that overlap themselves, far ones, long ones, and every way to be cut.
+/// A subset that is fast enough for Miri: overlapping, distant and long matches, and streams truncated at every length.
 #[test]
 fn small_streams() {
     let steps = [(40, 1, 9), (0, 3, 30), (2, 17, 5), (20, 33, 70)].map(|(nliterals, distance, len)| Step {
@@ -227,8 +227,8 @@ fn small_streams() {
     }
 }
 
-/// Copies write past their end where there is room, so everything is tried at all distances from the end, with
-/// matches before so that the wide loops are in use.
+/// Copies write past their end where there is room. So try every distance from the end, after other matches so that the
+/// wide loops are in use.
 #[test]
 fn every_distance_and_length_near_the_ends() {
     for format in [Format::Lz4, Format::BloscLz] {
@@ -257,7 +257,7 @@ fn every_distance_and_length_near_the_ends() {
     }
 }
 
-/// Lengths of several megabytes, and lengths that never end.
+/// Lengths of several megabytes, and lengths that do not end.
 #[test]
 fn endless_lengths() {
     for (format, first) in [(Format::Lz4, [0x1F, 9, 1, 0].as_slice()), (Format::BloscLz, &[0x20, 9, 0xE0])] {

@@ -334,7 +334,7 @@ impl Head {
 mod tests {
     use super::*;
 
-    /// Every set of lengths is a complete code of at most `max` bits, longer for rarer symbols.
+    /// Checks that the lengths form a complete code of at most `max` bits, with longer codes for rarer symbols.
     fn check_lengths<const N: usize>(counts: [u32; N], max: usize) {
         let lengths = code_lengths(&counts, max);
         let used = counts.iter().filter(|&&count| count > 0).count();
@@ -365,7 +365,7 @@ mod tests {
             check_lengths(counts, 7);
             check_lengths(counts, 5);
         }
-        // Weights as the Fibonacci numbers ask for the longest codes.
+        // Fibonacci numbers as weights demand the longest codes.
         let mut fibonacci = [1u32; 40];
         for n in 2..40 {
             fibonacci[n] = fibonacci[n - 1] + fibonacci[n - 2];
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(status, zlib_rs::Status::StreamEnd);
         assert_eq!((inflate.total_in() as usize, inflate.total_out() as usize), (end - 3, expected.len()));
         assert!(got[..expected.len()] == *expected);
-        // Too little room is noticed, and nothing is written behind it.
+        // Too little room must be noticed, and nothing written after the end.
         for room in (3..end).step_by(1 + end / 200) {
             dst.fill(0xcc);
             let mut out = BitWriter::new(&mut dst[..room], 3);

@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(parts(&[(S, 1), (R, 1), (L, 3)]), [(S, 2), (L, 3)]);
     }
 
-    /// Streams of all kinds of parts, at sizes around those of segments and blocks.
+    /// Streams with all kinds of parts, at sizes around those of segments and blocks.
     #[test]
     fn parts_decode() {
         let mut seed = 1_u64;
@@ -376,7 +376,7 @@ mod tests {
                     decoder.decode_start(&dst[..len], &mut got, raw.len()).unwrap();
                     assert!(got == raw[..got.len()]);
                 }
-                // With less room the stream is the same or too big.
+                // With less room, the stream must be the same or too big.
                 for room in [0, 1, 2, 5, len / 2, len - 1] {
                     assert_eq!(encoder.encode(&raw, &mut vec![0; room]).unwrap(), Encoded::TooBig, "{round}");
                 }

@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// A stream of another kind, with other parameters, follows one for which there is no room.
+    /// A stream of another kind, with other parameters, follows one that did not fit.
     #[test]
     fn a_stream_that_does_not_fit_leaves_nothing_behind() {
         let mut state = 1_u64;

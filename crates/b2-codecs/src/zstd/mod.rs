@@ -18,7 +18,7 @@ use crate::codec::trial;
 const PROPERTIES: CodecProperties = CodecProperties {
     dictionaries: true,
     long_windows: true,
-    // As in C-Blosc2.
+    // The same as in C-Blosc2.
     splits_up_to: 5,
     decoding_cost: 3,
     encoding_cost: [30, 8, 8, 30, 30, 30, 30, 30, 30, 30],

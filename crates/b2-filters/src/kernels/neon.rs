@@ -278,7 +278,7 @@ fn swap_bits<const P: usize, const D: i32>(r: &mut [uint8x16_t; P], low: u8) {
 #[target_feature(enable = "neon")]
 pub(super) fn load16(bytes: &[u8], at: usize) -> uint8x16_t {
     assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; the load asks for no alignment.
+    // SAFETY: 16 bytes from `at` on are inside the slice; the load does not require alignment.
     unsafe { vld1q_u8(bytes.as_ptr().add(at)) }
 }
 
@@ -287,6 +287,6 @@ pub(super) fn load16(bytes: &[u8], at: usize) -> uint8x16_t {
 #[target_feature(enable = "neon")]
 pub(super) fn store16(bytes: &mut [u8], at: usize, v: uint8x16_t) {
     assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; the store asks for no alignment.
+    // SAFETY: 16 bytes from `at` on are inside the slice; the store does not require alignment.
     unsafe { vst1q_u8(bytes.as_mut_ptr().add(at), v) }
 }

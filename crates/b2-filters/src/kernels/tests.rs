@@ -1,4 +1,5 @@
-//! Every kernel against the definitions, at all item sizes and at lengths around the edges of groups and tiles.
+//! Compares every kernel with the reference implementation, at all item sizes and at lengths around the edges of groups
+//! and tiles.
 
 use super::{Kernels, Tile, available, best, choose, tiles};
 use crate::{bitshuffle, shuffle};
@@ -7,7 +8,7 @@ type Forward = fn(usize, &[u8], &mut [u8]);
 type With = fn(&dyn Kernels, usize, &[u8], &mut [u8]);
 type WithStreaming = fn(&dyn Kernels, usize, &[u8], &mut [u8], bool);
 
-/// Forward and backward definition, forward and backward over kernels.
+/// The reference implementations, forward and backward, and the functions that use kernels.
 const PAIRS: [(&str, Forward, Forward, With, WithStreaming); 2] = [
     (
         "shuffle",
@@ -52,7 +53,7 @@ fn check(typesize: usize, nbytes: usize) {
         assert!(back == src, "the definition of {name} is no bijection: typesize {typesize}, {nbytes} bytes");
         for kernels in available() {
             let case = format!("{} of {name}, typesize {typesize}, {nbytes} bytes", kernels.name());
-            // Destinations that already hold something, and not where a vector would like them.
+            // Use unaligned destinations that already hold other bytes.
             for shift in [0, 1] {
                 let mut dst = vec![0xAA; nbytes + shift];
                 forward_with(kernels, typesize, &src, &mut dst[shift..]);
@@ -95,7 +96,7 @@ fn a_name_forces_kernels() {
     assert_eq!(choose(Some("avx2"), &available[available.len() - 1..]).name(), "generic");
 }
 
-/// What Miri has time for: a group and a rest for each kernel.
+/// A subset that is fast enough for Miri: a group and a rest for each kernel.
 #[test]
 fn small_blocks() {
     for (typesize, nitems, tail) in [(1, 33, 0), (2, 33, 1), (4, 17, 0), (8, 9, 3), (16, 9, 0)] {
@@ -167,7 +168,7 @@ fn a_block_shorter_than_its_item_is_copied() {
     }
 }
 
-/// Streaming stores need aligned addresses: every place that a destination may have against them.
+/// Streaming stores need aligned addresses, so try every alignment of the destination.
 #[test]
 fn streaming_writes_the_same_bytes_wherever_the_block_lies() {
     for typesize in [1, 2, 3, 4, 8, 12, 16, 17, 40, 255] {
@@ -198,7 +199,7 @@ fn streaming_writes_the_same_bytes_wherever_the_block_lies() {
 
 type Plane<'a> = dyn Fn(usize) -> &'a [u8] + 'a;
 
-/// Parts of all lengths and places, from planes that lie wherever they like.
+/// Parts of all lengths and positions, from planes at arbitrary addresses.
 #[test]
 fn parts_of_a_block() {
     for typesize in [1, 2, 3, 4, 7, 8, 12, 16, 17, 24, 40, 255] {
@@ -238,7 +239,7 @@ fn parts_of_a_block() {
     }
 }
 
-/// The kernels themselves, with room around the tile that they must leave alone.
+/// Calls the kernels directly, with guard bytes around the tile that must stay unchanged.
 #[test]
 fn nothing_outside_a_tile_is_written() {
     for kernels in available() {

@@ -25,7 +25,7 @@ pub(super) fn store4(bytes: &mut [u8; 4], v: __m128i) {
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn load8(bytes: &[u8; 8]) -> __m128i {
-    // SAFETY: the instruction reads the 8 bytes of the array and asks for no alignment.
+    // SAFETY: the instruction reads the 8 bytes of the array and does not require alignment.
     unsafe { _mm_loadl_epi64(bytes.as_ptr().cast()) }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn load8(bytes: &[u8; 8]) -> __m128i {
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
-    // SAFETY: the instruction writes the 8 bytes of the array and asks for no alignment.
+    // SAFETY: the instruction writes the 8 bytes of the array and does not require alignment.
     unsafe { _mm_storel_epi64(bytes.as_mut_ptr().cast(), v) }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
 #[target_feature(enable = "sse2")]
 pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
     assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    // SAFETY: 16 bytes from `at` on are inside the slice; loadu does not require alignment.
     unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
 #[target_feature(enable = "sse2")]
 pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
     assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    // SAFETY: 16 bytes from `at` on are inside the slice; storeu does not require alignment.
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
 #[target_feature(enable = "avx")]
 pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
     assert!(fits::<32>(bytes, at));
-    // SAFETY: 32 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    // SAFETY: 32 bytes from `at` on are inside the slice; loadu does not require alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
 #[target_feature(enable = "avx")]
 pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
     assert!(fits::<32>(bytes, at));
-    // SAFETY: 32 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    // SAFETY: 32 bytes from `at` on are inside the slice; storeu does not require alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
 #[target_feature(enable = "avx512f")]
 pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
     assert!(fits::<64>(bytes, at));
-    // SAFETY: 64 bytes from `at` on are inside the slice; loadu asks for no alignment.
+    // SAFETY: 64 bytes from `at` on are inside the slice; loadu does not require alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
 #[target_feature(enable = "avx512f")]
 pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
     assert!(fits::<64>(bytes, at));
-    // SAFETY: 64 bytes from `at` on are inside the slice; storeu asks for no alignment.
+    // SAFETY: 64 bytes from `at` on are inside the slice; storeu does not require alignment.
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -96,8 +96,8 @@ pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
 #[target_feature(enable = "sse2")]
 pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
     assert!(fits::<16>(bytes, at) && misalignment::<16>(bytes, at) == 0);
-    // SAFETY: 16 bytes from `at` on are inside the slice, and their address is a multiple of 16. The callers end
-    // with a fence, so that nobody can see the slice before the bytes are in it.
+    // SAFETY: 16 bytes from `at` on are inside the slice, and their address is a multiple of 16. The callers end with a
+    // fence, so that no other thread can see the slice before the bytes are in it.
     unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -106,8 +106,8 @@ pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
 #[target_feature(enable = "avx")]
 pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
     assert!(fits::<32>(bytes, at) && misalignment::<32>(bytes, at) == 0);
-    // SAFETY: 32 bytes from `at` on are inside the slice, and their address is a multiple of 32. The callers end
-    // with a fence, so that nobody can see the slice before the bytes are in it.
+    // SAFETY: 32 bytes from `at` on are inside the slice, and their address is a multiple of 32. The callers end with a
+    // fence, so that no other thread can see the slice before the bytes are in it.
     unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -116,8 +116,8 @@ pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
 #[target_feature(enable = "avx512f")]
 pub(super) fn stream64(bytes: &mut [u8], at: usize, v: __m512i) {
     assert!(fits::<64>(bytes, at) && misalignment::<64>(bytes, at) == 0);
-    // SAFETY: 64 bytes from `at` on are inside the slice, and their address is a multiple of 64. The callers end
-    // with a fence, so that nobody can see the slice before the bytes are in it.
+    // SAFETY: 64 bytes from `at` on are inside the slice, and their address is a multiple of 64. The callers end with a
+    // fence, so that no other thread can see the slice before the bytes are in it.
     unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), v) }
 }
 

@@ -5,15 +5,14 @@
 /// Whole chunks and parts of chunks are compared alike: for a part, the head of the chunk and the runs of
 /// blocks around the part (docs/format/block-sums.md). Chunks without sums of blocks are compared as a whole.
 ///
-/// Data that are stored again are compared with every setting, and
+/// Data that will be stored again are compared with every setting, and
 /// [`SuperChunk::verify_checksums`](crate::SuperChunk::verify_checksums) compares all chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compare {
     /// Never compare. This is for storage that has its own checksums.
     Never,
-    /// Compare what is read for the first time since the frame was opened or
-    /// [refreshed](crate::SuperChunk::refresh). What comes from far away
-    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)) is compared each time.
+    /// Compare what is read for the first time since the frame was opened or [refreshed](crate::SuperChunk::refresh).
+    /// Data from remote storage ([`ReadCosts::ahead`](crate::ReadCosts::ahead)) are compared each time.
     #[default]
     Once,
     /// Compare each time.

@@ -37,8 +37,8 @@ impl Compared {
         self.0.get()?.get(nchunk / TOGETHER)?.get()?.get(nchunk % TOGETHER)?.get()
     }
 
-    /// Remembers that a chunk of a frame with `nchunks` chunks was compared. Without memory for that
-    /// it will be compared again.
+    /// Remembers that a chunk of a frame with `nchunks` chunks was compared. If there is no memory for that, the chunk
+    /// will be compared again.
     pub(crate) fn put(&self, nchunk: usize, nchunks: usize, chunk: ComparedChunk) {
         let groups = self.0.get_or_init(|| {
             let mut groups = b2_core::memory::list(nchunks.div_ceil(TOGETHER)).unwrap_or_default();

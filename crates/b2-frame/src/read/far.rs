@@ -1,5 +1,5 @@
-//! The driver for storage that is far away: several requests are in flight at once, each on a
-//! thread that waits for it. Threads decode what has arrived before they fetch more.
+//! The driver for remote storage: several requests are in flight at once, each on a thread that waits for it. Threads
+//! decode what has arrived before they fetch more.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -11,10 +11,10 @@ use crate::read::places::Places;
 use crate::read::requests::{Read, Request};
 use crate::storage::files::FrameFiles;
 
-/// Most bytes that may be in flight at once, except that one request may always be.
+/// Maximum number of bytes in flight at once. A single request is always allowed.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Works off a read with the number of requests in flight that the files of the frame ask for.
+/// Runs a read to its end, with as many requests in flight as the files of the frame ask for.
 pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
     let files = read.frame().files.clone();
     let (most, workers) = (files.in_flight(), read.workers());
@@ -30,9 +30,9 @@ pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error
 
 struct Work<'a, 'd, P: Places> {
     files: &'a dyn FrameFiles,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     most: usize,
-    /// Most jobs that run at once.
+    /// Maximum number of jobs that run at once.
     workers: usize,
     state: Mutex<State<'a, 'd, P>>,
     changed: Condvar,
@@ -42,20 +42,20 @@ struct State<'a, 'd, P: Places> {
     read: &'a mut Read<'d, P>,
     /// A request that has to wait for others.
     held: Option<Request>,
-    /// Number of requests in flight, and their bytes.
+    /// Number of requests in flight, followed by their bytes.
     flying: usize,
     bytes: u64,
-    /// Number of jobs that run.
+    /// Number of running jobs.
     decoding: usize,
-    /// Number of threads, and of those that wait for something to do.
+    /// Number of threads, followed by the number of those that wait for work.
     threads: usize,
     idle: usize,
-    /// The first error. Nothing is begun after it.
+    /// The first error. Nothing is started after it.
     error: Option<P::Error>,
 }
 
 impl<P: Places> State<'_, '_, P> {
-    /// Takes the next request, if it may fly now.
+    /// Takes the next request, if it may be sent now.
     fn request(&mut self, most: usize) -> Result<Option<Request>, P::Error> {
         if self.flying >= most {
             return Ok(None);
@@ -85,7 +85,7 @@ impl<'a, 'd, P: Places> Work<'a, 'd, P> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each thread does: decode, else fetch, else wait, until nothing is left.
+    /// The loop of each thread: decode if possible, else fetch, else wait, until nothing is left.
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let _wake = Wake(self);
         let mut state = self.lock();
@@ -133,19 +133,19 @@ impl<'a, 'd, P: Places> Work<'a, 'd, P> {
         Ok(self.files.open(request.extent.file)?.read(&request.extent)?)
     }
 
-    /// Calls for another thread, since this one is going to be busy: one that waits, or a new one.
+    /// Gets another thread to work, since this one is about to be busy: wakes a waiting one or starts a new one.
     fn call<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'_, '_, P>) {
         if state.idle > 0 {
             self.changed.notify_one();
         } else if state.threads <= self.most {
-            // Without a thread the others do its work.
+            // If no thread can be started, the others do its work.
             let spawned = thread::Builder::new().spawn_scoped(scope, || self.run(scope));
             state.threads += usize::from(spawned.is_ok());
         }
     }
 }
 
-/// Stops the other threads if this one panics, which would otherwise wait for it.
+/// Stops the other threads if this one panics. They would otherwise wait for it.
 struct Wake<'w, 'a, 'd, P: Places>(&'w Work<'a, 'd, P>);
 
 impl<P: Places> Drop for Wake<'_, '_, '_, P> {

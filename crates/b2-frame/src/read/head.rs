@@ -21,7 +21,7 @@ use crate::read::sums::PageRequest;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
-/// Larger chunks are summed in pieces, in bytes. Their bytes are not kept for decoding.
+/// Larger chunks are summed in pieces, and their bytes are not kept for decoding.
 const LARGE: usize = 8 << 20;
 /// Size of these pieces, in bytes.
 const PIECE: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) file: FrameFile,
     /// Offset of the chunk in the file.
     pub(crate) start: u64,
-    /// End of the space that the chunk can have in the file.
+    /// End of the space that the chunk may occupy in the file.
     pub(crate) end: u64,
     /// Estimated stored size, which may be too small or too large.
     pub(crate) guess: u64,
@@ -58,7 +58,7 @@ impl Place {
         Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
     }
 
-    /// Returns the extent of a range of the chunk, as far as there is room for it.
+    /// Returns the extent of a range of the chunk, clipped to the space of the chunk.
     fn part(&self, range: &Range<u64>) -> Extent {
         let at = |offset: u64| self.start.saturating_add(offset.min(self.room()));
         Extent::at_most(self.file, at(range.start)..at(range.end))
@@ -156,8 +156,8 @@ impl ChunkHead {
         self.0.place.as_ref().map_or(Structure::Index, Place::structure)
     }
 
-    /// Returns the part of the chunk that has to be at hand to take a block: the block, or its run if
-    /// that has to be compared first.
+    /// Returns the part of the chunk that must be available to take a block: the block, or its run if that has to be
+    /// compared first.
     pub(crate) fn span(&self, nblock: usize) -> Range<usize> {
         let block = self.0.lazy.block_extent(nblock);
         match self.pending(&block) {
@@ -172,8 +172,7 @@ impl ChunkHead {
         runs.pending(block.start)
     }
 
-    /// Returns the bytes that hold a part of the chunk that came with the head, and its range in
-    /// them.
+    /// Returns the bytes read with the head that contain a part of the chunk, and the part's range in them.
     fn found(&self, span: &Range<usize>) -> Option<(&Bytes, Range<usize>)> {
         if self.0.bytes.get(span.clone()).is_some() {
             return Some((&self.0.bytes, span.clone()));
@@ -314,18 +313,17 @@ impl SuperChunk {
 }
 
 impl HeadPlan {
-    /// Tells the plan which blocks will be read next, as ranges in ascending order. If requests are
-    /// expensive ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably
-    /// hold them together with the head, so that no second round is needed. The head decides what these
-    /// bytes are, so a wrong guess costs a round, never a wrong value. Where the frame tells where the
-    /// blocks are, only what is needed is requested.
+    /// Tells the plan which blocks will be read next, as ranges in ascending order. If requests are expensive
+    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold them together with the
+    /// head, so that no second round is needed. The head decides what these bytes are, so a wrong guess costs a round,
+    /// never a wrong value. If the frame records where the blocks are, only what is needed is requested.
     #[must_use]
     pub(crate) fn with_blocks(self, blocks: Vec<Range<usize>>) -> Self {
         Self { blocks, ..self }
     }
 
-    /// Returns how many bytes to read from the start of the chunk, and further ranges of the chunk
-    /// that hold the blocks if the frame tells the truth about them.
+    /// Returns how many bytes to read from the start of the chunk, and further ranges that hold the blocks if the block
+    /// starts recorded in the frame are correct.
     fn told(&self, frame: &SuperChunk, place: &Place, starts: &Starts) -> (u64, Vec<Range<u64>>) {
         let costs = &frame.costs;
         let len = starts.len().min(place.guess);
@@ -367,7 +365,7 @@ impl HeadPlan {
         }
         match total <= costs.at_once.saturating_mul(MOST_AHEAD) {
             true => (first, ahead),
-            // The driver bounds what is in flight of blocks, but not of heads.
+            // The driver limits the bytes of blocks in flight, but not those of heads.
             false => (head, Vec::new()),
         }
     }
@@ -423,13 +421,12 @@ impl HeadPlan {
     }
 }
 
-/// Blocks that start at most this far behind the head of their chunk are read with it, in bytes, if
-/// it is known where they are.
+/// If the positions of blocks are known: those that start at most this many bytes after the head are read with it.
 const HEAD_GAP: u64 = 64 << 10;
 /// This many times the largest read may be requested along with a head.
 const MOST_AHEAD: u64 = 8;
 
-/// A range of blocks is read with this part of the chunk around it, since blocks differ in size.
+/// A range of blocks is read with a margin of one part in this many of the chunk, since blocks differ in size.
 const MARGIN: u64 = 48;
 /// Smallest such margin, in bytes.
 const MIN_MARGIN: u64 = 4 << 10;
@@ -658,7 +655,7 @@ impl FramePlan for ComparePlan {
             CompareState::Runs(page) => {
                 frame.take_page(&page, parts.next().unwrap_or_default())?;
                 let Some(head) = &self.head else { return Err(spent()) };
-                // A page that does not arrive is like a damaged one.
+                // A missing page is treated like a damaged one.
                 let record = frame.runs_of(head.0.nchunk)?.unwrap_or_default();
                 self.divide(frame, record)
             }
@@ -666,7 +663,7 @@ impl FramePlan for ComparePlan {
                 if whole {
                     let bytes = parts.next().unwrap_or_default();
                     let Some(head) = &mut self.head else { return Err(spent()) };
-                    // The head is what was parsed, so it is what is compared.
+                    // Compare exactly the bytes of the head that were parsed.
                     let len = head.0.bytes.len().min(head.0.lazy.header().cbytes());
                     if bytes.get(..len) != head.0.bytes.get(..len) {
                         let structure = Structure::Chunk(head.0.nchunk);

@@ -125,7 +125,7 @@ impl SuperChunk {
 pub struct InfosPlan<'a> {
     frame: &'a SuperChunk,
     start: usize,
-    /// Reads the sizes of all chunks, which that of a special one follows from.
+    /// Reads the sizes of all chunks, which determine that of a special one.
     sizes: Option<SizesPlan<'a>>,
     headers: Option<HeadersPlan>,
 }

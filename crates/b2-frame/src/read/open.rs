@@ -50,7 +50,7 @@ pub struct Opened {
     pub checksums: Checksums,
     /// The sums of the chunks, if they exist and are reliable.
     pub(crate) sums: Option<Sums>,
-    /// Where the blocks of the chunks probably are, if the frame tells it.
+    /// Where the blocks of the chunks probably are, if the frame records it.
     pub(crate) starts: Option<RecordTable>,
     /// The sums of runs of blocks, if they exist and the sums of the chunks are reliable.
     pub(crate) runs: Option<RecordTable>,
@@ -130,7 +130,7 @@ struct Wanted {
 impl Wanted {
     /// `block_len` is the known length of the block of checksums.
     fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
-        // What was read in front of the block may hold the tables of block starts and block sums.
+        // What was read in front of the block may contain the tables of block starts and block sums.
         let start = match block_len {
             0 => trailer.start,
             len => trailer.start.saturating_sub(len).min(base),
@@ -180,13 +180,13 @@ impl OpenPlan {
         Self { checksums, ..self }
     }
 
-    /// Sets the length of the first read in bytes, at least that of the fixed header. A longer header takes no
-    /// further round.
+    /// Sets the length of the first read in bytes, at least that of the fixed header. A larger value saves a round for
+    /// longer headers.
     pub fn first(self, len: u64) -> Self {
         Self { first: len.max(FIXED_HEADER_LEN as u64), ..self }
     }
 
-    /// Requires that the frame fills all of the bytes, as C-Blosc2 requires of frames in memory.
+    /// Requires that the frame fills all bytes, as C-Blosc2 does for frames in memory.
     pub fn whole(self) -> Self {
         Self { whole: true, ..self }
     }
@@ -240,7 +240,7 @@ impl OpenPlan {
         if bytes.is_none() {
             need.push(Extent::exactly(FrameFile::Main, header_range));
         }
-        // `rest_of` has checked that index and trailer lie behind `rest`.
+        // `rest_of` has checked that index and trailer lie after `rest`.
         let few = header.frame_len.saturating_sub(rest) <= ONE_READ;
         let start = if few { rest } else { header.frame_len.saturating_sub(TAIL) };
         need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));

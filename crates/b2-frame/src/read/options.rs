@@ -120,7 +120,7 @@ impl ReadOptions {
     }
 
     fn open_anchored(&self, path: &Path) -> Result<SuperChunk, FrameError> {
-        // Most frames are files, and opening tells whether it is one: no need to ask before.
+        // Most frames are files, and opening shows whether this is one, so do not query the type first.
         let error = match self.open_file(path) {
             Err(error) if self.offset == 0 && may_be_directory(&error) => error,
             // Only a file can have an offset.
@@ -147,7 +147,7 @@ impl ReadOptions {
     }
 
     /// Opens a contiguous frame from anything that supports positioned reads, such as a member of
-    /// an archive or an object in a store. `name` appears in errors. Bytes behind the frame are
+    /// an archive or an object in a store. `name` appears in errors. Bytes after the frame are
     /// ignored.
     ///
     /// ```
@@ -217,7 +217,7 @@ impl ReadOptions {
                     let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
                     let watching = guard.as_ref().filter(|_| !compared);
                     watching.inspect(|guard| guard.watch());
-                    // A lock file that has appeared meanwhile.
+                    // A lock file has appeared meanwhile.
                     let same = same && watching.is_none_or(|guard| guard.is_unchanged());
                     if same {
                         let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
@@ -228,7 +228,7 @@ impl ReadOptions {
                 // Lengths are checked before anything is read, so the end has moved: a writer
                 // truncated its redo record.
                 Err(FrameError::Io { source, .. }) if source.kind() == ErrorKind::UnexpectedEof => {}
-                // By a writer whose changes the lock file counts.
+                // Changed by a writer that counts its changes in the lock file.
                 Err(FrameError::Changed { .. }) => {}
                 Err(error) => {
                     let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
@@ -361,7 +361,7 @@ pub fn sniff(path: impl AsRef<Path>) -> Result<PathKind, FrameError> {
 fn may_be_directory(error: &FrameError) -> bool {
     match error {
         FrameError::NotRegular { .. } => true,
-        // For a web server, a directory has no name of its own.
+        // A web server does not serve a directory under its own name.
         FrameError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
         _ => false,
     }

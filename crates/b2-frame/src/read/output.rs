@@ -106,7 +106,7 @@ impl SuperChunk {
         }
         let layout = self.layout();
         if self.storage() == Storage::Contiguous {
-            // If even all bytes of the file are too few, the table is not needed.
+            // If the limit is exceeded even when all bytes of the file count as stored, the table is not needed.
             let all = limits.unstored(nbytes_stored, layout.data.end - layout.data.start);
             if all > enough {
                 return Ok(Unstored { stored: all, ..counted });

@@ -11,8 +11,8 @@ use crate::read::sizes::ChunkSizes;
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
-/// Most chunks of a byte range whose places are kept at once. The file determines how many there are, and
-/// each takes some memory.
+/// Maximum number of chunks of a byte range whose places are in memory at once. The file determines how many there are,
+/// and each takes some memory.
 const PARTS_AT_ONCE: usize = 1024;
 /// Number of bytes that are decoded for each byte of a single item, roughly.
 const PER_ITEM: u64 = 256;

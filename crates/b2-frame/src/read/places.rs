@@ -1,4 +1,4 @@
-//! What a read delivers: which bytes of which blocks go where.
+//! The result of a read: which bytes of which blocks go where.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::{FrameError, SuperChunk};
 #[doc(hidden)]
 #[allow(unsafe_code)]
 pub unsafe trait Places: Send + Sync {
-    /// Why reading failed.
+    /// The error type.
     type Error: From<FrameError> + From<Cancelled> + Send;
     /// The value of all bytes of a part that hold the same item.
     type Fill: Send;
@@ -51,7 +51,8 @@ pub unsafe trait Places: Send + Sync {
     /// When the index is damaged, or there is not enough memory.
     fn work(&self) -> Result<u64, Self::Error>;
 
-    /// Returns the value of a part, which is of chunk `nchunk`, if the index determines it, so that nothing has to be read.
+    /// Returns the value of a part, which belongs to chunk `nchunk`, if the index alone determines it. Then nothing has
+    /// to be read.
     ///
     /// # Errors
     /// When the index is damaged, or a limit is exceeded.
@@ -64,7 +65,7 @@ pub unsafe trait Places: Send + Sync {
     /// When there is not enough memory.
     fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, Self::Error>;
 
-    /// Returns what to do with a part, whose number and chunk are given, now that the head of its chunk has been read and compared.
+    /// Decides how to handle part `npart` of chunk `nchunk`, after the head of the chunk has been read and compared.
     ///
     /// # Errors
     /// When the chunk contradicts the frame, or a limit is exceeded.
@@ -80,8 +81,8 @@ pub unsafe trait Places: Send + Sync {
     /// Fills the places of a part. Returns their size in bytes.
     fn fill(&self, fill: &Self::Fill, dst: &mut impl Target) -> usize;
 
-    /// Creates a decoder for blocks of a part on one thread. `block0` is the decoded block 0, if other blocks refer to it;
-    /// `streaming` says whether the destination exceeds the caches.
+    /// Creates a decoder for blocks of a part on one thread. `block0` is the decoded block 0, if other blocks refer to
+    /// it; `streaming` says whether the destination exceeds the caches.
     ///
     /// # Errors
     /// When the chunk cannot be decoded.
@@ -109,7 +110,7 @@ pub unsafe trait Places: Send + Sync {
     ) -> Result<usize, Self::Error>;
 }
 
-/// What a part turns out to be.
+/// How to handle a part.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Found<F, P> {

@@ -33,8 +33,8 @@ pub enum Step<T> {
     Done(T),
 }
 
-/// A [`Plan`] that does not hold its frame, which is passed to each step instead. So it can be kept beside
-/// the frame that it reads.
+/// A [`Plan`] that does not hold its frame, which is passed to each step instead. So it can be stored next to the frame
+/// that it reads.
 pub(crate) trait FramePlan {
     /// The result of the plan.
     type Output;
@@ -72,7 +72,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// Creates a driver that has no file open.
+    /// Creates a driver without open files.
     pub fn new(files: &'a dyn FrameFiles) -> Self {
         Self { files, main: None, chunk: None }
     }

@@ -1,6 +1,5 @@
-//! A read as requests and decode jobs, for drivers other than the local one: it says which bytes of which
-//! file to fetch, and what to decode when they arrive. It does no I/O, starts no threads, and accepts any
-//! order.
+//! A read as requests and decode jobs, for drivers other than the local one: it says which bytes of which file to
+//! fetch, and what to decode when they arrive. It does no I/O, starts no threads, and accepts any order.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -24,8 +23,8 @@ pub struct Request {
     pub extent: Extent,
 }
 
-/// A read that somebody else drives: it owns what it needs, asks for bytes, and hands out jobs that
-/// decode what has arrived.
+/// A read for use with a custom driver: it owns what it needs, requests bytes, and returns jobs that decode what has
+/// arrived.
 ///
 /// A driver takes requests as long as there are any, fetches them in any order, puts the bytes of each,
 /// and runs the jobs in any order on any thread. The read is complete when no request and no job is
@@ -57,7 +56,7 @@ impl<P> Common<'_, P> {
     }
 }
 
-/// What a request was made for.
+/// The purpose of a request.
 enum Asked<P: Places> {
     /// Input number `at` of the plan of a part.
     Plan { npart: u64, at: usize },
@@ -189,7 +188,7 @@ impl<'d, P: Places> Read<'d, P> {
         self.jobs.pop_front()
     }
 
-    /// Returns whether nothing is left to fetch, to put or to run, except for jobs already taken.
+    /// Returns whether there is nothing left to fetch, put or run, except for jobs already taken.
     pub fn is_done(&self) -> bool {
         self.next_part >= self.shared.places.nparts()
             && self.requests.is_empty()
@@ -218,7 +217,7 @@ impl<'d, P: Places> Read<'d, P> {
     /// Returns how many jobs may run at once.
     pub fn workers(&self) -> usize {
         let limits = &self.shared.frame.dparams.limits;
-        // Each job holds a block, its parts and its neighbour.
+        // Each job holds a block, its selected parts, and a neighbouring block.
         let most = limits.threads(3 * self.shared.places.block_nbytes() as u64);
         b2_core::workers(&self.shared.control).min(most).max(1)
     }

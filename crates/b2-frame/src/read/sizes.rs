@@ -63,7 +63,7 @@ impl ChunkSizes {
 
     fn nbytes(&self, nchunk: usize) -> Option<u64> {
         let next = self.0.partition_point(|run| run.nchunk <= nchunk);
-        // There is another run behind every chunk.
+        // There is another run after every chunk.
         self.0.get(next).and(self.0.get(next.checked_sub(1)?)).map(|run| run.nbytes)
     }
 }
@@ -125,8 +125,8 @@ impl SuperChunk {
         Ok(self.sizes.get_or_init(ChunkSizes::default))
     }
 
-    /// Returns a plan that reads the sizes of all chunks, if they are individual and not known yet. What
-    /// needs them reads nothing for that afterwards.
+    /// Returns a plan that reads the sizes of all chunks, if they are individual and not known yet. Later uses of the
+    /// sizes then need no reads.
     #[doc(hidden)]
     pub fn sizes_plan(&self) -> SizesPlan<'_> {
         SizesPlan { frame: self, runs: None, special: None, sizes: Vec::new(), headers: None }

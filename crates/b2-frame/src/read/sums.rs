@@ -118,7 +118,7 @@ impl SuperChunk {
 
     pub(crate) fn take_page(&self, request: &PageRequest, bytes: Bytes) -> Result<(), FrameError> {
         let put = |table: &Option<RecordTable>| {
-            // What is damaged is not used.
+            // Damaged pages are not used.
             let _ = table.as_ref().is_some_and(|table| table.put(request.npage, bytes.clone()));
             Ok(())
         };
@@ -129,8 +129,8 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether a stored chunk that was read and compared is as it was written, as far as checksums tell: it has
-    /// one, or no chunk of the frame has.
+    /// Returns whether a stored chunk that was read and compared is as it was written, as far as checksums can show: it
+    /// has one, or no chunk of the frame has.
     #[doc(hidden)]
     pub fn is_vouched_for(&self, nchunk: usize) -> bool {
         self.opened.sums.is_none() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))

@@ -54,7 +54,7 @@ pub struct SuperChunk {
     pub(crate) opened: Arc<Opened>,
     pub(crate) files: Arc<dyn FrameFiles>,
     pub(crate) dparams: DParams,
-    /// Sizes of chunks, if they are individual; read when first needed.
+    /// The sizes of chunks, if they are individual; read when first needed.
     pub(crate) sizes: Arc<OnceLock<ChunkSizes>>,
     /// Where the frame was opened, for `refresh`.
     pub(crate) source: Option<Arc<FrameOrigin>>,
@@ -68,7 +68,7 @@ pub struct SuperChunk {
 }
 
 impl SuperChunk {
-    /// Opens a contiguous frame (a file, in which bytes behind the frame are ignored) or a sparse
+    /// Opens a contiguous frame (a file, in which bytes after the frame are ignored) or a sparse
     /// frame (a directory). Uses the built-in plugins and default limits.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl SuperChunk {
         Self::options().from_bytes(frame)
     }
 
-    /// Moves to the newest committed state. Returns whether there was one.
+    /// Moves to the newest committed state. Returns whether there was a newer one.
     ///
     /// Until then a super-chunk shows the state in which it was opened. For a contiguous frame this
     /// always works; for a sparse frame reading fails with [`FrameError::Changed`] after another
@@ -113,7 +113,7 @@ impl SuperChunk {
         changed.unwrap_or(error)
     }
 
-    /// Returns [`FrameError::Changed`] if another program has changed the frame since it was opened.
+    /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
     #[doc(hidden)]
     pub fn changed(&self) -> Option<FrameError> {
         let name = || match &self.source {
@@ -128,14 +128,14 @@ impl SuperChunk {
     fn has_changed(&self) -> bool {
         let (layout, trailer) = (self.layout(), self.trailer());
         if layout.trailer.is_empty() {
-            // A snapshot of an editor, which has no header and trailer of its own.
+            // This is a snapshot of an editor, which has no header and trailer of its own.
             return false;
         }
         let differs = |newest: &Self| {
             newest.opened.header_bytes != self.opened.header_bytes
                 || newest.trailer().fingerprint() != trailer.fingerprint()
         };
-        // By its name, since it may have been replaced.
+        // Open by name, since the file may have been replaced.
         if let Some(Ok(Some(newest))) = self.source.as_ref().map(|source| source.newer_than(self))
             && differs(&newest)
         {
@@ -279,7 +279,7 @@ impl SuperChunk {
         self.verify_between()?;
         let mut driver = self.driver();
         let mut nchunk = 0;
-        // Storage that is far away answers many requests in the time of one.
+        // Remote storage answers many requests in the time of one.
         let most = self.files.in_flight();
         while nchunk < self.nchunks() && self.opened.sums.is_some() {
             let (mut runs, mut plans) = (Vec::new(), Vec::new());

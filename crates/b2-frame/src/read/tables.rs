@@ -1,5 +1,5 @@
-//! The tables of an open frame that tell where its blocks are and what their sums are: loading them for
-//! changes, and comparing them.
+//! The tables of an open frame with the positions and the sums of its blocks: loading them for changes, and comparing
+//! them.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
 impl SuperChunk {
-    /// Returns where the blocks of a chunk probably are, or the page to read for that, if requests
-    /// are expensive and the frame tells it.
+    /// Returns where the blocks of a chunk probably are, or the page to read for that, if requests are expensive and
+    /// the frame records it.
     pub(super) fn starts_of(&self, nchunk: usize) -> (Option<Starts>, Option<PageRequest>) {
         let (Some(table), true, Ok(Entry::Stored(_))) =
             (&self.opened.starts, self.costs.ahead, self.entry(nchunk))
@@ -45,7 +45,7 @@ impl SuperChunk {
         Ok(table.get(nstored))
     }
 
-    /// Returns where the blocks of the chunks are, if the frame tells it.
+    /// Returns where the blocks of the chunks are, if the frame records it.
     pub(crate) fn chunk_starts(&self) -> Result<Option<ChunkStarts>, FrameError> {
         let Some(table) = &self.opened.starts else { return Ok(None) };
         let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
@@ -57,7 +57,7 @@ impl SuperChunk {
         Ok(Some(starts))
     }
 
-    /// Returns whether a table of block starts takes so much that it must have been asked for.
+    /// Returns whether a table of block starts is so large that it must have been requested explicitly.
     pub(crate) fn is_beyond_budget(&self, table: &RecordTable) -> bool {
         let taken = [table.len(), self.sums_len(), self.block_sums_len().unwrap_or(0)];
         taken.into_iter().fold(0, u64::saturating_add) > budget(self.layout().data.end)
@@ -87,8 +87,8 @@ impl SuperChunk {
         self.opened.runs.as_ref().map(RecordTable::len)
     }
 
-    /// Compares what stands between index and checksums, and the table of block starts wherever
-    /// its pages are, with what the frame says about it.
+    /// Compares the bytes between index and checksums, and the pages of the table of block starts wherever they are,
+    /// with what the frame says about them.
     pub(super) fn verify_between(&self) -> Result<(), FrameError> {
         let Some(Sums::Pages(sums)) = &self.opened.sums else { return Ok(()) };
         let layout = &self.opened.layout;
@@ -126,16 +126,16 @@ impl SuperChunk {
         if covered >= gap.end || self.has_other_table(&gap)? {
             return Ok(());
         }
-        // The table in front of the checksums is missed first.
+        // If both tables are missing, report the one next to the checksums first.
         let structure =
             if self.opened.runs.is_none() { Structure::BlockSums } else { Structure::BlockStarts };
         damaged(structure, "bytes between index and checksums belong to nothing")
     }
 
-    /// Returns whether there is an intact table of a version that this one does not know.
+    /// Returns whether there is an intact table of a version unknown to this library.
     fn has_other_table(&self, gap: &Range<u64>) -> Result<bool, FrameError> {
         let (runs, starts) = (&self.opened.runs, &self.opened.starts);
-        // The list of block starts stands in front of that of block sums.
+        // The list of block starts precedes that of block sums.
         let (kind, end) = match (runs, starts) {
             (None, _) => (TableKind::Sums, gap.end),
             (Some(runs), None) => (TableKind::Starts, runs.list().start),

@@ -1,4 +1,4 @@
-//! The table of block starts: kept by changes, a hint that cannot give wrong values.
+//! The table of block starts: changes maintain it, and as a mere hint it cannot cause wrong values.
 
 use b2_chunk::{CParams, Chunk};
 use b2_core::Control;
@@ -11,7 +11,7 @@ use crate::common::data;
 
 const CHUNK: usize = 240_000;
 const BLOCK: usize = 4000;
-/// Costs of a reader that never reads a chunk as a whole for a block of it.
+/// Costs of a reader that never reads a whole chunk to get one block.
 const FAR: ReadCosts = ReadCosts { small: 1000, head: 64, gap: 100, at_once: 50_000, ahead: true };
 
 fn cparams() -> CParams {
@@ -19,7 +19,7 @@ fn cparams() -> CParams {
 }
 
 fn chunk(seed: u64) -> Vec<u8> {
-    // Half of the blocks shrink to nothing, so that the others are not where they would be guessed.
+    // Half of the blocks shrink to almost nothing, so that the others are not where a reader would guess.
     let noise = data(CHUNK, seed);
     let keep = |i: usize| ((i / BLOCK) as u64 + seed) % 60 < 29;
     noise.iter().enumerate().map(|(i, byte)| if keep(i) { *byte } else { 1 }).collect()
@@ -41,8 +41,7 @@ fn frame(nchunks: u64, options: &WriteOptions) -> Vec<u8> {
     writer.finish().unwrap().into_bytes().to_vec()
 }
 
-/// Reads single blocks of all chunks as a reader far away does, and returns the number of rounds
-/// that each took at most.
+/// Reads single blocks of all chunks as from remote storage. Returns the largest number of rounds that one took.
 fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
     let schunk = schunk.clone().with_costs(FAR);
     let mut most = 0;
@@ -81,7 +80,7 @@ fn blocks_are_found_in_one_round() {
     assert_eq!(rounds(&untold, &all), 2, "these chunks can be guessed, which tests nothing");
     let len = told.block_starts_len().unwrap();
     assert_eq!(len, told.header().frame_len() - untold.header().frame_len());
-    // Two bytes for each block and three numbers for each chunk; the list of pages.
+    // Two bytes per block and three numbers per chunk, and the list of pages.
     assert_eq!(len, 40 * (2 * 60 + 6) + 2 * 24 + 40);
     assert_eq!(untold.block_starts_len(), None);
     assert_eq!((told.dead_bytes().unwrap(), untold.dead_bytes().unwrap()), (0, 0));
@@ -90,7 +89,7 @@ fn blocks_are_found_in_one_round() {
     assert!(SuperChunk::from_bytes(copy).unwrap().block_starts_len().is_none());
 }
 
-/// Every bit of the table: values stay right, and comparing sees the damage.
+/// Flips every bit of the table: values stay right, and comparing checksums detects the damage.
 #[test]
 fn damaged_tables_cost_time_only() {
     let all: Vec<_> = (0..3).map(chunk).collect();
@@ -98,7 +97,7 @@ fn damaged_tables_cost_time_only() {
         let good = frame(3, &options().checksums(checksums));
         let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
         let end = schunk.layout().index.end as usize + if checksums { 24 } else { 0 };
-        // With the table of block sums, whose list follows.
+        // Including the table of block sums, whose list follows.
         let sums = schunk.block_sums_len().unwrap_or(0);
         let table = end..end + (schunk.block_starts_len().unwrap() + sums) as usize;
         for at in table {
@@ -122,11 +121,10 @@ fn damaged_tables_cost_time_only() {
     }
 }
 
-/// Tables with valid sums that lie.
+/// Tables with wrong content but valid sums.
 #[test]
 fn lying_tables_cost_time_only() {
-    // The table of other chunks, with the sum of this index: both indices are equal, since the
-    // chunks have equal sizes.
+    // The table of other chunks, with the sum of this index: both indices are equal, since the chunks have equal sizes.
     let good = frame(6, &options().checksums(false));
     let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
     let (start, end) = (schunk.layout().index.end as usize, schunk.layout().trailer.start as usize);
@@ -140,7 +138,7 @@ fn lying_tables_cost_time_only() {
             bad[at] = value;
         }
         if seed % 5 == 0 {
-            // Page lengths and counts.
+            // Change page lengths and counts.
             bad[list + 8 + seed as usize % 16] ^= noise[5];
         }
         let sum = twox_hash::XxHash3_64::oneshot(&bad[start..list]).to_le_bytes();
@@ -148,7 +146,7 @@ fn lying_tables_cost_time_only() {
         let sum = twox_hash::XxHash3_64::oneshot(&bad[list..end - 8]).to_le_bytes();
         bad[end - 8..end].copy_from_slice(&sum);
         let bad = SuperChunk::from_bytes(bad).unwrap();
-        // A head of another length takes one round, blocks at other places another.
+        // A head of another length takes one more round, blocks at other positions another.
         assert!(rounds(&bad, &all) <= 3, "{seed}");
     }
 }
@@ -158,7 +156,7 @@ fn other_versions_are_left_alone() {
     for version in [0u8, 2, 255] {
         let mut other = frame(3, &options());
         let schunk = SuperChunk::from_bytes(other.clone()).unwrap();
-        // Behind it is the list of block sums, in front of it their page.
+        // The list of block sums follows it, and the page of block sums precedes it.
         let sums = schunk.block_sums_len().unwrap() as usize - 24 - 48;
         let starts = schunk.block_starts_len().unwrap() as usize;
         let list = schunk.layout().index.end as usize + 24 + sums + starts;
@@ -239,7 +237,7 @@ fn changes_keep_it() {
             let len = schunk.block_starts_len().unwrap();
             assert!(len >= all.len() as u64 * 126 && len < all.len() as u64 * 140, "{name}: {len}");
             if name == "append more" && !sparse {
-                // The pages of the other chunks stay where they are.
+                // The pages of the other chunks are not moved.
                 assert!(before < 60_000 + CHUNK as u64, "{before}");
             }
             // The first chunk of a page fetches it.
@@ -247,7 +245,7 @@ fn changes_keep_it() {
             rounds(&schunk, &expected);
             assert_eq!(rounds(&schunk, &expected), 1, "{name}, sparse {sparse}");
         }
-        // Emptied, filled and removed.
+        // Empty the frame, fill it again, and remove the table.
         let mut editor = FrameEditor::options().durability(Durability::None).edit(&path).unwrap();
         assert!(editor.has_block_starts());
         editor.set_cparams(cparams()).unwrap();

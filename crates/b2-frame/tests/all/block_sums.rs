@@ -1,5 +1,5 @@
-//! Sums of runs of blocks: parts of chunks are compared however they are read, and every flipped bit of a
-//! frame is an error, a change that is told, or has no effect on values.
+//! Sums of runs of blocks: parts of chunks are compared with them in every kind of read. Every flipped bit of a frame
+//! is an error, is reported as a change, or has no effect on values.
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot};
 use b2_core::ErrorKind;
@@ -11,7 +11,7 @@ use b2_testkit::Rng;
 
 use crate::common::data;
 
-/// A frame whose chunks have sums of runs: blocks of 4000 bytes stored as they are, or compressed.
+/// A frame whose chunks have sums of runs: blocks of 4000 bytes, stored or compressed.
 fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Vec<u8>) {
     let filters: &[&[FilterSlot]] = &[&[], &[FilterSlot::SHUFFLE], &[FilterSlot::DELTA]];
     let codec = *rng.pick(&[CodecId::LZ4, CodecId::BLOSCLZ, CodecId::LZ4HC]);
@@ -22,7 +22,7 @@ fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Ve
     for n in 0..nchunks {
         let len = if n + 1 == nchunks { chunk / 2 / 4 * 4 } else { chunk };
         let mut plain = data(len, rng.next());
-        // Half of it can be compressed.
+        // Half of it is compressible.
         plain.chunks_mut(8).for_each(|item| item[..4].fill(n as u8));
         writer.append(Chunk::compress_bytes(&plain, &cparams).unwrap()).unwrap();
         all.extend_from_slice(&plain);
@@ -30,7 +30,7 @@ fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Ve
     (writer.finish().unwrap().into_bytes().to_vec(), all)
 }
 
-/// Reads the frame in several ways. Returns whether an error, or a change, was told; panics if a value is wrong.
+/// Reads the frame in several ways. Returns whether an error or a change was reported; panics if a value is wrong.
 fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, costs: ReadCosts) -> bool {
     let Ok(schunk) = SuperChunk::options().costs(costs).from_bytes(frame) else { return true };
     if schunk.checksums() != Checksums::Ok {
@@ -68,7 +68,7 @@ fn no_flipped_bit_gives_wrong_values() {
         assert!(schunk.block_sums_len().is_some());
         for flip in 0..40 {
             let mut bad = good.clone();
-            // Anywhere, and often in the tables behind the chunks.
+            // Anywhere, but often in the tables after the chunks.
             let from = if flip % 4 == 0 { schunk.layout().data.end as usize } else { 0 };
             let at = from + rng.below(good.len() - from);
             bad[at] ^= 1 << rng.below(8);
@@ -79,7 +79,7 @@ fn no_flipped_bit_gives_wrong_values() {
             unseen += usize::from(!seen);
         }
     }
-    // Of block starts and block sums themselves: readers do without them.
+    // Unnoticed are flips in the tables of block starts and block sums themselves, which readers can do without.
     assert!(unseen < 24 * 40 / 3, "{unseen}");
 }
 
@@ -95,10 +95,10 @@ fn damage_is_named_by_its_blocks() {
     let FrameError::Checksum { structure: Structure::Blocks { nchunk: 0, first, last }, .. } = error else {
         panic!("{error:?}")
     };
-    // Five blocks of 4000 bytes reach 16 KiB.
+    // Five blocks of 4000 bytes make a run of at least 16 KiB.
     assert_eq!((first, last), (25, 29));
     assert_eq!(error.to_string(), "chunk 0, blocks 25 to 29 damaged: the bytes do not match the checksum");
-    // Everything else is read.
+    // Everything else is readable.
     assert_eq!(schunk.read_bytes(0..100_000).unwrap(), plain[..100_000]);
     assert_eq!(schunk.read_bytes(120_000..300_000).unwrap(), plain[120_000..300_000]);
 }
@@ -110,7 +110,7 @@ fn what_was_compared_is_not_compared_again_unless_always() {
 
     use b2_frame::ReadAt;
 
-    /// Bytes of which one goes wrong later.
+    /// Bytes of which one becomes wrong later.
     struct Later(Vec<u8>, usize, Arc<AtomicBool>);
     impl ReadAt for Later {
         fn len(&self) -> std::io::Result<u64> {
@@ -141,7 +141,7 @@ fn what_was_compared_is_not_compared_again_unless_always() {
         assert!(schunk.read_bytes(50_000..50_004).is_ok());
         wrong.store(true, Ordering::SeqCst);
         assert_eq!(schunk.read_bytes(50_000..50_004).is_err(), again, "{compare:?}");
-        // Data that are stored again are compared in any case.
+        // Data that will be stored again are compared in any case.
         assert!(schunk.to_keep().decompress_chunk(0).is_err());
         assert!(SuperChunk::options().compare(compare).from_bytes(good.clone()).unwrap().chunk(0).is_ok());
     }
@@ -154,7 +154,7 @@ fn tables_keep_to_their_budget() {
         let (with, _) = frame(rng, chunk, 12, 0);
         let schunk = SuperChunk::from_bytes(with.clone()).unwrap();
         let tables = schunk.block_sums_len().unwrap() + schunk.block_starts_len().unwrap_or(0);
-        // The sums of the chunks are always there.
+        // The sums of the chunks always exist.
         let sums = 12 * 8 + 24 + 56;
         let budget = with.len() as u64 / 2000 + 300;
         assert!(tables + sums <= budget.max(sums + 48), "{chunk}: {tables} + {sums} of {}", with.len());
@@ -186,7 +186,7 @@ fn many_pages_stand_in_front_of_the_index() {
         }
         assert_eq!(schunk.verify_checksums().unwrap(), Checksums::Ok);
         assert_eq!(schunk.read_bytes(290 << 20..(290 << 20) + 100).unwrap(), data(1 << 20, 1)[..100]);
-        // A change writes one page of them.
+        // A change rewrites one page of them.
         let mut editor = FrameEditor::options().durability(Durability::None).edit(&path).unwrap();
         editor.append(chunk.clone()).unwrap();
         let written = editor.commit().unwrap().bytes_written - chunk.cbytes() as u64;
@@ -233,7 +233,7 @@ fn damage_in_front_of_the_index_is_seen_or_has_no_effect() {
     );
 }
 
-/// Files of earlier versions have none; here a page of them is damaged, of few and of many.
+/// Files of earlier versions have no block sums. Here a page of them is damaged, with few pages and with many.
 #[test]
 fn missing_sums_of_blocks_are_added() {
     for (chunk, nchunks, step) in [(200_000, 3, 1), (4 << 20, 20, 1009)] {
@@ -249,7 +249,7 @@ fn missing_sums_of_blocks_are_added() {
             let mut editor = FrameEditor::options().edit_bytes(bad.clone()).unwrap();
             editor.set_checksums(true).unwrap();
             assert!(editor.commit().unwrap().bytes_written > 0, "{at}");
-            // Again there is nothing to add.
+            // The second time there is nothing to add.
             editor.set_checksums(true).unwrap();
             assert_eq!(editor.commit().unwrap().bytes_written, 0, "{at}");
             let whole = SuperChunk::from_bytes(editor.into_bytes().unwrap()).unwrap();
@@ -257,7 +257,7 @@ fn missing_sums_of_blocks_are_added() {
             assert!(whole.read_bytes(0..plain.len() as u64).unwrap() == plain);
             assert_eq!(whole.block_sums_len(), schunk.block_sums_len());
 
-            // A damaged chunk gets no sums that vouch for it: if its own are there, it is not read again.
+            // A damaged chunk must not get new sums. If it has its own, it is not read again.
             bad[schunk.layout().index.start as usize / 2] ^= 1;
             let mut editor = FrameEditor::options().edit_bytes(bad).unwrap();
             let result = editor.set_checksums(true).and_then(|()| {

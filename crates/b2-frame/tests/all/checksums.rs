@@ -1,4 +1,5 @@
-//! Checksums: damage is seen and placed, changes by others are told from it, and ours keep them right.
+//! Checksums: damage is detected and located, distinguished from changes by other programs, and our own changes keep
+//! the checksums correct.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use b2_frame::{
 
 const CHUNK: usize = 3000;
 
-/// Five chunks (one of them only in the index), a metalayer and a vlmetalayer.
+/// Writes five chunks (one of them only in the index), a metalayer and a vlmetalayer.
 fn fill(writer: &mut FrameWriter) {
     for nchunk in 0..5 {
         match nchunk {
@@ -52,7 +53,7 @@ fn new_frames_have_them_and_they_cost_little() {
     assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4 + 48);
 }
 
-/// Every bit of a contiguous frame without holes.
+/// Flips every bit of a contiguous frame without holes.
 #[test]
 fn every_flipped_bit_is_seen() {
     let good = frame();
@@ -135,7 +136,7 @@ fn damage_in_the_files_of_a_sparse_frame_is_seen() {
     assert_eq!(verdict(&path).unwrap(), Checksums::Ok);
 }
 
-/// What C-Blosc2 changes in place, without knowing of checksums.
+/// Changes that C-Blosc2 makes in place without knowing about checksums.
 #[test]
 fn changed_values_and_thread_counts_are_told_from_damage() {
     let good = frame();
@@ -153,12 +154,12 @@ fn changed_values_and_thread_counts_are_told_from_damage() {
         changed[header.len() + 40] ^= 1;
         assert!(verdict(changed).is_err());
     }
-    // A new trailer without fingerprint in the place of the old one.
+    // Replace the trailer by a new one without fingerprint.
     let mut changed = good.clone();
     let end = changed.len();
     changed[end - 17..].fill(0);
     assert_eq!(verdict(changed).unwrap(), Checksums::Changed);
-    // Part of a fingerprint is damage.
+    // A partial fingerprint counts as damage.
     for range in [end - 17..end - 16, end - 16..end, end - 1..end] {
         let mut bad = good.clone();
         bad[range].fill(0);
@@ -223,7 +224,7 @@ fn every_change_of_ours_keeps_them_right() {
             let schunk = SuperChunk::open(&path).unwrap();
             assert_eq!(schunk.verify_checksums().unwrap(), Checksums::Ok, "{name} sparse {sparse}");
         }
-        // Whole copies have them, too.
+        // Copies of the whole frame have them too.
         let copy = SuperChunk::open(&path).unwrap().to_frame().unwrap();
         assert_eq!(verdict(copy.to_vec()).unwrap(), Checksums::Ok);
     }
@@ -260,7 +261,7 @@ fn they_are_added_and_removed() {
 
 #[test]
 fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
-    // Stored as it is, and runs: the first costs more to compare than to read.
+    // A stored chunk and one of runs. The stored one takes longer to compare than to read.
     let plain = data(CHUNK, 3);
     let runs = [[0; CHUNK / 2], [9; CHUNK / 2]].concat();
     let mut writer = FrameWriter::memory(params()).unwrap();
@@ -272,7 +273,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
     let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
     let infos: Vec<_> = schunk.chunk_infos().map(|info| info.unwrap()).collect();
     for (nchunk, info) in infos.iter().enumerate() {
-        // Somewhere that it decodes to something else: a stored byte, the value of a run.
+        // Flip a bit where it changes the decoded data: in a stored byte, or the value of a run.
         let end = (schunk.layout().data.start + info.offset().unwrap() + info.cbytes) as usize;
         let decodes = |bad: &[u8]| {
             let unchecked = SuperChunk::options().checksums(false).from_bytes(bad.to_vec()).unwrap();
@@ -285,13 +286,13 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
         });
         let bad = damaged.into_iter().find(|bad| decodes(bad)).unwrap();
         let start = (nchunk * CHUNK) as u64;
-        // The damage is in the last block, or in the first one where blocks are values of runs.
+        // The damage is in the last block, or in the first one if blocks are runs.
         let last = schunk.chunk_head(nchunk).unwrap().nblocks() - 1;
         let end = start + CHUNK as u64;
         for compare in [Compare::Never, Compare::Once, Compare::Always] {
             let bad_one = SuperChunk::options().compare(compare).from_bytes(bad.clone()).unwrap();
             let fails = compare != Compare::Never;
-            // Each of them on its own, and again: what failed is compared again.
+            // Each on its own, and again: what failed is compared again.
             for _ in 0..2 {
                 assert_eq!(bad_one.decompress_chunk(nchunk).is_err(), fails, "{nchunk} {compare:?}");
                 assert_eq!(bad_one.read_bytes(start..end).is_err(), fails);
@@ -303,7 +304,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
             assert!(bad_one.decompress_chunk(1 - nchunk).is_ok());
         }
         let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
-        // Without sums of blocks too.
+        // Also without sums of blocks.
         assert!(schunk.to_keep().read_bytes(start..start + 100).is_err());
     }
 }
@@ -326,7 +327,8 @@ fn large_chunks_are_summed_up_in_pieces() {
     }
 }
 
-/// What is left of a damaged chunk would get a checksum of its own: the change is refused, the frame stays as it was.
+/// A change would give the rest of a damaged chunk a new, valid checksum. So it is refused, and the frame stays as it
+/// was.
 #[test]
 fn damage_is_not_read_into_new_chunks() {
     let cparams = CParams::builder(4).level(0).build().unwrap();
@@ -356,13 +358,13 @@ fn damage_is_not_read_into_new_chunks() {
         );
         editor.commit().unwrap();
         assert_eq!(editor.into_bytes().unwrap(), bad, "nothing was changed");
-        // Another cut, and other parameters.
+        // With other chunk boundaries, and with other parameters.
         let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
         for (cparams, chunksize) in [(None, None), (Some(&cparams), None), (None, Some(CHUNK / 2))] {
             let mut writer = FrameWriter::memory(params()).unwrap();
             assert!(schunk.copy_into(&mut writer, cparams, chunksize).is_err());
         }
-        // All of the chunk replaced: it is well again. The same without checksums.
+        // After replacing the whole chunk, the frame is intact again. The same without checksums.
         let mut editor = fast().edit_bytes(bad.clone()).unwrap();
         editor.update_bytes(nchunk, &data(info.nbytes as usize, 4)).unwrap();
         editor.commit().unwrap();
@@ -372,7 +374,7 @@ fn damage_is_not_read_into_new_chunks() {
     }
 }
 
-/// The same where the editor wrote the chunk itself, in an earlier commit.
+/// The same for a chunk that the editor itself wrote, in an earlier commit.
 #[cfg(unix)]
 #[test]
 fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
@@ -388,7 +390,7 @@ fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
     let info = SuperChunk::open(&path).unwrap().chunk_infos().next().unwrap().unwrap();
     let at = SuperChunk::open(&path).unwrap().layout().data.start + info.offset().unwrap() + 200;
     let old = fs::read(&path).unwrap()[at as usize];
-    // In place, as a disk would.
+    // In place, as a faulty disk would.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[old ^ 1], at).unwrap();
     assert!(editor.write_bytes(100, &[7; 50]).is_err());
@@ -397,7 +399,7 @@ fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
     assert!(SuperChunk::open(&path).unwrap().verify_checksums().is_err());
 }
 
-/// Changes do not bless damage: old sums are carried along.
+/// Changes do not hide damage: old sums are kept.
 #[test]
 fn damage_stays_visible_through_changes() {
     let mut bad = frame();

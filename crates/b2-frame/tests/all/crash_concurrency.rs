@@ -1,4 +1,4 @@
-//! Several writers, and readers beside a writer.
+//! Several writers, and readers next to a writer.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ fn writers_with_locks_lose_nothing() {
         let mut next = [0; WRITERS as usize];
         for nchunk in 0..schunk.nchunks() {
             let found = schunk.decompress_chunk(nchunk).unwrap();
-            // Each writer's come in its order.
+            // The chunks of each writer are in its order.
             let of = (0..WRITERS).find(|w| found == data(CHUNKSIZE, w << 32 | next[*w as usize]));
             next[of.unwrap_or_else(|| panic!("chunk {nchunk}: {next:?}")) as usize] += 1;
         }
@@ -63,7 +63,7 @@ fn writers_with_locks_lose_nothing() {
     }
 }
 
-/// The seeds of all chunks, as a vlmetalayer tells them.
+/// Encodes the seeds of all chunks, for a vlmetalayer.
 fn encode(seeds: &[u64]) -> Vec<u8> {
     seeds.iter().flat_map(|seed| seed.to_le_bytes()).collect()
 }
@@ -72,7 +72,7 @@ fn decode(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|seed| u64::from_le_bytes(seed.try_into().unwrap())).collect()
 }
 
-/// Reads all, and compares it with what the frame itself says it holds.
+/// Reads everything, and compares it with the seeds recorded in the frame.
 fn consistent(schunk: &SuperChunk) -> Result<usize, FrameError> {
     let seeds = decode(&schunk.vlmetalayers().get("state")?.unwrap());
     assert_eq!(schunk.nchunks(), seeds.len(), "index and trailer are of one commit");
@@ -85,7 +85,7 @@ fn consistent(schunk: &SuperChunk) -> Result<usize, FrameError> {
     Ok(seeds.len())
 }
 
-/// Changes chunks here and there, always telling in the same commit what they are.
+/// Changes some chunks, and records the new seeds in the same commit.
 fn change(editor: &mut FrameEditor, seeds: &mut Vec<u64>, rng: &mut Rng) {
     let seed = rng.next() >> 8;
     let at = rng.below(seeds.len() + 1);
@@ -129,7 +129,7 @@ fn readers_without_locks_see_whole_commits() {
                     let mut kept = SuperChunk::open(path).unwrap();
                     let mut last = false;
                     while !last {
-                        // One more after the writer has ended.
+                        // Read once more after the writer has ended.
                         last = done.load(Ordering::SeqCst);
                         if reader % 2 == 0 {
                             kept = SuperChunk::open(path).unwrap();
@@ -138,7 +138,7 @@ fn readers_without_locks_see_whole_commits() {
                         }
                         match consistent(&kept) {
                             Ok(_) => reads.fetch_add(1, Ordering::Relaxed),
-                            // A later commit has removed what this one was made of.
+                            // A later commit has removed files of this state.
                             Err(_) if kept.refresh().unwrap() => stale.fetch_add(1, Ordering::Relaxed),
                             Err(error) => panic!("{storage:?}: {error}"),
                         };
@@ -164,7 +164,7 @@ fn readers_without_locks_see_whole_commits() {
     }
 }
 
-/// Tells the readers to end, also when the writer panics.
+/// Tells the readers to stop, even if the writer panics.
 struct Finally<'a>(&'a AtomicBool);
 
 impl Drop for Finally<'_> {

@@ -24,7 +24,7 @@ fn chunk(seed: u64) -> Chunk {
     compress(&data(CHUNKSIZE, seed), &cparams(4))
 }
 
-/// A chunk that is large enough for a table of block starts.
+/// Returns a chunk that is large enough for a table of block starts.
 fn large(seed: u64) -> Chunk {
     compress(
         &noise(10 * CHUNKSIZE, seed),
@@ -44,7 +44,7 @@ fn params() -> FrameParams {
     FrameParams::from_cparams(&cparams(4)).metalayer("m", b"value").chunksize(CHUNKSIZE)
 }
 
-/// Five chunks of one size, one of them zeros, one not compressible; a vlmetalayer.
+/// Writes five chunks of one size, one of them zeros, one incompressible, and a vlmetalayer.
 fn five(writer: &mut FrameWriter) {
     let cparams: CParams = cparams(4);
     writer.append(compress(&data(CHUNKSIZE, 1), &cparams)).unwrap();
@@ -55,13 +55,13 @@ fn five(writer: &mut FrameWriter) {
     writer.set_vlmetalayer("v", &noise(9000, 5)).unwrap();
 }
 
-/// As five, and a short chunk behind.
+/// The same as `five`, followed by a short chunk.
 fn five_and_a_half(writer: &mut FrameWriter) {
     five(writer);
     writer.append(compress(&data(CHUNKSIZE / 2, 6), &cparams(4))).unwrap();
 }
 
-/// Each change is a commit of one editor.
+/// Each change is one commit, all by the same editor.
 fn check_on(
     name: &str,
     params: &dyn Fn() -> FrameParams,
@@ -255,10 +255,10 @@ fn compact() {
     );
 }
 
-/// Headers of more than a sector, and of more than a page: the part that a commit changes can be torn.
+/// Headers larger than a sector, and larger than a page: the part that a commit changes can be torn.
 #[test]
 fn long_headers() {
-    // As the b2nd metalayer of an array with 16 dimensions, first among many.
+    // Like the b2nd metalayer of an array with 16 dimensions, first among many.
     let many = || {
         let start =
             FrameParams::from_cparams(&cparams(4)).chunksize(CHUNKSIZE).metalayer("shape", noise(420, 1));
@@ -290,8 +290,8 @@ fn long_headers() {
     );
 }
 
-/// C-Blosc2 leaves the redo record behind the frame when it changes only a metalayer. It writes the header with its own
-/// number of threads. What it wrote stays, whichever version of the metalayer that is.
+/// C-Blosc2 leaves the redo record after the frame when it changes only a metalayer. It writes the header with its own
+/// number of threads. Its change must be kept, whichever version of the metalayer that is.
 #[test]
 fn a_metalayer_that_others_set_after_a_crash_stays() {
     let fs = crash::begin(&|fs| create(fs, Storage::Contiguous, params(), &five));

@@ -1,4 +1,4 @@
-//! Real kills: a process that appends is killed again and again, at any time.
+//! Real kills: a process that appends is repeatedly killed at random times.
 
 #![cfg(unix)]
 
@@ -14,27 +14,27 @@ use b2_chunk::Chunk;
 use b2_frame::{Durability, FrameEditor, FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_testkit::Rng;
 
-/// Kills in each test; `B2KIT_CRASH_KILLS` changes it.
+/// Number of kills in each test; `B2KIT_CRASH_KILLS` overrides it.
 const KILLS: u32 = 150;
-/// Set for the process that is to be killed: the frame.
+/// Set for the process to be killed: the path of the frame.
 const CHILD: &str = "B2KIT_CRASH_CHILD";
-/// Whether it syncs.
+/// Set for the process to be killed: whether it syncs.
 const SYNC: &str = "B2KIT_CRASH_CHILD_SYNC";
 const CHUNKSIZE: usize = 400;
-/// Each so many commits the space of old ones is reclaimed.
+/// Compact after this many commits.
 const COMPACT: usize = 8;
 
-/// What chunk `n` holds. Its version is how often it was updated.
+/// Returns the content of chunk `n`. Its version is how often it was updated.
 fn plain(n: usize, version: usize) -> Vec<u8> {
     data(CHUNKSIZE, (n * 1000 + version) as u64)
 }
 
-/// How often chunk `n` has been updated once there are `nchunks`: with each append, chunk `nchunks / 2` is.
+/// Returns how often chunk `n` has been updated when there are `nchunks`: each append updates chunk `nchunks / 2`.
 fn version(n: usize, nchunks: usize) -> usize {
     (1..=nchunks).filter(|after| after / 2 == n && *after > n + 1).count()
 }
 
-/// Appends until it is killed. Says so after each commit.
+/// Appends until it is killed. Prints a line after each commit.
 fn child(path: &Path) -> ! {
     let durability = if env::var_os(SYNC).is_some() { Durability::Sync } else { Durability::None };
     let mut editor = FrameEditor::options().durability(durability).edit(path).unwrap();
@@ -61,11 +61,11 @@ fn child(path: &Path) -> ! {
 }
 
 struct Killed {
-    /// Chunks there were when it last said so.
+    /// Number of chunks in its last report.
     committed: Option<usize>,
 }
 
-/// Starts a process, kills it after `commits` commits and `delay` more, and hears what it had said.
+/// Starts a process, kills it after `commits` commits and another `delay`, and returns what it reported.
 fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) -> Killed {
     let mut command = b2_storage_sim::program(env::current_exe().unwrap());
     command
@@ -83,7 +83,7 @@ fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) ->
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut killed = Killed { committed: None };
     let mut hear = |line: std::io::Result<String>| {
-        // The test harness may have begun the line.
+        // The test harness may have written the start of the line.
         let line = line.unwrap();
         let number = line.split_once("committed ").map(|(_, number)| number.parse::<usize>().unwrap());
         killed.committed = number.or(killed.committed);
@@ -109,7 +109,7 @@ fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) ->
 fn check(path: &Path, committed: usize, all: bool) -> usize {
     let schunk = SuperChunk::open(path).unwrap();
     let nchunks = schunk.nchunks();
-    // One more commit may have been made than was told.
+    // One more commit may have completed than was reported.
     assert!((committed..=committed + 1).contains(&nchunks), "{nchunks} chunks, {committed} were committed");
     let said = schunk.vlmetalayers().get("nchunks").unwrap().unwrap();
     assert_eq!(said, nchunks.to_string().as_bytes());
@@ -137,7 +137,7 @@ fn run(test: &str, storage: Storage) {
     let mut rng = Rng::case(std::process::id().into(), 0);
     let (mut committed, mut unheard, mut none) = (0, 0, 0);
     for round in 0..kills {
-        // Some before the first commit, some after several.
+        // Sometimes before the first commit, sometimes after several.
         let commits = rng.below(6);
         let delay = Duration::from_micros(rng.next() % if commits == 0 { 20_000 } else { 2000 });
         let killed = kill(test, &path, rng.chance(50), commits, delay);

@@ -1,4 +1,4 @@
-//! Crashes where less is promised, or more than one frame is concerned.
+//! Crashes with weaker guarantees, or that involve more than one frame.
 
 use crate::crash;
 
@@ -22,7 +22,7 @@ fn create(fs: &SimFs, path: &str, storage: Storage, seed: u64) {
     writer.finish().unwrap();
 }
 
-/// Without syncing, a power loss may do anything, but a kill still leaves the old or the new frame.
+/// Without syncing, a power loss may leave anything, but a kill still leaves the old or the new frame.
 #[test]
 fn kills_do_no_harm_without_syncs() {
     for storage in [Storage::Contiguous, Storage::Sparse] {
@@ -76,7 +76,7 @@ fn kills_do_no_harm_without_syncs() {
     }
 }
 
-/// A frame that is put behind another: the first one is as it was, the second is there whole or not at all.
+/// A frame that is appended after another: the first one is unchanged, the second is complete or absent.
 #[test]
 fn a_frame_behind_another_is_whole_or_not_there() {
     let fs = begin(&|fs| {

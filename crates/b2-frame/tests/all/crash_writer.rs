@@ -1,4 +1,4 @@
-//! Crashes while a frame is written anew.
+//! Crashes while a new frame is written.
 
 use crate::crash;
 

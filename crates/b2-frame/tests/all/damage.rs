@@ -1,7 +1,8 @@
-//! Damage to frames with checksums is seen, whatever it is and wherever, and the chunk it hit is named.
+//! Any damage to frames with checksums is detected, wherever it is, and the damaged chunk is named.
 //!
-//! Every bit and every length of small frames, and random bytes, sectors and files. `B2KIT_DAMAGE` sets the number of
-//! random cases for each frame in a file (2,000, and a fifth of that for each one in a directory); `B2KIT_DAMAGE=100000` is the long run of docs/reliability.md.
+//! Tests every bit and every length of small frames, and random bytes, sectors and files. `B2KIT_DAMAGE` sets the
+//! number of random cases for each frame in a file (2,000, and a fifth of that for each one in a directory);
+//! `B2KIT_DAMAGE=100000` is the long run of docs/reliability.md.
 
 use std::fs;
 use std::ops::Range;
@@ -27,7 +28,7 @@ fn params(cparams: &CParams) -> FrameParams {
         .metalayer("empty", b"")
 }
 
-/// Chunks of all kinds, stored and not.
+/// Appends chunks of all kinds, stored and not.
 fn fill(editor: &mut FrameEditor, cparams: &CParams) {
     let special = |kind, value: &[u8]| Chunk::special(kind, value, CHUNK, 4, 0).unwrap();
     for n in 0..3 {
@@ -44,7 +45,7 @@ fn fill(editor: &mut FrameEditor, cparams: &CParams) {
     editor.set_vlmetalayer("longer", &data(300, 11)).unwrap();
 }
 
-/// Changes after which there is dead space with older chunks, indices and checksums.
+/// Makes changes that leave dead space with older chunks, indices and checksums.
 fn edit(editor: &mut FrameEditor) {
     editor.commit().unwrap();
     editor.update_bytes(1, &data(CHUNK, 20)).unwrap();
@@ -56,12 +57,12 @@ fn edit(editor: &mut FrameEditor) {
     editor.set_metalayer("m", b"\x04\x05\x06").unwrap();
 }
 
-/// A frame on disk, and what it is damaged in.
+/// A frame on disk, and its files that are damaged.
 struct Subject {
     name: &'static str,
     path: PathBuf,
     content: Vec<u8>,
-    /// The index file and its parts, each chunk file, and the bytes of chunks in them.
+    /// The files with their content, index file first, and the parts of the index file and of chunks in them.
     files: Vec<(PathBuf, Vec<u8>)>,
     parts: Vec<(Range<u64>, Structure)>,
 }
@@ -89,7 +90,7 @@ impl Subject {
         if path.is_dir() {
             let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
             names.retain(|name| !name.ends_with(".b2lock"));
-            // The index file first.
+            // The index file comes first.
             names.sort_by_key(|name| (name.extension() != Some("b2frame".as_ref()), name.clone()));
             files.extend(names.into_iter().map(|name| (name.clone(), fs::read(&name).unwrap())));
         } else {
@@ -104,14 +105,14 @@ impl Subject {
         Self { name, content: content(&frame).unwrap(), path, files, parts }
     }
 
-    /// Damages a file, and checks that it is seen. `hit`: the bytes that may differ, for messages.
+    /// Damages a file and checks that this is detected. `hit` is the range of bytes that may differ, for messages.
     fn damage(&self, nfile: usize, bad: &[u8], hit: &Range<usize>) -> Seen {
         let (file, good) = &self.files[nfile];
         if bad == good {
             return Seen::Nothing;
         }
         if self.path.is_file() {
-            // Much faster than on disk, and the same but for bytes behind the frame.
+            // Much faster than on disk, and equivalent except for bytes after the frame.
             return self.judge(nfile, bad, hit, |options| options.from_bytes(bad.to_vec()));
         }
         fs::write(file, bad).unwrap();
@@ -120,7 +121,7 @@ impl Subject {
         seen
     }
 
-    /// Whether the fingerprint is zeroed, and nothing else is changed: without chunks there is no other trace of it.
+    /// Returns whether only the fingerprint is zeroed: without chunks, nothing else shows that there were checksums.
     fn is_stripped(&self, bad: &[u8]) -> bool {
         let mut stripped = self.files[0].1.clone();
         let at = stripped.len() - 17;
@@ -152,7 +153,7 @@ impl Subject {
                 Seen::Stripped
             }
             Ok(Checksums::Ok | Checksums::None) => {
-                // Dead space, and bytes behind the frame.
+                // Dead space, or bytes after the frame.
                 assert!(hits.is_empty() && nfile == 0, "{}: {hit:?} of {hits:?} is not seen", self.name);
                 let frame = open(&SuperChunk::options().checksums(false)).unwrap();
                 assert_eq!(content(&frame).unwrap(), self.content, "{}: {hit:?}", self.name);
@@ -178,7 +179,7 @@ impl Subject {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
-    /// The bytes were the same.
+    /// The bytes were unchanged.
     Nothing,
     /// It is now a frame without checksums.
     Stripped,
@@ -246,7 +247,7 @@ fn every_bit_and_every_length() {
         for (nfile, (_, good)) in subject.files.iter().enumerate() {
             let step = if subject.path.is_dir() { 3 } else { 1 };
             for at in (0..good.len()).step_by(step) {
-                // Of sparse frames, whose files are many, one bit of each byte.
+                // Sparse frames have many files, so flip only one bit of each byte.
                 let bits = if subject.path.is_dir() { at % 8..at % 8 + 1 } else { 0..8 };
                 for bit in bits {
                     let mut bad = good.clone();
@@ -279,7 +280,7 @@ fn bytes_sectors_and_files() {
             let good = &subject.files[nfile].1;
             let mut bad = good.clone();
             let at = random.below(good.len());
-            // Sectors need not be aligned in the frame: it may be one in a file of others.
+            // Sectors need not be aligned to the frame, which may be inside another file.
             let len = [1, 1, 2, 16, 64, 512, 512, 4096][random.below(8)].min(good.len() - at);
             match random.below(5) {
                 0 => bad[at..at + len].fill(0),
@@ -293,7 +294,7 @@ fn bytes_sectors_and_files() {
             }
             count.add(subject.damage(nfile, &bad, &(at..at + len)));
         }
-        // Files that are exchanged, or gone.
+        // Files that are swapped or missing.
         for a in 1..subject.files.len() {
             for b in 1..a {
                 let (first, second) = (&subject.files[a], &subject.files[b]);

@@ -1,4 +1,4 @@
-//! Storage that fails: whichever call it is, a frame is written whole or not at all.
+//! Storage that fails: whichever call it is, a frame is written completely or not at all.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +15,7 @@ use b2_frame::{
 
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
 
-/// A file system that notes all calls, and fails one of them, or that one and all that give names after it.
+/// A file system that records all calls, and makes one of them fail, or that one and all later calls that set names.
 #[derive(Clone, Debug, Default)]
 struct Failing {
     lasting: bool,
@@ -122,7 +122,7 @@ impl FileSystem for Failing {
     }
 }
 
-/// Whichever call fails: the target is the old or the new frame, and nothing else is left.
+/// Whichever call fails, the target is the old or the new frame, and nothing else is left behind.
 #[test]
 fn failures_leave_the_old_frame_or_the_new_one() {
     for old in [None, Some(Storage::Contiguous), Some(Storage::Sparse)] {
@@ -148,7 +148,7 @@ fn failures_leave_the_old_frame_or_the_new_one() {
                     break;
                 }
                 match result {
-                    // The new name is there, only not yet for good.
+                    // The new name exists, but may not survive a power loss.
                     Err(FrameError::NotSynced { .. }) => assert_eq!(found, Some(plain(2)), "{tag}"),
                     Err(FrameError::Io { .. }) => assert_eq!(found, old.map(|_| plain(1)), "{tag}"),
                     result => panic!("{tag}: {result:?}"),
@@ -160,8 +160,7 @@ fn failures_leave_the_old_frame_or_the_new_one() {
     }
 }
 
-/// A disk that fails for good, on which names cannot be exchanged: what was there is under its own name or the one that
-/// the error tells.
+/// A disk that keeps failing and cannot swap names: the old frame is under its own name or the one given in the error.
 #[test]
 fn what_was_there_is_never_lost_from_sight() {
     let mut aside = 0;

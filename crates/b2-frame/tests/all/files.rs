@@ -1,4 +1,4 @@
-//! Frames on disk: replacing, leaving no litter, refusing what is no regular file.
+//! Frames on disk: replacing files, leaving no temporary files, refusing what is not a regular file.
 
 use std::fs;
 use std::io;
@@ -102,7 +102,7 @@ fn damaged_sparse_frames_are_errors() {
         fs::write(&member, &chunk[..cut]).unwrap();
         assert!(read().is_err(), "cut to {cut} bytes");
     }
-    // What follows the chunk is ignored.
+    // Bytes after the chunk are ignored.
     fs::write(&member, [&chunk[..], b"trailing"].concat()).unwrap();
     read().unwrap();
     // A chunk of another size.
@@ -121,7 +121,7 @@ fn damaged_sparse_frames_are_errors() {
     }
     assert_eq!(schunk.decompress_chunk(2).unwrap(), data(500, 3));
 
-    // File numbers above 32 bits; a contiguous frame as index.
+    // File numbers above 32 bits, and a contiguous frame as index.
     let index = fs::read(path.join("chunks.b2frame")).unwrap();
     let mut odd = index.clone();
     odd[26] = 0;
@@ -143,7 +143,7 @@ fn file_numbers_have_32_bits() {
     writer.append(compress(&data(500, 1), &cparams(4))).unwrap();
     writer.finish().unwrap();
     let unchecked = SuperChunk::options().checksums(false);
-    // One entry is stored plain.
+    // One entry is stored uncompressed.
     let index_path = path.join("chunks.b2frame");
     let index = fs::read(&index_path).unwrap();
     let at = SuperChunk::open(&path).unwrap().layout().index.start as usize + 32;
@@ -220,7 +220,7 @@ mod unix {
             }
             other => panic!("{other:?}"),
         };
-        // A link, though it leads to a good chunk.
+        // A link is refused, even if it leads to a valid chunk.
         fs::rename(&chunk, &elsewhere).unwrap();
         symlink(&elsewhere, &chunk).unwrap();
         refused(schunk.chunk(1).map(drop));
@@ -305,7 +305,7 @@ fn disk_files_do_what_storage_must() {
     Disk.sync_dir(dir.path()).unwrap();
 }
 
-/// Space that was asked for ahead is given back, and nothing else of a file changes by that.
+/// Preallocated space is given back, which changes nothing else in a file.
 #[test]
 fn a_large_file_takes_no_more_space_than_it_has_bytes() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Frames that C-Blosc2 wrote, of all releases there are fixtures of.
+//! Frames written by C-Blosc2, from all releases for which there are fixtures.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use b2_chunk::{Chunk, Plugins};
 use b2_frame::{Durability, FrameEditor, FrameParams, FrameWriter, Storage, SuperChunk};
 use sha2::{Digest, Sha256};
 
-/// The entries of the manifest, as strings.
+/// Returns the entries of the manifest as strings.
 fn fixtures(manifest: &str) -> Vec<HashMap<&str, &str>> {
     manifest
         .split("[[fixture]]")
@@ -45,7 +45,7 @@ fn each_frame(mut check: impl FnMut(&str, &Path, SuperChunk, &HashMap<&str, &str
             assert_eq!(schunk.nchunks().to_string(), *nchunks, "{name}");
         }
         if Plugins::builtin().codec(schunk.header().codec()).is_err() {
-            // Not in this build.
+            // Not supported by this build.
             continue;
         }
         check(name, &path, schunk, &fixture);
@@ -126,7 +126,7 @@ fn all_frames_can_be_changed() {
             false => compress(&raw, &cparams),
         };
         let options = FrameEditor::options().durability(Durability::None);
-        // One of them has 16 already.
+        // One of them already has 16.
         let mut editor = options.many_vlmetalayers(true).edit(&copy).unwrap();
         editor.insert(0, new()).unwrap();
         chunks.insert(0, raw.clone());

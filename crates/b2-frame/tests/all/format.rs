@@ -1,12 +1,12 @@
-//! Frames byte by byte: what is written, and what odd but valid files are read.
+//! Frames byte by byte: what is written, and unusual but valid files.
 
 use crate::common::*;
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
 use b2_frame::{Entry, FrameError, FrameParams, FrameWriter, Storage, Structure, SuperChunk};
 use bytes::Bytes;
 
-/// The header of an empty super-chunk as C-Blosc2 writes it: zstd 5, automatic split, items of 1 byte, two
-/// threads. Then the shortest trailer.
+/// The header of an empty super-chunk as C-Blosc2 writes it: zstd 5, automatic split, items of 1 byte, two threads.
+/// Followed by the shortest trailer.
 const EMPTY: &[u8] = b"\x9e\xa8b2frame\0\
     \xd2\0\0\0\x61\
     \xcf\0\0\0\0\0\0\0\x84\
@@ -39,7 +39,7 @@ fn the_empty_frame_is_read() {
 #[test]
 fn the_empty_frame_is_written() {
     let frame = bare(FrameParams::new(1)).finish().unwrap().into_bytes();
-    // All but the numbers of threads.
+    // Equal except for the thread counts.
     assert_eq!(patched(&frame, 63, &[0, 2, 0xd1, 0, 2]), EMPTY);
 }
 
@@ -93,7 +93,7 @@ fn general_flags_tell_the_kinds_of_chunks() {
     assert_eq!(vl.finish().unwrap().into_bytes()[25], 0xd3);
 }
 
-/// What C-Blosc2 reads, too: nothing of this may be a reason to refuse.
+/// Files that C-Blosc2 reads too: none of this may be a reason to refuse them.
 #[test]
 fn odd_files_are_read() {
     let sample = &samples()[2];
@@ -126,7 +126,7 @@ fn odd_files_are_read() {
     check("number of values", patched(frame, values + 1, &[0, 99]));
     check("trailer version", patched(frame, trailer + 1, &[0x7f]));
     check("size of the index of vlnames", patched(frame, trailer + 4, &[0xff, 0xff]));
-    // To us a fingerprint stands for checksums, which can be left alone.
+    // To this library, a fingerprint indicates checksums, so it can be left alone.
     let fingerprint = patched(frame, frame.len() - 17, &[3; 17]);
     assert!(matches!(
         SuperChunk::from_bytes(fingerprint.clone()),
@@ -141,7 +141,7 @@ fn odd_files_are_read() {
 
 #[test]
 fn dead_space_and_any_order_of_chunks_are_read() {
-    // Behind the header: a hole, chunk 1, a hole, chunk 0.
+    // After the header: a hole, chunk 1, a hole, chunk 0.
     let (cparams, raw) = (cparams(4), data(600, 7));
     let chunks = [compress(&raw[..300], &cparams), compress(&raw[300..], &cparams)];
     let frame = frame(&raw, 300, &cparams);
@@ -168,7 +168,7 @@ fn dead_space_and_any_order_of_chunks_are_read() {
 
 #[test]
 fn an_emptied_frame_with_stale_cbytes_is_read() {
-    // C-Blosc2 keeps the old number when the last chunk goes.
+    // C-Blosc2 keeps the old value when the last chunk is removed.
     let frame = bare(FrameParams::new(4).chunksize(400)).finish().unwrap().into_bytes();
     let schunk = SuperChunk::from_bytes(patched(&frame, 39, &123_456i64.to_be_bytes())).unwrap();
     assert_eq!((schunk.nchunks(), schunk.nbytes(), schunk.cbytes()), (0, 0, 123_456));
@@ -194,27 +194,27 @@ fn chunks_that_c_refuses_are_read() {
         assert_eq!(schunk.read_bytes(3..end).unwrap(), expected[3..end as usize]);
         schunk
     };
-    // The 16-byte header of Blosc1, memcpyed.
+    // A 16-byte header of Blosc1, with uncompressed data.
     let mut blosc1 = vec![2, 1, 0x02, 4];
     for field in [400u32, 400, 416] {
         blosc1.extend_from_slice(&field.to_le_bytes());
     }
     blosc1.extend_from_slice(&raw);
     let odd = check(&blosc1, &raw);
-    // A shorter one than an extended header.
+    // A chunk shorter than an extended header.
     let mut tiny = vec![2, 1, 0x02, 4];
     for field in [8u32, 8, 24] {
         tiny.extend_from_slice(&field.to_le_bytes());
     }
     tiny.extend_from_slice(&raw[..8]);
     check(&tiny, &raw[..8]);
-    // Special kinds as stored chunks.
+    // Special chunks that are stored as chunks.
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 400, 4, 0).unwrap();
     check(zeros.as_bytes(), &[0; 400]);
     let nan = Chunk::special(SpecialKind::NaN, &[], 400, 4, 0).unwrap();
     check(nan.as_bytes(), &[0, 0, 0xC0, 0x7F].repeat(100));
 
-    // Copied into a new frame they take a form that C-Blosc2 reads.
+    // When copied into a new frame, they get a form that C-Blosc2 can read.
     let mut copy = bare(FrameParams::like(odd.header()));
     copy.append(odd.chunk(0).unwrap()).unwrap();
     let copy = SuperChunk::from_bytes(copy.finish().unwrap().into_bytes()).unwrap();
@@ -224,7 +224,7 @@ fn chunks_that_c_refuses_are_read() {
 
 #[test]
 fn one_special_chunk_among_individual_sizes_is_inferred() {
-    // C-Blosc2 writes this and cannot read it.
+    // C-Blosc2 writes this but cannot read it.
     let cparams = cparams(4);
     let mut writer = bare(FrameParams::from_cparams(&cparams).chunksize(0));
     let parts = [data(100, 1), vec![0; 60], data(44, 2)];
@@ -242,7 +242,7 @@ fn one_special_chunk_among_individual_sizes_is_inferred() {
     assert_eq!(schunk.chunk_nbytes(1).unwrap(), 60);
     assert_eq!(schunk.read_bytes(0..204).unwrap(), parts.concat());
     assert_eq!(whole(&schunk), parts.concat());
-    // The sizes of two cannot be told.
+    // With two of them, their sizes cannot be determined.
     let odd = patched(&frame, index + 32, &[[0, 0, 0, 0, 0, 0, 0, 0x81]; 2].concat());
     let schunk = SuperChunk::from_bytes(odd).unwrap();
     assert!(matches!(schunk.read_bytes(0..1), Err(FrameError::Field { structure: Structure::Entries, .. })));
@@ -293,7 +293,7 @@ fn many_vlmetalayers_are_read() {
         writer.set_vlmetalayer(format!("v{i}"), &[]).unwrap();
     }
     assert!(matches!(writer.set_vlmetalayer("v16", b""), Err(FrameError::Argument { .. })));
-    // Setting one again is no new one, and a refused one does no harm.
+    // Setting an existing one does not count as new, and a refused one does no harm.
     writer.set_vlmetalayer("v3", b"new").unwrap();
     let schunk = SuperChunk::from_bytes(writer.finish().unwrap().into_bytes()).unwrap();
     assert_eq!(
@@ -320,7 +320,7 @@ fn bad_parameters_are_refused() {
     writer.append_special(SpecialKind::Zeros, 4).unwrap();
     let vl = Chunk::compress_vl(&[b"abc"], &cparams(2)).unwrap();
     assert!(writer.append(vl).is_err());
-    // None of these made it unusable.
+    // None of these errors made the writer unusable.
     assert_eq!(writer.finish().unwrap().nbytes, 4);
 
     let mut writer = bare(FrameParams::new(2));

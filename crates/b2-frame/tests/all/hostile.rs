@@ -5,7 +5,7 @@ use b2_chunk::{CParams, Chunk, CodecId, DParams, Limits};
 use b2_frame::{Extent, FrameError, FrameFile, FrameParams, OpenPlan, Plan, Step, Storage, SuperChunk};
 use bytes::Bytes;
 
-/// What the samples need, and not much more.
+/// Limits just above what the samples need.
 fn limits() -> Limits {
     let mut limits = Limits::default().with_max_chunk_nbytes(1 << 16);
     limits.max_metadata = 1 << 16;
@@ -13,7 +13,7 @@ fn limits() -> Limits {
     limits
 }
 
-/// Reads all there is in every way; any result will do as long as it keeps to the limits.
+/// Reads everything in every way. Any result is acceptable as long as the limits are kept.
 fn read_everything(frame: Bytes) -> Result<(), FrameError> {
     let schunk = SuperChunk::options().limits(limits()).from_bytes(frame)?;
     assert!(schunk.nchunks() <= 1000);
@@ -99,7 +99,7 @@ fn overwritten_bytes_do_no_harm() {
     }
 }
 
-/// The field that a patched frame fails at.
+/// Returns the field at which a patched frame fails.
 #[track_caller]
 fn check(frame: &[u8], offset: usize, bytes: &[u8], field: &str) {
     let error = read_everything(patched(frame, offset, bytes)).expect_err(field);
@@ -155,7 +155,7 @@ fn header_fields_are_checked() {
     check(frame, 58, &be32(i32::MAX), "nbytes");
     check(frame, 58, &be32(1), "nbytes");
     check(frame, 70, &[7], "filters");
-    // Every marker that is relied on.
+    // Every marker that the reader relies on.
     for (at, field) in [
         (10, "header_len"),
         (15, "frame_len"),
@@ -219,7 +219,7 @@ fn metadata_is_checked() {
     check(frame, value + 1, &(len + 1).to_be_bytes(), "cbytes");
     check(frame, value + 1, &(len - 1).to_be_bytes(), "chunk");
     check(frame, value + 1, &3u32.to_be_bytes(), "chunk");
-    // A value that says it is huge; compressed, whether this build's codec could compress it or not.
+    // A value that claims to be huge. It is compressed, whether or not this build's codec could do that.
     check(frame, value + 5 + 2, &[0x15, 1, 0xff, 0xff, 0xff, 0x7f], "limit");
 }
 
@@ -238,14 +238,14 @@ fn index_and_chunks_are_checked() {
         check(frame, entry, &[0, 0, 0, 0, 0, 0, 0, kind], "entry");
     }
     check(frame, entry, &(len - 16).to_le_bytes(), "chunk");
-    // The chunk's sizes against the frame's.
+    // The chunk's sizes contradict the frame's.
     check(frame, data + 4, &[0x2b, 1, 0, 0], "nbytes");
     check(frame, data + 4, &[0xff, 0xff, 0xff, 0x7f], "nbytes");
     check(frame, data + 12, &(len as i32 + 1).to_le_bytes(), "truncated");
     check(frame, data + 12, &i32::MAX.to_le_bytes(), "truncated");
     check(frame, data + 12, &[0; 4], "chunk");
 
-    // NaNs need whole items of 4 or 8 bytes; individual sizes cannot be told by special values.
+    // NaNs need whole items of 4 or 8 bytes; special values cannot store individual sizes.
     let special = &samples()[3].frame;
     check(special, 48, &[0, 0, 0, 2], "chunk");
     let sizes = &samples()[4].frame;
@@ -281,7 +281,7 @@ fn limits_are_kept() {
     ));
 }
 
-/// A frame of a few hundred bytes with 2^27 chunks costs what it is long, whatever it says about itself.
+/// A frame of a few hundred bytes with 2^27 chunks costs as much as its length, whatever it claims.
 #[test]
 fn bombs_stay_small() {
     let nchunks = 1usize << 27;
@@ -355,7 +355,7 @@ fn chunks_of_two_gibibytes_are_told_without_being_made() {
     assert_eq!(schunk.read_items(7..9).unwrap(), [0; 16]);
 }
 
-/// A driver that answers with other bytes than were asked for must not make a plan panic.
+/// A driver that returns other bytes than requested must not make a plan panic.
 #[test]
 fn plans_survive_wrong_answers() {
     for Sample { frame, .. } in samples() {

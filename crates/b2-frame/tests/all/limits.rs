@@ -1,4 +1,4 @@
-//! What no stored data stands for is counted, and no more than that.
+//! Bytes that are not backed by stored data are counted, and no others.
 
 use b2_chunk::{CParams, Chunk, Limits, SpecialKind};
 use b2_frame::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
@@ -17,13 +17,13 @@ fn chunk(raw: &[u8]) -> Chunk {
     Chunk::compress_bytes(raw, &CParams::builder(4).build().unwrap()).unwrap()
 }
 
-/// Stored noise, special chunks and runs, as the frame is stored.
+/// Writes stored noise, special chunks and runs.
 fn mixed(mut writer: FrameWriter) -> FrameWriter {
     for seed in 0..5 {
         writer.append(chunk(&noise(seed))).unwrap();
         writer.append_special(SpecialKind::Zeros, CHUNK).unwrap();
         writer.append_special(SpecialKind::NaN, CHUNK).unwrap();
-        // 7 is repeated: a chunk of its header and one item.
+        // 7 is repeated: the chunk consists of its header and one item.
         writer.append(chunk(&[7, 0, 0, 0].repeat(CHUNK / 4))).unwrap();
         writer.append(Chunk::zero_runs(CHUNK, 4, 0).unwrap()).unwrap();
     }
@@ -36,11 +36,11 @@ fn limits(max_ratio: u64, max_output: u64) -> Limits {
 
 fn check(open: impl Fn(Limits) -> SuperChunk) {
     let nchunks = 0..25;
-    // One for one: of 32 to 36 bytes in stored chunks of one value, nearly all counts.
+    // With a ratio of one: nearly all bytes of the stored chunks of one value, which take 32 to 36 bytes, count.
     let all = open(limits(1, u64::MAX)).unstored(nchunks.clone(), u64::MAX).unwrap();
     assert_eq!((all.special, all.special_chunks, all.shared_chunks), (10 * CHUNK as u64, 10, 0));
     assert!((10 * (CHUNK as u64 - 100)..10 * CHUNK as u64).contains(&all.stored), "{all:?}");
-    // 36 bytes or more stand for all of a chunk.
+    // 36 bytes or more account for the whole chunk.
     let all = open(limits(3200, u64::MAX)).unstored(nchunks.clone(), u64::MAX).unwrap();
     assert_eq!((all.special, all.stored), (10 * CHUNK as u64, 0));
     let few = open(limits(1, u64::MAX)).unstored(0..3, u64::MAX).unwrap();
@@ -58,7 +58,7 @@ fn check(open: impl Fn(Limits) -> SuperChunk) {
             error => panic!("{error}"),
         }
     }
-    // A part that is below the limit is read, also into a buffer of the caller's.
+    // A part below the limit can be read, also into the caller's buffer.
     assert_eq!(over.read_bytes(0..10).unwrap(), noise(0)[..10]);
     let mut dst = vec![1; total as usize];
     over.read_bytes_into(0, &mut dst).unwrap();
@@ -80,7 +80,7 @@ fn sparse_frames() {
     check(|limits| SuperChunk::options().limits(limits).open(&path).unwrap());
 }
 
-/// Chunks that have their stored bytes in common count those once.
+/// Stored bytes shared by several chunks count once.
 #[test]
 fn shared_chunks() {
     let mut writer = FrameWriter::options().checksums(false).memory(params()).unwrap();
@@ -95,12 +95,12 @@ fn shared_chunks() {
     };
     let plain = count(&frame, 1);
     assert_eq!((plain.special, plain.stored, plain.shared_chunks), (CHUNK as u64, 0, 0));
-    // Three entries are stored as they are: let the second name the first chunk.
+    // Three entries are stored: make the second refer to the first chunk.
     let second = (chunk(&raw).cbytes() as u64).to_le_bytes();
     let at = frame.windows(8).rposition(|bytes| bytes == second).unwrap();
     let mut shared = frame.to_vec();
     shared[at..at + 8].fill(0);
-    // What lies up to the next chunk is theirs: enough for both, but not if it stands for less than it is.
+    // The space up to the next chunk counts for both: it is enough for both, unless the ratio allows less.
     let both = count(&shared, 1);
     assert_eq!((both.special, both.stored, both.shared_chunks), (CHUNK as u64, 0, 1));
     assert_eq!(count(&shared, 0).stored, 2 * CHUNK as u64);
@@ -130,7 +130,7 @@ fn memory_for_stored_chunks_is_limited() {
     assert_eq!(open(500_000).decompress_chunk(0).unwrap(), noise(0));
 }
 
-/// The same result on any number of threads.
+/// The result is the same with any number of threads.
 #[test]
 fn threads_are_limited() {
     let frame = mixed(FrameWriter::memory(params()).unwrap()).finish().unwrap().into_bytes();

@@ -1,4 +1,4 @@
-//! The tests of `b2-frame` from outside, in one program: a new file needs a line here.
+//! The integration tests of `b2-frame`, as a single program: a new file needs a line here.
 
 mod block_starts;
 mod block_sums;

@@ -1,4 +1,4 @@
-//! Prefilters and postfilters are told which chunk and block they see, however a frame is written and read.
+//! Prefilters and postfilters get the correct chunk and block numbers, however a frame is written and read.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 const CHUNK: usize = 4000;
 const BLOCK: usize = 1000;
 
-/// Adds the numbers of chunk and block to each byte.
+/// Adds the chunk and block numbers to each byte.
 fn add_numbers(info: &BlockInfo, src: &[u8], dst: &mut [u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let nchunk = info.nchunk.ok_or("no chunk number")?;
     assert_eq!((info.offset, info.itemsize), (info.nblock * BLOCK, 4));
@@ -25,7 +25,7 @@ fn cparams() -> CParams {
     CParams::builder(4).codec(CodecId::LZ4).blocksize(BLOCK).build().unwrap()
 }
 
-/// Five chunks: two alike, a special one, one of other bytes, and a short one.
+/// Five chunks: two equal ones, a special one, one of other bytes, and a short one.
 fn frame() -> (SuperChunk, Vec<u8>) {
     let cparams = cparams();
     let ramp: Vec<u8> = (0..CHUNK / 4).flat_map(|i| (i as u32 / 3).to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! How much is read: opening reads no data, parts of chunks read little else.
+//! How much is read: opening reads no data, and reading parts of chunks reads little else.
 
 use std::io;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use b2_frame::{
 };
 use bytes::Bytes;
 
-/// Storage that remembers what was read of it.
+/// Storage that records what is read from it.
 #[derive(Clone)]
 struct Counting {
     bytes: Bytes,
@@ -27,7 +27,7 @@ impl Counting {
         SuperChunk::options().open_files(Arc::new(self.clone()), Storage::Contiguous, false).unwrap()
     }
 
-    /// What was read since the last call.
+    /// Returns what was read since the last call.
     fn taken(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.reads.lock().unwrap())
     }
@@ -54,7 +54,7 @@ fn total(reads: &[Range<u64>]) -> u64 {
     reads.iter().map(|range| range.end - range.start).sum()
 }
 
-/// 40 chunks of 32 blocks of 4 KiB that hardly compress.
+/// Returns 40 chunks of 32 blocks of 4 KiB that hardly compress.
 fn large() -> (Bytes, Vec<u8>, CParams) {
     let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).no_filters().blocksize(4096).build().unwrap();
     let mut raw = data(40 * 131_072, 1);
@@ -69,11 +69,11 @@ fn opening_reads_no_data() {
     let counting = Counting::new(&frame);
     let schunk = counting.open();
     let layout = schunk.layout().clone();
-    // A page that holds the header, then index and trailer.
+    // One page that contains the header, then index and trailer.
     assert_eq!(counting.taken(), [0..4096, layout.index.start..layout.trailer.end]);
     assert!(layout.data.end - layout.data.start > 4 << 20);
 
-    // A small frame is one page, bytes behind it cost nothing.
+    // A small frame takes one page, and bytes after it cost nothing.
     let small = Counting::new(&samples()[1].frame);
     small.open();
     assert_eq!(small.taken().len(), 1);
@@ -144,11 +144,11 @@ fn blocks_are_read_alone() {
     check(&[31], 2, 9000);
     check(&[20, 21, 22], 2, 4096 + 3 * 4200);
     check(&[30, 10], 3, 4096 + 2 * 4200);
-    // Neighbours over a small gap, in any order.
+    // Neighbours with a small gap, in any order.
     check(&[12, 10], 2, 4096 + 3 * 4200);
     check(&[], 1, 4096);
     let all: Vec<usize> = (0..32).collect();
-    // As many as one read may have, 64 KiB.
+    // As many as a single read may contain, 64 KiB.
     check(&all, 3, 131_072 + 4096);
     assert!(matches!(
         schunk.blocks(5, &[32], |_, _| ()),

@@ -1,4 +1,4 @@
-//! What is written is read, for every storage and many parameters, and depends on nothing else.
+//! Frames read back as written, for every storage and many parameters, and depend on nothing else.
 
 use crate::common::*;
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, Plugins, SpecialKind};
@@ -60,7 +60,7 @@ prop_compose! {
     }
 }
 
-/// Chunks of one size (the last smaller), or of individual sizes, some special.
+/// Chunks of one size (the last one smaller), or of individual sizes, some of them special.
 fn parts_strategy(typesize: usize) -> impl Strategy<Value = Vec<Part>> {
     let part = move |nbytes: usize| {
         let items = nbytes / typesize;
@@ -170,7 +170,7 @@ impl Case {
     }
 }
 
-/// The rules that C-Blosc2 sets for what it shall read.
+/// Checks the rules for frames that C-Blosc2 must be able to read.
 fn check_rules(schunk: &SuperChunk) -> Result<(), TestCaseError> {
     let typesize = schunk.typesize();
     for nchunk in 0..schunk.nchunks() {
@@ -278,7 +278,7 @@ fn special_chunks_are_stored_when_sizes_become_individual() {
 
 #[test]
 fn file_numbers_stay_below_cbytes() {
-    // C-Blosc2 takes file numbers for offsets.
+    // C-Blosc2 mistakes file numbers for offsets.
     let dir = tempfile::tempdir().unwrap();
     for n in [0, 1, 3] {
         let path = dir.path().join(n.to_string());

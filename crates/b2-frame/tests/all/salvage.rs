@@ -1,4 +1,4 @@
-//! What is intact is recovered, wherever the frame is damaged; nothing panics.
+//! Intact data is recovered, wherever the frame is damaged, and nothing panics.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn part(nchunk: usize) -> Vec<u8> {
     (0..CHUNK as u32 / 4).flat_map(|i| (i.wrapping_mul(2654435761) ^ nchunk as u32).to_le_bytes()).collect()
 }
 
-/// Six chunks, the last one short, the third one special; one metalayer, one vlmetalayer.
+/// Writes six chunks, the last one short, the third one special, a metalayer and a vlmetalayer.
 fn write(path: &Path, sparse: bool) -> Vec<u8> {
     let cparams = CParams::builder(4).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(CHUNK).metalayer("m", b"\x01");
@@ -55,7 +55,7 @@ impl Case {
         self.dir.path().join("in")
     }
 
-    /// The result and what is read from it.
+    /// Returns the result and what is read from it.
     fn salvage(&self) -> (Salvaged, SuperChunk, Vec<u8>) {
         let output = self.dir.path().join("out");
         let write = FrameWriter::options().overwrite(true).durability(Durability::None);
@@ -73,7 +73,7 @@ impl Case {
         fs::write(&path, bytes).unwrap();
     }
 
-    /// The data with zeros for some chunks.
+    /// Returns the data with zeros in place of some chunks.
     fn without(&self, lost: &[usize]) -> Vec<u8> {
         let mut plain = self.plain.clone();
         for nchunk in lost {
@@ -142,7 +142,7 @@ fn any_part_of_the_header_may_be_damaged() {
             let case = Case::new(sparse);
             case.damage(file, |bytes| bytes[start..end].fill(0xA7));
             let (report, frame, plain) = case.salvage();
-            // The index gives each chunk its place; the size of the last one follows from the chunk.
+            // The index gives the position of each chunk; the size of the last one follows from the chunk.
             assert_eq!(report.nlost, 0, "{start}..{end} {sparse} {report:?}");
             assert!(plain == case.plain, "{start}..{end} {sparse} {report:?}");
             assert_eq!(layers(&frame).1.as_deref(), LAYERS.1, "{start}..{end} {sparse}");
@@ -181,7 +181,7 @@ fn without_index_the_order_of_the_file_counts() {
         case.damage(if sparse { "chunks.b2frame" } else { "" }, |bytes| bytes[index].fill(0xA7));
         let (report, frame, plain) = case.salvage();
         assert_eq!((report.index, report.certain), (Condition::Lost, false));
-        // Only the index told of the zeros: they are missed, their place is a guess.
+        // The zeros were only in the index: they are missing, and their position is a guess.
         assert_eq!((report.nlost, report.recovered), (1, 5), "{report:?}");
         assert_eq!(plain.len(), case.plain.len());
         assert!(plain[..2 * CHUNK] == case.plain[..2 * CHUNK]);
@@ -190,7 +190,7 @@ fn without_index_the_order_of_the_file_counts() {
     }
 }
 
-/// Nothing but the header says that there were so many chunks: no entries are made up for them.
+/// Only the header says that there were so many chunks: no entries are made up for them.
 #[test]
 fn far_too_many_lost_chunks_are_not_replaced() {
     for (nchunks, filled) in [(1_000_000u64, true), (10_000_000, false)] {
@@ -236,7 +236,7 @@ fn the_end_may_be_missing() {
     }
 }
 
-/// Whatever is overwritten: no panic, and no chunk that was not hit is lost where the index is sound.
+/// Whatever is overwritten: nothing panics, and no undamaged chunk is lost if the index is intact.
 #[test]
 fn damage_anywhere() {
     let case = Case::new(false);
@@ -257,7 +257,7 @@ fn damage_anywhere() {
     }
 }
 
-/// Most negative numbers are read as special values, so an index of noise could stand for a frame of zeros.
+/// Most negative numbers are valid special values, so an index of noise could represent a frame of zeros.
 #[test]
 fn noise_is_no_index() {
     let case = Case::new(false);
@@ -271,7 +271,7 @@ fn noise_is_no_index() {
     fs::write(case.input(), &bytes).unwrap();
     let output = case.dir.path().join("out");
     let report = salvage(case.input(), &output, &SuperChunk::options(), &FrameWriter::options()).unwrap();
-    // The zeros that only the index told are lost with it.
+    // The zeros that were only in the index are lost with it.
     assert_eq!((report.index, report.recovered, report.nlost), (Condition::Lost, 5, 1), "{report:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Checksums help to salvage: what is intact is known, and where it belongs, whatever else is destroyed.
+//! Checksums help salvage: they show which data is intact and where it belongs, whatever else is destroyed.
 
 use std::fs;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use b2_frame::{
 const CHUNK: usize = 4000;
 const NCHUNKS: usize = 120;
 
-/// Plain bytes of chunk `nchunk` in state `state` of the frame; every tenth one is not stored.
+/// Returns the uncompressed bytes of chunk `nchunk` in state `state` of the frame. Every tenth chunk is not stored.
 fn part(nchunk: usize, state: u32) -> Vec<u8> {
     if nchunk % 10 == 4 {
         return vec![0; CHUNK];
@@ -26,7 +26,7 @@ fn fast() -> ReadOptions {
     ReadOptions::default()
 }
 
-/// A frame, some of whose chunks were replaced; stored as they are, so that damaged ones decode.
+/// Writes a frame, some of whose chunks were replaced. They are stored uncompressed, so that damaged ones decode.
 fn write(path: &Path, storage: Storage, specials: bool) -> Vec<Vec<u8>> {
     let cparams = CParams::builder(4).level(0).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(CHUNK).metalayer("m", b"\x01");
@@ -71,14 +71,14 @@ fn rescue(input: &Path, options: &ReadOptions) -> (Salvaged, Vec<u8>) {
     (report, plain)
 }
 
-/// Where in its file each stored chunk is.
+/// Returns the position of each stored chunk in its file.
 fn places(frame: &SuperChunk) -> Vec<Option<Range<u64>>> {
     let start = frame.layout().data.start;
     let place = |info: b2_frame::ChunkInfo| info.offset().map(|at| start + at..start + at + info.cbytes);
     frame.chunk_infos().map(|info| place(info.unwrap())).collect()
 }
 
-/// How many chunks that were not hit are not where they should be.
+/// Returns how many undamaged chunks are not where they should be.
 fn missed(plain: &[u8], wanted: &[Vec<u8>], hit: impl Fn(usize) -> bool) -> usize {
     let there = |nchunk: usize| plain.get(nchunk * CHUNK..(nchunk + 1) * CHUNK);
     (0..wanted.len()).filter(|n| !hit(*n) && there(*n) != Some(&wanted[*n])).count()
@@ -104,14 +104,15 @@ fn damage_that_decodes_is_not_taken() {
     assert_eq!(report.lost[0].why, "its bytes do not fit the checksum");
     assert_eq!(missed(&plain, &wanted, |n| [5, 77].contains(&n)), 0);
     assert!(plain[5 * CHUNK..6 * CHUNK].iter().all(|byte| *byte == 0));
-    // Who does not ask gets what decodes.
+    // Without checksums, everything that decodes is returned.
     let (report, plain) = rescue(&path, &fast().checksums(false));
     assert_eq!((report.nlost, report.verified), (0, 0));
     assert_eq!(missed(&plain, &wanted, |n| [5, 77].contains(&n)), 0);
     assert!(plain[5 * CHUNK..6 * CHUNK].iter().any(|byte| *byte != 0));
 }
 
-/// A header that is well-formed, but not the one that was written: one wrong byte is found by its sum; of more it is said
+/// A header that is well-formed but differs from the one that was written: its checksum locates a single wrong byte.
+/// For more bytes, the report says only that something is wrong.
 /// that something is wrong.
 #[test]
 fn a_changed_header_is_put_right_or_told() {
@@ -122,7 +123,7 @@ fn a_changed_header_is_put_right_or_told() {
         let index = if storage == Storage::Sparse { path.join("chunks.b2frame") } else { path.clone() };
         let good = fs::read(&index).unwrap();
         let first = SuperChunk::open(&path).unwrap();
-        // The level of the codec, the filters, the uncompressed size.
+        // Change the codec level, the filters, the uncompressed size.
         for at in [27, 71, 37] {
             for change in [1, 0x14] {
                 let mut bad = good.clone();
@@ -155,7 +156,7 @@ fn a_changed_header_is_put_right_or_told() {
     }
 }
 
-/// Parts of the frame, and sectors anywhere, are gone.
+/// Parts of the frame, and arbitrary sectors, are destroyed.
 #[test]
 fn all_intact_chunks_come_back_to_their_places() {
     let (mut intact, mut wrong) = (0, 0);
@@ -184,11 +185,11 @@ fn all_intact_chunks_come_back_to_their_places() {
             vec![index.clone(), trailer.clone()],
         ];
         if !sparse {
-            // Of a sparse frame only the numbers of the files are left then.
+            // In a sparse frame only the file numbers are left then.
             cases.push(vec![index.clone(), sums.clone(), trailer.clone()]);
         }
         if !specials {
-            // With the index goes what was only there.
+            // Destroying the index loses what was stored only there.
             cases.push(vec![header.clone(), index.clone()]);
             cases.push(vec![header, index, trailer]);
         }
@@ -218,12 +219,12 @@ fn all_intact_chunks_come_back_to_their_places() {
             let (report, plain) = rescue(&path, &fast());
             let sums_hit = case.iter().any(|range| range.start < sums.end && sums.start < range.end);
             if sparse && index_hit && sums_hit {
-                // Nothing is left that tells the order.
+                // Nothing is left that determines the order.
                 assert_eq!((report.nlost, report.certain), (0, false), "{case:?} {report:?}");
                 continue;
             }
             if specials && index_hit {
-                // Others move up where nothing tells which were not stored.
+                // Others move up if nothing shows which ones were not stored.
                 assert!(
                     report.index != Condition::Intact && !report.certain,
                     "{storage:?} {case:?} {layout:?} {report:?}"
@@ -241,7 +242,7 @@ fn all_intact_chunks_come_back_to_their_places() {
     println!("{} of {intact} intact chunks recovered", intact - wrong);
 }
 
-/// Without index and header the checksums tell which chunks are of the last state, and their order.
+/// Without index and header, the checksums show which chunks belong to the last state, and their order.
 #[test]
 fn replaced_chunks_do_not_come_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -249,7 +250,7 @@ fn replaced_chunks_do_not_come_back() {
     let wanted = write(&path, Storage::Contiguous, false);
     let layout = SuperChunk::open(&path).unwrap().layout().clone();
     let mut bytes = fs::read(&path).unwrap();
-    // The older index and checksums, which are dead, still are there; they do not count.
+    // The older index and checksums, which are dead, still exist, but must not be used.
     bytes[layout.index.start as usize..layout.index.end as usize].fill(0x5A);
     fs::write(&path, &bytes).unwrap();
     let (report, plain) = rescue(&path, &fast());
@@ -257,7 +258,7 @@ fn replaced_chunks_do_not_come_back() {
     assert_eq!(plain, wanted.concat());
 }
 
-/// Bytes that look like block upon block of checksums, each of which lists all of the file as its pages.
+/// Bytes that look like many checksum blocks, each of which lists the whole file as its pages.
 #[test]
 fn what_looks_like_many_blocks_is_not_read_over_and_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -279,7 +280,7 @@ fn what_looks_like_many_blocks_is_not_read_over_and_over() {
     assert!(salvage(&path, folder.path().join("g"), &fast(), &write).is_err());
 }
 
-/// The index file of a sparse frame is a terabyte that no disk holds.
+/// The index file of a sparse frame claims a terabyte, as a sparse file.
 #[test]
 fn a_hole_for_an_index_is_not_searched() {
     let folder = tempfile::tempdir().unwrap();

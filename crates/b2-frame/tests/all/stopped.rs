@@ -1,4 +1,4 @@
-//! Calls that are stopped by whoever watches them change nothing.
+//! Calls that their progress callback cancels change nothing.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use b2_frame::{
 const CHUNK: usize = 4000;
 const NCHUNKS: usize = 20;
 
-/// A control that stops once so many bytes are done, and what it heard.
+/// Returns a control that cancels once this many bytes are done, and the progress that it received.
 fn stopping(after: u64) -> (Control, Arc<Mutex<Vec<Progress>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = heard.clone();
@@ -36,7 +36,7 @@ fn options() -> EditOptions {
     FrameEditor::options().durability(Durability::None)
 }
 
-/// A frame of some chunks with dead space.
+/// Creates a frame of some chunks with dead space.
 fn frame(path: &Path, storage: Storage) -> FrameEditor {
     let new = FrameWriter::options().storage(storage).durability(Durability::None);
     let params = FrameParams::from_cparams(&cparams(4)).chunksize(CHUNK);
@@ -93,7 +93,7 @@ fn changes_of_many_chunks() {
             editor.rollback();
             assert_eq!(content(&path), before, "{name}");
 
-            // Nobody stops it: all of it counts.
+            // Not cancelled: everything counts.
             let (control, heard) = stopping(u64::MAX);
             editor.set_control(control);
             change(&mut editor).unwrap();
@@ -114,7 +114,7 @@ fn compacting() {
     editor.set_control(control);
     is_cancelled(editor.compact());
     assert_eq!(heard.lock().unwrap().len(), NCHUNKS / 2);
-    // Neither the frame nor a temporary file.
+    // Neither the frame nor a temporary file has changed.
     assert_eq!(content(&path), before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     editor.set_control(Control::new());
@@ -134,7 +134,7 @@ fn copying() {
     let total = (CHUNK * NCHUNKS) as u64;
     for storage in [Storage::Contiguous, Storage::Sparse] {
         for chunksize in [None, Some(CHUNK / 2)] {
-            // Either side may watch.
+            // The callback may be on either side.
             for of_writer in [false, true] {
                 let (control, heard) = stopping(total / 2);
                 let (mut read, mut write) = (SuperChunk::options(), FrameWriter::options().storage(storage));
@@ -146,13 +146,13 @@ fn copying() {
                 let params = FrameParams::from_cparams(&cparams(4));
                 let mut writer = write.create(&target, params).unwrap();
                 is_cancelled(schunk.copy_into(&mut writer, Some(&cparams(4)), chunksize));
-                // Other threads may have done a chunk meanwhile.
+                // Other threads may have finished a chunk meanwhile.
                 let heard = heard.lock().unwrap();
                 assert!(
                     heard.iter().all(|p| p.total == total && p.nbytes < total),
                     "{storage:?} {chunksize:?} {of_writer} {heard:?}"
                 );
-                // A part of the data is no copy.
+                // A copy with only part of the data must not be finished.
                 assert!(matches!(writer.finish(), Err(FrameError::Abandoned)));
                 assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "frame and lock");
             }

@@ -61,7 +61,7 @@ fn count(mut bytes: &[u8]) -> Option<u64> {
     let mut nvalues = 0u64;
     while let Some((&marker, rest)) = bytes.split_first() {
         nvalues = nvalues.saturating_add(1);
-        // The width of the length field behind the marker, and the number of payload bytes that do
+        // The width of the length field after the marker, and the number of payload bytes that do
         // not depend on it.
         let (len_width, fixed): (usize, usize) = match marker {
             // Fixint, fixmap, fixarray, nil, false and true: containers are counted by their

@@ -1,4 +1,4 @@
-//! Objects that python-blosc2 stores as empty arrays with a note that says where their items come from.
+//! Objects that python-blosc2 stores as empty arrays with a metalayer that says where their items come from.
 
 use b2_core::Limits;
 use b2_frame::Metalayers;
@@ -6,10 +6,11 @@ use b2_frame::Metalayers;
 use crate::NdError;
 use crate::model::attrs::decode;
 
-/// The metalayers of such notes: objects of all kinds, caches of other arrays, and both as older versions wrote them.
+/// The names of such metalayers: for objects of all kinds, caches of other arrays, and both in the form of older
+/// versions.
 const MARKERS: [&str; 4] = ["b2o", "proxy-source", "proxy", "LazyArray"];
 
-/// Fails if the items are not in the frame: then they would read as zeros.
+/// Fails if the items are not in the frame, because they would read as zeros.
 ///
 /// # Errors
 /// [`NdError::NoItems`].
@@ -30,7 +31,7 @@ pub(crate) fn check_items(metalayers: &Metalayers, limits: &Limits) -> Result<()
     Err(NdError::NoItems { marker, what })
 }
 
-/// The kind that the note names.
+/// Returns the kind of object that the metalayer names.
 fn kind(note: &[u8], limits: &Limits) -> Option<String> {
     let value = decode(b"b2o", note, limits).ok()?;
     let found = value.as_map()?.iter().find(|(key, _)| key.as_str() == Some("kind"))?;

@@ -1,18 +1,18 @@
-//! Attributes as objects of Python: msgpack, with the extension types of python-blosc2 taken apart.
+//! Attributes as Python objects: msgpack, including the extension types of python-blosc2.
 
 use b2_core::{LimitExceeded, Limits};
 
 use crate::{Dtype, NdError};
 
-/// What python-blosc2 puts first into a list that was a tuple.
+/// The first item that python-blosc2 adds to a list that was a tuple.
 const TUPLE: &str = "__tuple__";
-/// Its extension types. The last two hold msgpack again.
+/// The extension types of python-blosc2. The last two contain msgpack themselves.
 const COMPLEX: i8 = 44;
 const SET: i8 = 45;
 const ARRAY: i8 = 46;
-/// Deepest nesting, through lists, maps and extension types alike.
+/// Maximum nesting depth, counting lists, maps and extension types.
 const MAX_DEPTH: usize = 128;
-/// Most bytes that a value costs as an object of Python, beside its content.
+/// Upper bound for the memory of a value as a Python object, in addition to its content, in bytes.
 const COST: u64 = 256;
 
 /// The value of an attribute.
@@ -22,34 +22,34 @@ pub enum Object {
     Nil,
     Bool(bool),
     Int(i64),
-    /// A number above those of `Int`.
+    /// A number too large for `Int`.
     Large(u64),
     F32(f32),
     F64(f64),
     Text(String),
-    /// Also text that is not UTF-8.
+    /// Also used for text that is not UTF-8.
     Bytes(Vec<u8>),
     List(Vec<Object>),
     Tuple(Vec<Object>),
     Map(Vec<(Object, Object)>),
     Set(Vec<Object>),
     Complex(f64, f64),
-    /// As many bytes as the shape needs of items of this type.
+    /// The length of `Bytes` fits the shape and the item type.
     Array {
         dtype: Box<Dtype>,
         shape: Vec<u64>,
         data: Vec<u8>,
     },
-    /// A type that only its writer knows.
+    /// An extension type whose meaning is not known here.
     Ext(i8, Vec<u8>),
 }
 
 impl Object {
-    /// Decodes the value of the attribute `name`. The whole value, whatever it nests, is counted against `max_memory`
-    /// before it is allocated.
+    /// Decodes the value of the attribute `name`. The size of the whole value, including nested ones, is checked
+    /// against `max_memory` before it is allocated.
     ///
     /// # Errors
-    /// [`NdError::Attribute`] when it is malformed, [`NdError::Limit`].
+    /// [`NdError::Attribute`] if the value is malformed, [`NdError::Limit`] if it is too large.
     pub fn decode(name: impl AsRef<[u8]>, mut bytes: &[u8], limits: &Limits) -> Result<Self, NdError> {
         let mut decoder = Decoder { limits, asked: 0 };
         let result = decoder.value(&mut bytes, 0).and_then(|object| match bytes {
@@ -86,7 +86,7 @@ impl Object {
         }
     }
 
-    /// Takes the value with this key out of a map.
+    /// Removes the value with this key from a map and returns it.
     fn take(&mut self, key: &str) -> Option<Object> {
         let Self::Map(pairs) = self else { return None };
         let (_, value) = pairs.iter_mut().find(|(name, _)| name.text() == Some(key))?;
@@ -206,7 +206,7 @@ impl Decoder<'_> {
     fn list(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
         let mut items = Vec::new();
         let mut tuple = false;
-        // Nothing is reserved for what may not be there.
+        // Reserve nothing, since the items may be missing.
         for n in 0..len.into() {
             let item = self.value(bytes, depth.saturating_add(1))?;
             if n == 0 && item.text() == Some(TUPLE) {
@@ -240,12 +240,12 @@ impl Decoder<'_> {
 
     fn content(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Vec<u8>, Fault> {
         let content = part(bytes, len)?;
-        // Here and as an object; text may take four bytes for each character.
+        // Count the content both here and as a Python object, where text may take four bytes per character.
         self.charge((content.len() as u64).saturating_mul(5))?;
         Ok(content.to_vec())
     }
 
-    /// What an extension type holds is decoded where it lies, one level further down.
+    /// Decodes the content of an extension type in place, one level deeper.
     fn ext(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
         let code = i8::from_be_bytes(fixed(bytes)?);
         let len = len.into();
@@ -300,7 +300,7 @@ fn part<'a>(bytes: &mut &'a [u8], len: impl Into<u32>) -> Result<&'a [u8], Fault
     }
 }
 
-/// An array as python-blosc2 stores it: a map of dtype, shape and bytes.
+/// Converts an array as python-blosc2 stores it: a map of dtype, shape and bytes.
 fn array(mut map: Object) -> Result<Object, Fault> {
     let mut dtype = map.take("dtype").unwrap_or(Object::Nil);
     let text = match (dtype.take("str"), dtype.take("descr")) {
@@ -323,7 +323,7 @@ fn array(mut map: Object) -> Result<Object, Fault> {
     }
 }
 
-/// The text of a structured dtype that NumPy described as a list. It nests no deeper than the value.
+/// Returns the text of a structured dtype that NumPy described as a list. It nests no deeper than the value.
 fn described(descr: &Object) -> Option<String> {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     let mut fields = Vec::new();
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_value_costs_what_is_counted() {
-        // Twice in a list that grows.
+        // Twice, because a growing list doubles its capacity.
         assert!(2 * size_of::<Object>() as u64 <= COST / 2);
     }
 
@@ -421,7 +421,7 @@ mod tests {
             }
         }
         assert!(decode(&nested(SET, 60)).is_ok());
-        // Many small values inside of one extension.
+        // Many small values inside one extension.
         let limits = Limits::default().with_max_memory(100_000);
         let many = encode(&Value::Ext(SET, encode(&Value::Array(vec![Value::Nil; 1000]))));
         assert!(matches!(Object::decode("a", &many, &limits), Err(NdError::Limit(_))));

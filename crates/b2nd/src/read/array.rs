@@ -359,7 +359,7 @@ impl NdArray {
         Slice::whole(self)
     }
 
-    /// Returns the error for a failed read: whether another program has changed the array, and which items are
+    /// Adds details to the error of a failed read: whether another program has changed the array, or which items are
     /// damaged.
     pub(crate) fn explain(&self, error: NdError) -> NdError {
         if error.kind() != ErrorKind::Damaged {

@@ -66,7 +66,7 @@ impl<'a> Attrs<'a> {
         decode(name, &bytes, self.limits).map(Some)
     }
 
-    /// Returns the value of an attribute as an object of Python.
+    /// Returns the value of an attribute as a Python object.
     ///
     /// # Errors
     /// As for [`get`](Self::get).

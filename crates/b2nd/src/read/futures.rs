@@ -1,4 +1,4 @@
-//! Reads of selections that an asynchronous driver works off.
+//! Reads of selections with an asynchronous driver.
 
 use b2_frame::Read;
 
@@ -7,7 +7,7 @@ use crate::read::selected::Selected;
 use crate::read::view::{buffer, check_len};
 use crate::{Element, NdError, Slice};
 
-/// Works off reads of selections.
+/// A driver for reads of selections.
 #[doc(hidden)]
 pub trait SelectionDriver {
     /// Fetches what the read needs, and runs its jobs, until it is done.

@@ -44,7 +44,7 @@ impl Slice {
     pub fn pieces(&self, nbytes: u64) -> Pieces {
         let shape = self.shape();
         let dims = match shape.split_first() {
-            // An empty dimension behind the first one makes the rest empty, too.
+            // If a later dimension is empty, the result has no items.
             Some((_, inner)) if inner.contains(&0) => vec![CutDim { len: 0, ..self.first_dim(0) }],
             Some((&len, _)) => vec![self.first_dim(len)],
             None => Vec::new(),

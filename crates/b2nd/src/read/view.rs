@@ -157,7 +157,8 @@ impl Slice {
                 let count = count_set(set);
                 let few = count.saturating_mul(16) < set.len();
                 if few && product(shape.iter().copied()) == set.len() as u64 {
-                    // A list of the few is quicker made than a copy of all marks.
+                    // If only few marks are set, listing their positions is faster than copying all
+                    // marks.
                     let lists = shape.iter().map(|_| memory::list(count));
                     let mut lists = lists.collect::<Result<Vec<Vec<i64>>, _>>()?;
                     for at in set_marks(set) {
@@ -445,7 +446,7 @@ impl Slice {
         self.read_to(dst)
     }
 
-    /// Like [`read_uninit`](Self::read_uninit), to memory that nobody need have borrowed.
+    /// Like [`read_uninit`](Self::read_uninit), for memory that need not be borrowed.
     ///
     /// # Errors
     /// As for [`read_uninit`](Self::read_uninit).

@@ -2,23 +2,23 @@
 
 use std::ops::Range;
 
-/// A dimension of what is cut: the positions `start`, `start + step`, ..., `len` of them.
+/// A dimension of the selection to cut: `len` positions, `start`, `start + step` and so on.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutDim {
-    /// The first position.
+    /// First position.
     pub start: u64,
-    /// May be negative; not 0.
+    /// Distance between positions. May be negative, but not 0.
     pub step: i64,
     /// Number of positions.
     pub len: u64,
-    /// Length of a chunk along the dimension; 0 if there are none.
+    /// Length of a chunk along the dimension; 0 if there are no chunks.
     pub chunk: u64,
-    /// Length of a block along the dimension; 0 if there are none. Blocks begin anew in each chunk.
+    /// Length of a block along the dimension; 0 if there are no blocks. Blocks start again in each chunk.
     pub block: u64,
 }
 
-/// The edges that cuts lie on.
+/// The grid that cuts are aligned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grid {
     Chunks,
@@ -28,11 +28,11 @@ enum Grid {
 
 impl CutDim {
     fn position(&self, k: u64) -> u64 {
-        // Inside the dimension, whose length fits 63 bits.
+        // The position is inside the dimension, whose length fits 63 bits.
         self.start.wrapping_add_signed((k as i64).wrapping_mul(self.step))
     }
 
-    /// Returns the length of a cell of a grid; `None` if there is no such grid.
+    /// Returns the length of a cell of a grid; `None` if the grid does not exist.
     fn cell(&self, grid: Grid) -> Option<u64> {
         match grid {
             Grid::Chunks => Some(self.chunk).filter(|n| *n > 0),
@@ -41,15 +41,15 @@ impl CutDim {
         }
     }
 
-    /// Returns the index behind the last position of a piece that begins at index `from`: as many as fit, of
-    /// `most`, up to the edge of a cell of the grid, but at least up to the next edge.
+    /// Returns the end of a piece that begins at index `from`. It holds at most `most` indices and ends at the last
+    /// edge of the grid that fits, but reaches at least to the next edge.
     fn until(&self, from: u64, grid: Grid, most: u64) -> u64 {
         if self.len - from <= most {
             return self.len;
         }
         let (at, step) = (self.position(from), self.step.unsigned_abs());
         let (len, reach) = (self.cell(grid).unwrap_or(1), most.saturating_mul(step));
-        // Chunks are cut from 0 on, blocks from the start of their chunk.
+        // Chunks are counted from 0, blocks from the start of their chunk.
         let (base, end) = match grid {
             Grid::Blocks if self.chunk > 0 => {
                 let base = at / self.chunk * self.chunk;
@@ -72,16 +72,16 @@ impl CutDim {
 
 /// The pieces of a selection: a range of indices along each of its dimensions.
 ///
-/// Cuts lie on the edges of chunks if whole rows of chunks are small enough, else on those of blocks, so that as
-/// little as possible is decoded twice.
+/// Cuts are aligned to chunks if whole rows of chunks are small enough, otherwise to blocks, so that as little as
+/// possible is decoded twice.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct PieceRanges {
     dims: Vec<CutDim>,
-    /// The dimension that is cut; those before it are taken index by index.
+    /// The dimension that is cut. Those before it are visited index by index.
     cut: usize,
     grid: Grid,
-    /// Number of indices in a piece, unless it has to be larger to reach an edge of the grid.
+    /// Number of indices in a piece, unless it must be larger to reach an edge of the grid.
     most: u64,
     /// Where the next piece starts, along the dimensions up to `cut`; `None` at the end.
     at: Option<Vec<u64>>,
@@ -91,7 +91,7 @@ impl PieceRanges {
     /// Makes pieces of about `target` bytes, and of at most `max` unless one item is larger.
     pub fn new(dims: Vec<CutDim>, itemsize: u64, target: u64, max: u64) -> Self {
         let empty = dims.iter().any(|dim| dim.len == 0);
-        // Bytes below one index of each dimension; saturated values are far above any limit.
+        // Size in bytes of the items below one index of each dimension. Saturated values are far above any limit.
         let mut inner = vec![itemsize; dims.len()];
         for k in (1..dims.len()).rev() {
             inner[k - 1] = inner[k].saturating_mul(dims[k].len);
@@ -103,9 +103,9 @@ impl PieceRanges {
             let fits = |grid: &Grid| dim.cell(*grid).is_some_and(|cell| nbytes(cell) <= max);
             this.cut = k;
             this.grid = [Grid::Chunks, Grid::Blocks].into_iter().find(fits).unwrap_or(Grid::Items);
-            // Rows that are too large even one by one are cut along the next dimension.
+            // If single rows are still too large, cut along the next dimension.
             if fits(&this.grid) || k + 1 == this.dims.len() {
-                // Pieces smaller than a block decode it again for each: then as large as possible.
+                // Each piece smaller than a block decodes that block again, so make such pieces as large as possible.
                 let aim = if this.grid == Grid::Items && dim.block > 1 { max } else { target };
                 this.most = (aim / inner[k].max(1)).max(1);
                 break;
@@ -155,7 +155,7 @@ mod tests {
         CutDim { start: 0, step: 1, len, chunk, block }
     }
 
-    /// C-order numbers of the items of a piece.
+    /// Returns the C-order numbers of the items of a piece.
     fn numbers(piece: &[Range<u64>], dims: &[CutDim]) -> Vec<u64> {
         let mut all = vec![0];
         for (range, dim) in piece.iter().zip(dims) {

@@ -102,8 +102,8 @@ impl Selection {
         }
     }
 
-    /// The positions that an index or a range takes of a dimension of `length`: the first one, the distance to the
-    /// next, and how many.
+    /// Returns the positions that an index or a range selects in a dimension of `length`: the first position, the step,
+    /// and the number of positions.
     ///
     /// ```
     /// use b2nd::{Selection, range};

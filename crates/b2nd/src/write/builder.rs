@@ -138,7 +138,7 @@ impl ArrayBuilder {
         self.compression = compression.into();
         self
     }
-    /// Adds a metalayer, whose size is fixed. At most 15 are possible beside the array's own.
+    /// Adds a metalayer, whose size is fixed. At most 15 are possible besides the array's own.
     pub fn metalayer(mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         self.metalayers.push((name.into(), value.into()));
         self
@@ -236,8 +236,8 @@ impl ArrayBuilder {
         Ok(())
     }
 
-    /// As [`write`](Self::write), with a last look at the array before it gets its name: when `check` fails, there is
-    /// no file, and one that was to be replaced is as it was.
+    /// Like [`write`](Self::write), but runs `check` on the finished array before it appears at the path. If `check`
+    /// fails, no file is created, and a file that was to be replaced is unchanged.
     ///
     /// # Errors
     /// As for [`write`](Self::write), and those of `check`.

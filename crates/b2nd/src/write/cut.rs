@@ -50,8 +50,8 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Returns the position of a block's first item in its chunk, the number of its items along each dimension (a chunk has
-/// `part` items, the rest is padding), and whether it has no padding.
+/// Returns the position of a block's first item in its chunk, the number of its items along each dimension (the chunk
+/// has `part` items, the rest is padding), and whether the block has no padding.
 fn block_box(
     geometry: &Geometry,
     blocks: &[u64],
@@ -70,7 +70,7 @@ fn block_box(
     (start, counts, whole)
 }
 
-/// Each block in its stored order, padded with zeros.
+/// Returns each block in its stored order, padded with zeros.
 impl PlainBlocks for Cut<'_> {
     fn nbytes(&self) -> usize {
         self.geometry.chunk_nbytes()
@@ -95,10 +95,10 @@ impl PlainBlocks for Cut<'_> {
     }
 }
 
-/// Rows of blocks at least this long, in bytes, are read one by one.
+/// Rows of blocks of at least this many bytes are read one by one.
 const LONG_ROW: usize = 16 << 10;
 
-/// The blocks of a chunk, each read from a plain source when it is needed.
+/// The blocks of a chunk, read from an uncompressed source when they are needed.
 pub(crate) struct Direct<'a> {
     geometry: &'a Geometry,
     dtype: &'a Dtype,
@@ -106,12 +106,12 @@ pub(crate) struct Direct<'a> {
     start: Vec<u64>,
     part: Vec<u64>,
     blocks: Vec<u64>,
-    /// Why a block could not be read.
+    /// The error of a block that could not be read.
     error: Mutex<Option<io::Error>>,
 }
 
 impl<'a> Direct<'a> {
-    /// Returns whether blocks consist of so long rows of the array that reading them one by one pays.
+    /// Returns whether the rows of a block are so long that reading them one by one is worthwhile.
     pub(crate) fn pays(geometry: &Geometry) -> bool {
         let mut row = geometry.itemsize();
         for (&b, &n) in geometry.blockshape().iter().zip(geometry.shape()).rev() {
@@ -135,7 +135,7 @@ impl<'a> Direct<'a> {
         Self { geometry, dtype, source, start, part, blocks, error: Mutex::default() }
     }
 
-    /// Returns the source's own error, if that is why compressing failed.
+    /// Returns the source's own error if it caused compression to fail.
     pub(crate) fn cause(&self, error: NdError) -> NdError {
         match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => failed(error),

@@ -15,11 +15,11 @@ use crate::{Dtype, Geometry, NdError};
 
 /// Bytes of items handled at once when arrays are changed. A single chunk may be larger.
 pub(crate) const BATCH: usize = 64 << 20;
-/// Bytes of items read at once from a source that only one thread may read. One chunk per thread may be more.
+/// Bytes of items read at once from a source that allows only one thread. May be exceeded by one chunk per thread.
 const READ: usize = 8 << 20;
-/// Bytes of items that one thread reads at once from a shared source. One chunk may be more.
+/// Bytes of items that one thread reads at once from a shared source. May be exceeded by a single chunk.
 const READ_SHARED: usize = 2 << 20;
-/// Bytes of items in memory that one thread takes at once. One chunk may be more.
+/// Bytes of items in memory that one thread takes at once. May be exceeded by a single chunk.
 const TAKE: usize = 512 << 10;
 
 /// A chunk that is ready to be put into a frame.
@@ -66,7 +66,7 @@ impl Run {
     }
 }
 
-/// How the items of a run are reached.
+/// Where the items of a run come from.
 #[derive(Clone, Copy)]
 enum Access<'s> {
     /// They are in memory. The position is that of the first item there.
@@ -166,7 +166,7 @@ impl<'a> ChunkProducer<'a> {
             }
             Ok(())
         };
-        // Besides those that are being made, one result for each thread may wait.
+        // Besides the results in progress, one result per thread may wait.
         let ahead = 2 * b2_core::workers(self.control);
         // Encoding a byte costs several times as much as decoding one.
         in_order(self.control, usize::MAX, nbytes.saturating_mul(4), ahead, runs, make, each)
@@ -218,7 +218,7 @@ impl<'a> ChunkProducer<'a> {
     }
 
     /// Produces chunks from a source that only one thread may read at a time: batches are read and then compressed in
-    /// parallel. The source may have chunks in compressed form.
+    /// parallel. The source may provide chunks in compressed form.
     fn in_turns(
         &self,
         grid: &[Range<u64>],
@@ -313,7 +313,7 @@ fn row_axis(grid: &[Range<u64>]) -> Option<usize> {
     grid.iter().rposition(|range| range.end - range.start > 1)
 }
 
-/// Returns the axis of [`row_axis`], the positions along it, and the box with the first of them only.
+/// Returns the axis of [`row_axis`], the range of positions along it, and the box with only the first of them.
 fn rows(grid: &[Range<u64>]) -> (Option<usize>, Range<u64>, Vec<Range<u64>>) {
     let axis = row_axis(grid);
     let mut outer = grid.to_vec();
@@ -345,7 +345,7 @@ impl<F: Fn(&[u64]) -> bool> Runs<F> {
         Self { grid: grid.to_vec(), axis, skip, most, next }
     }
 
-    /// Moves on by one chunk.
+    /// Advances by one chunk.
     fn advance(&mut self) {
         let Some(at) = &mut self.next else { return };
         for (at, range) in at.iter_mut().zip(&self.grid).rev() {
@@ -503,7 +503,7 @@ mod tests {
         let mut buffer = vec![1, 2];
         assert_eq!(grown(&mut buffer, 3).unwrap(), [1, 2, 0]);
         assert_eq!(grown(&mut buffer, 2).unwrap(), [1, 2]);
-        // A 32-bit machine may well have 2 GiB.
+        // A 32-bit machine may be able to allocate 2 GiB.
         for len in [u64::max(isize::MAX as u64, 1 << 40), u64::MAX] {
             assert!(matches!(grown(&mut buffer, len), Err(NdError::TooLarge { asked }) if asked == len));
         }

@@ -105,8 +105,8 @@ pub trait SharedRegions: Sync {
         None
     }
 
-    /// Returns whether the items lie somewhere as they are and in C order, such as in a file. Reading many small
-    /// regions then costs as little as reading a large one.
+    /// Returns whether the items are stored uncompressed in C order, for example in a file. Reading many small regions
+    /// then costs as little as reading a large one.
     fn is_plain(&self) -> bool {
         false
     }
@@ -584,7 +584,7 @@ pub(crate) fn check_amount(amount: &Amount, shape: &[u64], itemsize: usize) -> R
     }
 }
 
-/// Converts the error of a source. An `NdError` that blames the call is passed on unchanged.
+/// Converts the error of a source. An `NdError` that is due to the arguments of the call is passed on unchanged.
 pub(crate) fn failed(error: io::Error) -> NdError {
     match error.downcast::<NdError>() {
         Ok(NdError::Frame(e)) => NdError::Source(io::Error::other(NdError::Frame(e))),

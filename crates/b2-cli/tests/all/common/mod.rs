@@ -1,4 +1,4 @@
-//! Runs the built command on files in a folder of its own.
+//! Runs the built command on files in a temporary directory.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ impl Folder {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Names of everything in the folder, sorted.
+    /// Returns the names of everything in the directory, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -48,9 +48,10 @@ impl Folder {
         self.command(args).output().unwrap()
     }
 
-    /// Runs; must succeed and say nothing on standard error (`pack`, `copy` and `verify` with `-q`). Gives standard output.
+    /// Runs a command that must succeed and print nothing to standard error (`pack`, `copy` and `verify` get `-q`).
+    /// Returns standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> Vec<u8> {
-        // These say what they did.
+        // These report what they did.
         let tells = matches!(args.first(), Some(&("pack" | "copy" | "verify")));
         let output = if tells { self.run(&[&["-q"], args].concat()) } else { self.run(args) };
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -63,7 +64,7 @@ impl Folder {
         String::from_utf8(self.ok(args)).unwrap()
     }
 
-    /// Runs a command that changes a file; must succeed and print nothing. Gives what it tells people.
+    /// Runs a command that changes a file. It must succeed and print nothing to standard output. Returns its messages.
     #[track_caller]
     pub(crate) fn change(&self, args: &[&str]) -> String {
         let output = self.run(args);
@@ -73,7 +74,7 @@ impl Folder {
         stderr
     }
 
-    /// Copies a file of `testdata/`, or a folder with files there, under the name.
+    /// Copies a file, or a directory of files, from `testdata/` to this name.
     pub(crate) fn fixture<'a>(&self, name: &'a str, from: &str) -> &'a str {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(from);
         if from.is_dir() {
@@ -88,7 +89,7 @@ impl Folder {
         name
     }
 
-    /// Runs; must end with this code and nothing on standard output. Gives the message.
+    /// Runs a command that must end with this exit code and print nothing to standard output. Returns the message.
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -99,7 +100,7 @@ impl Folder {
         stderr
     }
 
-    /// Exit code 1 with exactly this message.
+    /// Runs a command that must end with exit code 1 and exactly this message.
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[&str], message: &str) {
         assert_eq!(self.fails(1, args), format!("b2kit: {message}\n"), "{args:?}");
@@ -112,7 +113,7 @@ impl Folder {
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || {
-            // The child may not want all of it.
+            // The child may not read all of it.
             let _ = stdin.write_all(&input);
         });
         let output = child.wait_with_output().unwrap();
@@ -126,7 +127,7 @@ impl Folder {
         serde_json::from_slice(&self.ok(&all)).unwrap()
     }
 
-    /// Packs `bytes`, whatever they are, under the name, whatever has it, and gives the name back.
+    /// Packs arbitrary `bytes` under this name, replacing any existing file. Returns the name.
     pub(crate) fn pack<'a>(&self, name: &'a str, bytes: &[u8], options: &[&str]) -> &'a str {
         let input = self.write(&format!("{name}.in"), bytes);
         let mut args = vec!["pack", input.to_str().unwrap(), name, "--force"];
@@ -140,7 +141,7 @@ impl Folder {
     }
 }
 
-/// An `.npy` file as NumPy writes it (version 1.0), around the bytes of the items.
+/// Returns an `.npy` file as NumPy writes it (version 1.0), with these item bytes.
 pub(crate) fn npy(descr: &str, fortran_order: bool, shape: &str, items: &[u8]) -> Vec<u8> {
     let order = if fortran_order { "True" } else { "False" };
     let descr = if descr.starts_with('[') { descr.to_owned() } else { format!("'{descr}'") };
@@ -159,12 +160,12 @@ pub(crate) fn npy(descr: &str, fortran_order: bool, shape: &str, items: &[u8]) -
     out
 }
 
-/// `n` little-endian i32 counting up from 0.
+/// Returns `n` little-endian i32 that count up from 0.
 pub(crate) fn counting(n: i32) -> Vec<u8> {
     (0..n).flat_map(i32::to_le_bytes).collect()
 }
 
-/// Bytes that hardly compress (a linear congruential generator).
+/// Returns bytes that hardly compress (a linear congruential generator).
 pub(crate) fn noise(n: usize) -> Vec<u8> {
     let mut state = 12345u64;
     (0..n)
@@ -184,7 +185,7 @@ pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between thousands.
 pub(crate) fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());

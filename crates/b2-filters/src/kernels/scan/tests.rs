@@ -1,4 +1,4 @@
-//! Each instruction set against the definitions, at all short lengths and places.
+//! Compares each instruction set with the reference implementation, at all short lengths and alignments.
 
 use super::{Op, Scan, Sums, Xors};
 use crate::kernels::available;
@@ -60,7 +60,7 @@ fn sums_wrap() {
     }
 }
 
-/// Streaming stores need aligned addresses: every place that a destination may have against them.
+/// Streaming stores need aligned addresses, so try every alignment of the destination.
 #[test]
 fn xor_writes_the_same_bytes_wherever_the_block_lies() {
     for nbytes in [0, 1, 31, 63, 64, 65, 127, 128, 200, 1000] {

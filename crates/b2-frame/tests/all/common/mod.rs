@@ -1,4 +1,4 @@
-//! What several tests need: data, small frames of every kind, patches.
+//! Shared by several tests: data, small frames of every kind, patches.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
 use b2_frame::{Durability, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 use bytes::Bytes;
 
-/// Bytes that compress somewhat, different for each seed.
+/// Returns bytes that compress somewhat, different for each seed.
 pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut value = 0u32;
@@ -21,7 +21,7 @@ pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Parameters that every build can compress with.
+/// Returns parameters that every build supports for compression.
 pub(crate) fn cparams(typesize: usize) -> CParams {
     CParams::builder(typesize).codec(CodecId::BLOSCLZ).build().unwrap()
 }
@@ -30,15 +30,15 @@ pub(crate) fn compress(raw: &[u8], cparams: &CParams) -> Chunk {
     Chunk::compress_bytes(raw, cparams).unwrap()
 }
 
-/// A frame in memory and its plain bytes.
+/// A frame in memory and its uncompressed bytes.
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) frame: Bytes,
     pub(crate) raw: Vec<u8>,
 }
 
-/// Small frames of every kind, for tests that go through all their bytes. Without checksums, which would hide what
-/// the other checks find.
+/// Returns small frames of every kind, for tests that change each of their bytes. They have no checksums, which would
+/// hide what the other checks find.
 pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |name, params: FrameParams, fill: &dyn Fn(&mut FrameWriter)| {
@@ -89,7 +89,7 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples
 }
 
-/// All plain bytes, by whole chunks.
+/// Returns all uncompressed bytes, read as whole chunks.
 pub(crate) fn whole(schunk: &SuperChunk) -> Vec<u8> {
     (0..schunk.nchunks()).flat_map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect()
 }
@@ -112,14 +112,14 @@ pub(crate) fn append_all(writer: &mut FrameWriter, raw: &[u8], chunksize: usize,
     }
 }
 
-/// A copy with other bytes at `offset`.
+/// Returns a copy with other bytes at `offset`.
 pub(crate) fn patched(frame: &[u8], offset: usize, bytes: &[u8]) -> Bytes {
     let mut copy = frame.to_vec();
     copy[offset..offset + bytes.len()].copy_from_slice(bytes);
     copy.into()
 }
 
-/// A copy with `extra` put in at `offset`, and `frame_len` grown to match.
+/// Returns a copy with `extra` inserted at `offset` and `frame_len` increased to match.
 pub(crate) fn inserted(frame: &[u8], offset: usize, extra: &[u8]) -> Bytes {
     let mut copy = frame.to_vec();
     copy.splice(offset..offset, extra.iter().copied());

@@ -1,9 +1,9 @@
-//! All that a frame holds.
+//! The complete content of a frame.
 
 use b2_frame::SuperChunk;
 use sha2::{Digest, Sha256};
 
-/// Plain chunks, metalayers and vlmetalayers.
+/// Uncompressed chunks, metalayers and vlmetalayers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Contents {
     pub typesize: usize,
@@ -27,7 +27,7 @@ impl Contents {
             .collect::<Result<_, String>>()?;
         let contents =
             Self { typesize: schunk.typesize(), chunks, metalayers: metalayers.collect(), vlmetalayers };
-        // The header's number and the chunks are two things that could come from different frames.
+        // The size in the header and the chunks could come from different states.
         if contents.nbytes() as u64 != schunk.nbytes() {
             return Err(format!("nbytes is {}, chunks have {}", schunk.nbytes(), contents.nbytes()));
         }
@@ -42,8 +42,8 @@ impl Contents {
         self.chunks.concat()
     }
 
-    /// SHA-256 of typesize, plain bytes, metalayers and vlmetalayers, each with its length before it as u64,
-    /// the metalayers sorted by name. Other programs can find the same.
+    /// Returns the SHA-256 of typesize, uncompressed bytes, metalayers and vlmetalayers, each preceded by its length as
+    /// u64, with the metalayers sorted by name. Other programs can compute the same digest.
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! A sample of the states, on disk for C-Blosc2 to judge: `cargo xtask crash`.
+//! Writes a sample of the states to disk, for C-Blosc2 to read: `cargo xtask crash`.
 
 use std::env;
 use std::fs;
@@ -10,23 +10,23 @@ use b2_testkit::Rng;
 
 use super::{Recording, header};
 
-/// The states of one operation that were drawn, if they are wanted.
+/// The sampled states of one operation, if a sample is requested.
 pub struct Dump {
     folder: Option<PathBuf>,
     name: String,
     rng: Rng,
-    /// States with whole headers, and with torn ones.
+    /// States with intact headers, and with torn ones.
     drawn: [Drawn; 2],
 }
 
 #[derive(Default)]
 struct Drawn {
-    /// With the digests of the frames it may hold.
+    /// Each with the digests of the frames that it may hold.
     states: Vec<(CrashState, Vec<String>)>,
     offered: usize,
 }
 
-/// States drawn of each kind.
+/// Returns how many states of each kind to sample.
 fn wanted() -> usize {
     env::var("B2KIT_CRASH_DUMPS").ok().map_or(10, |text| text.parse().expect("B2KIT_CRASH_DUMPS: a number"))
 }
@@ -42,7 +42,7 @@ impl Dump {
         }
     }
 
-    /// Takes a state into the draw. It holds one of the frames `first` and `first + 1`.
+    /// Offers a state to the sample. It holds one of the frames `first` and `first + 1`.
     pub fn offer(&mut self, state: &CrashState, recording: &Recording) {
         let Some(header) = header(&state.image) else { return };
         if self.folder.is_none() {
@@ -53,7 +53,7 @@ impl Dump {
         let whole = recording.headers[range.clone()].iter().any(|wanted| wanted.as_deref() == Some(header));
         let Drawn { states, offered } = &mut self.drawn[usize::from(!whole)];
         *offered += 1;
-        // Each of them has the same chance.
+        // Every state has the same chance.
         let at = if states.len() < wanted() { states.len() } else { self.rng.below(*offered) };
         if at >= wanted() {
             return;
@@ -65,7 +65,7 @@ impl Dump {
         }
     }
 
-    /// Writes what was drawn, torn headers after they were repaired.
+    /// Writes the sample. States with torn headers are repaired first.
     pub fn write(self) {
         let Some(folder) = self.folder else { return };
         let slug: String =

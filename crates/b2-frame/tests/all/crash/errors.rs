@@ -1,4 +1,4 @@
-//! Errors at each call: told, and the frame is the old one, or the new one if all of it was already there.
+//! Errors at each call: they are reported, and the frame is the old one, or the new one if it was already complete.
 
 use b2_frame::{FrameEditor, FrameError};
 use b2_storage_sim::{Call, Calls, Fault, SimFs, Trouble};
@@ -6,11 +6,11 @@ use b2_storage_sim::{Call, Calls, Fault, SimFs, Trouble};
 use super::reopen::edit;
 use super::{Progress, Scenario, begin, read};
 
-/// Crashes tried after each error.
+/// Number of crashes tried after each error.
 const CRASHES: usize = 20;
 
 impl Scenario<'_> {
-    /// Lets each call fail, one after another, in several ways.
+    /// Makes each call fail in turn, in several ways.
     pub fn survives_errors(&self) {
         let frames = self.record().1.frames;
         let image = self.begin().image();
@@ -37,7 +37,7 @@ impl Scenario<'_> {
                 let tag = format!("{}: {trouble:?}, lasting: {lasting}, at call {after}: {hit}", self.name);
                 let found = read(&fs).unwrap_or_else(|error| panic!("{tag}: {error}"));
                 match result {
-                    // Cleaning up may fail without harm.
+                    // Failures while cleaning up are harmless.
                     Ok(()) => {
                         ignored += 1;
                         assert_eq!(Some(&found), frames.last(), "{tag}: not told");
@@ -46,7 +46,7 @@ impl Scenario<'_> {
                         let at = frames[done..].iter().take(2).position(|frame| *frame == found);
                         match (at, &error) {
                             (Some(0), FrameError::Io { .. } | FrameError::Lock { .. }) => {}
-                            // One error alone says that all is there but may not survive a power loss.
+                            // Only this error says that everything is there but may not survive a power loss.
                             (Some(at), FrameError::NotSynced { .. }) => new += at as u64,
                             _ => panic!("{tag}: {error:?}, found {at:?}\n{}", fs.log().describe()),
                         }
@@ -72,12 +72,12 @@ impl Scenario<'_> {
     }
 }
 
-/// What one commit changes.
+/// The changes of one commit.
 pub type Change<'a> = &'a dyn Fn(&mut FrameEditor) -> Result<(), FrameError>;
 
-/// Lets each call of a change and its commit fail once, and tries again with the same editor: only the commit, or
-/// all of it. What is committed at last must be there, also when the system has given up what was written before
-/// a sync that failed.
+/// Makes each call of a change and its commit fail once, then retries with the same editor: only the commit, or
+/// everything. What is finally committed must be there, even if the system dropped what was written before a failed
+/// sync.
 pub fn survives_retries(name: &str, start: &dyn Fn(&SimFs), change: Change<'_>) {
     let fs = begin(start);
     let image = fs.image();
@@ -139,7 +139,7 @@ pub fn survives_retries(name: &str, start: &dyn Fn(&SimFs), change: Change<'_>) 
                         }
                     });
                     crashes.unwrap_or_else(|error| panic!("{tag}\n{error}\n{}", log.describe()));
-                    // Whatever was given up: what was committed is there.
+                    // Whatever was dropped, the committed state is there.
                     let last = SimFs::from_image(log.image(log.ops().len()));
                     let last = read(&last);
                     assert!(!made || last.as_ref() == Ok(&found), "{tag}: given up\n{}", log.describe());

@@ -1,4 +1,4 @@
-//! Crashes of whatever changes a frame: each state that one can leave holds the old or the new frame.
+//! Crashes during everything that changes a frame: each possible state holds the old or the new frame.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
@@ -16,32 +16,32 @@ use contents::Contents;
 use dump::Dump;
 use reopen::{crash_again, lose_power_after_kills, reopen};
 
-/// Where the frame under test is.
+/// Path of the frame under test.
 pub const PATH: &str = "/data/frame";
-/// Of how many states one is opened, changed and crashed again.
+/// One in this many states is opened, changed and crashed again.
 const CRASH_AGAIN: usize = 50;
 
-/// Something that changes a frame, in one or several commits.
+/// An operation that changes a frame, in one or several commits.
 pub struct Scenario<'a> {
-    /// For reports.
+    /// Name for reports.
     pub name: &'a str,
-    /// Makes the frame that is there before, or none.
+    /// Creates the initial frame, if there is one.
     pub start: &'a dyn Fn(&SimFs),
-    /// Changes it, and tells after each commit.
+    /// Changes the frame, and reports each commit.
     pub steps: &'a dyn Fn(&SimFs, &mut Progress<'_>) -> Result<(), FrameError>,
 }
 
-/// Told after each commit.
+/// Receives a report after each commit.
 pub struct Progress<'a> {
     fs: &'a SimFs,
-    /// Commits so far.
+    /// Number of commits so far.
     pub done: usize,
-    /// What the frame held at first and after each commit, where that is wanted.
+    /// The content of the frame at first and after each commit, if it is recorded.
     recording: Option<Recording>,
 }
 
 impl Progress<'_> {
-    /// A commit has returned: what it wrote must be there from now on.
+    /// Records that a commit has returned: what it wrote must be there from now on.
     pub fn committed(&mut self) {
         self.done += 1;
         self.fs.mark(self.done as u64);
@@ -66,7 +66,7 @@ impl Recording {
     }
 }
 
-/// A file system on which something was made.
+/// Returns a file system on which `start` has run.
 pub fn begin(start: &dyn Fn(&SimFs)) -> SimFs {
     let fs = SimFs::new();
     fs.write(Path::new("/data/other"), b"not a frame");
@@ -75,7 +75,7 @@ pub fn begin(start: &dyn Fn(&SimFs)) -> SimFs {
     fs
 }
 
-/// What the frame holds now; `None` if there is none.
+/// Returns the current content of the frame; `None` if there is none.
 pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     if fs.image().read(Path::new(PATH)).is_err() && fs.image().list(Path::new(PATH)).is_err() {
         return Ok(None);
@@ -84,7 +84,7 @@ pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     let schunk = schunk.map_err(|error| format!("cannot be opened: {error}"))?;
     let contents = Contents::of(&schunk)?;
     if schunk.block_starts_len().is_some() {
-        // A table must fit the frame, whichever state it is from.
+        // Tables must match the frame, whichever state they are from.
         schunk.verify_checksums().map_err(|error| error.to_string())?;
         let costs = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
         let (far, plain) = (schunk.with_costs(costs), contents.plain());
@@ -98,7 +98,7 @@ pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     Ok(Some(contents))
 }
 
-/// The frame header as it is stored, if there is a frame.
+/// Returns the stored frame header, if there is a frame.
 pub fn header(image: &Image) -> Option<&[u8]> {
     let main = image.read(Path::new(PATH)).or_else(|_| image.read(&Path::new(PATH).join(INDEX_NAME)));
     let main = main.ok()?;
@@ -112,7 +112,7 @@ impl Scenario<'_> {
         begin(self.start)
     }
 
-    /// Runs it without a crash.
+    /// Runs the scenario without a crash.
     fn record(&self) -> (SimFs, Recording) {
         let fs = self.begin();
         let mut recording = Recording::default();
@@ -124,7 +124,7 @@ impl Scenario<'_> {
         (fs, recording)
     }
 
-    /// Looks at every crash: kills and power losses.
+    /// Tests every crash: kills and power losses.
     pub fn survives_crashes(&self) {
         let (fs, recording) = self.record();
         let plan = plan();
@@ -158,18 +158,18 @@ impl Scenario<'_> {
             log.syncs(),
             recording.frames.len() - 1
         );
-        // There may be fewer different ones, but then most of them were found.
+        // There may be fewer distinct states, but then most of them were found.
         assert!(counts.power >= plan.power || counts.tries >= 10 * plan.power, "{}: {counts:?}", self.name);
         dump.write();
     }
 
-    /// Which of the frames a state holds; an error if none that it may.
+    /// Returns which of the frames a state holds; an error if it is none of the allowed ones.
     fn check(&self, state: &CrashState, frames: &[Option<Contents>]) -> Result<(SimFs, usize), String> {
         let fs = SimFs::from_image(&state.image);
         let found = read(&fs)?;
         let first = state.mark as usize;
         let allowed = &frames[first..frames.len().min(first + 2)];
-        // The last that is equal, as some commits change nothing that can be read.
+        // Use the last equal one, since some commits change nothing that can be read.
         match allowed.iter().rposition(|frame| *frame == found) {
             Some(at) => Ok((fs, first + at)),
             None => {
@@ -180,7 +180,7 @@ impl Scenario<'_> {
     }
 }
 
-/// How many power losses are tried for each operation: 1000, or what `B2KIT_CRASH_STATES` says.
+/// Returns how many power losses to try for each operation: 1000, or the value of `B2KIT_CRASH_STATES`.
 pub fn plan() -> Plan {
     let number = |name: &str, default: u64| match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|error| panic!("{name}: {error}")),

@@ -1,4 +1,4 @@
-//! After a crash: the next process that opens the frame for writing finds it right and leaves it right.
+//! After a crash: the next process that opens the frame for writing finds it valid and leaves it valid.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ pub fn edit(fs: &SimFs) -> Result<FrameEditor, FrameError> {
     FrameEditor::options().file_system(Arc::new(fs.clone())).edit(PATH)
 }
 
-/// Opens for writing, and no more.
+/// Only opens the frame for writing.
 pub fn repair(fs: &SimFs) -> Result<(), String> {
     edit(fs).map(drop).map_err(|error| format!("cannot be opened for writing: {error}"))
 }
 
-/// A chunk as long as the first one, or of any length.
+/// Returns a chunk as long as the first one, or of any length if sizes are individual.
 fn next_chunk(editor: &FrameEditor, contents: &Contents) -> (Vec<u8>, Chunk) {
     let nbytes = contents.chunks.first().map_or(800, Vec::len);
     let raw = data(nbytes, 99);
@@ -27,7 +27,7 @@ fn next_chunk(editor: &FrameEditor, contents: &Contents) -> (Vec<u8>, Chunk) {
     (raw, chunk)
 }
 
-/// Opens for writing, which mends what the crash has torn, and changes the frame.
+/// Opens for writing, which repairs torn parts, and changes the frame.
 pub fn reopen(fs: &SimFs, contents: &Contents, recording: &Recording) -> Result<(), String> {
     repair(fs)?;
     let image = fs.image();
@@ -57,7 +57,8 @@ pub fn reopen(fs: &SimFs, contents: &Contents, recording: &Recording) -> Result<
     }
 }
 
-/// Changes the frame after the crash and crashes again: still the old or the new one. How many states.
+/// Changes the frame after the crash and crashes again: it must still be the old or the new one. Returns the number of
+/// states.
 pub fn crash_again(state: &CrashState, contents: &Contents) -> Result<usize, String> {
     let fs = SimFs::from_image(&state.image);
     let mut frames = vec![Some(contents.clone())];
@@ -94,8 +95,8 @@ pub fn crash_again(state: &CrashState, contents: &Contents) -> Result<usize, Str
     Ok(count)
 }
 
-/// A kill between any two calls, another process that changes the frame, then a power loss: what was promised before
-/// the kill and what the other one commits must be there. How many states.
+/// Kills the process between any two calls, lets another one change the frame, then loses power. What was guaranteed
+/// before the kill, and what the other process commits, must be there. Returns the number of states.
 pub fn lose_power_after_kills(log: &Log, frames: &[Option<Contents>]) -> Result<usize, String> {
     const LAST: u64 = 1000;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Bytes behind a frame: somebody else's, our own leftovers, embedded frames; and files with several names.
+//! Bytes after a frame: foreign data, our own leftovers, embedded frames; and files with several names.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn leftovers_of_our_own_are_removed() {
     assert!(staged.len() > original.len() && staged.starts_with(&original));
     drop(editor);
     assert_eq!(fs::read(&path).unwrap(), original);
-    // As after a kill, and after a power loss that lost some sectors.
+    // As after a kill, and after a power loss in which some sectors were lost.
     for zeros in [0..0, original.len()..original.len() + 20, original.len()..staged.len()] {
         let mut left = staged.clone();
         left[zeros].fill(0);
@@ -87,7 +87,7 @@ fn frames_are_appended_to_files_and_read_there() {
     assert!(!dir.path().join("container.b2lock").exists());
     assert!(memory.append_to_file(dir.path().join("none"), &FrameWriter::options()).is_err());
 
-    // Behind a frame: that one stays readable, and is protected from then on.
+    // Bytes after a frame, which stays readable and is protected from then on.
     let path = file(dir.path(), &data(300, 5), 300);
     let offset = memory.append_to_file(&path, &FrameWriter::options()).unwrap();
     assert_eq!(whole(&SuperChunk::open(&path).unwrap()), data(300, 5));
@@ -111,7 +111,7 @@ fn files_with_several_names_are_not_changed() {
     }
     assert_eq!(fs::read(&path).unwrap(), original);
     fs::remove_file(&other).unwrap();
-    // A name that it gets while it is open.
+    // A second name that is added while the frame is open.
     let mut editor = options().edit(&path).unwrap();
     fs::hard_link(&path, &other).unwrap();
     editor.append(compress(&data(400, 3), &cparams(4))).unwrap();
@@ -122,7 +122,7 @@ fn files_with_several_names_are_not_changed() {
     editor.commit().unwrap();
     drop(editor);
     fs::hard_link(&path, &other).unwrap();
-    // In place, under both names.
+    // In place, so under both names.
     let mut editor = options().force(true).edit(&path).unwrap();
     editor.set_vlmetalayer("v", b"1").unwrap();
     editor.commit().unwrap();
@@ -132,7 +132,7 @@ fn files_with_several_names_are_not_changed() {
     assert_eq!(SuperChunk::open(&other).unwrap().nchunks(), 4);
 }
 
-/// A new frame gets its name before it loses the temporary one.
+/// A new frame gets its final name before it loses the temporary one.
 #[cfg(unix)]
 #[test]
 fn the_temporary_name_of_a_killed_writer_is_removed() {

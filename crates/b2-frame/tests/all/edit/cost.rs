@@ -1,4 +1,4 @@
-//! How much is written for what is appended.
+//! How many bytes are written for what is appended.
 
 use b2_chunk::CParams;
 use b2_frame::{FrameEditor, FrameWriter, SuperChunk};
@@ -10,7 +10,7 @@ const APPENDS: usize = 10_000;
 const PIECE: usize = 4096;
 
 fn create(dir: &tempfile::TempDir) -> FrameEditor {
-    // Stored as it is, so that all bytes written are seen.
+    // Stored uncompressed, so that all bytes written can be accounted for.
     let cparams = CParams::builder(4).level(0).build().unwrap();
     let path = dir.path().join("frame");
     FrameWriter::create(&path, params(&cparams).chunksize(1 << 20)).unwrap().finish().unwrap();
@@ -34,7 +34,7 @@ fn many_small_appends_cost_little_with_one_commit() {
     assert!(schunk.read_bytes(1 << 22..(1 << 22) + 10_000).unwrap().starts_with(&raw));
     assert!(once < 1.2, "{once}");
 
-    // Every hundredth piece: a commit writes the short last chunk, the index and the trailer anew.
+    // Commit every hundredth piece: a commit rewrites the short last chunk, the index and the trailer.
     let dir = tempfile::tempdir().unwrap();
     let mut editor = create(&dir);
     let mut written = 0;
@@ -46,7 +46,7 @@ fn many_small_appends_cost_little_with_one_commit() {
     }
     let hundredth = written as f64 / total;
 
-    // Each piece, as a chunk of its own, of 4 KiB, and at the end of a chunk of 1 MiB.
+    // Commit each piece, as a chunk of its own of 4 KiB, and at the end of a chunk of 1 MiB.
     let mut each = Vec::new();
     for chunksize in [PIECE, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn many_small_appends_cost_little_with_one_commit() {
         FrameWriter::create(&path, params(&cparams).chunksize(chunksize)).unwrap().finish().unwrap();
         let mut editor = options().edit(&path).unwrap();
         let mut written = 0;
-        // A tenth of them, the first and the last: the cost of a commit grows with the index.
+        // Compare the first and the last tenth: the cost of a commit grows with the index.
         let n = APPENDS / 10;
         for i in 0..n {
             if i == n / 2 {

@@ -1,4 +1,4 @@
-//! The lock file beside a frame.
+//! The lock file next to a frame.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn fifo(path: &Path) {
 
 fn counter(path: &Path) -> u64 {
     let lock = fs::read(path).unwrap();
-    // What C-Blosc2 knows, and what tells our changes from others.
+    // The part that C-Blosc2 knows, and the part that identifies our changes.
     assert_eq!(lock.len(), 32);
     assert_eq!(lock[..8], [0; 8]);
     u64::from_le_bytes(lock[8..16].try_into().unwrap())
@@ -41,14 +41,14 @@ fn each_commit_is_counted() {
             home.change(|editor| editor.append_bytes(&data(100, commits)).unwrap());
             assert_eq!(counter(&lock), commits);
         }
-        // Nothing changed, nothing counted.
+        // Without a change, nothing is counted.
         home.change(|_| {});
         assert_eq!(counter(&lock), 3);
-        // What C-Blosc2 has counted goes on.
+        // The count of C-Blosc2 is continued.
         fs::write(&lock, [&[0; 8], &u64::MAX.to_le_bytes()[..]].concat()).unwrap();
         home.change(|editor| editor.append_bytes(b"x").unwrap());
         assert_eq!(counter(&lock), 0);
-        // By renaming, too.
+        // Also for changes by renaming.
         home.change(|editor| {
             while editor.nchunks() > 0 {
                 editor.delete(0).unwrap()
@@ -68,7 +68,7 @@ fn writers_wait_for_each_other() {
         let second = std::thread::spawn(move || {
             let mut editor = options().edit(path).unwrap();
             assert!(flag.load(Ordering::SeqCst), "the first one is not done yet");
-            // All that was committed meanwhile is there.
+            // Everything that was committed meanwhile is there.
             assert_eq!(editor.nbytes(), 100);
             editor.append_bytes(&data(100, 2)).unwrap();
             editor.commit().unwrap();
@@ -95,7 +95,7 @@ fn locking_can_be_switched_off() {
         first.append_bytes(b"first").unwrap();
         second.append_bytes(b"second").unwrap();
         first.commit().unwrap();
-        // It is told at the latest when it would do harm.
+        // It is reported at the latest when it would do harm.
         assert!(matches!(second.commit(), Err(FrameError::Changed { .. })));
         second.rollback();
         drop(second);
@@ -141,7 +141,7 @@ fn a_frame_behind_a_link_is_locked_under_both_names() {
     let mut editor = options().edit(&link).unwrap();
     editor.append_bytes(b"data").unwrap();
     editor.commit().unwrap();
-    // Replaced by renaming: the link stays a link.
+    // If the target is replaced by renaming, the link stays a link.
     editor.delete(0).unwrap();
     editor.commit().unwrap();
     drop(editor);
@@ -153,7 +153,7 @@ fn a_frame_behind_a_link_is_locked_under_both_names() {
 }
 
 #[cfg(unix)]
-/// Changes a file as C-Blosc2 does: under the lock, which counts the change before it begins, and in place.
+/// Changes a file as C-Blosc2 does: in place, under the lock, whose count is increased before the change.
 fn overwrite(path: &Path, lock: &fs::File, new: &[u8]) {
     use std::os::unix::fs::FileExt;
     lock.lock().unwrap();
@@ -174,7 +174,7 @@ fn overwrite(path: &Path, lock: &fs::File, new: &[u8]) {
 fn readers_beside_a_writer_that_overwrites_see_one_state() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("frame");
-    // Without checksums, which would find torn data: C-Blosc2 writes none.
+    // Without checksums, which would detect torn data: C-Blosc2 writes none.
     let states = [1, 2].map(|seed| {
         let mut writer = FrameWriter::options().checksums(false).memory(params(&cparams(4))).unwrap();
         let raw = data(16_000, seed);
@@ -213,13 +213,13 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
         }
     });
     assert!(whole > 10 && told > 0, "{whole} {told}");
-    // An open frame says that it has changed until it is read anew, also where its header is as it was.
+    // An open frame reports that it has changed until it is refreshed, even if its header is unchanged.
     let mut schunk = SuperChunk::open(&path).unwrap();
     overwrite(&path, &lock, &states[1].1);
     assert_eq!(schunk.read_bytes(0..1).unwrap_err().kind(), ErrorKind::Changed);
     assert!(schunk.refresh().unwrap());
     assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
-    // Our own changes overwrite nothing, and are not waited for.
+    // Our own changes overwrite nothing, so readers need not wait for them.
     let mut editor = options().edit(&path).unwrap();
     let beside = SuperChunk::open(&path).unwrap();
     editor.delete(0).unwrap();
@@ -228,7 +228,7 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
     assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
 }
 
-/// Frames without checksums, which other programs write: a lock file that was not there when they were opened.
+/// Frames without checksums, as other programs write them, with a lock file that did not exist when they were opened.
 #[test]
 fn a_lock_file_that_appears_is_noticed() {
     for storage in [Storage::Contiguous, Storage::Sparse] {
@@ -245,7 +245,7 @@ fn a_lock_file_that_appears_is_noticed() {
         assert!(!lock.exists());
         let schunk = SuperChunk::open(&path).unwrap();
         assert_eq!(schunk.decompress_chunk(0).unwrap(), data(5000, 1));
-        // One of ours overwrites nothing.
+        // One of our changes, which overwrites nothing.
         let editor = FrameEditor::options().checksums(false).edit(&path);
         drop(editor.unwrap());
         assert!(lock.exists());

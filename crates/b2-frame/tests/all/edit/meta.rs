@@ -8,7 +8,7 @@ use crate::common::{compress, cparams, data};
 #[test]
 fn metalayers_change_in_place() {
     for home in HOMES {
-        // The second one lies over several sectors.
+        // The second one spans several sectors.
         let params = params(&cparams(4)).metalayer("small", b"before").metalayer("large", data(3000, 1));
         let mut home = Home::new(home, params);
         home.change(|editor| editor.append_bytes(&data(5000, 1)).unwrap());
@@ -19,7 +19,7 @@ fn metalayers_change_in_place() {
             is_argument(editor.set_metalayer("small", b"longer one"));
             is_argument(editor.set_metalayer("other", b""));
         });
-        // The header, and what repairs it; no chunk, and index and trailer only in a sparse frame.
+        // Only the header and its redo record are written, no chunks, and index and trailer only in a sparse frame.
         assert!(committed.bytes_written < 10_000, "{committed:?}");
         let schunk = home.read();
         assert_eq!(schunk.metalayers().get("small"), Some(&b"after!"[..]));
@@ -53,7 +53,7 @@ fn more_than_16_vlmetalayers_only_on_demand() {
     assert!(!schunk.header().has_vlmetalayers() || schunk.vlmetalayers().len() == 16);
 }
 
-/// In an empty frame the trailer follows the header, always.
+/// In an empty frame the trailer always follows the header.
 #[test]
 fn empty_frames_have_no_dead_space() {
     for home in HOMES {

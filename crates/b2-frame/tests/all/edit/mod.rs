@@ -20,7 +20,7 @@ use b2_frame::{
 use bytes::Bytes;
 use tempfile::TempDir;
 
-/// Where a frame under test lives.
+/// Where the frame under test is stored.
 pub(crate) enum Home {
     Memory(Option<Bytes>),
     Disk(TempDir, Storage),
@@ -62,7 +62,7 @@ impl Home {
         }
     }
 
-    /// Ends editing; changes that are not committed are lost.
+    /// Ends editing; uncommitted changes are lost.
     pub(crate) fn close(&mut self, editor: FrameEditor) {
         match self {
             Self::Memory(bytes) => *bytes = editor.into_bytes(),
@@ -94,7 +94,7 @@ pub(crate) fn params(cparams: &CParams) -> FrameParams {
     FrameParams::from_cparams(cparams)
 }
 
-/// A contiguous frame of `raw` in a file.
+/// Writes `raw` to a file as a contiguous frame.
 pub(crate) fn file(dir: &Path, raw: &[u8], chunksize: usize) -> PathBuf {
     let path = dir.join("frame");
     std::fs::write(&path, common::frame(raw, chunksize, &common::cparams(4))).unwrap();

@@ -1,4 +1,4 @@
-//! Random sequences of operations against a plain model, on every storage.
+//! Random sequences of operations compared with a simple model, on every storage.
 
 use std::collections::BTreeMap;
 
@@ -62,19 +62,19 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a frame holds, plainly.
+/// The expected content of a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     chunks: Vec<Vec<u8>>,
     individual: bool,
-    /// The size of full chunks, once there was one.
+    /// The size of full chunks, once one has been written.
     full: Option<usize>,
     vlmetalayers: BTreeMap<String, Vec<u8>>,
     meta: u64,
 }
 
 impl Model {
-    /// After a change of sizes: whether they are individual now.
+    /// After sizes have changed, determines whether they are individual now.
     fn settle(&mut self) {
         if self.full.is_none() {
             self.full = self.chunks.first().map(Vec::len);
@@ -270,7 +270,7 @@ proptest! {
                     model = committed.clone();
                     editor = home.edit();
                 }
-                // Others see what is committed, and nothing else.
+                // Others see exactly what has been committed.
                 _ if late && !home.path().as_os_str().is_empty() => check(&home.read(), &committed),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Single operations: what they refuse, and what a model cannot show.
+//! Single operations: what they refuse, and cases that a model cannot cover.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn transactions_happen_as_a_whole() {
     }
 }
 
-/// Where sizes are individual an index entry cannot tell them.
+/// Where sizes are individual, an index entry cannot store them.
 #[test]
 fn special_chunks_are_stored_when_sizes_become_unequal() {
     for home in HOMES {
@@ -114,7 +114,7 @@ fn chunks_of_variable_length_blocks_are_edited_alike() {
         assert_eq!(schunk.chunk_blocks(1).unwrap(), blocks(4));
         assert_eq!(schunk.nchunks(), 2);
         assert_eq!(schunk.header().general_flags() & 0x8F, 0x83);
-        // The only chunk may be of the other kind, and so may the first one.
+        // The only chunk may be of the other kind, and so may the first.
         home.change(|editor| {
             editor.delete(0).unwrap();
             editor.update(0, compress(&data(100, 1), &cparams(4))).unwrap();
@@ -138,7 +138,7 @@ fn a_frame_of_empty_chunks_cannot_be_told_from_none() {
     assert_eq!(chunks(&schunk), [vec![], data(10, 1), vec![]]);
 }
 
-/// Two entries that share a chunk: changing one leaves the other as it is.
+/// Two entries share a chunk: changing one leaves the other unchanged.
 #[test]
 fn shared_chunks_are_parted_by_changes() {
     let mut editor = editor(400);
@@ -147,7 +147,7 @@ fn shared_chunks_are_parted_by_changes() {
     editor.commit().unwrap();
     let frame = editor.into_bytes().unwrap();
     let index = SuperChunk::from_bytes(frame.clone()).unwrap().layout().index.clone();
-    // Both entries are stored as they are: a payload of 16 bytes is not compressed.
+    // Both entries are stored uncompressed: a payload of 16 bytes is not compressed.
     let mut shared = frame.to_vec();
     let (first, second) = (index.start as usize + 32, index.start as usize + 40);
     shared.copy_within(first..second, second);
@@ -156,7 +156,7 @@ fn shared_chunks_are_parted_by_changes() {
     editor.update_bytes(1, &data(400, 2)).unwrap();
     editor.commit().unwrap();
     assert_eq!(chunks(&editor.snapshot().unwrap()), [&data(800, 1)[..400], &data(400, 2)]);
-    // Copying gives each its own.
+    // Copying gives each entry a chunk of its own.
     let mut editor = options().edit_bytes(editor.into_bytes().unwrap()).unwrap();
     editor.compact().unwrap();
     let snapshot = editor.snapshot().unwrap();

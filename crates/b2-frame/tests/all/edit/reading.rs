@@ -5,7 +5,7 @@ use b2_frame::{Entry, FrameError, FrameParams, FrameWriter, SuperChunk};
 
 use crate::common::{compress, cparams, data, samples, whole};
 
-/// Chunks of all kinds; sizes are equal, and no multiple of the item size.
+/// Returns chunks of all kinds. Their sizes are equal, and not a multiple of the item size.
 fn mixed(typesize: usize, chunksize: usize) -> SuperChunk {
     let cparams = cparams(typesize).to_builder().blocksize(1000).build().unwrap();
     let delta = cparams.to_builder().filters([FilterSlot::DELTA, FilterSlot::SHUFFLE]).build().unwrap();
@@ -111,7 +111,7 @@ fn copies_have_the_same_data() {
     assert!(matches!(schunk.copy_into(&mut writer, None, Some(0)), Err(FrameError::Argument { .. })));
     schunk.copy_into(&mut writer, None, None).unwrap();
     let copy = SuperChunk::from_bytes(writer.finish().unwrap().into_bytes()).unwrap();
-    // As stored, specials included.
+    // Copied as stored, including special chunks.
     for nchunk in 0..schunk.nchunks() {
         match schunk.entry(nchunk).unwrap() {
             Entry::Stored(_) => assert_eq!(copy.chunk(nchunk).unwrap(), schunk.chunk(nchunk).unwrap()),

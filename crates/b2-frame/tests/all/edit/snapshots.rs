@@ -42,7 +42,7 @@ fn snapshots_stay_as_they_were() {
                 assert_eq!(chunks(&again), chunks(&before));
                 again.header().frame_len()
             });
-            // More commits, and in a sparse frame none of them uses a file that a snapshot may read.
+            // Commit more. In a sparse frame, no commit may use a file that a snapshot may read.
             for seed in 20..25 {
                 editor.update_bytes(0, &chunk(seed)).unwrap();
                 editor.commit().unwrap();
@@ -78,7 +78,7 @@ fn compacting_leaves_snapshots_alone() {
     }
 }
 
-/// What was rolled back may be overwritten. Reading it is an error, never other data.
+/// Data that were rolled back may be overwritten. Reading them is then an error, never other data.
 #[test]
 fn rolled_back_snapshots_are_of_no_use() {
     for storage in HOMES {
@@ -121,7 +121,7 @@ fn readers_see_the_newest_state_after_a_refresh() {
         assert!(reader.refresh().unwrap());
         assert!(!reader.refresh().unwrap());
         assert_eq!(chunks(&reader), [chunk(10), chunk(1), chunk(2)]);
-        // Also when the file was replaced, and when it is a snapshot that goes on.
+        // Also if the file was replaced, and for a snapshot that is refreshed.
         let mut snapshot = editor.snapshot().unwrap();
         editor.delete(1).unwrap();
         editor.compact().unwrap();
@@ -132,7 +132,7 @@ fn readers_see_the_newest_state_after_a_refresh() {
     }
 }
 
-/// The number of a file that was given up is used again; a reader of an earlier state must not fall for it.
+/// The number of a freed file is used again; a reader of an earlier state must notice that.
 #[test]
 fn readers_never_take_a_file_for_another() {
     let mut home = home(Some(Storage::Sparse));
@@ -147,7 +147,7 @@ fn readers_never_take_a_file_for_another() {
         assert!(reader.refresh().unwrap());
         assert_eq!(chunks(&reader)[round % 3], chunk(100 + round as u64));
     }
-    // Six updates, and hardly more numbers than chunks.
+    // Six updates, but hardly more file numbers than chunks.
     let largest = (0..3).filter_map(|n| reader.chunk_infos().nth(n).unwrap().unwrap().offset()).max();
     assert!(largest.unwrap() <= 4, "{largest:?}");
 }

@@ -1,5 +1,5 @@
-//! Tests with a second driver, which has no threads, answers in any order and counts. It must read
-//! what the local driver reads.
+//! Tests with a second driver, which has no threads, answers in any order and counts. It must
+//! return the same items as the local driver.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -259,7 +259,7 @@ fn rounds_follow_the_formula() {
         );
         assert_eq!(counted(&array, all()).rounds, 2);
     }
-    // Blocks of equal size are where they are looked for.
+    // Blocks of equal size are at the positions where they are expected.
     let ahead = ReadCosts { small: 0, ..ReadCosts::REMOTE };
     for compare in [Compare::Never, Compare::Once, Compare::Always] {
         let array = with(&base, ahead, compare);
@@ -275,7 +275,7 @@ fn rounds_follow_the_formula() {
         (counted(&array, item()).rounds, counted(&array, all())),
         (1, Fetched { rounds: 1, ranges: 16, bytes: 16 * (32 + (256 << 10)) })
     );
-    // What is compared is a block here. The checksums came with the trailer and cost nothing.
+    // Here each block is compared on its own. The checksums came with the trailer and cost nothing.
     let array = with(&base, far, Compare::Always);
     assert_eq!(counted(&array, item()).rounds, 2);
     // Heads of unexpected size need one more round.
@@ -285,7 +285,7 @@ fn rounds_follow_the_formula() {
     let frame = builder.to_bytes(crate::ByIndex(|i| (i % 977) as u32)).unwrap();
     let array = with(&NdArray::from_bytes(frame).unwrap(), narrow, Compare::Never);
     let rounds = counted(&array, vec![Selection::from(60), Selection::from(60)]).rounds;
-    // Pure-Rust zstd trains no dictionary, and without one all is where it is looked for.
+    // The pure-Rust zstd trains no dictionary, and without one all blocks are where expected.
     let least = if cfg!(feature = "zstd-c") { 2 } else { 1 };
     assert!((least..=4).contains(&rounds), "{rounds}");
     // Nothing is stored, so nothing is read.
@@ -303,7 +303,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     assert!(unfinished.need().unwrap().is_some());
     let error = unfinished.finish().map(drop);
     assert!(matches!(error, Err(NdError::Frame(FrameError::Argument { name: "read", .. }))));
-    // A job that still runs.
+    // A job is still running.
     let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
     let mut driver = Driver::new(array.super_chunk().files());
     let mut jobs = Vec::new();
@@ -313,7 +313,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     }
     assert!(read.is_done() && !jobs.is_empty());
     assert!(read.finish().is_err());
-    // Answers of the wrong length.
+    // Responses of the wrong length.
     let mut short = view.begin(&mut dst[..]).unwrap().unwrap();
     let mut answer = || {
         while let Some(Request { id, extent }) = short.need()? {

@@ -45,8 +45,8 @@ impl AttrsMut<'_> {
         self.editor.set_vlmetalayer(name, &encode(&value.into()))
     }
 
-    /// Sets an attribute to a value of any type that `serde` can serialise, such as a JSON value or your own structure.
-    /// [`Attrs::get_as`](crate::Attrs::get_as) reads it.
+    /// Sets an attribute to a value of any type that `serde` can serialise, such as a JSON value or
+    /// a struct. [`Attrs::get_as`](crate::Attrs::get_as) reads it.
     ///
     /// # Errors
     /// As for [`set`](Self::set), and when the value cannot be serialised.
@@ -76,7 +76,7 @@ impl AttrsMut<'_> {
         decode(name, &bytes, &frame.dparams().limits).map(Some)
     }
 
-    /// Returns the value of an attribute as an object of Python, including changes that are not committed.
+    /// Returns the value of an attribute as a Python object, including uncommitted changes.
     ///
     /// # Errors
     /// As for [`Attrs::get`](crate::Attrs::get).

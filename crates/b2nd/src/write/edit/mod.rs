@@ -108,7 +108,7 @@ impl ArrayOptions {
     ///
     /// # Errors
     /// As for [`NdArray::open`]; when the array is at an offset in its file, when the lock file
-    /// cannot be created, or when the file has bytes behind the frame that are not part of it.
+    /// cannot be created, or when the file has bytes after the frame that are not part of it.
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
         ArrayEditor::new(self.editing()?.edit(path)?)
     }
@@ -149,7 +149,7 @@ impl NdArray {
     }
 
     /// Updates an array on disk to its newest committed state, including its shape. Returns whether
-    /// there was one.
+    /// there was a newer one.
     ///
     /// # Errors
     /// As for opening. After an error this array is unchanged.

@@ -19,7 +19,7 @@ impl ArrayEditor {
     /// says how many positions a source has.
     ///
     /// Chunks that only change their position are not rewritten. If the shift is not a multiple of
-    /// the chunk length, all chunks behind `at` are made anew, in bounded memory.
+    /// the chunk length, all chunks after `at` are rewritten, in bounded memory.
     ///
     /// # Errors
     /// As for [`append`](Self::append), and when `at` is beyond the end.
@@ -189,7 +189,7 @@ impl Shift {
         }
     }
 
-    /// Returns the size in bytes of all items in chunks that are not kept.
+    /// Returns the size in bytes of all items in chunks that are rewritten.
     fn made(&self, old: &Geometry, new: &Geometry) -> u64 {
         let mut coords = vec![0; new.ndim()];
         let along = (self.first(new)..new.grid()[self.axis]).map(|k| {
@@ -254,7 +254,7 @@ impl Spliced<'_> {
         let inserted = self.range.start..self.range.start + self.len;
         let offset = |at: u64| (at - first) as usize * dst_strides[axis] as usize;
         let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
-        // First copy what lies before and behind the inserted positions.
+        // First copy what lies before and after the inserted positions.
         for (at, end, from) in
             [(first, last.min(inserted.start), None), (first.max(inserted.end), last, Some(self.range.end))]
         {
