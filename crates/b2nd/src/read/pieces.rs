@@ -42,13 +42,8 @@ impl Slice {
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
     pub fn pieces(&self, nbytes: u64) -> Pieces {
-        let shape = self.shape();
-        let dims = match shape.split_first() {
-            // If a later dimension is empty, the result has no items.
-            Some((_, inner)) if inner.contains(&0) => vec![CutDim { len: 0, ..self.first_dim(0) }],
-            Some((&len, _)) => vec![self.first_dim(len)],
-            None => Vec::new(),
-        };
+        let shape = self.own_shape();
+        let dims = shape.first().map(|&len| self.first_dim(len)).into_iter().collect();
         let row = self.nbytes().checked_div(shape.first().copied().unwrap_or(1)).unwrap_or(0);
         Pieces { slice: self.clone(), ranges: PieceRanges::new(dims, row, nbytes, nbytes) }
     }
@@ -85,5 +80,33 @@ impl Iterator for Pieces {
             }
         };
         Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ArrayBuilder, Dtype, NdArray};
+
+    #[test]
+    fn pieces_of_fields_and_single_items() {
+        let dtype = Dtype::parse("[('id', '<u2'), ('pos', '|i1', (3,))]").unwrap();
+        let items: Vec<u8> = (0..50).collect();
+        let array = ArrayBuilder::with_dtype([10], dtype).to_bytes(&items[..]).unwrap();
+        let array = NdArray::from_bytes(array).unwrap();
+        let read = |slice: &crate::Slice, nbytes| -> Vec<u8> {
+            slice.pieces(nbytes).flat_map(|piece| piece.unwrap().slice.read_bytes().unwrap()).collect()
+        };
+        for slice in [array.all(), array.slice(5).unwrap(), array.slice(3..8).unwrap()] {
+            for nbytes in [1, 7, 1000] {
+                assert_eq!(read(&slice, nbytes), slice.read_bytes().unwrap());
+                let field = slice.field("pos").unwrap();
+                assert_eq!(read(&field, nbytes), field.read_bytes().unwrap());
+            }
+        }
+        assert_eq!(array.slice(2..2).unwrap().pieces(9).count(), 0);
+        // Positions without items.
+        let none = ArrayBuilder::new::<u8>([15, 0]).to_bytes(Vec::<u8>::new()).unwrap();
+        let pieces = NdArray::from_bytes(none).unwrap().all().pieces(9);
+        assert_eq!(pieces.map(|piece| piece.unwrap().positions.end).last(), Some(15));
     }
 }
