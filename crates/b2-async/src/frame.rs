@@ -131,9 +131,17 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         self.remote.run(self.frame.sizes_plan()).await
     }
 
+    /// Reads the sizes of chunks if that of chunk `nchunk` follows from the others.
+    async fn read_size_of(&self, nchunk: usize) -> Result<(), FrameError> {
+        match self.frame.entry(nchunk)? {
+            Entry::Special(_) => self.read_sizes().await,
+            Entry::Stored(_) => Ok(()),
+        }
+    }
+
     /// Reads chunk `nchunk` for immediate decoding.
     async fn chunk_to_decode(&self, nchunk: usize) -> Result<Chunk, FrameError> {
-        self.read_sizes().await?;
+        self.read_size_of(nchunk).await?;
         self.remote.run(self.frame.chunk_plan(nchunk)?.to_decode()).await
     }
 
@@ -142,6 +150,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::chunk`].
     pub async fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
+        self.read_size_of(nchunk).await?;
         self.remote.run(self.frame.chunk_plan(nchunk)?).await
     }
 
@@ -174,13 +183,21 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         &self,
         nchunk: usize,
         nblocks: &[usize],
-        each: impl FnMut(usize, &[u8]),
+        mut each: impl FnMut(usize, &[u8]),
     ) -> Result<(), FrameError> {
-        self.read_sizes().await?;
-        let blocks = NumberedBlocks::new(&self.frame, nchunk, nblocks)?;
-        self.read(&blocks, Destination::nowhere(), Control::new()).await?;
-        blocks.each(nblocks, each);
-        Ok(())
+        self.read_size_of(nchunk).await?;
+        let control = self.frame.dparams().control.quiet();
+        let mut rest = nblocks;
+        loop {
+            let (now, later) = rest.split_at(NumberedBlocks::at_once(&self.frame).min(rest.len()));
+            let blocks = NumberedBlocks::new(&self.frame, nchunk, now)?;
+            self.read(&blocks, Destination::nowhere(), control.clone()).await?;
+            blocks.each(now, &mut each);
+            if later.is_empty() {
+                return Ok(());
+            }
+            rest = later;
+        }
     }
 
     /// Returns information about all chunks, in order. This reads the chunk headers.
