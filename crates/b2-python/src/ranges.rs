@@ -227,8 +227,9 @@ impl Reading {
             }
             self.waiting = still;
             while let Some(job) = read.job() {
-                control.check()?;
+                let work = job.work();
                 job.run()?;
+                control.advance(work)?;
             }
             if self.waiting.len() == before {
                 return Ok(self.waiting.iter().map(|request| request.extent.clone()).collect());
@@ -279,19 +280,21 @@ impl RangeReader {
     /// next call continues with the same selection.
     fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
-        let (mut reading, fetched) = {
+        let (begun, array, dtype, fetched) = {
             let mut state = self.lock();
-            let begun = state.reading.take();
-            let reading = match (begun, &state.opening) {
-                (Some(reading), _) => reading,
-                (None, Opening::Open(array, dtype)) => Reading::begin(key, array, dtype.bind(py))?,
-                _ => return Err(argument(py, "it is not open yet")),
+            let Opening::Open(array, dtype) = &state.opening else {
+                return Err(argument(py, "it is not open yet"));
             };
-            // A cheap clone, because the bytes are shared.
-            (reading, state.fetched.clone())
+            // Cheap: the bytes themselves are shared.
+            let (array, dtype, fetched) = (array.clone(), dtype.clone_ref(py), state.fetched.clone());
+            (state.reading.take(), array, dtype, fetched)
+        };
+        let mut reading = match begun {
+            Some(reading) => reading,
+            None => Reading::begin(key, &array, dtype.bind(py))?,
         };
         let (mut reading, missing) = How::threads(None).run(py, move |control| {
-            let missing = reading.go_on(&fetched, &control)?;
+            let missing = reading.go_on(&fetched, &control.begin(array.nbytes(), 1))?;
             Ok::<_, NdError>((reading, missing))
         })?;
         if missing.is_empty() {
