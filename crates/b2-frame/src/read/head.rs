@@ -386,6 +386,10 @@ impl HeadPlan {
         let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
         let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
         let head = tables.clamp(least, place.guess);
+        let all = self.blocks.last().is_some_and(|blocks| blocks.end == usize::MAX);
+        if costs.ahead && place.guess <= costs.at_once && (all || self.compares_all(frame)) {
+            return (place.guess, 0..0);
+        }
         let span = |first: &Range<usize>, last: &Range<usize>| first.start as u64..last.end as u64;
         let blocks = match (self.blocks.first(), self.blocks.last()) {
             // The whole chunk will be compared.

@@ -73,7 +73,7 @@ impl<P: Places, B: Shared> LocalRead<'_, P, B> {
         }
         // Decode chunks in parallel. A single chunk, or the last ones, are decoded in parallel by
         // blocks.
-        let threads = self.threads(3 * places.block_nbytes() as u64);
+        let threads = self.threads(places.worker_memory());
         let work = places.work()?;
         b2_core::for_each(self.control, threads, 0..nparts, work, || Ok(()), |(), npart| self.part(npart))
     }
@@ -120,7 +120,7 @@ impl<P: Places, B: Shared> LocalRead<'_, P, B> {
             self.control,
             self.threads(head.chunk().block_memory()),
             blocks.groups(reading),
-            nblocks as u64 * reading.places.block_nbytes() as u64,
+            blocks.nbytes(nblocks),
             || blocks.worker(reading, block0.as_deref()),
             |worker, group| {
                 let read = read(&group)?;

@@ -5,13 +5,16 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use b2_chunk::{BlockDecoder, ChunkError, DParams, LazyChunk};
-use b2_core::{Control, memory};
+use b2_core::memory;
 
 use crate::read::disjoint::Destination;
 use crate::read::local::read_places;
 use crate::read::places::{Found, Places};
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
+
+/// Size of the blocks that are decoded at once, in bytes.
+const AT_ONCE: usize = 8 << 20;
 
 /// Blocks of one chunk, which are decoded into memory of their own.
 #[doc(hidden)]
@@ -34,13 +37,21 @@ impl SuperChunk {
         &self,
         nchunk: usize,
         nblocks: &[usize],
-        each: impl FnMut(usize, &[u8]),
+        mut each: impl FnMut(usize, &[u8]),
     ) -> Result<(), FrameError> {
-        let blocks = NumberedBlocks::new(self, nchunk, nblocks)?;
-        read_places(self, &blocks, Destination::nowhere(), &Control::new())
-            .map_err(|error| self.explain(error))?;
-        blocks.each(nblocks, each);
-        Ok(())
+        let control = self.dparams.control.quiet();
+        let mut rest = nblocks;
+        loop {
+            let (now, later) = rest.split_at(NumberedBlocks::at_once(self).min(rest.len()));
+            let blocks = NumberedBlocks::new(self, nchunk, now)?;
+            let read = read_places(self, &blocks, Destination::nowhere(), &control);
+            read.map_err(|error| self.explain(error))?;
+            blocks.each(now, &mut each);
+            if later.is_empty() {
+                return Ok(());
+            }
+            rest = later;
+        }
     }
 }
 
@@ -54,6 +65,15 @@ impl NumberedBlocks {
         numbers.sort_unstable();
         numbers.dedup();
         Ok(Self { frame: frame.clone(), nchunk, numbers, decoded: Mutex::default() })
+    }
+
+    /// Returns how many blocks to decode at once, as all of them are kept until the last one is decoded.
+    pub fn at_once(frame: &SuperChunk) -> usize {
+        let size = match (frame.header().blocksize(), frame.chunksize()) {
+            (0, 0) => return 1,
+            (0, size) | (size, _) => size,
+        };
+        (AT_ONCE / size).max(1)
     }
 
     /// Passes the plain bytes of the blocks on, in this order, after they have been read.
@@ -103,8 +123,8 @@ unsafe impl Places for &NumberedBlocks {
         true
     }
 
-    fn block_nbytes(&self) -> usize {
-        self.frame.header().blocksize()
+    fn worker_memory(&self) -> u64 {
+        3 * self.frame.header().blocksize() as u64
     }
 
     fn work(&self) -> Result<u64, FrameError> {
@@ -125,7 +145,14 @@ unsafe impl Places for &NumberedBlocks {
                 let (start, len) = (bad as u64, chunk.nblocks() as u64);
                 Err(FrameError::OutOfRange { what: "blocks", start, end: start.saturating_add(1), len })
             }
-            _ => Ok(Found::Blocks(())),
+            _ => {
+                if self.numbers.len() > 1 {
+                    let decoded = (chunk.blocksize() as u64).saturating_mul(self.numbers.len() as u64);
+                    let limits = &self.frame.dparams.limits;
+                    limits.check_memory("decoded blocks, in bytes", decoded)?;
+                }
+                Ok(Found::Blocks(()))
+            }
         }
     }
 

@@ -94,6 +94,13 @@ impl<P: Places> Blocks<P> {
         places.nblocks(&self.part)
     }
 
+    /// Returns how many bytes `count` of the blocks have, roughly.
+    pub(crate) fn nbytes(&self, count: usize) -> u64 {
+        let chunk = self.head.chunk();
+        let all = chunk.nblocks().max(1) as u64;
+        (chunk.header().nbytes() as u64).saturating_mul(count as u64) / all
+    }
+
     /// Returns the groups of blocks to read at once. They can be decoded in any order.
     pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
         self.head.groups(self.nblocks(reading.places), &reading.frame.costs)

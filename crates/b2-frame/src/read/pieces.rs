@@ -117,10 +117,15 @@ impl SuperChunk {
     pub fn pieces_of_items(&self, items: &[u64]) -> Result<Pieces, FrameError> {
         let len = self.nitems();
         if let Some(&bad) = items.iter().find(|item| **item >= len) {
-            return Err(FrameError::OutOfRange { what: "items", start: bad, end: bad + 1, len });
+            return Err(FrameError::OutOfRange {
+                what: "items",
+                start: bad,
+                end: bad.saturating_add(1),
+                len,
+            });
         }
         let sizes = self.sizes_at_hand(!items.is_empty())?;
-        let typesize = self.typesize();
+        let (typesize, limits) = (self.typesize(), &self.dparams.limits);
         let mut placed = memory::list(items.len())?;
         let (mut nchunk, mut chunk) = (0, 0..0);
         for (number, item) in items.iter().enumerate() {
@@ -135,6 +140,10 @@ impl SuperChunk {
                 let to = (number + 1) * typesize - (end - at) as usize;
                 let piece = Piece { start: (at - chunk.start) as usize, len, at: to };
                 memory::push(&mut placed, (nchunk, piece))?;
+                // The file determines how many chunks an item spans.
+                let more = placed.len().saturating_sub(items.len()) as u64;
+                let each = (size_of::<Part>() + 2 * size_of::<(usize, Piece)>()) as u64;
+                limits.check_memory("list of parts of items, in bytes", more.saturating_mul(each))?;
                 at += len as u64;
             }
         }
@@ -262,8 +271,9 @@ unsafe impl Places for Pieces {
         true
     }
 
-    fn block_nbytes(&self) -> usize {
-        self.frame.header().blocksize()
+    fn worker_memory(&self) -> u64 {
+        let (chunk, block) = (self.frame.chunksize() as u64, self.frame.header().blocksize() as u64);
+        chunk.saturating_add(3 * block)
     }
 
     fn work(&self) -> Result<u64, FrameError> {
@@ -280,9 +290,19 @@ unsafe impl Places for Pieces {
     }
 
     fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, FrameError> {
-        let size = self.frame.header().blocksize().max(1);
+        let pieces = self.part(npart).map_or(&[][..], |part| &part.pieces);
+        let whole =
+            |piece: &Piece| self.frame.opened.expected_nbytes(self.nchunk(npart)) == Some(piece.len as u64);
+        if matches!(pieces, [piece] if whole(piece)) {
+            return Ok(vec![0..usize::MAX]);
+        }
+        let size = self.frame.header().blocksize();
+        if size == 0 {
+            // The header does not say which blocks these are.
+            return Ok(Vec::new());
+        }
         let mut runs: Vec<Range<usize>> = Vec::new();
-        for piece in self.part(npart).map_or(&[][..], |part| &part.pieces) {
+        for piece in pieces {
             let blocks = piece.start / size..piece.end().div_ceil(size);
             match runs.last_mut() {
                 Some(last) if blocks.start <= last.end => last.end = last.end.max(blocks.end),
@@ -308,11 +328,9 @@ unsafe impl Places for Pieces {
         {
             return Ok(Found::Fill((npart, pattern)));
         }
-        if chunk.header().special().is_some() {
-            // Every block takes some bytes in the file, except here.
-            let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
-            self.frame.dparams.limits.check_memory("list of blocks, in bytes", list)?;
-        }
+        // A chunk may consist of very many blocks of a byte.
+        let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
+        self.frame.dparams.limits.check_memory("list of blocks, in bytes", list)?;
         let mut nblocks: Vec<usize> = Vec::new();
         for piece in pieces {
             let known = nblocks.last().map_or(0, |last| last + 1);

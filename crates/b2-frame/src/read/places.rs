@@ -42,8 +42,8 @@ pub unsafe trait Places: Send + Sync {
     /// Returns whether no two selected bytes share a place in the destination.
     fn disjoint(&self) -> bool;
 
-    /// Returns the usual size of a block in bytes.
-    fn block_nbytes(&self) -> usize;
+    /// Returns how much memory a thread needs to decode blocks of a chunk, in bytes, roughly.
+    fn worker_memory(&self) -> u64;
 
     /// Returns how many bytes have to be decoded, roughly.
     ///

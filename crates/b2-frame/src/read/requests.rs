@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::{Control, memory};
@@ -37,6 +38,8 @@ pub struct Read<'d, P: Places> {
     asked: HashMap<u64, Asked<P>>,
     jobs: VecDeque<Job<'d, P>>,
     planning: HashMap<u64, Planning>,
+    /// Whether an error was returned, after which the destination may be incomplete.
+    failed: bool,
 }
 
 /// What a read and its jobs share.
@@ -48,6 +51,8 @@ struct Common<'d, P> {
     /// A lock that serializes jobs if several selected bytes may share a place.
     turn: Option<Mutex<()>>,
     streaming: bool,
+    /// Number of jobs that have not run to their end without an error.
+    outstanding: AtomicUsize,
 }
 
 impl<P> Common<'_, P> {
@@ -112,13 +117,22 @@ impl<'d, P: Places> Read<'d, P> {
         let buffer = unsafe { Disjoint::new(destination, !disjoint) };
         let turn = (!disjoint).then(Mutex::default);
         Self {
-            shared: Arc::new(Common { frame: frame.clone(), places, buffer, control, turn, streaming }),
+            shared: Arc::new(Common {
+                frame: frame.clone(),
+                places,
+                buffer,
+                control,
+                turn,
+                streaming,
+                outstanding: AtomicUsize::new(0),
+            }),
             next_part: 0,
             next_id: 0,
             requests: VecDeque::new(),
             asked: HashMap::new(),
             jobs: VecDeque::new(),
             planning: HashMap::new(),
+            failed: false,
         }
     }
 
@@ -142,7 +156,9 @@ impl<'d, P: Places> Read<'d, P> {
             }
             let (npart, plan) = (self.next_part, PartPlan::new(&self.shared.places, self.next_part));
             self.next_part += 1;
-            self.step(npart, plan, Vec::new())?;
+            let stepped = self.step(npart, plan, Vec::new());
+            self.failed |= stepped.is_err();
+            stepped?;
         }
     }
 
@@ -152,7 +168,14 @@ impl<'d, P: Places> Read<'d, P> {
     /// When the bytes violate the format, or the request is unknown or already answered.
     pub fn put(&mut self, id: u64, bytes: Bytes) -> Result<(), P::Error> {
         let unknown = || FrameError::argument("id", "no request with this id is open");
-        match self.asked.remove(&id).ok_or_else(unknown)? {
+        let asked = self.asked.remove(&id).ok_or_else(unknown)?;
+        let taken = self.take(asked, bytes);
+        self.failed |= taken.is_err();
+        taken
+    }
+
+    fn take(&mut self, asked: Asked<P>, bytes: Bytes) -> Result<(), P::Error> {
+        match asked {
             Asked::Plan { npart, at } => {
                 let Some(mut planning) = self.planning.remove(&npart) else { return Ok(()) };
                 if let Some(answer) = planning.answers.get_mut(at) {
@@ -199,11 +222,11 @@ impl<'d, P: Places> Read<'d, P> {
     /// Returns the destination.
     ///
     /// # Errors
-    /// When the read is not complete.
+    /// When the read is not complete: a request was not answered, or a job was dropped, still runs or has failed.
     pub fn finish(self) -> Result<&'d mut [u8], P::Error> {
-        let done = self.is_done();
-        drop(self.jobs);
-        match Arc::into_inner(self.shared).filter(|_| done) {
+        let done = self.is_done() && !self.failed;
+        let complete = |shared: &Common<'d, P>| done && shared.outstanding.load(Relaxed) == 0;
+        match Arc::into_inner(self.shared).filter(complete) {
             Some(shared) => Ok(shared.buffer.into_slice()),
             None => Err(FrameError::argument("read", "is not complete"))?,
         }
@@ -217,8 +240,7 @@ impl<'d, P: Places> Read<'d, P> {
     /// Returns how many jobs may run at once.
     pub fn workers(&self) -> usize {
         let limits = &self.shared.frame.dparams.limits;
-        // Each job holds a block, its selected parts, and a neighbouring block.
-        let most = limits.threads(3 * self.shared.places.block_nbytes() as u64);
+        let most = limits.threads(self.shared.places.worker_memory());
         b2_core::workers(&self.shared.control).min(most).max(1)
     }
 
@@ -294,6 +316,7 @@ impl<'d, P: Places> Read<'d, P> {
     }
 
     fn work(&mut self, work: Work<P>) {
+        self.shared.outstanding.fetch_add(1, Relaxed);
         self.jobs.push_back(Job { shared: self.shared.clone(), work });
     }
 }
@@ -304,7 +327,7 @@ impl<P: Places> Job<'_, P> {
         let places = &self.shared.places;
         match &self.work {
             Work::Fill(_) => places.nbytes().checked_div(places.nparts()).unwrap_or(0),
-            Work::Decode(_, arrived) => arrived.group.blocks.len() as u64 * places.block_nbytes() as u64,
+            Work::Decode(shareable, arrived) => shareable.blocks.nbytes(arrived.group.blocks.len()),
         }
     }
 
@@ -327,6 +350,8 @@ impl<P: Places> Job<'_, P> {
                 blocks.copy(places, &mut worker, nblocks, read, || buffer.writer())?
             }
         };
-        Ok(control.advance(nbytes as u64)?)
+        control.advance(nbytes as u64)?;
+        self.shared.outstanding.fetch_sub(1, Relaxed);
+        Ok(())
     }
 }

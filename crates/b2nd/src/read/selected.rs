@@ -198,8 +198,8 @@ unsafe impl Places for Selected {
         self.disjoint
     }
 
-    fn block_nbytes(&self) -> usize {
-        self.array_block()
+    fn worker_memory(&self) -> u64 {
+        3 * self.array_block() as u64
     }
 
     /// The work is what has to be decoded, not just the selected part of it.

@@ -313,6 +313,14 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     }
     assert!(read.is_done() && !jobs.is_empty());
     assert!(read.finish().is_err());
+    // A job that nobody ran.
+    let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
+    while let Some(Request { id, extent }) = read.need().unwrap() {
+        read.put(id, driver.read(&[extent]).unwrap().remove(0)).unwrap();
+    }
+    drop(std::iter::from_fn(|| read.job()).collect::<Vec<_>>());
+    assert!(read.is_done());
+    assert!(read.finish().is_err());
     // Responses of the wrong length.
     let mut short = view.begin(&mut dst[..]).unwrap().unwrap();
     let mut answer = || {
