@@ -73,7 +73,7 @@ impl NumberedBlocks {
             (0, 0) => return 1,
             (0, size) | (size, _) => size,
         };
-        (AT_ONCE / size).max(1)
+        AT_ONCE.checked_div(size).unwrap_or(1).max(1)
     }
 
     /// Passes the plain bytes of the blocks on, in this order, after they have been read.
@@ -124,7 +124,7 @@ unsafe impl Places for &NumberedBlocks {
     }
 
     fn worker_memory(&self) -> u64 {
-        3 * self.frame.header().blocksize() as u64
+        (self.frame.header().blocksize() as u64).saturating_mul(3)
     }
 
     fn work(&self) -> Result<u64, FrameError> {

@@ -294,7 +294,8 @@ unsafe impl Places for Pieces {
         let whole =
             |piece: &Piece| self.frame.opened.expected_nbytes(self.nchunk(npart)) == Some(piece.len as u64);
         if matches!(pieces, [piece] if whole(piece)) {
-            return Ok(vec![0..usize::MAX]);
+            let all = 0..usize::MAX;
+            return Ok(vec![all]);
         }
         let size = self.frame.header().blocksize();
         if size == 0 {
