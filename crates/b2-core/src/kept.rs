@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
 /// The storage of one thread for states of type `T`: a `static` in `thread_local!`.
-type Pool<T> = LocalKey<RefCell<Vec<T>>>;
+type KeptStates<T> = LocalKey<RefCell<Vec<T>>>;
 
 /// Maximum number of states kept. Nested work needs a second one, such as a postfilter that reads another chunk.
 const MOST: usize = 2;
@@ -17,7 +17,7 @@ const MOST: usize = 2;
 pub struct Kept<T: 'static> {
     /// `None` only during drop.
     state: Option<T>,
-    pool: &'static Pool<T>,
+    pool: &'static KeptStates<T>,
 }
 
 impl<T> Kept<T> {
@@ -26,7 +26,7 @@ impl<T> Kept<T> {
     /// # Errors
     /// Returns the errors of `make`.
     pub fn take<E>(
-        pool: &'static Pool<T>,
+        pool: &'static KeptStates<T>,
         fit: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Self, E> {

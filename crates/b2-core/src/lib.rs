@@ -5,6 +5,7 @@ mod buffer;
 mod control;
 mod element;
 mod error;
+mod ids;
 mod kept;
 mod limits;
 #[doc(hidden)]

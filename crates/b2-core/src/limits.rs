@@ -3,8 +3,8 @@ use crate::LimitExceeded;
 /// Limits on what reading an input may cost. The caller sets them, never the file.
 ///
 /// Fields of a file are compared with these limits before memory of that size is allocated or work of that size is
-/// done. A request above a limit fails with [`LimitExceeded`], which names the field, so that the caller can raise it
-/// with the `with_` method of the same name.
+/// done. A request above a limit fails with [`LimitExceeded`], which names the field of this struct that would have
+/// to be higher.
 ///
 /// Two things need no limit. If an allocation whose length comes from a file fails, that is an error
 /// ([`OutOfMemory`](crate::OutOfMemory)) and does not abort the process. And the thread counts in headers are never
@@ -13,12 +13,11 @@ use crate::LimitExceeded;
 /// ```
 /// use b2_core::Limits;
 /// // 32 stored bytes claim to be a gigabyte.
-/// let careful = Limits::default().with_max_output(100 << 20);
+/// let careful = Limits { max_output: 100 << 20, ..Limits::default() };
 /// let error = careful.check_output(1 << 30, 32).unwrap_err();
 /// assert_eq!(error.name, "max_output");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Limits {
     /// Largest uncompressed chunk, in bytes. Default: 2^31 - 1, the maximum of the format.
     pub max_chunk_nbytes: u64,
@@ -61,35 +60,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the largest uncompressed chunk, in bytes.
-    pub fn with_max_chunk_nbytes(self, max_chunk_nbytes: u64) -> Self {
-        Self { max_chunk_nbytes, ..self }
-    }
-    /// Sets the most chunks in a frame.
-    pub fn with_max_nchunks(self, max_nchunks: u64) -> Self {
-        Self { max_nchunks, ..self }
-    }
-    /// Sets the largest header, trailer, index, metalayer or decompressed vlmetalayer, in bytes.
-    pub fn with_max_metadata(self, max_metadata: u64) -> Self {
-        Self { max_metadata, ..self }
-    }
-    /// Sets the most dimensions of an array.
-    pub fn with_max_dimensions(self, max_dimensions: usize) -> Self {
-        Self { max_dimensions, ..self }
-    }
-    /// Sets the largest plausible compression ratio.
-    pub fn with_max_ratio(self, max_ratio: u64) -> Self {
-        Self { max_ratio, ..self }
-    }
-    /// Sets the most bytes of a result that are not backed by stored data.
-    pub fn with_max_output(self, max_output: u64) -> Self {
-        Self { max_output, ..self }
-    }
-    /// Sets the most memory that one call uses in addition to its result, in bytes.
-    pub fn with_max_memory(self, max_memory: u64) -> Self {
-        Self { max_memory, ..self }
-    }
-
     /// Returns how many of `nbytes` bytes of output are not backed by their `stored` stored bytes.
     pub fn unstored(&self, nbytes: u64, stored: u64) -> u64 {
         nbytes.saturating_sub(stored.saturating_mul(self.max_ratio))
@@ -101,12 +71,7 @@ impl Limits {
     /// [`LimitExceeded`] if it is above the limit.
     pub fn check_output(&self, nbytes: u64, stored: u64) -> Result<(), LimitExceeded> {
         let asked = self.unstored(nbytes, stored);
-        LimitExceeded::check(
-            "bytes of output that no stored data stands for",
-            asked,
-            "max_output",
-            self.max_output,
-        )
+        LimitExceeded::check("bytes of zeros and repeated values", asked, "max_output", self.max_output)
     }
 
     /// Checks the number of dimensions of an array against `max_dimensions`.
@@ -156,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_does_not_count() {
-        let limits = Limits::default().with_max_ratio(100).with_max_output(1000);
+        let limits = Limits { max_ratio: 100, max_output: 1000, ..Limits::default() };
         assert_eq!(limits.unstored(5000, 50), 0);
         assert_eq!(limits.unstored(5001, 50), 1);
         assert_eq!(limits.unstored(u64::MAX, u64::MAX), 0);
@@ -167,7 +132,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_memory() {
-        let limits = Limits::default().with_max_memory(1000);
+        let limits = Limits { max_memory: 1000, ..Limits::default() };
         assert_eq!(limits.threads(0), usize::MAX);
         assert_eq!(limits.threads(300), 3);
         assert_eq!(limits.threads(1001), 1);

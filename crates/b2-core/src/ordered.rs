@@ -37,7 +37,7 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
         return Ok(());
     };
     let line = Line {
-        state: Mutex::new(State {
+        state: Mutex::new(LineState {
             items: Some(items),
             begun: 0,
             made: VecDeque::new(),
@@ -60,13 +60,13 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
 }
 
 struct Line<I, R, E, M, C> {
-    state: Mutex<State<I, R, E>>,
+    state: Mutex<LineState<I, R, E>>,
     ahead: u64,
     make: M,
     each: Mutex<C>,
 }
 
-struct State<I, R, E> {
+struct LineState<I, R, E> {
     /// `None` after an error.
     items: Option<I>,
     /// Number of items begun.
@@ -81,7 +81,7 @@ struct State<I, R, E> {
 }
 
 impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<(), E>> Line<I, R, E, M, C> {
-    fn lock(&self) -> MutexGuard<'_, State<I, R, E>> {
+    fn lock(&self) -> MutexGuard<'_, LineState<I, R, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<()
     }
 }
 
-impl<I, R, E> State<I, R, E> {
+impl<I, R, E> LineState<I, R, E> {
     fn put(&mut self, number: u64, result: R) {
         if self.error.is_some() {
             return;

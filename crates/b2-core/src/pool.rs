@@ -4,7 +4,7 @@
 //! In another process a pool therefore starts new threads.
 
 #[cfg(feature = "rayon")]
-pub(crate) use threads::Shared;
+pub(crate) use threads::PoolThreads;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Pool {
     nthreads: NonZeroUsize,
     #[cfg(feature = "rayon")]
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<PoolThreads>,
     #[cfg(not(feature = "rayon"))]
     _shared: Arc<()>,
 }
@@ -28,7 +28,7 @@ impl Pool {
     pub fn new(nthreads: usize) -> Self {
         let nthreads = NonZeroUsize::new(nthreads).unwrap_or(NonZeroUsize::MIN);
         #[cfg(feature = "rayon")]
-        return Self { nthreads, shared: Arc::new(Shared::new(nthreads.get())) };
+        return Self { nthreads, shared: Arc::new(PoolThreads::new(nthreads.get())) };
         #[cfg(not(feature = "rayon"))]
         return Self { nthreads, _shared: Arc::default() };
     }
@@ -54,7 +54,7 @@ mod threads {
     use crate::PerProcess;
 
     /// The threads of a pool.
-    pub(crate) struct Shared {
+    pub(crate) struct PoolThreads {
         /// 0 for rayon's default.
         nthreads: usize,
         /// `None` if threads could not be started.
@@ -62,9 +62,9 @@ mod threads {
     }
 
     /// The pool shared by the whole process.
-    static SHARED: Shared = Shared::new(0);
+    static SHARED: PoolThreads = PoolThreads::new(0);
 
-    impl Shared {
+    impl PoolThreads {
         pub(crate) const fn new(nthreads: usize) -> Self {
             Self { nthreads, threads: PerProcess::new() }
         }

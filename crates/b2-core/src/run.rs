@@ -87,7 +87,7 @@ mod pool {
     use rayon::{Scope, ThreadPool};
 
     use crate::Control;
-    use crate::pool::Shared;
+    use crate::pool::PoolThreads;
 
     /// Below this many bytes a second thread costs more than it saves: the work takes about 40 us, and waking a thread
     /// 5 to 10.
@@ -121,7 +121,7 @@ mod pool {
                 },
                 None if inside => Some(Self::Current),
                 None if nbytes < MIN_PARALLEL_OUTSIDE => None,
-                None => Shared::of_process().threads().map(Self::Of),
+                None => PoolThreads::of_process().threads().map(Self::Of),
             }
         }
 
