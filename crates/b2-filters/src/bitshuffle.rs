@@ -11,12 +11,11 @@ pub(crate) mod scalar;
 
 use std::ops::Range;
 
+use crate::checks::{SplitPart, check_part, check_planes, same_length};
+use crate::error::Result;
 use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
-use crate::part::{SplitPart, check_part, check_planes};
 use crate::shuffle::columns;
-use crate::{
-    Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes, same_length,
-};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes};
 
 /// The bit shuffle filter (id 2). The parameter byte is unused.
 ///
@@ -42,13 +41,7 @@ impl Filter for BitShuffle {
             ..FilterProperties::UNKNOWN
         }
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        _meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         check(cx.typesize, src, dst)?;
         if is_plain(cx, src.len()) {
             dst.copy_from_slice(src);
@@ -56,13 +49,7 @@ impl Filter for BitShuffle {
         }
         bitshuffle(cx.typesize, src, dst)
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        _meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         check(cx.typesize, src, dst)?;
         if is_plain(cx, src.len()) {
             dst.copy_from_slice(src);
@@ -78,7 +65,7 @@ impl Filter for BitShuffle {
         src: Filtered<'_>,
         range: Range<usize>,
         dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    ) -> Result<()> {
         let typesize = cx.typesize;
         let src = match src {
             Filtered::Planes(planes) => {
@@ -129,7 +116,7 @@ fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
 /// assert_eq!(rows, [0b1111, 0, 0, 0, 0, 0, 0, 0b1_0000]);
 /// # Ok::<(), b2_filters::FilterError>(())
 /// ```
-pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(typesize, src, dst)?;
     bitshuffle_with(kernels::best(), typesize, src, dst);
     Ok(())
@@ -139,13 +126,13 @@ pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Fil
 ///
 /// # Errors
 /// Fails if the slices differ in length, or `typesize` is 0.
-pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(typesize, src, dst)?;
     bitunshuffle_with(kernels::best(), typesize, src, dst, false);
     Ok(())
 }
 
-fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<(), FilterError> {
+fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
     if typesize == 0 {
         return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, typesize });
     }

@@ -1,8 +1,10 @@
 //! Byte delta (id 35) and its historic form (id 34): differences of neighbouring bytes, modulo 256, within each byte
 //! plane of a shuffled block. Bytes after the last whole item are copied.
 
+use crate::checks::same_length;
+use crate::error::Result;
 use crate::kernels::{self, Scan};
-use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties};
 
 /// The byte delta filter (id 35), for use after byte shuffle.
 ///
@@ -28,22 +30,10 @@ impl Filter for ByteDelta {
             ..FilterProperties::UNKNOWN
         }
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         for_each_plane(self.id(), cx, meta, src, dst, differences)
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         for_each_plane(self.id(), cx, meta, src, dst, prefix_sums)
     }
 }
@@ -51,7 +41,7 @@ impl Filter for ByteDelta {
 /// The historic byte delta (id 34), read only. C-Blosc2 wrote it where it used SIMD: differences restart in the last
 /// bytes of each plane, after the last multiple of 16.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HistoricByteDelta;
+pub(crate) struct HistoricByteDelta;
 
 impl Filter for HistoricByteDelta {
     fn id(&self) -> FilterId {
@@ -60,22 +50,10 @@ impl Filter for HistoricByteDelta {
     fn name(&self) -> &str {
         "filter:34"
     }
-    fn forward(
-        &self,
-        _cx: &FilterContext<'_>,
-        _meta: u8,
-        _src: &[u8],
-        _dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, _cx: &FilterContext<'_>, _meta: u8, _src: &[u8], _dst: &mut [u8]) -> Result<()> {
         Err(FilterError::ReadOnly { filter: self.id() })
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         for_each_plane(self.id(), cx, meta, src, dst, |src, dst| {
             let run = src.len() & !15;
             prefix_sums(&src[..run], &mut dst[..run]);
@@ -91,7 +69,7 @@ fn for_each_plane(
     src: &[u8],
     dst: &mut [u8],
     plane: impl Fn(&[u8], &mut [u8]),
-) -> Result<(), FilterError> {
+) -> Result<()> {
     same_length(filter, src, dst)?;
     let nplanes = match (meta, cx.itemsize) {
         (0, Some(itemsize)) if itemsize > 0 => itemsize,
@@ -126,7 +104,7 @@ mod tests {
     use super::*;
 
     fn check(meta: u8, itemsize: Option<usize>, plain: &[u8], stored: &[u8]) {
-        let cx = FilterContext::new(4).with_itemsize(itemsize);
+        let cx = FilterContext { itemsize, ..FilterContext::new(4) };
         let (mut out, mut back) = (vec![0xEE; plain.len()], vec![0x55; plain.len()]);
         ByteDelta.forward(&cx, meta, plain, &mut out).unwrap();
         assert_eq!(out, stored, "forward");
@@ -151,7 +129,7 @@ mod tests {
     #[test]
     fn parameter_zero_needs_a_container() {
         for itemsize in [None, Some(0)] {
-            let cx = FilterContext::new(4).with_itemsize(itemsize);
+            let cx = FilterContext { itemsize, ..FilterContext::new(4) };
             let err = ByteDelta.backward(&cx, 0, &[0; 4], &mut [0; 4]).unwrap_err();
             assert!(matches!(err, FilterError::Container { filter: FilterId::BYTEDELTA, .. }));
         }

@@ -1,5 +1,6 @@
-//! An N-dimensional block cut into cells, for [`NdCell`](crate::NdCell) and [`NdMean`](crate::NdMean).
+//! An N-dimensional block cut into cells, for the filters `ndcell` and `ndmean`.
 
+use crate::error::Result;
 use crate::{FilterContext, FilterError, FilterId};
 
 /// Most dimensions that these filters accept; b2nd allows 16.
@@ -36,7 +37,7 @@ impl Cells {
         cx: &FilterContext<'_>,
         nbytes: usize,
         side: impl Fn(usize) -> usize,
-    ) -> Result<Self, FilterError> {
+    ) -> Result<Self> {
         let wrong = |what| FilterError::Container { filter, what };
         if cx.blockshape.is_empty() {
             return Err(wrong("no block shape: the block is not part of an array"));

@@ -3,12 +3,14 @@
 //! Words have 1, 2, 4 or 8 bytes, depending on the item size. XOR does not depend on their byte order. Bytes after the
 //! last whole word are copied.
 
+use crate::checks::same_length;
+use crate::error::Result;
 use crate::kernels::{self, Kernels, Scan};
-use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, Reference, same_length};
+use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, Reference};
 
 /// The delta filter (id 3). The parameter byte is unused.
 ///
-/// The reference is the *decoded* block 0, which [`FilterContext::with_reference`] sets for the other blocks.
+/// The reference is the *decoded* block 0, which [`FilterContext::reference`] gives for the other blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delta;
 
@@ -29,22 +31,10 @@ impl Filter for Delta {
             ..FilterProperties::UNKNOWN
         }
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        _meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         apply(cx, src, dst, |kernels, what, src, dst| kernels.differences(what, src, dst))
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        _meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         apply(cx, src, dst, |kernels, what, src, dst| kernels.scan(what, src, dst))
     }
 }
@@ -55,7 +45,7 @@ fn apply(
     src: &[u8],
     dst: &mut [u8],
     first_block: impl FnOnce(&dyn Kernels, Scan, &[u8], &mut [u8]),
-) -> Result<(), FilterError> {
+) -> Result<()> {
     let (word, what) = words(cx.typesize)?;
     same_length(FilterId::DELTA, src, dst)?;
     let body = src.len() - src.len() % word;
@@ -79,7 +69,7 @@ fn apply(
 }
 
 /// Returns the word size in bytes for an item size.
-fn words(typesize: usize) -> Result<(usize, Scan), FilterError> {
+fn words(typesize: usize) -> Result<(usize, Scan)> {
     match typesize {
         0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, typesize }),
         2 => Ok((2, Scan::Xor2)),
@@ -94,7 +84,7 @@ mod tests {
     use super::*;
 
     fn check(typesize: usize, reference: Option<&[u8]>, plain: &[u8], stored: &[u8]) {
-        let cx = FilterContext::new(typesize).with_reference(reference);
+        let cx = FilterContext { reference, ..FilterContext::new(typesize) };
         let mut out = vec![0xEE; plain.len()];
         Delta.forward(&cx, 0, plain, &mut out).unwrap();
         assert_eq!(out, stored, "forward, typesize {typesize}");
@@ -130,7 +120,7 @@ mod tests {
 
     #[test]
     fn short_reference_is_an_error() {
-        let cx = FilterContext::new(1).with_reference(Some(&[1, 2]));
+        let cx = FilterContext { reference: Some(&[1, 2]), ..FilterContext::new(1) };
         for result in
             [Delta.forward(&cx, 0, &[0; 3], &mut [0; 3]), Delta.backward(&cx, 0, &[0; 3], &mut [0; 3])]
         {
@@ -146,8 +136,7 @@ mod tests {
                 let reference: Vec<u8> = (0..nbytes).map(|k| (7 * k + k / 5) as u8).collect();
                 for reference in [None, Some(&reference[..])] {
                     for streaming in [false, true] {
-                        let cx =
-                            FilterContext::new(typesize).with_reference(reference).with_streaming(streaming);
+                        let cx = FilterContext { reference, streaming, ..FilterContext::new(typesize) };
                         let (mut stored, mut back) = (vec![0; plain.len()], vec![1; plain.len()]);
                         Delta.forward(&cx, 0, &plain, &mut stored).unwrap();
                         Delta.backward(&cx, 0, &stored, &mut back).unwrap();

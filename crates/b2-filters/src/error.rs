@@ -2,12 +2,15 @@ use b2_core::ErrorKind;
 
 use crate::FilterId;
 
+/// The result of applying and undoing filters.
+pub(crate) type Result<T> = std::result::Result<T, FilterError>;
+
 /// The error type of applying and undoing filters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
     /// The parameter byte is not valid for the filter.
-    #[error("{filter}: meta {meta} is not valid: {what}")]
+    #[error("{filter}: parameter {meta}: {what}")]
     Meta {
         /// Id of the filter.
         filter: FilterId,

@@ -5,12 +5,18 @@ use std::ops::Range;
 
 use b2_core::memory::zeroed;
 
-use crate::part::check_part;
-use crate::{FilterError, FilterId};
+use crate::checks::check_part;
+use crate::error::Result;
+use crate::{FilterError, FilterId, FilterSlot};
 
 /// Parameters of the block that a filter is applied to.
+///
+/// ```
+/// use b2_filters::FilterContext;
+/// let cx = FilterContext { blockshape: &[8, 8], ..FilterContext::new(4) };
+/// assert_eq!((cx.typesize, cx.chunk_version), (4, 5));
+/// ```
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct FilterContext<'a> {
     /// Item size in the chunk header: 1 if the real size is above 255.
     pub typesize: usize,
@@ -27,7 +33,7 @@ pub struct FilterContext<'a> {
     pub streaming: bool,
 }
 
-impl<'a> FilterContext<'a> {
+impl FilterContext<'_> {
     /// Creates the context for block 0 of a chunk without container, in the current format version.
     pub fn new(typesize: usize) -> Self {
         Self {
@@ -38,26 +44,6 @@ impl<'a> FilterContext<'a> {
             reference: None,
             streaming: false,
         }
-    }
-    /// Sets the item size of the container, in bytes.
-    pub fn with_itemsize(self, itemsize: Option<usize>) -> Self {
-        Self { itemsize, ..self }
-    }
-    /// Sets the version of the chunk format.
-    pub fn with_chunk_version(self, chunk_version: u8) -> Self {
-        Self { chunk_version, ..self }
-    }
-    /// Sets the block shape in items.
-    pub fn with_blockshape(self, blockshape: &'a [u32]) -> Self {
-        Self { blockshape, ..self }
-    }
-    /// Sets the reference block for delta, or `None` for block 0.
-    pub fn with_reference(self, reference: Option<&'a [u8]>) -> Self {
-        Self { reference, ..self }
-    }
-    /// Sets whether `backward` may write past the caches.
-    pub fn with_streaming(self, streaming: bool) -> Self {
-        Self { streaming, ..self }
     }
 }
 
@@ -80,24 +66,12 @@ pub trait Filter: Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if the filter cannot be applied with these parameters.
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError>;
+    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter after decompression. `meta` is the parameter byte of the slot.
     ///
     /// # Errors
     /// Fails if the filter cannot be undone with these parameters.
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError>;
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter for part of a block: writes the bytes `range` of the unfiltered block to `dst`, which has the
     /// same length as `range`.
     ///
@@ -113,7 +87,7 @@ pub trait Filter: Debug + Send + Sync {
         src: Filtered<'_>,
         range: Range<usize>,
         dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    ) -> Result<()> {
         let Filtered::Block(src) = src else {
             return Err(FilterError::Part { filter: self.id(), what: "the filter does not work on planes" });
         };
@@ -220,11 +194,6 @@ impl Planes {
             end => (self.rows.max(1) - 1).saturating_mul(nbytes / unit).saturating_add(end.div_ceil(unit)),
         }
     }
-
-    /// Returns whether each plane holds one byte of all items, unchanged.
-    pub fn are_bytes(&self) -> bool {
-        self.rows == 1
-    }
 }
 
 impl FilterProperties {
@@ -263,5 +232,12 @@ impl FilterProperties {
 impl Default for FilterProperties {
     fn default() -> Self {
         Self::UNKNOWN
+    }
+}
+
+/// A slot with parameter 0.
+impl<F: Filter> From<F> for FilterSlot {
+    fn from(filter: F) -> Self {
+        Self { id: filter.id(), meta: 0 }
     }
 }

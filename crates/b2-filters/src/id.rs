@@ -1,8 +1,11 @@
-use std::fmt;
-
-use crate::Filter;
-
 /// A filter id, as in chunk and frame headers. Any value is allowed, since files may contain unknown ids.
+///
+/// ```
+/// # use b2_filters::FilterId;
+/// assert_eq!(FilterId::from_name("delta"), Some(FilterId::DELTA));
+/// assert_eq!(FilterId::from_name("filter:34"), Some(FilterId::BYTEDELTA_HISTORIC));
+/// assert_eq!(format!("{} {:?}", FilterId::DELTA, FilterId(34)), "delta FilterId(filter:34)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FilterId(pub u8);
 
@@ -27,51 +30,18 @@ impl FilterId {
     pub const BYTEDELTA: Self = Self(35);
     /// Truncate precision of integers (lossy).
     pub const INT_TRUNC: Self = Self(36);
-
-    const NAMES: [(Self, &'static str); 8] = [
-        (Self::SHUFFLE, "shuffle"),
-        (Self::BITSHUFFLE, "bitshuffle"),
-        (Self::DELTA, "delta"),
-        (Self::TRUNC_PREC, "trunc_prec"),
-        (Self::NDCELL, "ndcell"),
-        (Self::NDMEAN, "ndmean"),
-        (Self::BYTEDELTA, "bytedelta"),
-        (Self::INT_TRUNC, "int_trunc"),
-    ];
-
-    /// Returns the filter's name, or `None` if the id has none.
-    pub fn name(self) -> Option<&'static str> {
-        Self::NAMES.iter().find(|(id, _)| *id == self).map(|(_, name)| *name)
-    }
-
-    /// Returns the id for a filter name such as `shuffle`, or for `filter:ID`.
-    ///
-    /// ```
-    /// # use b2_filters::FilterId;
-    /// assert_eq!(FilterId::from_name("delta"), Some(FilterId::DELTA));
-    /// assert_eq!(FilterId::from_name("filter:34"), Some(FilterId::BYTEDELTA_HISTORIC));
-    /// ```
-    pub fn from_name(name: &str) -> Option<Self> {
-        if let Some(id) = name.strip_prefix("filter:") {
-            return id.parse().ok().map(Self);
-        }
-        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
-    }
 }
 
-impl fmt::Display for FilterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "filter:{}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for FilterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FilterId({self})")
-    }
+b2_core::named_ids! {
+    FilterId, "filter",
+    SHUFFLE "shuffle"
+    BITSHUFFLE "bitshuffle"
+    DELTA "delta"
+    TRUNC_PREC "trunc_prec"
+    NDCELL "ndcell"
+    NDMEAN "ndmean"
+    BYTEDELTA "bytedelta"
+    INT_TRUNC "int_trunc"
 }
 
 /// A filter slot of the pipeline: a filter and its parameter byte.
@@ -103,13 +73,6 @@ impl FilterSlot {
 impl From<FilterId> for FilterSlot {
     fn from(id: FilterId) -> Self {
         Self { id, meta: 0 }
-    }
-}
-
-/// A slot with parameter 0.
-impl<F: Filter> From<F> for FilterSlot {
-    fn from(filter: F) -> Self {
-        Self { id: filter.id(), meta: 0 }
     }
 }
 

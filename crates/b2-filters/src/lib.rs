@@ -3,6 +3,7 @@
 mod bitshuffle;
 mod bytedelta;
 mod cells;
+mod checks;
 mod delta;
 mod error;
 mod filter;
@@ -10,27 +11,26 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod id;
-mod int_trunc;
 mod kernels;
 mod ndcell;
 mod ndmean;
-mod part;
 mod shuffle;
-mod trunc_prec;
+mod truncate;
 
 pub use bitshuffle::{BitShuffle, bitshuffle, bitunshuffle};
-pub use bytedelta::{ByteDelta, HistoricByteDelta};
+pub use bytedelta::ByteDelta;
 pub use delta::Delta;
 pub use error::FilterError;
 pub use filter::{Effect, Filter, FilterContext, FilterProperties, Filtered, Planes, Reference};
 pub use id::{FilterId, FilterSlot};
-pub use int_trunc::IntTrunc;
-pub use ndcell::NdCell;
-pub use ndmean::NdMean;
 pub use shuffle::{Shuffle, shuffle, unshuffle};
-pub use trunc_prec::TruncPrec;
 
 use std::sync::Arc;
+
+use bytedelta::HistoricByteDelta;
+use ndcell::NdCell;
+use ndmean::NdMean;
+use truncate::Truncate;
 
 /// Returns all filters of this crate, in order of id.
 pub fn builtin() -> Vec<Arc<dyn Filter>> {
@@ -38,12 +38,12 @@ pub fn builtin() -> Vec<Arc<dyn Filter>> {
         Arc::new(Shuffle),
         Arc::new(BitShuffle),
         Arc::new(Delta),
-        Arc::new(TruncPrec),
+        Arc::new(Truncate::Floats),
         Arc::new(NdCell),
         Arc::new(NdMean),
         Arc::new(HistoricByteDelta),
         Arc::new(ByteDelta),
-        Arc::new(IntTrunc),
+        Arc::new(Truncate::Integers),
     ]
 }
 
@@ -67,12 +67,4 @@ pub fn kernels() -> &'static str {
 /// Returns the names of all instruction sets that this CPU supports, best first. The last one is always `generic`.
 pub fn available_kernels() -> Vec<&'static str> {
     kernels::available().into_iter().map(kernels::Kernels::name).collect()
-}
-
-/// Checks that source and destination have the same length, which every filter requires.
-fn same_length(filter: FilterId, src: &[u8], dst: &[u8]) -> Result<(), FilterError> {
-    if src.len() != dst.len() {
-        return Err(FilterError::Length { filter, src: src.len(), dst: dst.len() });
-    }
-    Ok(())
 }

@@ -1,11 +1,13 @@
 //! Cells (id 32): stores an N-dimensional block cell by cell, so that neighbours in space are neighbours in the stream.
 
 use crate::cells::Cells;
-use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, same_length};
+use crate::checks::same_length;
+use crate::error::Result;
+use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties};
 
 /// The cell filter (id 32), for blocks of b2nd arrays. The parameter byte is the side of the cells in items.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NdCell;
+pub(crate) struct NdCell;
 
 impl Filter for NdCell {
     fn id(&self) -> FilterId {
@@ -17,33 +19,21 @@ impl Filter for NdCell {
     fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
         FilterProperties { lossless: true, ..FilterProperties::UNKNOWN }
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         cells(cx, meta, src, dst)?.to_cells(src, dst);
         Ok(())
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         cells(cx, meta, src, dst)?.to_block(src, dst);
         Ok(())
     }
 }
 
-fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cells, FilterError> {
+fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cells> {
     let wrong = |what| FilterError::Meta { filter: FilterId::NDCELL, meta, what };
     same_length(FilterId::NDCELL, src, dst)?;
     if meta == 0 {
-        return Err(wrong("the cell side must not be 0"));
+        return Err(wrong("give the side of a cell, 1 to 255 items"));
     }
     let cells = Cells::new(FilterId::NDCELL, cx, src.len(), |_| meta.into())?;
     // `Cells` has checked that there are at most 8 dimensions.
@@ -59,7 +49,7 @@ mod tests {
     use super::*;
 
     fn context<'a>(itemsize: usize, blockshape: &'a [u32]) -> FilterContext<'a> {
-        FilterContext::new(itemsize).with_itemsize(Some(itemsize)).with_blockshape(blockshape)
+        FilterContext { itemsize: Some(itemsize), blockshape, ..FilterContext::new(itemsize) }
     }
 
     fn check(itemsize: usize, blockshape: &[u32], side: u8, plain: &[u8], stored: &[u8]) {

@@ -2,13 +2,15 @@
 //! restores the order.
 
 use crate::cells::Cells;
-use crate::{Filter, FilterContext, FilterError, FilterId, same_length};
+use crate::checks::same_length;
+use crate::error::Result;
+use crate::{Filter, FilterContext, FilterError, FilterId};
 
 /// The cell mean filter (id 33), for blocks of `f32` or `f64` arrays.
 ///
 /// The parameter byte, 1 to 127, is the side of the cells in items, clipped to the block shape.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NdMean;
+pub(crate) struct NdMean;
 
 impl Filter for NdMean {
     fn id(&self) -> FilterId {
@@ -17,13 +19,7 @@ impl Filter for NdMean {
     fn name(&self) -> &str {
         "ndmean"
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let cells = cells(cx, meta, src, dst)?;
         // C-Blosc2 computes positions from the side in the first dimension alone, so it could not read such a block.
         let side = |dim: u32| dim.min(meta.into());
@@ -44,22 +40,16 @@ impl Filter for NdMean {
         });
         Ok(())
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         cells(cx, meta, src, dst)?.to_block(src, dst);
         Ok(())
     }
 }
 
-fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cells, FilterError> {
+fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cells> {
     same_length(FilterId::NDMEAN, src, dst)?;
     if !(1..=127).contains(&meta) {
-        let what = "the cell side must be from 1 to 127";
+        let what = "give the side of a cell, 1 to 127 items";
         return Err(FilterError::Meta { filter: FilterId::NDMEAN, meta, what });
     }
     let cells = Cells::new(FilterId::NDMEAN, cx, src.len(), |dim| dim.min(meta.into()))?;
@@ -93,7 +83,7 @@ mod tests {
     }
 
     fn context<'a>(itemsize: usize, blockshape: &'a [u32]) -> FilterContext<'a> {
-        FilterContext::new(itemsize).with_itemsize(Some(itemsize)).with_blockshape(blockshape)
+        FilterContext { itemsize: Some(itemsize), blockshape, ..FilterContext::new(itemsize) }
     }
 
     #[test]

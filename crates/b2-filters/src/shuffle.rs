@@ -11,11 +11,10 @@ pub(crate) mod scalar;
 
 use std::ops::Range;
 
+use crate::checks::{SplitPart, check_part, check_planes, same_length};
+use crate::error::Result;
 use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
-use crate::part::{SplitPart, check_part, check_planes};
-use crate::{
-    Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes, same_length,
-};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes};
 
 /// The byte shuffle filter (id 1). A parameter byte other than 0 overrides the item size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,22 +40,10 @@ impl Filter for Shuffle {
             ..FilterProperties::UNKNOWN
         }
     }
-    fn forward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         shuffle(size(cx, meta), src, dst)
     }
-    fn backward(
-        &self,
-        cx: &FilterContext<'_>,
-        meta: u8,
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         check(size(cx, meta), src, dst)?;
         unshuffle_with(kernels::best(), size(cx, meta), src, dst, cx.streaming);
         Ok(())
@@ -68,11 +55,17 @@ impl Filter for Shuffle {
         src: Filtered<'_>,
         range: Range<usize>,
         dst: &mut [u8],
-    ) -> Result<(), FilterError> {
+    ) -> Result<()> {
         let typesize = size(cx, meta);
         let src = match src {
             Filtered::Planes(planes) => {
                 check_planes(FilterId::SHUFFLE, typesize, planes, &range, dst)?;
+                let n = planes.first().map_or(0, |plane| plane.len());
+                if dst.len() == n * typesize && (2..=16).contains(&typesize) && n > 0 && !cx.streaming {
+                    // A whole block, which may be so small that dividing it into parts takes longer than the kernel.
+                    kernels::best().scatter(planes, Tile::dense(n, typesize, n), dst);
+                    return Ok(());
+                }
                 unshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
                 return Ok(());
             }
@@ -110,7 +103,7 @@ fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
 /// assert_eq!(&planes, b"aAbBcC.");
 /// # Ok::<(), b2_filters::FilterError>(())
 /// ```
-pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(typesize, src, dst)?;
     shuffle_with(kernels::best(), typesize, src, dst);
     Ok(())
@@ -120,13 +113,13 @@ pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), Filter
 ///
 /// # Errors
 /// Fails if the slices differ in length, or `typesize` is 0.
-pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(typesize, src, dst)?;
     unshuffle_with(kernels::best(), typesize, src, dst, false);
     Ok(())
 }
 
-fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<(), FilterError> {
+fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
     if typesize == 0 {
         return Err(FilterError::ItemSize { filter: FilterId::SHUFFLE, typesize });
     }

@@ -3,7 +3,9 @@
 
 use std::arch::x86_64::*;
 
+use super::bounds::LINE;
 use super::generic::Generic;
+use super::kernel::{Kernels, Tile, call_functions};
 use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
 use super::scan::{self, Scan};
 use super::sse2::Sse2;
@@ -12,7 +14,6 @@ use super::vector::{
     stream32,
 };
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
-use super::{Kernels, LINE, Tile};
 
 /// Proves that the CPU has AVX2: only the functions below create values.
 #[derive(Debug)]
@@ -38,14 +39,7 @@ impl Kernels for Avx2 {
     fn name(&self) -> &'static str {
         if self.gfni { "gfni" } else { "avx2" }
     }
-    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found AVX2.
-        unsafe { gather(items, tile, planes) }
-    }
-    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found AVX2.
-        unsafe { scatter(planes, tile, items) }
-    }
+    call_functions! { gather scatter prefetch stream fence }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         if self.gfni && tile.n >= GROUP {
             // SAFETY: `self` exists and says so, so `detect_gfni` found AVX2 and GFNI.
@@ -79,16 +73,6 @@ impl Kernels for Avx2 {
         } else {
             scan::xor(a, b, dst);
         }
-    }
-    fn prefetch(&self, bytes: &[u8]) {
-        prefetch(bytes);
-    }
-    fn stream(&self, src: &[u8], dst: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found AVX2.
-        unsafe { stream(src, dst) }
-    }
-    fn fence(&self) {
-        fence();
     }
 }
 

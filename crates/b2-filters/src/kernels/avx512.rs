@@ -7,11 +7,13 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2;
+use super::bounds::LINE;
+use super::kernel::{Kernels, Tile, call_functions};
 use super::lanes::by_columns;
 use super::scan::{self, Scan};
 use super::vector::{fence, load16, load64, prefetch, prefetch_ahead, store16, store64, stream64};
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
-use super::{Kernels, LINE, Tile, avx2};
 
 /// Items per group.
 const GROUP: usize = 64;
@@ -35,22 +37,7 @@ impl Kernels for Avx512 {
     fn name(&self) -> &'static str {
         "avx512"
     }
-    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found all features that the function enables.
-        unsafe { gather(items, tile, planes) }
-    }
-    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found all features that the function enables.
-        unsafe { scatter(planes, tile, items) }
-    }
-    fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found all features that the function enables.
-        unsafe { gather_bits(items, tile, planes) }
-    }
-    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found all features that the function enables.
-        unsafe { scatter_bits(planes, tile, items) }
-    }
+    call_functions! { gather scatter gather_bits scatter_bits prefetch stream fence }
     fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found all features that the function enables.
         unsafe { scan::avx512::scan(what, src, dst) }
@@ -66,16 +53,6 @@ impl Kernels for Avx512 {
         } else {
             scan::xor(a, b, dst);
         }
-    }
-    fn prefetch(&self, bytes: &[u8]) {
-        prefetch(bytes);
-    }
-    fn stream(&self, src: &[u8], dst: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found all features that the function enables.
-        unsafe { stream(src, dst) }
-    }
-    fn fence(&self) {
-        fence();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Portable kernels without `unsafe`: 8 x 8 transposes in eight `u64`. Items of 2 and 4 bytes use loops that compilers
 //! vectorise, especially on CPUs with interleaving loads and stores.
 
-use super::{Kernels, Tile};
+use super::kernel::{Kernels, Tile};
 
 /// The portable kernels.
 #[derive(Debug)]

@@ -6,9 +6,11 @@
 
 use std::arch::aarch64::*;
 
+use super::bounds::padded;
 use super::generic::Generic;
+use super::kernel::{Kernels, Tile, call_functions};
+use super::neon_vector::{load16, store16};
 use super::scan::{self, Scan};
-use super::{Kernels, Tile, fits, padded};
 
 /// Items per group.
 const GROUP: usize = 16;
@@ -28,22 +30,7 @@ impl Kernels for Neon {
     fn name(&self) -> &'static str {
         "neon"
     }
-    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found NEON.
-        unsafe { gather(items, tile, planes) }
-    }
-    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found NEON.
-        unsafe { scatter(planes, tile, items) }
-    }
-    fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found NEON.
-        unsafe { gather_bits(items, tile, planes) }
-    }
-    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: `self` exists, so `detect` found NEON.
-        unsafe { scatter_bits(planes, tile, items) }
-    }
+    call_functions! { gather scatter gather_bits scatter_bits }
     fn scan(&self, what: Scan, src: &[u8], dst: &mut [u8]) {
         // SAFETY: `self` exists, so `detect` found NEON.
         unsafe { scan::neon::scan(what, src, dst) }
@@ -271,22 +258,4 @@ fn swap_bits<const P: usize, const D: i32>(r: &mut [uint8x16_t; P], low: u8) {
             r[k | D as usize] = vbslq_u8(low, vshrq_n_u8::<D>(a), b);
         }
     }
-}
-
-/// Loads 16 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "neon")]
-pub(super) fn load16(bytes: &[u8], at: usize) -> uint8x16_t {
-    assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; the load does not require alignment.
-    unsafe { vld1q_u8(bytes.as_ptr().add(at)) }
-}
-
-/// Stores 16 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "neon")]
-pub(super) fn store16(bytes: &mut [u8], at: usize, v: uint8x16_t) {
-    assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; the store does not require alignment.
-    unsafe { vst1q_u8(bytes.as_mut_ptr().add(at), v) }
 }

@@ -44,6 +44,21 @@ pub(super) trait Op {
     }
 }
 
+/// Calls a function with a [`Scan`] as its type argument.
+macro_rules! by_op {
+    ($what:expr, $function:ident, $src:expr, $dst:expr) => {
+        match $what {
+            Scan::Sum => $function::<Sums>($src, $dst),
+            Scan::Xor1 => $function::<Xors<1>>($src, $dst),
+            Scan::Xor2 => $function::<Xors<2>>($src, $dst),
+            Scan::Xor4 => $function::<Xors<4>>($src, $dst),
+            Scan::Xor8 => $function::<Xors<8>>($src, $dst),
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use by_op;
+
 /// The reference implementation of differences, which compilers vectorise.
 #[inline(always)]
 fn differences_by<O: Op>(src: &[u8], dst: &mut [u8]) {
@@ -92,13 +107,7 @@ pub(super) fn xor(a: &[u8], b: &[u8], dst: &mut [u8]) {
 /// The portable reverse of [`scan`]. Inlined, so that other instruction sets can compile it for themselves.
 #[inline(always)]
 pub(super) fn differences(what: Scan, src: &[u8], dst: &mut [u8]) {
-    match what {
-        Scan::Sum => differences_by::<Sums>(src, dst),
-        Scan::Xor1 => differences_by::<Xors<1>>(src, dst),
-        Scan::Xor2 => differences_by::<Xors<2>>(src, dst),
-        Scan::Xor4 => differences_by::<Xors<4>>(src, dst),
-        Scan::Xor8 => differences_by::<Xors<8>>(src, dst),
-    }
+    by_op!(what, differences_by, src, dst)
 }
 
 /// Computes eight sums at a time. A multiplication adds up the predecessors of a byte, with even and odd bytes separate

@@ -5,13 +5,14 @@
 
 use std::arch::x86_64::*;
 
+use super::bounds::LINE;
 use super::generic::Generic;
+use super::kernel::{Kernels, Tile, call_functions};
 use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
 use super::vector::{
     fence, load4, load8, load16 as load, prefetch, prefetch_ahead, store4, store8, store16 as store, stream16,
 };
 use super::views::{Items, ItemsMut, Planes, PlanesMut, groups};
-use super::{Kernels, LINE, Tile};
 
 /// The kernels for every x86-64 CPU.
 #[derive(Debug)]
@@ -23,32 +24,7 @@ impl Kernels for Sse2 {
     fn name(&self) -> &'static str {
         "sse2"
     }
-    fn gather(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { gather(items, tile, planes) }
-    }
-    fn scatter(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { scatter(planes, tile, items) }
-    }
-    fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { gather_bits(items, tile, planes) }
-    }
-    fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { scatter_bits(planes, tile, items) }
-    }
-    fn prefetch(&self, bytes: &[u8]) {
-        prefetch(bytes);
-    }
-    fn stream(&self, src: &[u8], dst: &mut [u8]) {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { stream(src, dst) }
-    }
-    fn fence(&self) {
-        fence();
-    }
+    call_functions! { gather scatter gather_bits scatter_bits prefetch stream fence }
 }
 
 lane_kernels!("sse2", __m128i, false);

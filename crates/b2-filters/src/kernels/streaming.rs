@@ -4,7 +4,8 @@
 //! does neither, but is only efficient for whole lines. Neither items nor destinations are aligned to lines. So pieces
 //! are assembled in a buffer that stays in the first-level cache, and copied from there line by line.
 
-use super::{Kernels, LINE};
+use super::bounds::LINE;
+use super::kernel::Kernels;
 
 /// Largest piece, in bytes.
 pub(crate) const PIECE: usize = 8192;

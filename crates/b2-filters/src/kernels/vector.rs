@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::fits;
+use super::bounds::fits;
 
 /// Loads 4 bytes and sets the others to zero.
 #[inline]
@@ -37,88 +37,48 @@ pub(super) fn store8(bytes: &mut [u8; 8], v: __m128i) {
     unsafe { _mm_storel_epi64(bytes.as_mut_ptr().cast(), v) }
 }
 
-/// Loads 16 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "sse2")]
-pub(super) fn load16(bytes: &[u8], at: usize) -> __m128i {
-    assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; loadu does not require alignment.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
-}
+/// Writes the functions that access as many bytes as a register has.
+macro_rules! accesses {
+    ($($feature:literal $n:literal $register:ident: $($name:ident $instruction:ident),*;)*) => {
+        $(accesses! { @functions $feature $n $register $($name $instruction)* })*
+    };
+    (@functions $feature:literal $n:literal $register:ident
+        $load:ident $loadu:ident $store:ident $storeu:ident $stream:ident $streamed:ident) => {
+        #[doc = concat!("Loads ", $n, " bytes from `at` on.")]
+        #[inline]
+        #[target_feature(enable = $feature)]
+        pub(super) fn $load(bytes: &[u8], at: usize) -> $register {
+            assert!(fits::<$n>(bytes, at));
+            // SAFETY: the bytes from `at` on are inside the slice; the load does not require alignment.
+            unsafe { $loadu(bytes.as_ptr().add(at).cast()) }
+        }
 
-/// Stores 16 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "sse2")]
-pub(super) fn store16(bytes: &mut [u8], at: usize, v: __m128i) {
-    assert!(fits::<16>(bytes, at));
-    // SAFETY: 16 bytes from `at` on are inside the slice; storeu does not require alignment.
-    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), v) }
-}
+        #[doc = concat!("Stores ", $n, " bytes from `at` on.")]
+        #[inline]
+        #[target_feature(enable = $feature)]
+        pub(super) fn $store(bytes: &mut [u8], at: usize, v: $register) {
+            assert!(fits::<$n>(bytes, at));
+            // SAFETY: the bytes from `at` on are inside the slice; the store does not require alignment.
+            unsafe { $storeu(bytes.as_mut_ptr().add(at).cast(), v) }
+        }
 
-/// Loads 32 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "avx")]
-pub(super) fn load32(bytes: &[u8], at: usize) -> __m256i {
-    assert!(fits::<32>(bytes, at));
-    // SAFETY: 32 bytes from `at` on are inside the slice; loadu does not require alignment.
-    unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
+        #[doc = concat!("Stores ", $n, " bytes from `at` on, bypassing the caches.")]
+        ///
+        /// The address must be a multiple of their number; a [`fence`] must follow.
+        #[inline]
+        #[target_feature(enable = $feature)]
+        pub(super) fn $stream(bytes: &mut [u8], at: usize, v: $register) {
+            assert!(fits::<$n>(bytes, at) && misalignment::<$n>(bytes, at) == 0);
+            // SAFETY: the bytes from `at` on are inside the slice, and their address is aligned. The callers end with a
+            // fence, so that no other thread can see the slice before the bytes are in it.
+            unsafe { $streamed(bytes.as_mut_ptr().add(at).cast(), v) }
+        }
+    };
 }
-
-/// Stores 32 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "avx")]
-pub(super) fn store32(bytes: &mut [u8], at: usize, v: __m256i) {
-    assert!(fits::<32>(bytes, at));
-    // SAFETY: 32 bytes from `at` on are inside the slice; storeu does not require alignment.
-    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), v) }
-}
-
-/// Loads 64 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn load64(bytes: &[u8], at: usize) -> __m512i {
-    assert!(fits::<64>(bytes, at));
-    // SAFETY: 64 bytes from `at` on are inside the slice; loadu does not require alignment.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) }
-}
-
-/// Stores 64 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn store64(bytes: &mut [u8], at: usize, v: __m512i) {
-    assert!(fits::<64>(bytes, at));
-    // SAFETY: 64 bytes from `at` on are inside the slice; storeu does not require alignment.
-    unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), v) }
-}
-
-/// Stores 16 bytes from `at` on, bypassing the caches. The address must be a multiple of 16; a [`fence`] must follow.
-#[inline]
-#[target_feature(enable = "sse2")]
-pub(super) fn stream16(bytes: &mut [u8], at: usize, v: __m128i) {
-    assert!(fits::<16>(bytes, at) && misalignment::<16>(bytes, at) == 0);
-    // SAFETY: 16 bytes from `at` on are inside the slice, and their address is a multiple of 16. The callers end with a
-    // fence, so that no other thread can see the slice before the bytes are in it.
-    unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), v) }
-}
-
-/// Stores 32 bytes from `at` on, bypassing the caches. The address must be a multiple of 32; a [`fence`] must follow.
-#[inline]
-#[target_feature(enable = "avx")]
-pub(super) fn stream32(bytes: &mut [u8], at: usize, v: __m256i) {
-    assert!(fits::<32>(bytes, at) && misalignment::<32>(bytes, at) == 0);
-    // SAFETY: 32 bytes from `at` on are inside the slice, and their address is a multiple of 32. The callers end with a
-    // fence, so that no other thread can see the slice before the bytes are in it.
-    unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), v) }
-}
-
-/// Stores 64 bytes from `at` on, bypassing the caches. The address must be a multiple of 64; a [`fence`] must follow.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn stream64(bytes: &mut [u8], at: usize, v: __m512i) {
-    assert!(fits::<64>(bytes, at) && misalignment::<64>(bytes, at) == 0);
-    // SAFETY: 64 bytes from `at` on are inside the slice, and their address is a multiple of 64. The callers end with a
-    // fence, so that no other thread can see the slice before the bytes are in it.
-    unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), v) }
+accesses! {
+    "sse2" 16 __m128i: load16 _mm_loadu_si128, store16 _mm_storeu_si128, stream16 _mm_stream_si128;
+    "avx" 32 __m256i: load32 _mm256_loadu_si256, store32 _mm256_storeu_si256, stream32 _mm256_stream_si256;
+    "avx512f" 64 __m512i: load64 _mm512_loadu_si512, store64 _mm512_storeu_si512, stream64 _mm512_stream_si512;
 }
 
 /// Prefetches `nbytes` bytes, `AHEAD` bytes after the current position of a sequential read. Hardware prefetching does

@@ -2,19 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::{Op, Scan, Sums, Xors, last_word};
+use super::{Op, Scan, Sums, Xors, by_op, last_word};
 use crate::kernels::vector::{load64, store64};
 
 /// Computes running sums like [`super::scan`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(in crate::kernels) fn scan(what: Scan, src: &[u8], dst: &mut [u8]) {
-    match what {
-        Scan::Sum => scan_by::<Sums>(src, dst),
-        Scan::Xor1 => scan_by::<Xors<1>>(src, dst),
-        Scan::Xor2 => scan_by::<Xors<2>>(src, dst),
-        Scan::Xor4 => scan_by::<Xors<4>>(src, dst),
-        Scan::Xor8 => scan_by::<Xors<8>>(src, dst),
-    }
+    by_op!(what, scan_by, src, dst)
 }
 
 #[inline]

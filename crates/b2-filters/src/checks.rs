@@ -1,7 +1,8 @@
-//! Shared by filters that can undo part of a block.
+//! Checks of what filters are called with, and the division of a block for filters that can undo part of it.
 
 use std::ops::Range;
 
+use crate::error::Result;
 use crate::{FilterError, FilterId};
 
 /// A request for part of a block, divided into the items that the filter moves and the trailing bytes that it copies.
@@ -29,12 +30,7 @@ impl<'s, 'd> SplitPart<'s, 'd> {
 }
 
 /// Checks that `range` is inside a block of `nbytes` and as long as `dst`.
-pub(crate) fn check_part(
-    filter: FilterId,
-    nbytes: usize,
-    range: &Range<usize>,
-    dst: &[u8],
-) -> Result<(), FilterError> {
+pub(crate) fn check_part(filter: FilterId, nbytes: usize, range: &Range<usize>, dst: &[u8]) -> Result<()> {
     if range.start > range.end || range.end > nbytes {
         return Err(FilterError::Part { filter, what: "the requested range is not inside the block" });
     }
@@ -51,7 +47,7 @@ pub(crate) fn check_planes(
     planes: &[&[u8]],
     range: &Range<usize>,
     dst: &[u8],
-) -> Result<(), FilterError> {
+) -> Result<()> {
     let Some(first) = planes.first().filter(|_| planes.len() == count) else {
         return Err(FilterError::Part { filter, what: "there must be one plane for each byte of an item" });
     };
@@ -59,4 +55,12 @@ pub(crate) fn check_planes(
         return Err(FilterError::Part { filter, what: "planes must have equal lengths" });
     }
     check_part(filter, first.len() * count, range, dst)
+}
+
+/// Checks that source and destination have the same length, which every filter requires.
+pub(crate) fn same_length(filter: FilterId, src: &[u8], dst: &[u8]) -> Result<()> {
+    if src.len() != dst.len() {
+        return Err(FilterError::Length { filter, src: src.len(), dst: dst.len() });
+    }
+    Ok(())
 }
