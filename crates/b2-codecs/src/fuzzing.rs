@@ -1,12 +1,6 @@
 //! Access for fuzz targets: selects the decoders' inner loops by name, so that one process can compare them.
 
-use std::cell::Cell;
-
-use crate::lz77::Isa;
-
-thread_local! {
-    static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
-}
+use crate::lz77::{FORCED, Isa};
 
 /// Returns the names of the instruction sets that this CPU supports, best first. The last one is safe code only.
 pub fn available() -> Vec<&'static str> {
@@ -16,8 +10,4 @@ pub fn available() -> Vec<&'static str> {
 /// Makes this thread decode with the named loops, or with the CPU's best if `None`.
 pub fn force(name: Option<&str>) {
     FORCED.set(Isa::available().into_iter().find(|isa| Some(isa.name()) == name));
-}
-
-pub(crate) fn forced() -> Option<Isa> {
-    FORCED.get()
 }

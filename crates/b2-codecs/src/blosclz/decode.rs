@@ -7,7 +7,8 @@
 //! moves, whereas a copy of variable length is a function call. Bytes written past the end of a run are overwritten by
 //! later tokens, which must fill `dst` to its end.
 
-use super::{FAR_BASE, LITERAL_MAX, malformed, read_array, wide};
+use super::format::{FAR_BASE, LITERAL_MAX, malformed, read_array};
+use super::wide;
 use crate::lz77::{At, Isa};
 use crate::{CodecError, CodecId};
 
@@ -16,19 +17,24 @@ const MATCH_PIECE: usize = 16;
 /// Matches of at least this length are copied with `memset` and `memmove`.
 const LONG_MATCH: usize = 128;
 
-/// Decodes one stream into all of `dst`.
-pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    decode_with::<false>(Isa::best(), src, dst)
+/// Decodes one stream into the first `len` bytes of `dst`; those after them may be overwritten.
+pub(super) fn decode(src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+    decode_with::<false>(Isa::best(), src, dst, len)
 }
 
 /// Decodes the start of a stream, `dst.len()` bytes.
 pub(super) fn decode_start(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    decode_with::<true>(Isa::best(), src, dst)
+    decode_with::<true>(Isa::best(), src, dst, dst.len())
 }
 
-/// Decodes a stream. If `START`, the stream may continue after the end of `dst`.
-pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    if START && dst.is_empty() {
+/// Decodes a stream into the first `whole` bytes of `dst`. If `START`, the stream may continue after them.
+pub(crate) fn decode_with<const START: bool>(
+    isa: Isa,
+    src: &[u8],
+    dst: &mut [u8],
+    whole: usize,
+) -> Result<(), CodecError> {
+    if START && whole == 0 {
         return Ok(());
     }
     let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
@@ -40,7 +46,7 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
         if control < 32 {
             let mut len = usize::from(control) + 1;
             if START {
-                len = len.min(dst.len() - op);
+                len = len.min(whole - op);
             }
             copy_literals(src, ip, dst, op, len)?;
             ip += len;
@@ -51,7 +57,7 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
         } else {
             let (distance, mut len, next) = read_match(src, ip - 1)?;
             if START {
-                len = len.min(dst.len() - op);
+                len = len.min(whole - op);
             }
             // Streams end with literals. C drops a match at the end, so it would decode to another length.
             if next == src.len() {
@@ -60,24 +66,27 @@ pub(crate) fn decode_with<const START: bool>(isa: Isa, src: &[u8], dst: &mut [u8
             if distance > op {
                 return Err(malformed(ip - 1, "match starts before the output"));
             }
-            if len > dst.len() - op {
-                return Err(too_long(op.saturating_add(len), dst));
+            if len > whole - op {
+                return Err(wrong_length(op.saturating_add(len), whole));
             }
             copy_match(dst, op, distance, len);
             ip = next;
             op += len;
         }
-        if START && op == dst.len() {
+        if START && op == whole {
             break;
         }
         At { ip, op } = wide::tokens(isa, src, dst, At { ip, op });
+        if op > whole {
+            return Err(wrong_length(op, whole));
+        }
         control = src[ip];
         ip += 1;
     }
-    if op == dst.len() {
+    if op == whole {
         return Ok(());
     }
-    Err(CodecError::WrongLength { codec: CodecId::BLOSCLZ, got: op, expected: dst.len() })
+    Err(wrong_length(op, whole))
 }
 
 /// Reads the match token at `token`. Returns its distance, its length, and the offset of the next token.
@@ -117,7 +126,7 @@ fn copy_literals(src: &[u8], ip: usize, dst: &mut [u8], op: usize, len: usize) -
     let from = src.get(ip..ip + len).ok_or_else(|| malformed(ip - 1, "literal run is truncated"))?;
     let to = match dst.get_mut(op..op + len) {
         Some(to) => to,
-        None => return Err(too_long(op + len, dst)),
+        None => return Err(wrong_length(op + len, dst.len())),
     };
     to.copy_from_slice(from);
     Ok(())
@@ -183,6 +192,6 @@ fn dst_piece(dst: &[u8], at: usize) -> [u8; MATCH_PIECE] {
 }
 
 #[cold]
-fn too_long(got: usize, dst: &[u8]) -> CodecError {
-    CodecError::WrongLength { codec: CodecId::BLOSCLZ, got, expected: dst.len() }
+fn wrong_length(got: usize, expected: usize) -> CodecError {
+    CodecError::WrongLength { codec: CodecId::BLOSCLZ, got, expected }
 }

@@ -9,7 +9,7 @@
 //! %. The lazy parser, which shares the tables, is entirely safe code.
 #![allow(unsafe_code)]
 
-use super::{FAR_BASE, LITERAL_MAX};
+use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::raw::RawWindow;
 use b2_core::memory::{OutOfMemory, zeroed_array};
 

@@ -17,6 +17,7 @@ mod decode;
     reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
 )]
 mod encode;
+mod format;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 #[cfg(not(target_arch = "x86_64"))]
@@ -33,12 +34,7 @@ use std::cell::RefCell;
 
 /// The blosclz codec, implemented in this crate.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BloscLz;
-
-/// Longest literal run of a token.
-pub(crate) const LITERAL_MAX: usize = 32;
-/// Distances from here on take two more bytes.
-pub(crate) const FAR_BASE: usize = 8192;
+pub(crate) struct BloscLz;
 
 thread_local! {
     static STATES: RefCell<Vec<encode::EncoderState>> = const { RefCell::new(Vec::new()) };
@@ -60,21 +56,13 @@ impl Codec for BloscLz {
         }
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         let state = Kept::take(&STATES, |_| true, encode::EncoderState::new)?;
         Ok(Box::new(BloscLzEncoder { clevel: cx.clevel, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         Ok(Box::new(BloscLzDecoder))
-    }
-}
-
-/// Rejects dictionaries: the format does not support them, and C refuses to write one.
-fn refuse_dict(cx: &CodecContext<'_>) -> Result<(), CodecError> {
-    match cx.dict {
-        None => Ok(()),
-        Some(_) => Err(CodecError::Unsupported { codec: CodecId::BLOSCLZ, what: "dictionaries" }),
     }
 }
 
@@ -96,7 +84,11 @@ struct BloscLzDecoder;
 
 impl Decoder for BloscLzDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-        decode::decode(src, dst)
+        decode::decode(src, dst, dst.len())
+    }
+
+    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        decode::decode(src, dst, len)
     }
 
     fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
@@ -105,15 +97,4 @@ impl Decoder for BloscLzDecoder {
         }
         decode::decode_start(src, dst)
     }
-}
-
-#[cold]
-fn malformed(offset: usize, what: &'static str) -> CodecError {
-    CodecError::Malformed { codec: CodecId::BLOSCLZ, offset, what }
-}
-
-/// Returns the `N` bytes at `at`, if they are inside `bytes`.
-#[inline(always)]
-fn read_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk::<N>().copied()
 }

@@ -23,9 +23,16 @@ use super::window::MIN_MATCH;
 use crate::lz77::{At, Isa};
 use crate::{CodecError, CodecId};
 
-/// Decodes one block into all of `dst`. Matches may reach back into `dict`, as if it were stored right before `dst`.
-pub(super) fn decode(codec: CodecId, src: &[u8], dst: &mut [u8], dict: &[u8]) -> Result<(), CodecError> {
-    decode_with::<false>(Isa::best(), codec, src, dst, dict)
+/// Decodes one block into the first `len` bytes of `dst`; those after them may be overwritten. Matches may reach back
+/// into `dict`, as if it were stored right before `dst`.
+pub(super) fn decode(
+    codec: CodecId,
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    dict: &[u8],
+) -> Result<(), CodecError> {
+    decode_with::<false>(Isa::best(), codec, src, dst, len, dict)
 }
 
 /// Decodes the start of a block, `dst.len()` bytes.
@@ -35,34 +42,39 @@ pub(super) fn decode_start(
     dst: &mut [u8],
     dict: &[u8],
 ) -> Result<(), CodecError> {
-    decode_with::<true>(Isa::best(), codec, src, dst, dict)
+    decode_with::<true>(Isa::best(), codec, src, dst, dst.len(), dict)
 }
 
-/// Decodes a block. If `START`, the block may continue after the end of `dst`.
+/// Decodes a block into the first `len` bytes of `dst`. If `START`, the block may continue after them.
 pub(crate) fn decode_with<const START: bool>(
     isa: Isa,
     codec: CodecId,
     src: &[u8],
     dst: &mut [u8],
+    len: usize,
     dict: &[u8],
 ) -> Result<(), CodecError> {
-    if START && dst.is_empty() {
+    if START && len == 0 {
         return Ok(());
     }
-    decode_sequences::<START>(isa, src, dst, dict).map_err(|fault| fault.into_error(codec, dst.len()))
+    decode_sequences::<START>(isa, src, dst, len, dict).map_err(|fault| fault.into_error(codec, len))
 }
 
 fn decode_sequences<const START: bool>(
     isa: Isa,
     src: &[u8],
     dst: &mut [u8],
+    len: usize,
     dict: &[u8],
-) -> Result<(), Fault> {
+) -> Result<(), SequenceFault> {
     let mut at = At { ip: 0, op: 0 };
     loop {
         at = wide::sequences(isa, src, dst, at);
         at = fast_sequences(src, dst, at);
-        match one_sequence::<START>(src, dst, dict, at)? {
+        if at.op > len {
+            return Err(SequenceFault::WrongLength { got: at.op });
+        }
+        match one_sequence::<START>(src, &mut dst[..len], dict, at)? {
             Some(next) => at = next,
             None => return Ok(()),
         }
@@ -70,12 +82,12 @@ fn decode_sequences<const START: bool>(
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Fault {
+enum SequenceFault {
     Malformed { offset: usize, what: &'static str },
     WrongLength { got: usize },
 }
 
-impl Fault {
+impl SequenceFault {
     #[cold]
     fn into_error(self, codec: CodecId, expected: usize) -> CodecError {
         match self {
@@ -250,8 +262,8 @@ fn one_sequence<const START: bool>(
     dst: &mut [u8],
     dict: &[u8],
     at: At,
-) -> Result<Option<At>, Fault> {
-    let truncated = || Fault::Malformed { offset: src.len(), what: "input ends inside a sequence" };
+) -> Result<Option<At>, SequenceFault> {
+    let truncated = || SequenceFault::Malformed { offset: src.len(), what: "input ends inside a sequence" };
     let At { ip, op } = at;
     let (&token, mut rest) = src.get(ip..).and_then(<[u8]>::split_first).ok_or_else(truncated)?;
 
@@ -266,7 +278,7 @@ fn one_sequence<const START: bool>(
     let (literals, after) = rest.split_at_checked(nliterals).ok_or_else(truncated)?;
     rest = after;
     if nliterals > room.len() {
-        return Err(Fault::WrongLength { got: op.saturating_add(nliterals) });
+        return Err(SequenceFault::WrongLength { got: op.saturating_add(nliterals) });
     }
     room[..nliterals].copy_from_slice(literals);
     let op = op + nliterals;
@@ -274,7 +286,7 @@ fn one_sequence<const START: bool>(
         return Ok(None);
     }
     if rest.is_empty() {
-        return if op == dst.len() { Ok(None) } else { Err(Fault::WrongLength { got: op }) };
+        return if op == dst.len() { Ok(None) } else { Err(SequenceFault::WrongLength { got: op }) };
     }
 
     let offset = src.len() - rest.len();
@@ -282,10 +294,10 @@ fn one_sequence<const START: bool>(
     rest = after;
     let distance = usize::from(u16::from_le_bytes(*distance));
     if distance == 0 {
-        return Err(Fault::Malformed { offset, what: "distance of zero" });
+        return Err(SequenceFault::Malformed { offset, what: "distance of zero" });
     }
     if distance > op + dict.len() {
-        return Err(Fault::Malformed { offset, what: "distance beyond the start of the output" });
+        return Err(SequenceFault::Malformed { offset, what: "distance beyond the start of the output" });
     }
     let mut len = usize::from(token & 15);
     if len == 15 {
@@ -296,7 +308,7 @@ fn one_sequence<const START: bool>(
         len = len.min(dst.len() - op);
     }
     if len > dst.len() - op {
-        return Err(Fault::WrongLength { got: op.saturating_add(len) });
+        return Err(SequenceFault::WrongLength { got: op.saturating_add(len) });
     }
     copy_match_exactly(dst, dict, op, distance, len);
     let op = op + len;

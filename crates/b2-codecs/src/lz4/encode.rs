@@ -4,6 +4,7 @@
 //! step.
 #![allow(unsafe_code)]
 
+use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
 use crate::lz77::raw::RawWindow;
@@ -56,15 +57,51 @@ impl Table for Large {
     }
 }
 
+/// A table that still holds positions of earlier streams, all at most `base`. They count as empty, and the positions of
+/// this stream are stored with `base` added.
+struct Reused<'a> {
+    table: &'a mut Small,
+    base: u16,
+}
+
+impl Table for Reused<'_> {
+    const ALL_IN_REACH: bool = true;
+
+    #[inline(always)]
+    fn lookup(&mut self, pos: usize, bytes: u64) -> usize {
+        let entry = replace(&mut self.table[hash::<13>(bytes)], self.base.wrapping_add(pos as u16));
+        entry.saturating_sub(self.base).into()
+    }
+}
+
+/// Up to this length of a stream, clearing the table would take as long as the search. So it is only cleared when the
+/// positions run out.
+const SHORT: usize = 8 << 10;
+
 /// The tables for windows up to 64 KiB and for larger ones.
 struct Tables {
     small: Box<Small>,
+    /// No position in `small` is above this.
+    highest: u16,
     large: Box<Large>,
 }
 
 impl Tables {
     fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { small: zeroed_array()?, large: zeroed_array()? })
+        Ok(Self { small: zeroed_array()?, highest: 0, large: zeroed_array()? })
+    }
+
+    /// Returns the small table, without positions, for a stream of up to [`SHORT`] bytes.
+    fn reused(&mut self, len: usize) -> Reused<'_> {
+        let base = match usize::from(self.highest) + len {
+            end if end <= usize::from(u16::MAX) => self.highest,
+            _ => {
+                self.small.fill(0);
+                0
+            }
+        };
+        self.highest = base + len as u16;
+        Reused { table: &mut self.small, base }
     }
 }
 
@@ -87,7 +124,7 @@ impl FastMatcher {
     }
 }
 
-impl super::Matcher for FastMatcher {
+impl Matcher for FastMatcher {
     fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
         let mut tables = Tables::new()?;
         // Matches are extended backwards, so indexing every third position is enough.
@@ -102,8 +139,17 @@ impl super::Matcher for FastMatcher {
 
     fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize> {
         let mut out = RawOutput::new(dst);
-        let Tables { small, large } = &mut *self.tables;
+        if self.dict.is_none() && window.len() <= SHORT {
+            let mut table = self.tables.reused(window.len());
+            // SAFETY: entries up to `base` count as zeros, and there are no others.
+            let anchor = unsafe { sequences(window, start, &mut table, self.acceleration, &mut out)? };
+            return out.finish().last_literals(&window[anchor..]);
+        }
+        let Tables { small, highest, large } = &mut *self.tables;
         let is_small = window.len() <= FAR as usize;
+        if is_small {
+            *highest = u16::MAX;
+        }
         // Clear the table, so that the result does not depend on earlier streams.
         match &self.dict {
             None if is_small => small.fill(0),
@@ -232,4 +278,42 @@ pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
     }
     // 256 random values contain 162 different ones on average, with a standard deviation of 5.
     seen.iter().filter(|seen| **seen).count() >= 140
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Short streams leave their positions in the table. What it holds must not show, whenever it is cleared.
+    #[test]
+    fn short_streams_are_independent() {
+        let stream = |len: usize, step: usize| -> Vec<u8> {
+            (0..len).map(|k| (k * k / step % 37 * (k / 300 + 1)) as u8).collect()
+        };
+        let encode = |matcher: &mut FastMatcher, src: &[u8]| {
+            let mut dst = vec![0; src.len() + 40];
+            let len = matcher.compress(src, 0, &mut dst).unwrap();
+            dst.truncate(len);
+            dst
+        };
+        let fresh = || FastMatcher {
+            acceleration: 5,
+            tables: Kept::take(&KEPT, |_| false, Tables::new).unwrap(),
+            dict: None,
+        };
+        let lens = if cfg!(miri) { [300, 20] } else { [SHORT, 1000] };
+        let mut reused = fresh();
+        for round in 0..if cfg!(miri) { 3 } else { 200 } {
+            // The long one does not use the table in this way, but leaves it full.
+            let long = if round % 50 == 49 { 40_000 } else { lens[1] };
+            for len in [lens[0] - round, lens[1], 0, 15, 16, 17, long] {
+                let src = stream(len, 50 + round % 3);
+                assert!(encode(&mut reused, &src) == encode(&mut fresh(), &src), "{round} {len}");
+            }
+            if round == 1 {
+                reused.tables.highest = u16::MAX - 17;
+                reused.tables.small.fill(u16::MAX - 17);
+            }
+        }
+    }
 }

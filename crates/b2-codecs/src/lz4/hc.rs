@@ -7,6 +7,7 @@
 
 use super::chains::{Chains, Found};
 use super::encode::looks_like_noise;
+use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{LAST_LITERALS, MIN_MATCH};
 use crate::lz77::raw::RawWindow;
@@ -49,7 +50,7 @@ impl HcMatcher {
     }
 }
 
-impl super::Matcher for HcMatcher {
+impl Matcher for HcMatcher {
     fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
         let mut chains = Chains::new()?;
         if let Some(end) = dict.len().checked_sub(MIN_MATCH - 1) {

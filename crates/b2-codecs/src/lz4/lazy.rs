@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::encode::looks_like_noise;
+use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
 use crate::lz77::raw::RawWindow;
@@ -70,7 +71,7 @@ impl LazyMatcher {
     }
 }
 
-impl super::Matcher for LazyMatcher {
+impl Matcher for LazyMatcher {
     fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory> {
         let mut tables = Tables::new()?;
         for pos in 0..dict.len().saturating_sub(7) {

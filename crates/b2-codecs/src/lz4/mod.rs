@@ -24,6 +24,7 @@ mod hc;
     reason = "hashes are cut, and a sign is used as a mask; input is below 4 GiB"
 )]
 mod lazy;
+mod matcher;
 #[allow(
     clippy::cast_possible_truncation,
     reason = "hashes and lengths are cut to their fields; input is below 4 GiB"
@@ -49,7 +50,8 @@ mod window;
 pub(crate) use self::decode::decode_with;
 #[cfg(feature = "lz4_flex")]
 pub use self::flex::Lz4Flex;
-use crate::codec::trial;
+use self::matcher::Matcher;
+use crate::codec::{smallest, trial};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use b2_core::memory::{self, OutOfMemory};
 
@@ -58,80 +60,46 @@ const MAX_STREAM: usize = 0x7E00_0000;
 /// Maximum distance of a match.
 const MAX_DICT: usize = 0xFFFF;
 
-/// The `lz4` codec: fast. Higher levels give a better ratio at lower speed.
-///
-/// ```
-/// use b2_codecs::{Codec, CodecContext, CodecError, Encoded, Lz4};
-///
-/// let cx = CodecContext::new(9);
-/// let data = b"to be or not to be, to be or not to be";
-/// let mut stream = [0; 64];
-/// let Encoded::Len(len) = Lz4.encoder(&cx)?.encode(data, &mut stream)? else { panic!("does not fit") };
-/// assert!(len < data.len());
-///
-/// let mut decoded = [0; 38];
-/// Lz4.decoder(&cx)?.decode(&stream[..len], &mut decoded)?;
-/// assert_eq!(&decoded, data);
-/// # Ok::<(), CodecError>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lz4;
-
-/// The `lz4hc` codec: LZ4 streams from a slower encoder with a better ratio. They are decoded like those of [`Lz4`].
-///
-/// Levels 1 and 2 look one byte ahead. From 3 on, the level determines how many candidates are compared for each match.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lz4Hc;
+/// The codecs that write LZ4 blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lz4 {
+    /// `lz4`: fast. Higher levels give a better ratio at lower speed.
+    Fast,
+    /// `lz4hc`: a slower encoder with a better ratio. Levels 1 and 2 look one byte ahead. From 3 on, the level
+    /// determines how many candidates are compared for each match.
+    High,
+}
 
 impl Codec for Lz4 {
     fn id(&self) -> CodecId {
-        CodecId::LZ4
+        match self {
+            Self::Fast => CodecId::LZ4,
+            Self::High => CodecId::LZ4HC,
+        }
     }
 
     fn name(&self) -> &str {
-        "lz4"
+        match self {
+            Self::Fast => "lz4",
+            Self::High => "lz4hc",
+        }
     }
 
     fn properties(&self) -> CodecProperties {
-        PROPERTIES
+        match self {
+            Self::Fast => PROPERTIES,
+            Self::High => HC_PROPERTIES,
+        }
     }
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        let acceleration = 10 - cx.clevel.clamp(1, 9);
-        Ok(BlockEncoder::boxed(encode::FastMatcher::new(acceleration.into())?, cx)?)
-    }
-
-    fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Ok(Box::new(BlockDecoder::new(self.id(), cx)?))
-    }
-
-    fn train_dict(
-        &self,
-        samples: &[u8],
-        sample_lens: &[usize],
-        max_len: usize,
-    ) -> Result<Option<Vec<u8>>, CodecError> {
-        Ok(first_samples(samples, sample_lens, max_len)?)
-    }
-}
-
-impl Codec for Lz4Hc {
-    fn id(&self) -> CodecId {
-        CodecId::LZ4HC
-    }
-
-    fn name(&self) -> &str {
-        "lz4hc"
-    }
-
-    fn properties(&self) -> CodecProperties {
-        HC_PROPERTIES
-    }
-
-    fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        Ok(match cx.clevel {
-            ..=2 => BlockEncoder::boxed(lazy::LazyMatcher::new()?, cx)?,
-            level => BlockEncoder::boxed(hc::HcMatcher::new(level)?, cx)?,
+        Ok(match (self, cx.clevel) {
+            (Self::Fast, level) => {
+                let acceleration = 10 - level.clamp(1, 9);
+                BlockEncoder::boxed(encode::FastMatcher::new(acceleration.into())?, cx)?
+            }
+            (Self::High, ..=2) => BlockEncoder::boxed(lazy::LazyMatcher::new()?, cx)?,
+            (Self::High, level) => BlockEncoder::boxed(hc::HcMatcher::new(level)?, cx)?,
         })
     }
 
@@ -155,14 +123,14 @@ const PROPERTIES: CodecProperties = CodecProperties {
     splits_up_to: 9,
     decoding_cost: 1,
     encoding_cost: [3; 10],
-    trials: &[trial(1, 0.6, 0.15, false), trial(5, 0.7, 0.17, false), trial(9, 0.9, 0.2, false)],
+    trials: &[trial(1, 0.6, 0.15), trial(5, 0.7, 0.17), trial(9, 0.9, 0.2)],
     ..CodecProperties::BYTES
 };
 
 const HC_PROPERTIES: CodecProperties = CodecProperties {
     dictionaries: true,
     long_windows: true,
-    trials: &[trial(5, 11.0, 0.2, false), trial(9, 20.0, 0.2, true)],
+    trials: &[trial(5, 11.0, 0.2), smallest(9, 20.0, 0.2)],
     ..CodecProperties::BYTES
 };
 
@@ -181,19 +149,6 @@ fn first_samples(
 fn dict_in_reach<'a>(cx: &CodecContext<'a>) -> &'a [u8] {
     let dict = cx.dict.unwrap_or_default();
     &dict[dict.len().saturating_sub(MAX_DICT)..]
-}
-
-/// The match search of an encoder.
-trait Matcher: Send {
-    /// Indexes the dictionary. Called at most once, before any other method.
-    ///
-    /// # Errors
-    /// Fails if there is not enough memory.
-    fn load_dict(&mut self, dict: &[u8]) -> Result<(), OutOfMemory>;
-
-    /// Compresses `window[start..]` into a block; `window[..start]` is the dictionary. Returns the length of the block,
-    /// or `None` if it does not fit.
-    fn compress(&mut self, window: &[u8], start: usize, dst: &mut [u8]) -> Option<usize>;
 }
 
 struct BlockEncoder<M> {
@@ -244,7 +199,11 @@ impl BlockDecoder {
 
 impl Decoder for BlockDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-        decode::decode(self.codec, src, dst, &self.dict)
+        decode::decode(self.codec, src, dst, dst.len(), &self.dict)
+    }
+
+    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        decode::decode(self.codec, src, dst, len, &self.dict)
     }
 
     fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {

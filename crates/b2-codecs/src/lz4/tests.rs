@@ -2,10 +2,11 @@
 use super::decode::decode_with;
 use super::hc::HcMatcher;
 use super::lazy::LazyMatcher;
+use super::matcher::Matcher;
 use super::output::Output;
 use super::raw::RawOutput;
 use super::window::MIN_MATCH;
-use super::{Lz4, Lz4Hc, MAX_DICT, Matcher, dict_in_reach};
+use super::{Lz4, MAX_DICT, dict_in_reach};
 use crate::lz77::Isa;
 use crate::lz77::raw::RawWindow;
 use crate::{Codec, CodecContext, CodecError, CodecId, Encoded};
@@ -13,10 +14,10 @@ use proptest::prelude::*;
 
 /// All encoders: codec and clevel.
 const ENCODERS: [(&dyn Codec, u8); 18] = {
-    let mut all: [(&dyn Codec, u8); 18] = [(&Lz4, 0); 18];
+    let mut all: [(&dyn Codec, u8); 18] = [(&Lz4::Fast, 0); 18];
     let mut k = 0;
     while k < 18 {
-        all[k] = (if k < 9 { &Lz4 } else { &Lz4Hc }, k as u8 % 9 + 1);
+        all[k] = (if k < 9 { &Lz4::Fast } else { &Lz4::High }, k as u8 % 9 + 1);
         k += 1;
     }
     all
@@ -66,7 +67,7 @@ fn reference(stream: &[u8], dict: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 fn encode(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]>) -> Vec<u8> {
-    let mut encoder = codec.encoder(&CodecContext::new(level).with_dict(dict)).unwrap();
+    let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
     encode_with(&mut *encoder, src)
 }
 
@@ -79,15 +80,19 @@ fn encode_with(encoder: &mut dyn crate::Encoder, src: &[u8]) -> Vec<u8> {
 
 /// Decodes with all instruction sets, which must agree.
 fn decode(stream: &[u8], len: usize, dict: Option<&[u8]>) -> Result<Vec<u8>, CodecError> {
-    let dict = dict_in_reach(&CodecContext::new(0).with_dict(dict)).to_vec();
+    let dict = dict_in_reach(&CodecContext { dict, ..CodecContext::new(0) }).to_vec();
     // Allocated with exactly this size, so that heap checkers notice reads past the end.
     let stream = stream.to_vec().into_boxed_slice();
     let mut answers = Isa::available().into_iter().map(|isa| {
         let mut out = vec![0xAA; len].into_boxed_slice();
-        let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, &mut out, &dict);
+        let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, &mut out, len, &dict);
         // Decode again over other bytes: the old content of the output must not matter.
         let mut again = vec![0x33; len].into_boxed_slice();
-        assert_eq!(decode_with::<false>(isa, CodecId::LZ4, &stream, &mut again, &dict), answer, "{isa:?}");
+        assert_eq!(
+            decode_with::<false>(isa, CodecId::LZ4, &stream, &mut again, len, &dict),
+            answer,
+            "{isa:?}"
+        );
         assert!(answer.is_err() || out == again, "depends on the old content of the output with {isa:?}");
         (isa, answer.map(|()| out.into_vec()))
     });
@@ -178,7 +183,7 @@ fn shuffled_floats(len: usize, next: &mut impl FnMut() -> u64) -> Vec<u8> {
 }
 
 fn check_round_trip(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]>) {
-    let mut encoder = codec.encoder(&CodecContext::new(level).with_dict(dict)).unwrap();
+    let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
     // Encode twice: the second time, the encoder has state from the first.
     for _ in 0..2 {
         let stream = encode_with(&mut *encoder, src);
@@ -239,7 +244,7 @@ proptest! {
     fn streams_are_independent(which in 0..ENCODERS.len(), kinds: [u8; 4], seed: u64, dict_len in 0..2000usize) {
         let (codec, level) = ENCODERS[which];
         let dict = sample(kinds[3], dict_len, seed);
-        let cx = CodecContext::new(level).with_dict(Some(&dict));
+        let cx = CodecContext { dict: Some(&dict), ..CodecContext::new(level) };
         let mut reused = codec.encoder(&cx).unwrap();
         for (k, kind) in kinds.into_iter().enumerate() {
             let src = sample(kind, 1 + seed as usize % 30_000, seed + k as u64);
@@ -342,7 +347,7 @@ fn too_small_outputs_are_reported_and_not_overrun() {
         {
             let src = sample(kind, 1500, 9);
             let stream = encode(codec, level, &src, dict);
-            let mut encoder = codec.encoder(&CodecContext::new(level).with_dict(dict)).unwrap();
+            let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
             for len in 0..stream.len() {
                 let mut dst = vec![0; len];
                 assert_eq!(
@@ -420,7 +425,7 @@ fn errors_say_what_is_wrong() {
     assert_eq!(error(&[0x20, b'a', b'b'], 3, b""), wrong(2, 3));
     assert_eq!(error(&[0x12, b'a', 1, 0, 0], 6, b""), wrong(7, 6));
     assert_eq!(
-        Lz4Hc.decoder(&CodecContext::new(1)).unwrap().decode(&[], &mut []).unwrap_err(),
+        Lz4::High.decoder(&CodecContext::new(1)).unwrap().decode(&[], &mut []).unwrap_err(),
         CodecError::Malformed { codec: CodecId::LZ4HC, offset: 0, what: cut }
     );
 }
@@ -457,7 +462,9 @@ fn a_run_of_a_rare_byte_after_very_many_runs() {
 #[test]
 fn long_repeats_take_linear_time() {
     // With quadratic cost these would take hours.
-    for (codec, level) in [(&Lz4 as &dyn Codec, 1), (&Lz4, 9), (&Lz4Hc, 1), (&Lz4Hc, 3), (&Lz4Hc, 9)] {
+    for (codec, level) in
+        [(&Lz4::Fast as &dyn Codec, 1), (&Lz4::Fast, 9), (&Lz4::High, 1), (&Lz4::High, 3), (&Lz4::High, 9)]
+    {
         for period in [1, 2, 3, 7, 40] {
             let src: Vec<u8> = (0..8_000_000usize).map(|k| (k % period) as u8).collect();
             let stream = encode(codec, level, &src, None);
@@ -473,7 +480,7 @@ fn long_repeats_take_linear_time() {
 
 #[test]
 fn dictionaries_are_the_first_samples() {
-    for codec in [&Lz4 as &dyn Codec, &Lz4Hc] {
+    for codec in [&Lz4::Fast as &dyn Codec, &Lz4::High] {
         let train = |lens: &[usize], max| codec.train_dict(b"0123456789", lens, max).unwrap();
         assert_eq!(train(&[2, 3], 100).unwrap(), b"01234");
         assert_eq!(train(&[2, 3], 4).unwrap(), b"0123");
@@ -549,7 +556,7 @@ proptest! {
 /// The end of the block is far after the first sequence that breaks a rule.
 #[test]
 fn faults_in_the_middle_are_found() {
-    let rest = encode(&Lz4, 5, &sample(4, 1500, 7), None);
+    let rest = encode(&Lz4::Fast, 5, &sample(4, 1500, 7), None);
     for token in [0x00_u8, 0x30, 0xF0, 0x0F, 0x3F, 0xFF] {
         for distance in [0_u16, 1, 40, 41, 59, 60, 61, 0xFFFF] {
             let mut stream = vec![0xF0, 25];

@@ -41,8 +41,8 @@ unsafe fn avx512(src: &[u8], dst: &mut [u8], at: At) -> At {
 /// The CPU must have AVX2.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 unsafe fn avx2(src: &[u8], dst: &mut [u8], at: At) -> At {
-    // SAFETY: the instructions of the copier are enabled here.
-    match unsafe { sequences_with::<copier::Avx2, true>(src, dst, at) } {
+    // SAFETY: the instructions of both copiers are enabled here.
+    match unsafe { sequences_with::<copier::Avx2Short, true>(src, dst, at) } {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
@@ -94,7 +94,7 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(src: &[u8], dst: &mut 
         let mut nliterals = token >> 4;
         let mut next = ip + 1;
         if nliterals < 15 {
-            // SAFETY: 16 bytes of input follow the token. Of the output `SHORT_RUN + WIDTH` are there, more than 16.
+            // SAFETY: 16 bytes of input follow the token. Of the output `SHORT_RUN + WIDTH` are there, at least 16.
             unsafe { C::piece16(input.add(next), output.add(op)) };
         } else {
             // SAFETY: within `SRC_MARGIN`.

@@ -182,10 +182,50 @@ impl Copier for Avx512Short {
 }
 
 /// Byte shuffles over 16 bytes, two at a time (AVX2).
+///
+/// Both loads come before both stores: the CPU cannot forward a store to a load that also covers other bytes, so such a
+/// load waits until the store has reached the cache.
 pub(crate) struct Avx2;
 
 static PERIODS_16: Periods<16, 17, 0> = Periods::new();
-static PERIODS_16_SECOND: Periods<16, 17, 16> = Periods::new();
+static STEPS_16: [u8; 16] = steps();
+/// The bytes of the second half that are loaded from behind the source of the first half.
+static SECOND_LOADED: SecondHalf = SecondHalf::new(false);
+/// The bytes of the second half that repeat the first half.
+static SECOND_REPEATED: SecondHalf = SecondHalf::new(true);
+
+/// Shuffles that give bytes 16 to 31 of a match, by distance up to 32. Bytes that the other table gives become 0.
+#[repr(align(64))]
+struct SecondHalf([[u8; 16]; 33]);
+
+impl SecondHalf {
+    const fn new(repeated: bool) -> Self {
+        let mut rows = [[0x80; 16]; 33];
+        let mut d: usize = 1;
+        while d <= 32 {
+            let loaded = d.saturating_sub(16);
+            let mut k = 0;
+            while k < 16 {
+                if repeated && k >= loaded {
+                    rows[d][k] = ((16 + k) % d) as u8;
+                } else if !repeated && k < loaded {
+                    rows[d][k] = k as u8;
+                }
+                k += 1;
+            }
+            d += 1;
+        }
+        Self(rows)
+    }
+
+    /// Returns row `d`, which must exist.
+    #[inline(always)]
+    unsafe fn row(&self, d: usize) -> *const u8 {
+        debug_assert!(d <= 32);
+        // SAFETY: as the caller promises.
+        unsafe { self.0.get_unchecked(d) }.as_ptr()
+    }
+}
 
 impl Copier for Avx2 {
     const WIDTH: usize = 32;
@@ -193,15 +233,16 @@ impl Copier for Avx2 {
 
     #[inline(always)]
     unsafe fn start(from: *const u8, to: *mut u8, distance: usize) -> (__m128i, __m128i) {
-        // SAFETY: as in `Avx512`. From distance 16 on, the second half is loaded after the first, when that is
-        // written; else it is another part of the same period.
+        // SAFETY: the contract; rows 16 and 32 are the last ones. The shuffles do not take what is loaded from `to` on.
         unsafe {
-            let row = distance.min(16);
-            let first = _mm_load_si128(PERIODS_16.row(row).cast());
-            let first = _mm_shuffle_epi8(_mm_loadu_si128(from.cast()), first);
+            let (first, second) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(16).cast()));
+            let first = _mm_shuffle_epi8(first, _mm_load_si128(PERIODS_16.row(distance.min(16)).cast()));
+            let row = distance.min(32);
+            let second = _mm_or_si128(
+                _mm_shuffle_epi8(second, _mm_load_si128(SECOND_LOADED.row(row).cast())),
+                _mm_shuffle_epi8(first, _mm_load_si128(SECOND_REPEATED.row(row).cast())),
+            );
             _mm_storeu_si128(to.cast(), first);
-            let second = _mm_load_si128(PERIODS_16_SECOND.row(row).cast());
-            let second = _mm_shuffle_epi8(_mm_loadu_si128(from.add(row & 16).cast()), second);
             _mm_storeu_si128(to.add(16).cast(), second);
             (first, second)
         }
@@ -214,12 +255,7 @@ impl Copier for Avx2 {
             if distance >= 32 {
                 further_pieces(to, distance, len);
             } else if distance >= 16 {
-                let mut done = 32;
-                while done < len {
-                    let piece = _mm_loadu_si128(to.add(done).sub(distance).cast());
-                    _mm_storeu_si128(to.add(done).cast(), piece);
-                    done += 16;
-                }
+                further_pieces_16(to, distance, len, 32);
             } else {
                 repeat(to, STEPS_32[distance], len, |to| {
                     _mm_storeu_si128(to.cast(), first);
@@ -240,6 +276,59 @@ impl Copier for Avx2 {
                 _mm256_storeu_si256(to.add(32).cast(), second);
             });
         }
+    }
+}
+
+/// Byte shuffles over 16 bytes (AVX2), for data in which most matches are short.
+pub(crate) struct Avx2Short;
+
+impl Copier for Avx2Short {
+    const WIDTH: usize = 16;
+    type Start = __m128i;
+
+    #[inline(always)]
+    unsafe fn start(from: *const u8, to: *mut u8, distance: usize) -> __m128i {
+        // SAFETY: as in `Avx2`.
+        unsafe {
+            let row = _mm_load_si128(PERIODS_16.row(distance.min(16)).cast());
+            let pattern = _mm_shuffle_epi8(_mm_loadu_si128(from.cast()), row);
+            _mm_storeu_si128(to.cast(), pattern);
+            pattern
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish(to: *mut u8, distance: usize, len: usize, start: __m128i) {
+        // SAFETY: as in `Avx512`.
+        unsafe {
+            if distance >= 16 {
+                further_pieces_16(to, distance, len, 16);
+            } else {
+                repeat(to, STEPS_16[distance], len, |to| _mm_storeu_si128(to.cast(), start));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn literals(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the same contract.
+        unsafe { Avx2::literals(from, to, len) }
+    }
+}
+
+/// Copies a match at a distance of 16 or more, from its byte `done` on.
+///
+/// # Safety
+/// That of [`Copier::finish`].
+#[inline(always)]
+unsafe fn further_pieces_16(to: *mut u8, distance: usize, len: usize, mut done: usize) {
+    while done < len {
+        // SAFETY: each piece starts before `len`, so it ends less than 16 bytes after it.
+        unsafe {
+            let piece = _mm_loadu_si128(to.add(done).sub(distance).cast());
+            _mm_storeu_si128(to.add(done).cast(), piece);
+        }
+        done += 16;
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) enum Set {
     Generic,
 }
 
+#[cfg(fuzzing)]
+thread_local! {
+    /// The instruction set of this thread, selected by a fuzz target.
+    pub(crate) static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
+}
+
 /// The environment variable that selects the instruction set, for the codecs and the filters.
 const VARIABLE: &str = "B2KIT_SIMD";
 
@@ -45,7 +51,7 @@ impl Isa {
     /// Returns the best set of this CPU, or the one that [`VARIABLE`] names. It is chosen once.
     pub(crate) fn best() -> Self {
         #[cfg(fuzzing)]
-        if let Some(isa) = crate::fuzzing::forced() {
+        if let Some(isa) = FORCED.get() {
             return isa;
         }
         static BEST: LazyLock<Isa> = LazyLock::new(|| Isa::choose(std::env::var(VARIABLE).ok().as_deref()));

@@ -5,7 +5,7 @@ use b2_codecs::*;
 use proptest::prelude::*;
 
 fn decoded(stream: &[u8], len: usize) -> Result<Vec<u8>, CodecError> {
-    decode(&mut *BloscLz.decoder(&CodecContext::new(5)).unwrap(), stream, len)
+    decode(&mut *codec(CodecId::BLOSCLZ).decoder(&CodecContext::new(5)).unwrap(), stream, len)
 }
 
 fn check(stream: &[u8], expected: &[u8]) {
@@ -85,9 +85,9 @@ fn wrong_lengths() {
 
 #[test]
 fn dictionaries_are_refused() {
-    let cx = CodecContext::new(5).with_dict(Some(b"abc"));
-    assert!(matches!(BloscLz.encoder(&cx), Err(CodecError::Unsupported { .. })));
-    assert!(matches!(BloscLz.decoder(&cx), Err(CodecError::Unsupported { .. })));
+    let cx = CodecContext { dict: Some(b"abc"), ..CodecContext::new(5) };
+    assert!(matches!(codec(CodecId::BLOSCLZ).encoder(&cx), Err(CodecError::Unsupported { .. })));
+    assert!(matches!(codec(CodecId::BLOSCLZ).decoder(&cx), Err(CodecError::Unsupported { .. })));
 }
 
 /// A token of a stream. The stream of `tokens` is what an encoder would write for them.
@@ -168,7 +168,7 @@ fn the_encoder_reaches_every_distance() {
         let unit = data(Kind::Noise, distance, 8);
         let raw: Vec<u8> = unit.iter().copied().cycle().take(4 * distance + 100).collect();
         for clevel in 1..=9 {
-            let mut encoder = BloscLz.encoder(&CodecContext::new(clevel)).unwrap();
+            let mut encoder = codec(CodecId::BLOSCLZ).encoder(&CodecContext::new(clevel)).unwrap();
             match encode(&mut *encoder, &raw, raw.len()) {
                 Some(stream) => {
                     assert!(distance <= 73_727, "{distance}");
@@ -189,7 +189,7 @@ fn streams_end_with_literals() {
         for len in (16..400).chain([9_000, 70_000]) {
             for clevel in [1, 9] {
                 let raw = data(kind, len, 6);
-                let mut encoder = BloscLz.encoder(&CodecContext::new(clevel)).unwrap();
+                let mut encoder = codec(CodecId::BLOSCLZ).encoder(&CodecContext::new(clevel)).unwrap();
                 let Some(stream) = encode(&mut *encoder, &raw, len) else { continue };
                 assert_eq!(stream[0] & 0xe0, 0x20);
                 // Removing the last byte must truncate literals; a truncated match would be reported as one.
