@@ -8,8 +8,13 @@ use crate::{CodecError, CodecId};
 ///
 /// They are constant within a chunk, so an [`Encoder`] or [`Decoder`] made from them can be reused for all streams of
 /// the chunk.
+///
+/// ```
+/// use b2_codecs::CodecContext;
+/// let cx = CodecContext { typesize: 4, blockshape: &[8, 8], ..CodecContext::new(5) };
+/// assert_eq!((cx.clevel, cx.dict), (5, None));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
 pub struct CodecContext<'a> {
     /// Compression level, 0 to 9 (encoders only).
     pub clevel: u8,
@@ -23,26 +28,18 @@ pub struct CodecContext<'a> {
     pub blockshape: &'a [u32],
 }
 
-impl<'a> CodecContext<'a> {
+impl CodecContext<'_> {
     /// Creates a context for `clevel` with item size 1, no dictionary and no block shape.
     pub fn new(clevel: u8) -> Self {
         Self { clevel, typesize: 1, ..Self::default() }
     }
-    /// Sets the codec's parameter byte.
-    pub fn with_meta(self, meta: u8) -> Self {
-        Self { meta, ..self }
-    }
-    /// Sets the item size in bytes.
-    pub fn with_typesize(self, typesize: usize) -> Self {
-        Self { typesize, ..self }
-    }
-    /// Sets the dictionary.
-    pub fn with_dict(self, dict: Option<&'a [u8]>) -> Self {
-        Self { dict, ..self }
-    }
-    /// Sets the block shape in items.
-    pub fn with_blockshape(self, blockshape: &'a [u32]) -> Self {
-        Self { blockshape, ..self }
+
+    /// Fails if there is a dictionary, for formats that do not support them.
+    pub(crate) fn refuse_dict(&self, codec: CodecId) -> Result<(), CodecError> {
+        match self.dict {
+            None => Ok(()),
+            Some(_) => Err(CodecError::Unsupported { codec, what: "dictionaries" }),
+        }
     }
 }
 
@@ -158,8 +155,13 @@ impl CodecProperties {
 }
 
 /// Builds an entry for a table of [`Trial`]s.
-pub(crate) const fn trial(clevel: u8, encode: f64, decode: f64, smallest: bool) -> Trial {
-    Trial { clevel, encode, decode, smallest }
+pub(crate) const fn trial(clevel: u8, encode: f64, decode: f64) -> Trial {
+    Trial { clevel, encode, decode, smallest: false }
+}
+
+/// Builds an entry that may give the smallest result of all.
+pub(crate) const fn smallest(clevel: u8, encode: f64, decode: f64) -> Trial {
+    Trial { smallest: true, ..trial(clevel, encode, decode) }
 }
 
 /// Compresses the streams of a chunk.
@@ -181,6 +183,16 @@ pub trait Decoder: Send {
     /// # Errors
     /// Fails if `src` is malformed, or decodes to fewer or more than `dst.len()` bytes.
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
+
+    /// Decompresses `src` into the first `len` bytes of `dst`, which is at least that long. The bytes after them may be
+    /// overwritten, so that a decoder need not be careful near the end.
+    ///
+    /// # Errors
+    /// Fails like [`decode`](Self::decode).
+    #[doc(hidden)]
+    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+        self.decode(src, &mut dst[..len])
+    }
 
     /// Decompresses the first `dst.len()` bytes of a stream that decodes to `len` bytes.
     ///

@@ -1,7 +1,13 @@
-use std::fmt;
-
 /// A codec id, as in frame header byte 77 and chunk header byte 0x16. Any value is allowed, since files may contain
 /// unknown ids.
+///
+/// ```
+/// # use b2_codecs::CodecId;
+/// assert_eq!(CodecId::from_name("zlib"), Some(CodecId::ZLIB));
+/// assert_eq!(CodecId::from_name("codec:200"), Some(CodecId(200)));
+/// assert_eq!(CodecId::from_name("snappy"), None);
+/// assert_eq!(format!("{} {:?}", CodecId::ZSTD, CodecId(200)), "zstd CodecId(codec:200)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodecId(pub u8);
 
@@ -25,38 +31,6 @@ impl CodecId {
     /// zfp with fixed rate.
     pub const ZFP_FIXED_RATE: Self = Self(35);
 
-    const NAMES: [(Self, &'static str); 9] = [
-        (Self::BLOSCLZ, "blosclz"),
-        (Self::LZ4, "lz4"),
-        (Self::LZ4HC, "lz4hc"),
-        (Self::ZLIB, "zlib"),
-        (Self::ZSTD, "zstd"),
-        (Self::NDLZ, "ndlz"),
-        (Self::ZFP_FIXED_ACCURACY, "zfp_acc"),
-        (Self::ZFP_FIXED_PRECISION, "zfp_prec"),
-        (Self::ZFP_FIXED_RATE, "zfp_rate"),
-    ];
-
-    /// Returns the codec's name, or `None` if the id has none.
-    pub fn name(self) -> Option<&'static str> {
-        Self::NAMES.iter().find(|(id, _)| *id == self).map(|(_, name)| *name)
-    }
-
-    /// Returns the id for a codec name such as `zstd`, or for `codec:ID`.
-    ///
-    /// ```
-    /// # use b2_codecs::CodecId;
-    /// assert_eq!(CodecId::from_name("zlib"), Some(CodecId::ZLIB));
-    /// assert_eq!(CodecId::from_name("codec:200"), Some(CodecId(200)));
-    /// assert_eq!(CodecId::from_name("snappy"), None);
-    /// ```
-    pub fn from_name(name: &str) -> Option<Self> {
-        if let Some(id) = name.strip_prefix("codec:") {
-            return id.parse().ok().map(Self);
-        }
-        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
-    }
-
     /// Returns the 3-bit field for this codec in the flags of the chunk header.
     pub fn format(self) -> CodecFormat {
         match self {
@@ -69,19 +43,17 @@ impl CodecId {
     }
 }
 
-impl fmt::Display for CodecId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "codec:{}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for CodecId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CodecId({self})")
-    }
+b2_core::named_ids! {
+    CodecId, "codec",
+    BLOSCLZ "blosclz"
+    LZ4 "lz4"
+    LZ4HC "lz4hc"
+    ZLIB "zlib"
+    ZSTD "zstd"
+    NDLZ "ndlz"
+    ZFP_FIXED_ACCURACY "zfp_acc"
+    ZFP_FIXED_PRECISION "zfp_prec"
+    ZFP_FIXED_RATE "zfp_rate"
 }
 
 /// The codec format, bits 5 to 7 of the chunk header flags. Its numbering differs from [`CodecId`].

@@ -34,20 +34,13 @@ mod zlib;
 #[cfg(any(feature = "zstd-c", feature = "zstd-rs"))]
 mod zstd;
 
-pub use blosclz::BloscLz;
 pub use codec::{Codec, CodecContext, CodecProperties, Decoder, Encoded, Encoder, Trial};
 pub use error::CodecError;
 pub use id::{CodecFormat, CodecId};
 #[cfg(feature = "lz4_flex")]
 pub use lz4::Lz4Flex;
-pub use lz4::{Lz4, Lz4Hc};
-pub use ndlz::Ndlz;
-#[cfg(feature = "zlib-rs")]
-pub use zlib::Zlib;
 #[cfg(feature = "miniz_oxide")]
 pub use zlib::ZlibMiniz;
-#[cfg(feature = "zstd-c")]
-pub use zstd::Zstd;
 #[cfg(feature = "zstd-rs")]
 pub use zstd::ZstdRs;
 
@@ -59,22 +52,34 @@ use std::sync::Arc;
 /// C library rather than `ruzstd`. The other backend is a public type that can be registered instead.
 ///
 /// ```
+/// use b2_codecs::{CodecContext, CodecError, CodecId, Encoded};
+///
 /// let codecs = b2_codecs::builtin();
-/// assert!(codecs.iter().any(|codec| codec.id() == b2_codecs::CodecId::BLOSCLZ));
+/// let lz4 = codecs.iter().find(|codec| codec.id() == CodecId::LZ4).unwrap();
+/// let cx = CodecContext::new(9);
+/// let data = b"to be or not to be, to be or not to be";
+/// let mut stream = [0; 64];
+/// let Encoded::Len(len) = lz4.encoder(&cx)?.encode(data, &mut stream)? else { panic!("does not fit") };
+/// assert!(len < data.len());
+///
+/// let mut decoded = [0; 38];
+/// lz4.decoder(&cx)?.decode(&stream[..len], &mut decoded)?;
+/// assert_eq!(&decoded, data);
+/// # Ok::<(), CodecError>(())
 /// ```
 pub fn builtin() -> Vec<Arc<dyn Codec>> {
     vec![
-        Arc::new(BloscLz),
-        Arc::new(Lz4),
-        Arc::new(Lz4Hc),
+        Arc::new(blosclz::BloscLz),
+        Arc::new(lz4::Lz4::Fast),
+        Arc::new(lz4::Lz4::High),
         #[cfg(feature = "zlib-rs")]
-        Arc::new(Zlib),
+        Arc::new(zlib::Zlib),
         #[cfg(all(feature = "miniz_oxide", not(feature = "zlib-rs")))]
         Arc::new(ZlibMiniz),
         #[cfg(feature = "zstd-c")]
-        Arc::new(Zstd),
+        Arc::new(zstd::Zstd),
         #[cfg(all(feature = "zstd-rs", not(feature = "zstd-c")))]
         Arc::new(ZstdRs),
-        Arc::new(Ndlz),
+        Arc::new(ndlz::Ndlz),
     ]
 }

@@ -37,8 +37,10 @@ pub(crate) enum StreamKind {
     Uneven,
     /// A single byte value.
     Constant,
-    /// Mostly long repeats.
+    /// Mostly long repeats, or hardly anything but repeats.
     Long,
+    /// Few values, and repeats that save little: coding short repeats costs about as much as coding their values.
+    Few,
     /// Any other data.
     Mixed,
 }
@@ -58,12 +60,21 @@ impl Estimate {
     pub(crate) fn kind(self) -> StreamKind {
         // With values this rare, a chance repeat is not worth much; with fewer values, most repeats are runs.
         const MANY_VALUES: u32 = 4 * 256;
+        // Found with 1,500 streams of 46 arrays: up to here, ignoring repeats below six bytes makes no array larger by
+        // more than 0.1 %, and all together 1.5 % smaller. From 3.5 bits on, some become 0.7 % larger.
+        const FEW_VALUES: u32 = 3 * 256;
+        const SMALL_SAVINGS: u32 = 160;
         match self {
             Self { entropy, repeats, .. } if entropy >= EVEN && repeats < 8 => StreamKind::Noise,
             Self { entropy, repeats, .. } if entropy >= MANY_VALUES && repeats < entropy / 32 => {
                 StreamKind::Uneven
             }
             Self { long, .. } if long > 40 => StreamKind::Long,
+            // Where repeats save most of the data, the best of them save several times as much as the first ones found.
+            Self { entropy, repeats, .. } if repeats > entropy / 5 * 3 => StreamKind::Long,
+            Self { entropy, repeats, .. } if entropy <= FEW_VALUES && repeats <= SMALL_SAVINGS => {
+                StreamKind::Few
+            }
             _ => StreamKind::Mixed,
         }
     }
@@ -304,7 +315,15 @@ mod tests {
         let uneven: Vec<u8> = noise.iter().zip(&noise[7..]).map(|(a, b)| a / 4 + b / 4).collect();
         check(&uneven, StreamKind::Uneven);
         let words: Vec<u8> = noise.iter().flat_map(|&n| [n / 64, 100, n / 64, 3, 2, 1]).take(LEN).collect();
-        check(&words, StreamKind::Mixed);
+        check(&words, StreamKind::Few);
+        // Each of 100 words of eight bytes, between noise, or alone.
+        let word = |n: u8| &noise[usize::from(n) % 100 * 8..][..8];
+        let mixed: Vec<u8> =
+            noise.chunks(30).flat_map(|bytes| [bytes, word(bytes[0])].concat()).take(LEN).collect();
+        check(&mixed, StreamKind::Mixed);
+        let only_words: Vec<u8> =
+            noise.iter().flat_map(|&n| [word(n), word(n ^ 1)].concat()).take(LEN).collect();
+        check(&only_words, StreamKind::Long);
         // Noise that repeats at a large distance.
         let long: Vec<u8> = noise[..20_000].iter().copied().cycle().take(LEN).collect();
         check(&long, StreamKind::Long);

@@ -15,7 +15,7 @@ use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, 
 
 /// The ndlz codec, decoding only.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ndlz;
+pub(crate) struct Ndlz;
 
 impl Codec for Ndlz {
     fn id(&self) -> CodecId {
@@ -83,7 +83,7 @@ fn decode_cell<const C: usize>(input: &mut Input<'_>, cell: &mut Cell<'_>) -> Re
             cell.fill_from(input.at(from, cell.len())?);
         }
         _ => {
-            let sources = row_sources::<C>(token).ok_or_else(|| malformed(token_at, "no such token"))?;
+            let sources = row_sources::<C>(token).ok_or_else(|| malformed(token_at, "unknown token"))?;
             if cell.len() != C * C {
                 return Err(malformed(token_at, "rows in a cell that is not whole"));
             }

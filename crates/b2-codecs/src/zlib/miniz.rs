@@ -1,6 +1,6 @@
 //! zlib through `miniz_oxide`: one RFC 1950 stream per Blosc stream, without any unsafe code.
 
-use super::{PROPERTIES, level, malformed, refuse_dict, wrong_length};
+use super::{PROPERTIES, level, malformed, wrong_length};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use miniz_oxide::DataFormat;
 use miniz_oxide::deflate::core::{CompressionStrategy, CompressorOxide, TDEFLFlush, TDEFLStatus, compress};
@@ -22,13 +22,13 @@ impl Codec for ZlibMiniz {
         PROPERTIES
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         let state =
             CompressorOxide::with_params(DataFormat::Zlib, level(cx), CompressionStrategy::Default, 15);
         Ok(Box::new(MinizEncoder(Box::new(state))))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         Ok(Box::new(MinizDecoder(Box::default())))
     }
 }

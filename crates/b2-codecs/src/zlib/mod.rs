@@ -14,7 +14,7 @@ mod rs;
 #[cfg(feature = "miniz_oxide")]
 pub use self::miniz::ZlibMiniz;
 #[cfg(feature = "zlib-rs")]
-pub use self::rs::Zlib;
+pub(crate) use self::rs::Zlib;
 
 use crate::{CodecContext, CodecError, CodecId, CodecProperties};
 
@@ -23,14 +23,6 @@ const PROPERTIES: CodecProperties = CodecProperties { long_windows: true, ..Code
 /// Returns the zlib level, which is the clevel.
 fn level(cx: &CodecContext<'_>) -> u8 {
     cx.clevel.clamp(1, 9)
-}
-
-/// Rejects dictionaries: the chunk format does not support them for zlib, and C refuses to write one.
-fn refuse_dict(cx: &CodecContext<'_>) -> Result<(), CodecError> {
-    match cx.dict {
-        None => Ok(()),
-        Some(_) => Err(CodecError::Unsupported { codec: CodecId::ZLIB, what: "dictionaries" }),
-    }
 }
 
 #[cold]

@@ -5,7 +5,7 @@
 //! equally small, and many times faster.
 
 use super::deflate::BitWriter;
-use super::{PROPERTIES, level, malformed, refuse_dict, wrong_length};
+use super::{PROPERTIES, level, malformed, wrong_length};
 use crate::probe::{Prober, SEGMENT, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use b2_core::Kept;
@@ -21,7 +21,7 @@ const WINDOW_BITS: u8 = 15;
 
 /// The zlib codec over the `zlib-rs` crate (feature `zlib-rs`). The compression level is the clevel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Zlib;
+pub(crate) struct Zlib;
 
 /// The encoder state.
 struct Compressor {
@@ -48,7 +48,7 @@ impl Codec for Zlib {
         PROPERTIES
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         let level = level(cx);
         let make = || {
             let deflate = deflate(level)?;
@@ -57,7 +57,7 @@ impl Codec for Zlib {
         Ok(Box::new(ZlibEncoder(Kept::take(&COMPRESSORS, |state| state.level == level, make)?)))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        refuse_dict(cx)?;
+        cx.refuse_dict(self.id())?;
         let make = || made(|| Inflate::new(true, WINDOW_BITS));
         Ok(Box::new(ZlibDecoder(Kept::take(&DECOMPRESSORS, |_| true, make)?)))
     }
@@ -130,7 +130,7 @@ impl Compressor {
             let way = match kind {
                 StreamKind::Noise | StreamKind::Uneven => Way::Literals,
                 StreamKind::Constant => Way::Run,
-                StreamKind::Long | StreamKind::Mixed => Way::Search,
+                StreamKind::Long | StreamKind::Few | StreamKind::Mixed => Way::Search,
             };
             push(parts, way, start..end);
             start = end;

@@ -19,7 +19,7 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Dictionaries are digested at the level of the clevel, whereas C-Blosc2 always digests at level 1: higher clevels
 /// give smaller streams and slower writing. Every reader can read them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Zstd;
+pub(crate) struct Zstd;
 
 /// The library parameters of a clevel.
 #[derive(Clone, Copy)]
@@ -63,6 +63,10 @@ impl Effort {
             _ => e(22, 0, 0, None, true),
         }
     }
+
+    fn searches_lazily(&self) -> bool {
+        matches!(self.strategy, Some(Strategy::ZSTD_lazy | Strategy::ZSTD_lazy2))
+    }
 }
 
 /// The parameters set in a context.
@@ -72,6 +76,8 @@ struct Setting {
     hash_log: u32,
     search_log: u32,
     strategy: Option<Strategy>,
+    /// The shortest repeat that is searched for, in bytes; 0 for the level's own.
+    min_match: u32,
 }
 
 /// The encoder state: a context and its current parameters.
@@ -182,16 +188,20 @@ impl Compressor {
             0 => 0,
             log => log.max(src.len().max(1).ilog2().saturating_sub(3)).min(MAX_HASH_LOG),
         };
+        let usual = Setting { level, hash_log, search_log, strategy, min_match: 0 };
         match if effort.probe { self.prober.stream(src) } else { StreamKind::Mixed } {
             StreamKind::Noise => None,
             // There are almost no repeats to find. The fastest level gives up on the search soon, and its entropy
             // coding is as good as that of other levels.
-            StreamKind::Uneven => Some(Setting { level: 1, hash_log: 0, search_log: 0, strategy: None }),
-            // Finding the best of many long repeats is worth a search, which is short because each covers many bytes.
-            StreamKind::Long => Some(Setting { level, hash_log, search_log: 0, strategy: None }),
-            StreamKind::Constant | StreamKind::Mixed => {
-                Some(Setting { level, hash_log, search_log, strategy })
+            StreamKind::Uneven => {
+                Some(Setting { level: 1, hash_log: 0, search_log: 0, strategy: None, min_match: 0 })
             }
+            // Finding the best of many long repeats is worth a search, which is short because each covers many bytes.
+            StreamKind::Long => Some(Setting { search_log: 0, strategy: None, ..usual }),
+            // Without the short repeats the stream has fewer parts: it is smaller, and faster both ways. The optimal
+            // strategies weigh that themselves.
+            StreamKind::Few if effort.searches_lazily() => Some(Setting { min_match: 6, ..usual }),
+            StreamKind::Constant | StreamKind::Few | StreamKind::Mixed => Some(usual),
         }
     }
 
@@ -200,13 +210,14 @@ impl Compressor {
             return Ok(());
         }
         self.setting = None;
-        let Setting { level, hash_log, search_log, strategy } = setting;
+        let Setting { level, hash_log, search_log, strategy, min_match } = setting;
         // The strategy of a level cannot be set back otherwise. A session is left over where the stream did not fit.
         self.context.reset(ResetDirective::SessionAndParameters).map_err(failed)?;
         let parameters = [
             CParameter::CompressionLevel(level),
             CParameter::HashLog(hash_log),
             CParameter::SearchLog(search_log),
+            CParameter::MinMatch(min_match),
         ];
         for parameter in parameters.into_iter().chain(strategy.map(CParameter::Strategy)) {
             self.context.set_parameter(parameter).map_err(failed)?;
@@ -392,19 +403,22 @@ mod tests {
         let noise: Vec<u8> = (0..70_000).map(|_| next()).collect();
         let uneven: Vec<u8> = noise.iter().zip(&noise[7..]).map(|(a, b)| a / 4 + b / 4).collect();
         let words: Vec<u8> = noise.iter().flat_map(|&n| [n / 64, 100, n / 64, 3, 2, 1]).collect();
-        let kinds = [words, uneven, noise[..20_000].repeat(3)];
+        let mixed = noise
+            .chunks(8)
+            .flat_map(|n| [n, &noise[usize::from(n[0]) % 100 * 8..][..8]].concat())
+            .take(70_000);
+        let kinds = [words, uneven, noise[..20_000].repeat(3), mixed.collect()];
+        let found: Vec<_> = kinds.iter().map(|stream| Prober::new().unwrap().stream(stream)).collect();
+        assert_eq!(found, [StreamKind::Few, StreamKind::Uneven, StreamKind::Long, StreamKind::Mixed]);
         for clevel in [3, 4, 5, 6, 9] {
-            let mut settings = vec![];
-            for (first, second) in [(0, 1), (1, 0), (2, 1), (1, 2)] {
+            for (first, second) in [(0, 1), (1, 0), (2, 1), (1, 2), (0, 3), (3, 0)] {
                 let mut dst = vec![0; encode(clevel, &[&kinds[first]])[0].len() - 10];
                 let mut encoder = Zstd.encoder(&CodecContext::new(clevel)).unwrap();
                 assert_eq!(encoder.encode(&kinds[first], &mut dst).unwrap(), Encoded::TooBig);
                 let mut dst = vec![0; kinds[second].len() + 1_000];
                 let Encoded::Len(len) = encoder.encode(&kinds[second], &mut dst).unwrap() else { panic!() };
                 assert!(dst[..len] == encode(clevel, &[&kinds[second]])[0], "{clevel} {first} {second}");
-                settings.push(Prober::new().unwrap().stream(&kinds[first]));
             }
-            assert_eq!(settings[..3], [StreamKind::Mixed, StreamKind::Uneven, StreamKind::Long]);
         }
     }
 

@@ -8,12 +8,12 @@ mod dict;
 mod rs;
 
 #[cfg(feature = "zstd-c")]
-pub use self::c::Zstd;
+pub(crate) use self::c::Zstd;
 #[cfg(feature = "zstd-rs")]
 pub use self::rs::ZstdRs;
 
 use crate::CodecProperties;
-use crate::codec::trial;
+use crate::codec::{smallest, trial};
 
 const PROPERTIES: CodecProperties = CodecProperties {
     dictionaries: true,
@@ -23,11 +23,11 @@ const PROPERTIES: CodecProperties = CodecProperties {
     decoding_cost: 3,
     encoding_cost: [30, 8, 8, 30, 30, 30, 30, 30, 30, 30],
     trials: &[
-        trial(1, 1.2, 0.5, false),
-        trial(3, 4.0, 0.55, false),
-        trial(5, 7.0, 0.6, true),
-        trial(7, 40.0, 0.6, true),
-        trial(9, 200.0, 0.6, true),
+        trial(1, 1.2, 0.5),
+        trial(3, 4.0, 0.55),
+        smallest(5, 7.0, 0.6),
+        smallest(7, 40.0, 0.6),
+        smallest(9, 200.0, 0.6),
     ],
     ..CodecProperties::BYTES
 };

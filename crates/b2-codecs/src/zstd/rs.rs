@@ -10,7 +10,7 @@
 use super::PROPERTIES;
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use ruzstd::decoding::{BlockDecodingStrategy, Dictionary, FrameDecoder};
-use ruzstd::encoding::{CompressionLevel, FrameCompressor, MatchGeneratorDriver};
+use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 use std::fmt::Display;
 use std::io::{Cursor, Read};
 
@@ -42,7 +42,7 @@ impl Codec for ZstdRs {
     }
     /// Ignores a dictionary in `cx`. That is valid: frames need not use the dictionary of the chunk.
     fn encoder(&self, _cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        Ok(Box::new(RuzstdEncoder(FrameCompressor::new(CompressionLevel::Fastest))))
+        Ok(Box::new(RuzstdEncoder::default()))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         let mut state = FrameDecoder::new();
@@ -66,25 +66,31 @@ impl Codec for ZstdRs {
     }
 }
 
-struct RuzstdEncoder(FrameCompressor<Cursor<Vec<u8>>, Vec<u8>, MatchGeneratorDriver>);
+/// Buffers that are kept from stream to stream.
+#[derive(Default)]
+struct RuzstdEncoder {
+    source: Vec<u8>,
+    drain: Vec<u8>,
+}
 
 impl Encoder for RuzstdEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
-        let state = &mut self.0;
-        // Move both buffers out of the compressor and back, to reuse their memory.
-        let mut source = state.take_source().unwrap_or_default().into_inner();
-        let mut drain = state.take_drain().unwrap_or_default();
+        // A compressor that is used again finds other matches: the sizes of its tables depend on earlier streams.
+        let mut state = FrameCompressor::new(CompressionLevel::Fastest);
+        // Move both buffers into the compressor and back, to reuse their memory.
+        let (mut source, mut drain) = (std::mem::take(&mut self.source), std::mem::take(&mut self.drain));
         source.clear();
         source.extend_from_slice(src);
         drain.clear();
         state.set_source(Cursor::new(source));
         state.set_drain(drain);
         state.compress();
-        let frame = state.drain().map_or(&[][..], Vec::as_slice);
-        Ok(match dst.get_mut(..frame.len()) {
+        self.source = state.take_source().unwrap_or_default().into_inner();
+        self.drain = state.take_drain().unwrap_or_default();
+        Ok(match dst.get_mut(..self.drain.len()) {
             Some(to) => {
-                to.copy_from_slice(frame);
-                Encoded::Len(frame.len())
+                to.copy_from_slice(&self.drain);
+                Encoded::Len(self.drain.len())
             }
             None => Encoded::TooBig,
         })

@@ -6,7 +6,10 @@ use proptest::prelude::*;
 
 fn contexts(id: CodecId) -> Vec<CodecContext<'static>> {
     match id {
-        CodecId::NDLZ => vec![CodecContext::new(5).with_meta(4), CodecContext::new(5).with_meta(8)],
+        CodecId::NDLZ => vec![
+            CodecContext { meta: 4, ..CodecContext::new(5) },
+            CodecContext { meta: 8, ..CodecContext::new(5) },
+        ],
         _ => vec![CodecContext::new(5)],
     }
 }

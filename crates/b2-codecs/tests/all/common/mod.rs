@@ -16,6 +16,11 @@ pub(crate) fn all_codecs() -> Vec<Arc<dyn Codec>> {
     codecs
 }
 
+/// The built-in codec with this id.
+pub(crate) fn codec(id: CodecId) -> Arc<dyn Codec> {
+    builtin().into_iter().find(|codec| codec.id() == id).unwrap()
+}
+
 pub(crate) fn codecs_of(id: CodecId) -> Vec<Arc<dyn Codec>> {
     all_codecs().into_iter().filter(|codec| codec.id() == id).collect()
 }
@@ -37,7 +42,7 @@ pub(crate) struct CStream {
 
 impl CStream {
     pub(crate) fn context(&self) -> CodecContext<'static> {
-        CodecContext::new(5).with_meta(self.meta).with_dict(self.dict)
+        CodecContext { meta: self.meta, dict: self.dict, ..CodecContext::new(5) }
     }
 }
 
