@@ -37,7 +37,7 @@ mod error;
 mod model;
 
 pub use block::fill::fill;
-pub use chunk::{Chunk, ChunkReader, ChunkRef, Goal, sample_ranges};
+pub use chunk::{Chunk, ChunkReader, ChunkRef, Compressor, Decompressor, Goal, sample_ranges};
 pub use decode::decoder::{BlockDecoder, BlockParts};
 pub use decode::lazy::{LazyChunk, LazyHead};
 pub use encode::compress::PlainBlocks;
@@ -47,6 +47,8 @@ pub use model::header::{
     ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MIN_HEADER_LEN, SpecialKind,
 };
 pub use model::hooks::BlockInfo;
+#[doc(hidden)]
+pub use model::hooks::Hook;
 #[doc(hidden)]
 pub use model::layout::{NAN4, NAN8};
 pub use model::params::{CParams, Container, DParams, Destination, SplitMode};

@@ -41,6 +41,12 @@ impl<'a> Active<'a> {
         Self { filter, meta, effect, reference, in_parts, rows, count }
     }
 
+    /// Returns the same properties with another filter.
+    fn with<'b>(&self, filter: &'b dyn Filter) -> Active<'b> {
+        let Self { meta, effect, reference, in_parts, rows, count, .. } = *self;
+        Active { filter, meta, effect, reference, in_parts, rows, count }
+    }
+
     /// Returns the planes of filtered blocks whose length is a multiple of the planes' unit.
     fn planes(&self) -> Option<Planes> {
         (self.rows > 0).then_some(Planes { count: self.count.into(), rows: self.rows.into() })
@@ -56,6 +62,9 @@ impl<'a> Active<'a> {
         self.rows == 1
     }
 }
+
+/// The filters of a chain: their places in the plugins, and their properties with any filter.
+pub(crate) type KeptChain = Vec<(usize, Active<'static>)>;
 
 /// Up to six filters, in the order in which they are applied or undone.
 #[derive(Clone, Copy)]
@@ -85,6 +94,25 @@ impl<'a> Chain<'a> {
             }
         }
         Ok(chain)
+    }
+
+    /// Returns what [`restored`](Self::restored) makes the same chain from, without looking at any filter.
+    pub(crate) fn kept(&self, plugins: &Plugins) -> Option<KeptChain> {
+        let kept = |active: &Active<'_>| {
+            let index = plugins.filter_index(active.filter.id())?;
+            Some((index, active.with(&Shuffle)))
+        };
+        self.as_slice().iter().map(kept).collect()
+    }
+
+    /// Makes a chain again, with the same plugins.
+    pub(crate) fn restored(plugins: &'a Plugins, kept: &KeptChain) -> Option<Self> {
+        let mut chain: Chain<'a> = Chain::EMPTY;
+        for (slot, (index, active)) in chain.slots.iter_mut().zip(kept) {
+            *slot = active.with(plugins.filter_at(*index)?);
+        }
+        chain.len = kept.len();
+        Some(chain)
     }
 
     pub(crate) fn as_slice(&self) -> &[Active<'a>] {

@@ -2,6 +2,7 @@
 //! progress. Uses `model`.
 
 pub(crate) mod chain;
+pub(crate) mod codecs;
 pub(crate) mod fill;
 pub(crate) mod pace;
 pub(crate) mod scratch;

@@ -1,19 +1,26 @@
-//! Buffers that a thread reuses from chunk to chunk.
+//! What is reused from chunk to chunk: buffers, and the last codec states.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
+use std::ops::{Deref, DerefMut};
 
+use b2_core::Kept;
 use b2_core::memory::{OutOfMemory, sized};
+
+use crate::block::codecs::{KeptDecoder, KeptEncoder, KeptLayout};
+use crate::{ChunkHeader, Plugins};
 
 /// Most streams that are passed to a filter as separate planes.
 pub(crate) const MAX_PLANES: usize = 16;
 
-/// Padding between planes, in bytes. Without it, planes a power of two apart would compete for the same cache sets.
+/// Padding behind planes, in bytes. Without it, planes a power of two apart would compete for the same cache sets.
+/// Decoders may write to it.
 const GAP: usize = 192;
 
 /// Larger buffers are freed after use, in bytes.
 const LARGEST_KEPT: usize = 8 << 20;
 
-/// Buffers for one block each. Their contents are unspecified, except for [`Planes`].
+/// Buffers for one block each, whose contents are unspecified, except for [`Planes`]; and the codecs of the last chunk.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) planes: Planes,
@@ -21,49 +28,89 @@ pub(crate) struct Scratch {
     pub(crate) b: Vec<u8>,
     pub(crate) block: Vec<u8>,
     pub(crate) plain: Vec<u8>,
-    first: Vec<u8>,
+    /// The first block of a chunk that is compressed block by block.
+    pub(crate) first: Vec<u8>,
+    /// Of the last chunk that was read without a list of its blocks.
+    pub(crate) layout: Option<Box<KeptLayout>>,
+    pub(crate) decoder: Option<KeptDecoder>,
+    pub(crate) encoder: Option<KeptEncoder>,
+    /// Of the last chunk that a [`Compressor`](crate::Compressor) made, whose parameters are always the same.
+    pub(crate) header: Option<ChunkHeader>,
 }
 
 thread_local! {
+    #[expect(clippy::vec_box, reason = "several hundred bytes that move for each chunk")]
     /// The scratch last used on this thread. Mapping fresh memory page by page takes longer than decoding a block
     /// into it.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A [`Scratch`] in use.
+pub(crate) enum InUse<'a> {
+    /// It returns to the thread that drops it.
+    Thread(Kept<Box<Scratch>>),
+    /// It belongs to a [`Compressor`](crate::Compressor) or [`Decompressor`](crate::Decompressor).
+    Held(&'a mut Scratch),
+    /// Another user lends it, for a thread's.
+    OfThread(&'a mut Scratch),
+}
+
+impl InUse<'_> {
+    /// Takes the scratch of this thread, or an empty one if it is in use.
+    pub(crate) fn of_thread() -> Self {
+        let made = Kept::take(&SCRATCH, |_| true, || Ok::<_, Infallible>(Box::default()));
+        match made {
+            Ok(scratch) => Self::Thread(scratch),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Lends it.
+    pub(crate) fn lend(&mut self) -> InUse<'_> {
+        match self {
+            Self::Thread(scratch) => InUse::OfThread(scratch),
+            Self::Held(scratch) => InUse::Held(scratch),
+            Self::OfThread(scratch) => InUse::OfThread(scratch),
+        }
+    }
+
+    /// Returns whether what was made with these plugins may stay in it. Threads outlive the plugins of users.
+    pub(crate) fn may_keep(&self, plugins: &Plugins) -> bool {
+        matches!(self, Self::Held(_)) || plugins.is_builtin()
+    }
+}
+
+impl Deref for InUse<'_> {
+    type Target = Scratch;
+    fn deref(&self) -> &Scratch {
+        match self {
+            Self::Thread(scratch) => scratch,
+            Self::Held(scratch) | Self::OfThread(scratch) => scratch,
+        }
+    }
+}
+
+impl DerefMut for InUse<'_> {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        match self {
+            Self::Thread(scratch) => scratch,
+            Self::Held(scratch) | Self::OfThread(scratch) => scratch,
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.free_large();
+    }
 }
 
 impl Scratch {
-    /// Takes the scratch of this thread, or an empty one if it is in use.
-    pub(crate) fn take() -> Self {
-        SCRATCH.try_with(RefCell::take).unwrap_or_default()
-    }
-
-    /// Adds `block` as buffer if there is none yet.
-    pub(crate) fn with_block(mut self, block: Vec<u8>) -> Self {
-        if self.block.is_empty() {
-            self.block = block;
-        }
-        self
-    }
-
-    /// Takes the buffer for the first block alone. The rest of the scratch stays for the encoders of this thread.
-    pub(crate) fn take_first() -> Vec<u8> {
-        SCRATCH.try_with(|kept| std::mem::take(&mut kept.borrow_mut().first)).unwrap_or_default()
-    }
-
-    /// Returns the buffer for the first block to its thread.
-    pub(crate) fn keep_first(first: Vec<u8>) {
-        if first.len() <= LARGEST_KEPT {
-            let _ = SCRATCH.try_with(|kept| kept.borrow_mut().first = first);
-        }
-    }
-
-    /// Returns the scratch to its thread.
-    pub(crate) fn keep(self) {
-        if [&self.planes.bytes, &self.a, &self.b, &self.block, &self.plain]
-            .iter()
-            .all(|b| b.len() <= LARGEST_KEPT)
-        {
-            // During thread exit the thread-local may already be gone.
-            let _ = SCRATCH.try_with(|kept| kept.replace(self));
+    /// Frees all buffers if one of them is large.
+    fn free_large(&mut self) {
+        let Self { planes, a, b, block, plain, first, .. } = self;
+        if [&planes.bytes, a, b, block, plain, first].iter().any(|b| b.len() > LARGEST_KEPT) {
+            *self = Self::default();
         }
     }
 }
@@ -94,6 +141,13 @@ impl Planes {
     pub(crate) fn plane_mut(&mut self, j: usize) -> &mut [u8] {
         self.runs[j] = None;
         &mut self.bytes[j * stride(self.len)..][..self.len]
+    }
+
+    /// Returns plane `j` for writing, with the padding behind it, whose content does not matter.
+    pub(crate) fn plane_with_room(&mut self, j: usize) -> &mut [u8] {
+        self.runs[j] = None;
+        let stride = stride(self.len);
+        &mut self.bytes[j * stride..][..stride]
     }
 
     /// Fills plane `j` with one byte value.

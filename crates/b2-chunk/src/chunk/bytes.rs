@@ -10,20 +10,20 @@ use crate::{ChunkError, ChunkHeader};
 /// A whole chunk in memory: its validated header and all its bytes. Cloning is cheap.
 ///
 /// ```
-/// use b2_chunk::{Chunk, Compression};
+/// use b2_chunk::{Chunk, Compression, DParams};
 /// let values: Vec<u32> = (0..10_000).collect();
 /// let chunk = Chunk::compress(&values, &Compression::lz4())?;
 /// assert!(chunk.cbytes() < chunk.nbytes() / 4);
 /// assert_eq!(chunk.decompress::<u32>()?, values);
-/// assert_eq!(chunk.get_items::<u32>(1000..1010)?, values[1000..1010]);
+/// assert_eq!(chunk.get_items::<u32>(1000..1010, &DParams::default())?, values[1000..1010]);
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
 pub type Chunk = ChunkRef<'static>;
 
 /// A whole chunk in memory, borrowed or shared. [`Chunk`] is the form that owns its memory.
 ///
-/// Methods without a suffix use the built-in plugins and the default limits; those that end in `_with` or `_into` take
-/// [`DParams`](crate::DParams) last.
+/// Methods without a suffix use the built-in plugins and the default limits; those that end in `_with` or `_into`, and
+/// those that read a part, take [`DParams`](crate::DParams) last.
 ///
 /// ```
 /// use b2_chunk::{Chunk, ChunkRef, Compression};
@@ -129,7 +129,7 @@ impl ChunkRef<'_> {
 }
 
 /// Parses the header of a chunk and checks that the chunk is complete.
-fn checked_header(bytes: &[u8]) -> Result<ChunkHeader, ChunkError> {
+pub(super) fn checked_header(bytes: &[u8]) -> Result<ChunkHeader, ChunkError> {
     let header = ChunkHeader::parse(bytes)?;
     if bytes.len() < header.cbytes() {
         let (need, have) = (header.cbytes() as u64, bytes.len() as u64);

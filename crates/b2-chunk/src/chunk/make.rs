@@ -3,13 +3,14 @@
 use super::Chunk;
 use super::bytes::Stored;
 use super::patch;
+use crate::block::scratch::InUse;
 use crate::encode::compress::{self, Made, PlainBlocks};
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::{CParams, ChunkError, Compression, DParams, Element, SpecialKind};
 use b2_core::memory::zeroed;
 
 /// Fails if `dst` cannot hold every chunk of `nbytes` bytes.
-fn check_room(nbytes: usize, dst: &[u8]) -> Result<(), ChunkError> {
+pub(super) fn check_room(nbytes: usize, dst: &[u8]) -> Result<(), ChunkError> {
     let need = nbytes.saturating_add(EXTENDED_HEADER_LEN);
     if dst.len() < need {
         return Err(ChunkError::argument("dst", format!("{} bytes, expected at least {need}", dst.len())));
@@ -67,7 +68,7 @@ impl Chunk {
     /// Fails like [`compress_bytes`](Self::compress_bytes), and if `dst` is too short.
     pub fn compress_bytes_into(src: &[u8], dst: &mut [u8], cparams: &CParams) -> Result<usize, ChunkError> {
         check_room(src.len(), dst)?;
-        compress::compress_into(src, dst, cparams).map(|header| header.cbytes())
+        compress::compress_into(src, dst, cparams, InUse::of_thread()).map(|header| header.cbytes())
     }
 
     /// Compresses blocks that `blocks` provides one by one. The result is the same as that of

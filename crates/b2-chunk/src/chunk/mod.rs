@@ -9,6 +9,7 @@
 )]
 mod auto;
 mod bytes;
+mod contexts;
 mod make;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -22,4 +23,5 @@ mod reader;
 
 pub use auto::{Goal, sample_ranges};
 pub use bytes::{Chunk, ChunkRef};
+pub use contexts::{Compressor, Decompressor};
 pub use reader::ChunkReader;

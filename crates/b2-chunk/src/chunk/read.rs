@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::ChunkRef;
-use crate::decode::decompress::{check, decompress, get_bytes};
+use crate::block::scratch::InUse;
+use crate::decode::decompress::{check, decompress, decompress_whole, get_bytes};
 use crate::{ChunkError, DParams, Element, LazyChunk};
 use b2_core::memory::{self, zeroed};
 
@@ -59,22 +60,14 @@ impl ChunkRef<'_> {
             let what = format!("{} bytes, expected {}", dst.len(), self.nbytes());
             return Err(ChunkError::argument("dst", what));
         }
-        decompress(&self.lazy(dparams)?, self.as_bytes(), dst, dparams)
+        decompress_whole(self.whole(), dst, dparams, InUse::of_thread())
     }
 
     /// Decompresses the values `items`. Only the blocks that contain them are decoded.
     ///
     /// # Errors
-    /// Fails like [`get_items_with`](Self::get_items_with).
-    pub fn get_items<T: Element>(&self, items: Range<usize>) -> Result<Vec<T>, ChunkError> {
-        self.get_items_with(items, &DParams::default())
-    }
-
-    /// Decompresses the values `items`, with parameters. Only the blocks that contain them are decoded.
-    ///
-    /// # Errors
     /// Fails like [`decompress_with`](Self::decompress_with), and if the range is not inside the chunk.
-    pub fn get_items_with<T: Element>(
+    pub fn get_items<T: Element>(
         &self,
         items: Range<usize>,
         dparams: &DParams,
@@ -88,26 +81,20 @@ impl ChunkRef<'_> {
         // The products are at most `nbytes`, so they do not saturate.
         let [start, end] = [start, end].map(|item| item.saturating_mul(T::ITEMSIZE));
         self.check_part(start..end, dparams)?;
-        values(end.saturating_sub(start), |dst| get_bytes(self.whole(), start..end, dst, dparams))
+        values(end.saturating_sub(start), |dst| {
+            get_bytes(self.whole(), start..end, dst, dparams, InUse::of_thread())
+        })
     }
 
     /// Decompresses the uncompressed bytes `range`. Only the blocks that contain them are decoded, and block 0 if delta
     /// refers to it.
     ///
     /// # Errors
-    /// Fails like [`get_bytes_with`](Self::get_bytes_with).
-    pub fn get_bytes(&self, range: Range<usize>) -> Result<Vec<u8>, ChunkError> {
-        self.get_bytes_with(range, &DParams::default())
-    }
-
-    /// Decompresses the uncompressed bytes `range`, with parameters.
-    ///
-    /// # Errors
     /// Fails like [`decompress_with`](Self::decompress_with), and if the range is not inside the chunk.
-    pub fn get_bytes_with(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
+    pub fn get_bytes(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
         self.check_part(range.clone(), dparams)?;
         let mut out = zeroed(range.len())?;
-        get_bytes(self.whole(), range, &mut out, dparams)?;
+        get_bytes(self.whole(), range, &mut out, dparams, InUse::of_thread())?;
         Ok(out)
     }
 
@@ -117,13 +104,13 @@ impl ChunkRef<'_> {
     /// [`ChunkReader`](crate::ChunkReader) for many reads of one chunk.
     ///
     /// # Errors
-    /// Fails like [`get_bytes_with`](Self::get_bytes_with). After an error the content of `dst` is unspecified.
+    /// Fails like [`get_bytes`](Self::get_bytes). After an error the content of `dst` is unspecified.
     pub fn get_bytes_into(&self, start: usize, dst: &mut [u8], dparams: &DParams) -> Result<(), ChunkError> {
         let range = start..start.saturating_add(dst.len());
         if range.end > self.nbytes() {
             return Err(self.out_of_range(&range));
         }
-        get_bytes(self.whole(), range, dst, dparams)
+        get_bytes(self.whole(), range, dst, dparams, InUse::of_thread())
     }
 
     /// Decompresses the chunk and returns its blocks. This is how chunks with variable-length blocks are read, but it

@@ -1,7 +1,6 @@
 //! Repeated reads of one chunk.
 
-use b2_codecs::Decoder;
-
+use crate::block::codecs::KeptDecoder;
 use crate::decode::decompress::{begin, for_parts};
 use crate::model::layout::Body;
 use crate::{Chunk, ChunkError, DParams, LazyChunk};
@@ -28,7 +27,7 @@ pub struct ChunkReader {
     chunk: Chunk,
     dparams: DParams,
     lazy: LazyChunk,
-    codec: Option<Box<dyn Decoder>>,
+    codec: Option<KeptDecoder>,
     /// Decoded block 0, if other blocks refer to it.
     block0: Option<Vec<u8>>,
     last: Option<usize>,
@@ -79,7 +78,7 @@ impl ChunkReader {
         let stored = |nblock| chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
         let control = begin(dparams, lazy.header(), dst.len());
         let mut decoder = lazy.decoder(dparams)?;
-        *decoder.codec_mut() = codec.take();
+        decoder.swap_codec(codec);
         if block0.is_none() && lazy.needs_block0() && nblocks.end > 1 {
             let mut first = memory::zeroed(lazy.block_range(0).len())?;
             decoder.decode_reference(0, stored(0), None, &mut first)?;
@@ -102,7 +101,7 @@ impl ChunkReader {
             }
             decoder.decode_part(nblock, stored, block0.as_deref(), part, dst)
         })?;
-        *codec = decoder.codec_mut().take();
+        decoder.swap_codec(codec);
         Ok(())
     }
 }

@@ -3,28 +3,29 @@
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "`decode_part` checks that the part is inside the block; all other ranges are parts of these two"
+    reason = "`copy` and `gather` check that they stay inside the block; `planes_of` returns a count of at least 1"
 )]
-mod part;
+mod block_parts;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "`copy` and `gather` check that they stay inside the block; `planes_of` returns a count of at least 1"
+    reason = "`decode_part` checks that the part is inside the block; all other ranges are parts of these two"
 )]
-mod parts;
+mod decode_part;
 mod runs;
 
 use std::ops::Range;
 
-use b2_codecs::{CodecContext, CodecFormat, Decoder};
+use b2_codecs::{CodecContext, CodecFormat};
 use b2_filters::{FilterContext, FilterProperties, Filtered, Planes};
 
-pub use self::parts::BlockParts;
-use crate::block::chain::{Active, Chain};
+pub use self::block_parts::BlockParts;
+use crate::block::chain::{Active, Chain, KeptChain};
+use crate::block::codecs::KeptDecoder;
 use crate::block::fill::fill;
-use crate::block::scratch::{MAX_PLANES, Scratch};
-use crate::decode::lazy::Starts;
-use crate::decode::streams::{Fault, Malformed, Stream, Streams};
+use crate::block::scratch::{InUse, MAX_PLANES};
+use crate::decode::lazy::{LazyChunk, Starts};
+use crate::decode::streams::{Malformed, Stream, StreamFault, Streams};
 use crate::model::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
 use crate::model::layout::{Body, Layout, vl_block_nbytes};
 use crate::model::params::Destination;
@@ -40,14 +41,27 @@ pub struct BlockDecoder<'a> {
     dparams: &'a DParams,
     /// In the order in which they are undone, the reverse of the header's.
     filters: Chain<'a>,
-    codec: Option<Box<dyn Decoder>>,
-    scratch: Scratch,
+    /// Holds the decoder of the codec as well, once a stream needs it.
+    scratch: InUse<'a>,
     streaming: bool,
 }
 
 impl Drop for BlockDecoder<'_> {
     fn drop(&mut self) {
-        std::mem::take(&mut self.scratch).keep();
+        if !self.scratch.may_keep(&self.dparams.plugins) || self.layout.dict().is_some() {
+            self.scratch.decoder = None;
+        }
+    }
+}
+
+impl LazyChunk {
+    /// Creates a decoder for blocks of this chunk. Each thread needs its own.
+    ///
+    /// # Errors
+    /// Fails if a filter of the chunk is not registered.
+    pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
+        let starts = Starts::Lists { extents: &self.extents, plain: &self.starts };
+        BlockDecoder::new(&self.layout, starts, dparams, InUse::of_thread())
     }
 }
 
@@ -56,6 +70,7 @@ impl<'a> BlockDecoder<'a> {
         layout: &'a Layout,
         starts: Starts<'a>,
         dparams: &'a DParams,
+        scratch: InUse<'a>,
     ) -> Result<Self, ChunkError> {
         let header = &layout.header;
         let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
@@ -67,19 +82,45 @@ impl<'a> BlockDecoder<'a> {
         } else {
             Chain::EMPTY
         };
+        Ok(Self::with_filters(layout, starts, dparams, scratch, filters))
+    }
+
+    /// Like [`new`](Self::new), for known filters.
+    pub(crate) fn with_filters(
+        layout: &'a Layout,
+        starts: Starts<'a>,
+        dparams: &'a DParams,
+        mut scratch: InUse<'a>,
+        filters: Chain<'a>,
+    ) -> Self {
+        let header = &layout.header;
+        let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
         let streaming = dparams.destination == Destination::Streaming;
-        Ok(Self { layout, starts, dparams, filters, codec: None, scratch: Scratch::take(), streaming })
+        if let Some(kept) = &scratch.decoder
+            && has_streams
+            && !header
+                .codec()
+                .is_some_and(|id| kept.fits(&dparams.plugins, id, &codec_context(layout, dparams)))
+        {
+            scratch.decoder = None;
+        }
+        Self { layout, starts, dparams, filters, scratch, streaming }
+    }
+
+    /// Returns what further decoders of chunks with this layout may use.
+    pub(crate) fn kept_filters(&self) -> Option<KeptChain> {
+        self.filters.kept(&self.dparams.plugins)
+    }
+
+    /// Exchanges the state of the codec, which further decoders of the same chunk may reuse.
+    pub(crate) fn swap_codec(&mut self, codec: &mut Option<KeptDecoder>) {
+        std::mem::swap(&mut self.scratch.decoder, codec);
     }
 
     /// Sets whether to write past the caches, overriding the parameters.
     pub(crate) fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
         self
-    }
-
-    /// Returns the state of the codec, which further decoders of the same chunk may reuse.
-    pub(crate) fn codec_mut(&mut self) -> &mut Option<Box<dyn Decoder>> {
-        &mut self.codec
     }
 
     /// Decodes block `nblock` from its stored bytes (at [`LazyChunk::block_extent`]) into `dst`, which must have the
@@ -157,16 +198,19 @@ impl<'a> BlockDecoder<'a> {
             fill(dst, repeated.bytes(), 0);
             return Ok(());
         }
-        let filters = self.filters;
-        let Some((first, rest)) = filters.as_slice().split_first() else {
-            return self.decode_into(&block, dst);
-        };
-        let reference = self.reference(nblock, block0)?;
         let whole = 0..dst.len();
-        let Some((last, between)) = rest.split_last() else {
-            let cx = self.context(reference, self.streaming);
-            return self.undo_first(&block, first, &cx, whole, dst);
-        };
+        match *self.filters.as_slice() {
+            [] => return self.decode_into(&block, dst),
+            [only] => {
+                let reference = self.reference(nblock, block0)?;
+                let cx = self.context(reference, self.streaming);
+                return self.undo_first(&block, &only, &cx, whole, dst);
+            }
+            _ => {}
+        }
+        let filters = self.filters;
+        let [first, between @ .., last] = filters.as_slice() else { return Ok(()) };
+        let reference = self.reference(nblock, block0)?;
         let mut from = std::mem::take(&mut self.scratch.b);
         let cx = self.context(reference, false);
         let result = sized(&mut from, dst.len())
@@ -193,12 +237,14 @@ impl<'a> BlockDecoder<'a> {
         'a: 'c,
     {
         let header = &self.layout.header;
-        FilterContext::new(header.typesize())
-            .with_itemsize(self.dparams.container.itemsize.or(Some(header.typesize()).filter(|&t| t > 1)))
-            .with_chunk_version(header.version())
-            .with_blockshape(&self.dparams.container.blockshape)
-            .with_reference(reference)
-            .with_streaming(streaming)
+        FilterContext {
+            itemsize: self.dparams.container.itemsize.or(Some(header.typesize()).filter(|&t| t > 1)),
+            chunk_version: header.version(),
+            blockshape: &self.dparams.container.blockshape,
+            reference,
+            streaming,
+            ..FilterContext::new(header.typesize())
+        }
     }
 
     /// Undoes the last filter that the encoder applied, for the uncompressed bytes `part` of the block.
@@ -250,14 +296,18 @@ impl<'a> BlockDecoder<'a> {
     ) -> Result<Decoded<'s>, ChunkError> {
         let len = block.len();
         let planes = filter.planes_of(len);
-        let prefix = |planes: &Planes| planes.prefix(len, part.end).min(len / planes.count);
+        let prefix = |planes: &Planes| match part.end == len {
+            true => len / planes.count,
+            false => planes.prefix(len, part.end).min(len / planes.count),
+        };
         if let Some(planes) = planes
             && planes.count == block.nstreams
             && (2..=MAX_PLANES).contains(&planes.count)
         {
-            let end = prefix(&planes);
+            let end = if part.end == len { block.stream_len } else { prefix(&planes) };
             // Byte planes can be undone from any position, so the bytes before the part are not needed.
-            let start = if planes.are_bytes() { (part.start / planes.count).min(end) } else { 0 };
+            let from_start = planes.rows > 1 || part.start == 0;
+            let start = if from_start { 0 } else { (part.start / planes.count).min(end) };
             self.decode_planes(block, start..end, stored)?;
             return Ok(Decoded::Planes { start });
         }
@@ -295,7 +345,11 @@ impl<'a> BlockDecoder<'a> {
                     Stream::Run(value) => planes.plane_mut(j)[window.clone()].fill(value),
                     Stream::Stored(bytes) => *stored = Some(bytes),
                     Stream::Encoded(bytes) => {
-                        self.decode_codec(block, j, bytes, &mut planes.plane_mut(j)[..reach], Some(len))?;
+                        let plane = match reach == len {
+                            true => planes.plane_with_room(j),
+                            false => &mut planes.plane_mut(j)[..reach],
+                        };
+                        self.decode_codec(block, j, bytes, plane, Some(len))?;
                     }
                 }
             }
@@ -316,11 +370,15 @@ impl<'a> BlockDecoder<'a> {
         count: usize,
         start: usize,
     ) -> [&'d [u8]; MAX_PLANES] {
-        std::array::from_fn(|j| match stored[j] {
-            Some(bytes) => &bytes[start..],
-            None if j < count => &self.scratch.planes.plane(j)[start..],
-            None => &[],
-        })
+        let buffers = &self.scratch.planes;
+        let mut planes: [&[u8]; MAX_PLANES] = [&[]; MAX_PLANES];
+        for (j, (plane, stored)) in planes.iter_mut().zip(stored).enumerate().take(count) {
+            *plane = match stored {
+                Some(bytes) => &bytes[start..],
+                None => &buffers.plane(j)[start..],
+            };
+        }
+        planes
     }
 
     /// Decodes at least the first `need` bytes of the filtered block. Returns the block if it is stored uncompressed in
@@ -337,11 +395,12 @@ impl<'a> BlockDecoder<'a> {
             return Ok(Some(bytes));
         }
         let mut buffer = std::mem::take(&mut self.scratch.a);
-        let result = sized(&mut buffer, len).map_err(ChunkError::from).and_then(|out| match only {
-            Some(Stream::Encoded(bytes)) if need < len => {
-                self.decode_codec(block, 0, bytes, &mut out[..need], Some(len))
+        let room = len.saturating_add(ROOM);
+        let result = sized(&mut buffer, room).map_err(ChunkError::from).and_then(|out| match only {
+            Some(Stream::Encoded(bytes)) => {
+                self.decode_codec(block, 0, bytes, if need < len { &mut out[..need] } else { out }, Some(len))
             }
-            _ => self.decode_into(block, out),
+            _ => self.decode_into(block, &mut out[..len]),
         });
         self.scratch.a = buffer;
         result.map(|()| None)
@@ -383,7 +442,7 @@ impl<'a> BlockDecoder<'a> {
             });
         self.scratch.a = to;
         result?;
-        let cx = cx.with_streaming(self.streaming);
+        let cx = FilterContext { streaming: self.streaming, ..cx };
         last.filter.backward(&cx, last.meta, &from[..len], dst).map_err(failed)
     }
 
@@ -407,11 +466,12 @@ impl<'a> BlockDecoder<'a> {
         let stream_len = len.checked_div(nstreams).unwrap_or(0);
         if stream_len == 0 || stream_len.checked_mul(nstreams) != Some(len) {
             let value = i64::try_from(len).unwrap_or(i64::MAX);
-            return Err(self.malformed(nblock, Malformed { pos: 0, fault: Fault::Split, value }));
+            return Err(self.malformed(nblock, Malformed { pos: 0, fault: StreamFault::Split, value }));
         }
         Ok(Block { nblock, stored, nstreams, stream_len, streams: Streams::new(stored, stream_len) })
     }
 
+    #[inline(always)]
     fn next<'s>(&self, block: &Block<'_>, streams: &mut Streams<'s>) -> Result<Stream<'s>, ChunkError> {
         streams.next().map_err(|malformed| self.malformed(block.nblock, malformed))
     }
@@ -423,7 +483,8 @@ impl<'a> BlockDecoder<'a> {
         ChunkError::Block { nblock, field, offset, value, expected }
     }
 
-    /// Decodes a stream, or the first part of a stream of `len` bytes.
+    /// Decodes a stream of `len` bytes: its first part if `dst` is shorter. If `dst` is longer, the bytes after the
+    /// stream may be overwritten.
     fn decode_codec(
         &mut self,
         block: &Block<'_>,
@@ -439,24 +500,36 @@ impl<'a> BlockDecoder<'a> {
             let offset = starts.start(block.nblock).saturating_add(pos as u64);
             ChunkError::Stream { nblock: block.nblock, nstream, offset, source }
         };
-        if self.codec.is_none() {
-            let header = &self.layout.header;
-            let id = header.codec().ok_or(ChunkError::UnknownCodecFormat(header.codec_format().0))?;
-            let cx = CodecContext::default()
-                .with_meta(header.codec_meta())
-                .with_typesize(self.dparams.container.itemsize.unwrap_or(header.typesize()))
-                .with_dict(self.layout.dict())
-                .with_blockshape(&self.dparams.container.blockshape);
-            let codec = self.dparams.plugins.codec(id).map_err(|error| in_header(error, header))?;
-            self.codec = Some(codec.decoder(&cx).map_err(failed)?);
-        }
-        let Some(codec) = self.codec.as_mut() else {
-            return Err(ChunkError::UnknownCodecFormat(self.layout.header.codec_format().0));
+        let (layout, dparams) = (self.layout, self.dparams);
+        let kept = match &mut self.scratch.decoder {
+            Some(kept) => kept,
+            none => {
+                let header = &layout.header;
+                let id = header.codec().ok_or(ChunkError::UnknownCodecFormat(header.codec_format().0))?;
+                let cx = codec_context(layout, dparams);
+                let codec = dparams.plugins.codec(id).map_err(|error| in_header(error, header))?;
+                let codec = codec.decoder(&cx).map_err(failed)?;
+                none.insert(KeptDecoder::new(&dparams.plugins, id, &cx, &dparams.container.blockshape, codec))
+            }
         };
+        let codec = &mut kept.codec;
         match len {
             Some(len) if dst.len() < len => codec.decode_start(src, dst, len).map_err(failed),
+            Some(len) if dst.len() > len => codec.decode_with_room(src, dst, len).map_err(failed),
             _ => codec.decode(src, dst).map_err(failed),
         }
+    }
+}
+
+/// Returns the parameters of the codec of a chunk.
+fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> CodecContext<'a> {
+    let header = &layout.header;
+    CodecContext {
+        meta: header.codec_meta(),
+        typesize: dparams.container.itemsize.unwrap_or(header.typesize()),
+        dict: layout.dict(),
+        blockshape: &dparams.container.blockshape,
+        ..CodecContext::default()
     }
 }
 
@@ -467,6 +540,9 @@ impl<'a> BlockDecoder<'a> {
 fn worth(need: usize, len: usize) -> usize {
     if need > len / 2 && len > LONG { len } else { need }
 }
+
+/// What is allocated behind a stream, in bytes, so that decoders need not be careful near its end.
+const ROOM: usize = 128;
 
 /// Longer streams count as long, in bytes.
 const LONG: usize = 8 << 20;

@@ -4,8 +4,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::block::chain::{Chain, KeptChain};
+use crate::block::codecs::KeptLayout;
 use crate::block::fill::fill;
 use crate::block::pace::{Pace, STEP};
+use crate::block::scratch::{InUse, Scratch};
 use crate::decode::decoder::BlockDecoder;
 use crate::decode::lazy::{
     LazyChunk, LazyHead, ParsedTables, Starts, Tables, read_tables, recovery_candidate,
@@ -75,6 +78,63 @@ fn copy_payload(
     };
     out.copy_from_slice(bytes);
     Ok(())
+}
+
+/// Chunks that are not longer are decompressed by one thread, in bytes.
+const SMALL: usize = 64 << 10;
+
+/// Decompresses the whole chunk into `dst`, which has its length. `scratch` is used if this thread does all the work.
+pub(crate) fn decompress_whole(
+    chunk: Whole<'_>,
+    dst: &mut [u8],
+    dparams: &DParams,
+    mut scratch: InUse<'_>,
+) -> Result<(), ChunkError> {
+    if dst.len() <= SMALL {
+        if let Some(result) = like_last(&chunk, dst, dparams, &mut scratch) {
+            return result;
+        }
+        return get_bytes(chunk, 0..dst.len(), dst, dparams, scratch);
+    }
+    drop(scratch);
+    decompress(&chunk.lazy(dparams)?, chunk.bytes, dst, dparams)
+}
+
+/// Decompresses a chunk of one block, with the header of the chunk before it, at the lowest fixed cost. Returns `None`
+/// for other chunks, and where a table is malformed.
+fn like_last(
+    chunk: &Whole<'_>,
+    dst: &mut [u8],
+    dparams: &DParams,
+    scratch: &mut InUse<'_>,
+) -> Option<Result<(), ChunkError>> {
+    let Whole { header, bytes, .. } = *chunk;
+    let last = scratch.layout.as_ref().filter(|last| last.layout.nblocks == 1)?;
+    // If the plugins are others, this is a wrong chain, and `adapt` returns `None`.
+    let filters = Chain::restored(&dparams.plugins, last.chain.as_ref()?)?;
+    if dparams.control.is_watched()
+        || dparams.has_postfilter()
+        || recovery_candidate(header, dparams).is_some()
+    {
+        return None;
+    }
+    let kept = scratch.layout.take()?.adapt(&dparams.plugins, header)?;
+    if let Err(error) = dparams.limits.check_chunk(header.nbytes() as u64) {
+        return Some(Err(error.into()));
+    }
+    let (table, _) = bytes.get(header.header_len()..)?.split_first_chunk::<4>()?;
+    let first = header.header_len().saturating_add(table.len());
+    let start = u32::from_le_bytes(*table) as usize;
+    if start < first || start > bytes.len().checked_sub(4)? {
+        return None;
+    }
+    let starts = Starts::Table(std::slice::from_ref(table));
+    let stored = bytes.get(start..)?;
+    let mut decoder = BlockDecoder::with_filters(&kept.layout, starts, dparams, scratch.lend(), filters);
+    let result = decoder.decode_reference(0, stored, None, dst);
+    drop(decoder);
+    scratch.layout = Some(kept);
+    Some(result)
 }
 
 pub(crate) fn decompress(
@@ -197,6 +257,7 @@ pub(crate) fn get_bytes(
     range: Range<usize>,
     out: &mut [u8],
     dparams: &DParams,
+    mut scratch: InUse<'_>,
 ) -> Result<(), ChunkError> {
     let header = chunk.header;
     dparams.limits.check_chunk(header.nbytes() as u64)?;
@@ -217,11 +278,16 @@ pub(crate) fn get_bytes(
         Some(Err(Some(out_of_memory))) => return Err(out_of_memory.into()),
         _ => {}
     }
-    if let Some(glance) = Glance::new(chunk, dparams)?
-        && let Some(result) = glance.get_bytes(&range, out, control, dparams)
+    if let Some(mut glance) = Glance::new(chunk, dparams, &mut scratch)?
+        && glance.finds(&range)
     {
+        let result = glance.get_bytes(&range, out, control, dparams, scratch.lend());
+        if glance.layout.layout.dict().is_none() && scratch.may_keep(&dparams.plugins) {
+            scratch.layout = Some(glance.layout);
+        }
         return result;
     }
+    drop(scratch);
     let lazy = chunk.lazy(dparams)?;
     let mut decoder = lazy.decoder(dparams)?;
     let stored = |nblock| stored_block(&lazy, chunk.bytes, nblock);
@@ -270,7 +336,7 @@ pub(crate) fn for_parts(
 /// A chunk with blocks of equal length, without a list of all block extents: it reads only the block starts it needs,
 /// which makes small reads of large chunks faster.
 struct Glance<'c> {
-    layout: Layout,
+    layout: Box<KeptLayout>,
     bytes: &'c [u8],
     bstarts: &'c [[u8; 4]],
     /// End of block starts and dictionary, in bytes.
@@ -279,18 +345,25 @@ struct Glance<'c> {
 
 impl<'c> Glance<'c> {
     /// Returns `None` if the chunk is of another kind or malformed; [`Whole::lazy`] then reports the error.
-    fn new(chunk: Whole<'c>, dparams: &DParams) -> Result<Option<Self>, OutOfMemory> {
+    fn new(chunk: Whole<'c>, dparams: &DParams, scratch: &mut Scratch) -> Result<Option<Self>, OutOfMemory> {
         let Whole { header, bytes, .. } = chunk;
         if header.is_vl() || dparams.has_postfilter() || recovery_candidate(header, dparams).is_some() {
             return Ok(None);
         }
-        let Ok(Tables::Read(ParsedTables { bstarts, dict, end })) =
-            read_tables(bytes, header, header.nblocks())
+        let kept = scratch.layout.take().and_then(|kept| kept.adapt(&dparams.plugins, header));
+        let nblocks = kept.as_ref().map_or_else(|| header.nblocks(), |kept| kept.layout.nblocks);
+        let Ok(Tables::Read(ParsedTables { bstarts, dict, end })) = read_tables(bytes, header, nblocks)
         else {
             return Ok(None);
         };
-        let body = Body::Blocks { dict: dict.map(|dict| chunk.keep(dict)).transpose()? };
-        let layout = Layout::new(header.clone(), body, &dparams.plugins);
+        let layout = match kept {
+            Some(kept) => kept,
+            None => {
+                let body = Body::Blocks { dict: dict.map(|dict| chunk.keep(dict)).transpose()? };
+                let layout = Layout::new(header.clone(), body, &dparams.plugins);
+                Box::new(KeptLayout::new(&dparams.plugins, layout))
+            }
+        };
         Ok(Some(Self { layout, bytes, bstarts, tables_end: end as usize }))
     }
 
@@ -317,45 +390,74 @@ impl<'c> Glance<'c> {
             .then(|| self.bytes.get(start..end))?
     }
 
-    /// Decompresses `range` into `out`. Returns `None` if the extent of a block cannot be determined.
+    /// Returns whether all blocks of `range` are searched for. For many blocks it is cheaper to sort all extents once.
+    fn searches(nblocks: &Range<usize>) -> bool {
+        nblocks.len() <= 4
+    }
+
+    /// Returns whether block 0 is needed to decode the blocks `nblocks`.
+    fn refers(&self, nblocks: &Range<usize>) -> bool {
+        nblocks.end > 1 && self.layout.layout.needs_block0()
+    }
+
+    /// Returns whether the extents of all blocks that `range` needs can be determined.
+    fn finds(&self, range: &Range<usize>) -> bool {
+        let nblocks = self.layout.layout.blocks_of(range);
+        let search = Self::searches(&nblocks);
+        nblocks.clone().all(|nblock| self.stored(nblock, search).is_some())
+            && (!self.refers(&nblocks) || self.stored(0, true).is_some())
+    }
+
+    /// Decompresses `range`, for which [`finds`](Self::finds) is true, into `out`.
     fn get_bytes(
+        &mut self,
+        range: &Range<usize>,
+        out: &mut [u8],
+        control: &Control,
+        dparams: &DParams,
+        scratch: InUse<'_>,
+    ) -> Result<(), ChunkError> {
+        let chain = self.decode(range, out, control, dparams, scratch)?;
+        if self.layout.chain.is_none() {
+            self.layout.chain = chain;
+        }
+        Ok(())
+    }
+
+    /// Does the work of [`get_bytes`](Self::get_bytes). Returns the filters for further chunks, unless they are known.
+    fn decode(
         &self,
         range: &Range<usize>,
         out: &mut [u8],
         control: &Control,
         dparams: &DParams,
-    ) -> Option<Result<(), ChunkError>> {
-        let layout = &self.layout;
+        scratch: InUse<'_>,
+    ) -> Result<Option<KeptChain>, ChunkError> {
+        let layout = &self.layout.layout;
         let nblocks = layout.blocks_of(range);
-        // For more blocks it is cheaper to sort all extents once.
-        let search = nblocks.len() <= 4;
-        if nblocks.clone().any(|nblock| self.stored(nblock, search).is_none()) {
-            return None;
-        }
+        let search = Self::searches(&nblocks);
         let stored = |nblock| self.stored(nblock, search).unwrap_or_default();
-        // It may be stored out of order although the blocks of the range are not.
-        let refers = layout.needs_block0() && nblocks.end > 1;
-        let stored_block0 = if refers { Some(self.stored(0, true)?) } else { None };
-        Some((|| {
-            let mut decoder = BlockDecoder::new(layout, Starts::Table(self.bstarts), dparams)?;
-            let mut block0 = None;
-            if let Some(stored) = stored_block0 {
-                let end = match nblocks.len() {
-                    1 => range.end.saturating_sub(layout.block_range(nblocks.start).start),
-                    _ => layout.blocksize,
-                };
-                let len = decoder.needed_of_block0(end);
-                let start = block0.insert(zeroed(len)?);
-                decoder.decode_part(0, stored, None, 0..len, start)?;
-            }
-            for_parts(
-                control,
-                range.clone(),
-                nblocks,
-                |nblock| layout.block_range(nblock),
-                out,
-                |nblock, part, dst| decoder.decode_part(nblock, stored(nblock), block0.as_deref(), part, dst),
-            )
-        })())
+        let mut decoder = BlockDecoder::new(layout, Starts::Table(self.bstarts), dparams, scratch)?;
+        let mut block0 = None;
+        if self.refers(&nblocks) {
+            // It may be stored out of order although the blocks of the range are not.
+            let stored = self.stored(0, true).unwrap_or_default();
+            let end = match nblocks.len() {
+                1 => range.end.saturating_sub(layout.block_range(nblocks.start).start),
+                _ => layout.blocksize,
+            };
+            let len = decoder.needed_of_block0(end);
+            let start = block0.insert(zeroed(len)?);
+            decoder.decode_part(0, stored, None, 0..len, start)?;
+        }
+        for_parts(
+            control,
+            range.clone(),
+            nblocks,
+            |nblock| layout.block_range(nblock),
+            out,
+            |nblock, part, dst| decoder.decode_part(nblock, stored(nblock), block0.as_deref(), part, dst),
+        )?;
+        Ok(self.layout.chain.is_none().then(|| decoder.kept_filters()).flatten())
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::model::header::MAX_DICT_LEN;
 use crate::model::layout::{Body, Layout, vl_block_nbytes};
-use crate::{BlockDecoder, ChunkError, ChunkHeader, DParams};
+use crate::{ChunkError, ChunkHeader, DParams};
 use b2_core::memory;
 
 /// A chunk whose head (header, block starts, dictionary) has been read, while its blocks may still be on disk.
@@ -47,7 +47,7 @@ pub struct LazyChunk {
     pub(crate) extents: Extents,
     /// For variable-length blocks: the uncompressed offset of each block, then the end of the last. Empty while only
     /// the head has been read, since each length is stored with its block.
-    starts: Arc<Vec<u32>>,
+    pub(crate) starts: Arc<Vec<u32>>,
 }
 
 /// The result of [`LazyChunk::parse`].
@@ -291,25 +291,13 @@ impl LazyChunk {
         }
     }
 
-    /// Returns the most memory that a thread needs to decode part of a block ([`BlockDecoder::decode_part`]), in bytes.
+    /// Returns the most memory that a thread needs to decode part of a block ([`BlockDecoder::decode_part`](crate::BlockDecoder::decode_part)), in bytes.
     #[doc(hidden)]
     pub fn part_memory(&self) -> u64 {
         match self.layout.body {
             Body::Blocks { .. } => self.layout.part_memory(self.blocksize()),
             Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
         }
-    }
-
-    /// Creates a decoder for blocks of this chunk. Each thread needs its own.
-    ///
-    /// # Errors
-    /// Fails if a filter of the chunk is not registered.
-    pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
-        BlockDecoder::new(
-            &self.layout,
-            Starts::Lists { extents: &self.extents, plain: &self.starts },
-            dparams,
-        )
     }
 }
 

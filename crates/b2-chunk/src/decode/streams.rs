@@ -25,12 +25,12 @@ pub(crate) enum Streams<'a> {
 pub(crate) struct Malformed {
     /// Offset of the field from the start of the block.
     pub(crate) pos: usize,
-    pub(crate) fault: Fault,
+    pub(crate) fault: StreamFault,
     pub(crate) value: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum StreamFault {
     RoomForLength,
     RoomForToken,
     Length,
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Split,
 }
 
-impl Fault {
+impl StreamFault {
     /// Returns the name of the field and what was expected, for [`ChunkError::Block`](crate::ChunkError::Block).
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -59,6 +59,7 @@ impl<'a> Streams<'a> {
     }
 
     /// Reads the next stream. The caller knows how many there are.
+    #[inline(always)] // A result passed through memory costs as much as a short stream: its load waits for the stores.
     pub(crate) fn next(&mut self) -> Result<Stream<'a>, Malformed> {
         let (stored, pos, stream_len) = match self {
             Self::Single(stream) => return Ok(*stream),
@@ -69,7 +70,7 @@ impl<'a> Streams<'a> {
         let rest = stored.get(start..).unwrap_or_default();
         let Some((csize, rest)) = rest.split_first_chunk::<4>() else {
             let room = i64::try_from(rest.len()).unwrap_or(i64::MAX);
-            return fail(start, Fault::RoomForLength, room);
+            return fail(start, StreamFault::RoomForLength, room);
         };
         let csize = i32::from_le_bytes(*csize);
         // From here on `pos` and `data` are within `stored`.
@@ -81,20 +82,20 @@ impl<'a> Streams<'a> {
             }
             i32::MIN..=-1 => {
                 let Some(&token) = rest.first() else {
-                    return fail(data, Fault::RoomForToken, 0);
+                    return fail(data, StreamFault::RoomForToken, 0);
                 };
                 let Ok(value) = u8::try_from(csize.unsigned_abs()) else {
-                    return fail(start, Fault::RunLength, csize.into());
+                    return fail(start, StreamFault::RunLength, csize.into());
                 };
                 if token & 1 == 0 {
-                    return fail(data, Fault::Token, token.into());
+                    return fail(data, StreamFault::Token, token.into());
                 }
                 *pos = data.saturating_add(1);
                 Ok(Stream::Run(value))
             }
             1.. => {
                 let Some(bytes) = rest.get(..csize.unsigned_abs() as usize) else {
-                    return fail(start, Fault::Length, csize.into());
+                    return fail(start, StreamFault::Length, csize.into());
                 };
                 let csize = bytes.len();
                 *pos = data.saturating_add(csize);

@@ -60,8 +60,7 @@ pub(crate) fn is_split(cparams: &CParams, typesize: usize, blocksize: usize) -> 
         SplitMode::Never => false,
         SplitMode::Auto | SplitMode::ForwardCompat => {
             let fast = cparams.level() <= cparams.codec_properties().splits_up_to;
-            let byte_planes =
-                |filter: FilterProperties| filter.planes.is_some_and(|planes| planes.are_bytes());
+            let byte_planes = |filter: FilterProperties| filter.planes.is_some_and(|planes| planes.rows == 1);
             fast && cparams.has_filter(byte_planes) && typesize <= 16 && blocksize / typesize >= 32
         }
     }

@@ -7,9 +7,8 @@ use bytes::Bytes;
 
 use b2_filters::{FilterId, FilterSlot, Reference};
 
-use crate::Control;
 use crate::block::pace::Pace;
-use crate::block::scratch::Scratch;
+use crate::block::scratch::{InUse, Scratch};
 use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::dict::{train, train_vl};
 use crate::encode::encoder::{BlockEncoder, most};
@@ -19,6 +18,7 @@ use crate::model::header::{
 };
 use crate::model::layout::{NAN4, NAN8};
 use crate::{BlockInfo, CParams, ChunkError, ChunkHeader};
+use crate::{Control, Limits};
 use b2_core::for_each;
 use b2_core::memory::{self, sized, zeroed};
 
@@ -29,10 +29,11 @@ const MAX_VALUE_LEN: usize = 4096;
 pub(crate) type Made = (ChunkHeader, Bytes);
 
 pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError> {
+    let mut scratch = InUse::of_thread();
     let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
     let made = prefiltered(src, cparams, control)?;
     let src = made.as_deref().unwrap_or(src);
-    match Plan::new(src, cparams, control)? {
+    match Plan::new(src, cparams, control, &mut scratch)? {
         Plan::Payload(header, payload) => {
             let chunk = from_parts(header, &payload)?;
             control.advance(src.len() as u64)?;
@@ -41,7 +42,7 @@ pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError
         Plan::Blocks(header) => {
             // The memory is mapped but not written, so unused pages cost nothing.
             let mut bytes = zeroed(src.len() + EXTENDED_HEADER_LEN)?;
-            let header = write_blocks(Plain::Slice(src), cparams, control, header, &mut bytes)?;
+            let header = write_blocks(Plain::Slice(src), cparams, control, header, &mut bytes, scratch)?;
             bytes.truncate(header.cbytes());
             bytes.shrink_to_fit();
             Ok((header, Bytes::from(bytes)))
@@ -54,17 +55,18 @@ pub(crate) fn compress_into(
     src: &[u8],
     dst: &mut [u8],
     cparams: &CParams,
+    mut scratch: InUse<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
     let made = prefiltered(src, cparams, control)?;
     let src = made.as_deref().unwrap_or(src);
-    match Plan::new(src, cparams, control)? {
+    match Plan::new(src, cparams, control, &mut scratch)? {
         Plan::Payload(header, payload) => {
             let header = finish(header, &payload, dst);
             control.advance(src.len() as u64)?;
             Ok(header)
         }
-        Plan::Blocks(header) => write_blocks(Plain::Slice(src), cparams, control, header, dst),
+        Plan::Blocks(header) => write_blocks(Plain::Slice(src), cparams, control, header, dst, scratch),
     }
 }
 
@@ -75,9 +77,10 @@ pub(crate) fn compress_blocks_into(
     dst: &mut [u8],
     cparams: &CParams,
 ) -> Result<ChunkHeader, ChunkError> {
-    let mut first = Scratch::take_first();
+    // Only this buffer: the rest of the scratch is for the encoders.
+    let mut first = std::mem::take(&mut InUse::of_thread().first);
     let result = compress_blocks_with(blocks, &mut first, dst, cparams);
-    Scratch::keep_first(first);
+    InUse::of_thread().first = first;
     result
 }
 
@@ -95,12 +98,13 @@ fn compress_blocks_with(
         if !repeats(1) && !repeats(cparams.typesize()) {
             let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
             let blocks = WithFirst { blocks, first };
-            return write_blocks(Plain::Blocks(&blocks), cparams, control, header, dst);
+            let scratch = InUse::of_thread();
+            return write_blocks(Plain::Blocks(&blocks), cparams, control, header, dst, scratch);
         }
     }
     let plain = sized(buffer, nbytes)?;
     copy_blocks(blocks, new_header(nbytes, cparams)?.blocksize().max(1), plain)?;
-    compress_into(plain, dst, cparams)
+    compress_into(plain, dst, cparams, InUse::of_thread())
 }
 
 /// Returns the header of a chunk whose blocks can be encoded one by one, without seeing the others.
@@ -235,7 +239,7 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, C
         threads,
         blocks.iter().zip(&mut encoded).enumerate(),
         nbytes as u64,
-        || BlockEncoder::new(cparams, &header, dict.as_deref()),
+        || BlockEncoder::new(cparams, &header, dict.as_deref(), InUse::of_thread()),
         |encoder, (nblock, (block, out))| {
             *out = encoder.encode_vl(nblock, block)?;
             Ok(control.advance(block.len() as u64)?)
@@ -289,7 +293,7 @@ fn threads(cparams: &CParams, blocksize: usize, shared: u64, buffered: bool) -> 
     let each = (blocksize as u64).saturating_mul(filters as u64 + 1 + u64::from(buffered));
     let limits = cparams.limits();
     limits.check_memory("buffers for compressing, in bytes", shared.saturating_add(each))?;
-    let rest = limits.clone().with_max_memory(limits.max_memory.saturating_sub(shared));
+    let rest = Limits { max_memory: limits.max_memory.saturating_sub(shared), ..limits.clone() };
     Ok(rest.threads(each))
 }
 
@@ -302,7 +306,12 @@ enum Plan<'s> {
 }
 
 impl<'s> Plan<'s> {
-    fn new(src: &'s [u8], cparams: &CParams, control: &Control) -> Result<Self, ChunkError> {
+    fn new(
+        src: &'s [u8],
+        cparams: &CParams,
+        control: &Control,
+        scratch: &mut InUse<'_>,
+    ) -> Result<Self, ChunkError> {
         if src.is_empty() {
             let mut header = new_header(src.len(), cparams)?;
             header.flags |= flags::MEMCPYED;
@@ -314,7 +323,15 @@ impl<'s> Plan<'s> {
             header.flags = flags::EXTENDED | flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
-        let mut header = blocks_header(src.len(), cparams)?;
+        let mut header = match scratch {
+            InUse::Held(Scratch { header: Some(header), .. }) if header.nbytes() == src.len() => {
+                header.clone()
+            }
+            _ => blocks_header(src.len(), cparams)?,
+        };
+        if let InUse::Held(scratch) = scratch {
+            scratch.header = Some(header.clone());
+        }
         if let Some(chunk) = Self::special(src, &header, cparams, control)? {
             return Ok(chunk);
         }
@@ -438,19 +455,29 @@ fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeade
     header
 }
 
-/// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header.
+/// Longer inputs may be compressed by several threads, in bytes.
+const SMALL: usize = 64 << 10;
+
+/// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header. `scratch`
+/// is used if this thread compresses all blocks.
 fn write_blocks(
     src: Plain<'_>,
     cparams: &CParams,
     control: &Control,
     mut header: ChunkHeader,
     dst: &mut [u8],
+    scratch: InUse<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let (nbytes, blocksize, split) = (src.len(), header.blocksize(), header.is_split());
-    let nstreams = |block: &[u8]| match block.len() == blocksize && split {
-        true => header.typesize(),
-        false => 1,
-    };
+    if let Plain::Slice(src) = src
+        && nbytes <= SMALL
+        && !cparams.use_dict()
+        && !(header.nblocks() > 1 && refers_to_block0(cparams))
+    {
+        return write_few(src, cparams, control, header, dst, scratch);
+    }
+    drop(scratch);
+    let nstreams = |block: &[u8]| nstreams(&header, block);
     let kept = |yes: bool, nbytes: usize| if yes { nbytes as u64 } else { 0 };
     // Memory shared by all threads: output of the prefilter, samples for a dictionary, the reference of delta.
     let shared = kept(cparams.prefilter.is_set(), nbytes)
@@ -474,7 +501,7 @@ fn write_blocks(
         threads,
         0..header.nblocks(),
         nbytes as u64 * encoding_cost(cparams),
-        || BlockEncoder::new(cparams, &header, dict.as_deref()),
+        || BlockEncoder::new(cparams, &header, dict.as_deref(), InUse::of_thread()),
         |encoder, nblock| {
             let start = nblock * blocksize;
             let (mut buffer, mut plain) = encoder.take_buffers();
@@ -512,6 +539,59 @@ fn write_blocks(
         bytes.copy_from_slice(dict);
     }
     Ok(header)
+}
+
+/// Like [`write_blocks`], for a few independent blocks, which this thread compresses in turn.
+fn write_few(
+    src: &[u8],
+    cparams: &CParams,
+    control: &Control,
+    mut header: ChunkHeader,
+    dst: &mut [u8],
+    scratch: InUse<'_>,
+) -> Result<ChunkHeader, ChunkError> {
+    let blocksize = header.blocksize();
+    threads(cparams, blocksize, 0, false)?;
+    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks();
+    let room = src.len() + EXTENDED_HEADER_LEN - 1;
+    let mut encoder = BlockEncoder::new(cparams, &header, None, scratch)?;
+    let (mut buffer, plain) = encoder.take_buffers();
+    // A chunk that would be as long as the stored form is stored instead.
+    let (mut end, mut all_zero) = (Some(tables).filter(|tables| *tables <= room), true);
+    let mut encode = || {
+        for (nblock, block) in src.chunks(blocksize).enumerate() {
+            let Some(start) = end else { break };
+            control.check()?;
+            let nstreams = nstreams(&header, block);
+            let encoded = sized(&mut buffer, most(block.len(), nstreams))?;
+            let done = encoder.encode(nblock, block, None, nstreams, encoded)?;
+            all_zero &= done.all_zero;
+            end = Some(start + done.len).filter(|end| *end <= room);
+            if let Some(end) = end {
+                dst[start..end].copy_from_slice(&encoded[..done.len]);
+                dst[EXTENDED_HEADER_LEN + 4 * nblock..][..4].copy_from_slice(&(start as u32).to_le_bytes());
+            }
+        }
+        Ok::<(), ChunkError>(())
+    };
+    let result = encode();
+    encoder.put_buffers(buffer, plain);
+    drop(encoder);
+    result?;
+    control.advance(src.len() as u64)?;
+    let Some(end) = end else { return finish_stored(header, Plain::Slice(src), dst) };
+    if all_zero {
+        header.special = Some(SpecialKind::Zeros);
+        return Ok(finish(header, &[], dst));
+    }
+    header.cbytes = end as u32;
+    dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+    Ok(header)
+}
+
+/// Returns the number of streams of a block.
+fn nstreams(header: &ChunkHeader, block: &[u8]) -> usize {
+    if header.is_split() && block.len() == header.blocksize() { header.typesize() } else { 1 }
 }
 
 /// Estimates how expensive it is to encode a byte, relative to decoding one with a fast codec. Errs on the low side.
@@ -634,6 +714,6 @@ fn reference_block(
     if header.nblocks() < 2 || !header.filters.iter().any(refers) {
         return Ok(None);
     }
-    let encoder = BlockEncoder::new(cparams, header, None)?;
+    let encoder = BlockEncoder::new(cparams, header, None, InUse::of_thread())?;
     encoder.decodable(src.block(0..header.blocksize(), &mut Vec::new())?).map(Some)
 }

@@ -4,8 +4,9 @@ use b2_codecs::{CodecContext, CodecError, Encoded, Encoder};
 use b2_filters::{Effect, FilterContext};
 
 use crate::block::chain::{Active, Chain};
+use crate::block::codecs::KeptEncoder;
 use crate::block::fill::{repeated, run_value};
-use crate::block::scratch::Scratch;
+use crate::block::scratch::InUse;
 use crate::{CParams, ChunkError, ChunkHeader};
 use b2_core::memory::{self, sized};
 
@@ -15,8 +16,9 @@ pub(crate) struct BlockEncoder<'a> {
     header: &'a ChunkHeader,
     filters: Chain<'a>,
     shortcut: Shortcut,
-    codec: Box<dyn Encoder>,
-    scratch: Scratch,
+    dict: Option<&'a [u8]>,
+    /// Holds the encoder of the codec as well.
+    scratch: InUse<'a>,
 }
 
 /// Blocks whose streams are known without running the filters.
@@ -31,7 +33,9 @@ enum Shortcut {
 
 impl Drop for BlockEncoder<'_> {
     fn drop(&mut self) {
-        std::mem::take(&mut self.scratch).keep();
+        if !self.scratch.may_keep(self.cparams.plugins()) || self.dict.is_some() {
+            self.scratch.encoder = None;
+        }
     }
 }
 
@@ -39,18 +43,15 @@ impl<'a> BlockEncoder<'a> {
     pub(crate) fn new(
         cparams: &'a CParams,
         header: &'a ChunkHeader,
-        dict: Option<&[u8]>,
+        dict: Option<&'a [u8]>,
+        mut scratch: InUse<'a>,
     ) -> Result<Self, ChunkError> {
-        let cx = CodecContext::new(cparams.level())
-            .with_meta(cparams.codec_meta())
-            .with_typesize(cparams.typesize())
-            .with_dict(dict)
-            .with_blockshape(cparams.blockshape());
-        let codec = cparams
-            .plugins()
-            .codec(cparams.codec())?
-            .encoder(&cx)
-            .map_err(|source| ChunkError::Codec { nblock: 0, nstream: 0, source })?;
+        if let Some(kept) = &scratch.encoder
+            && !kept.fits(cparams.plugins(), cparams.codec(), &codec_context(cparams, dict))
+        {
+            scratch.encoder = None;
+        }
+        codec(&mut scratch.encoder, cparams, dict)?;
         let (plugins, typesize) = (cparams.plugins(), header.typesize());
         let filters =
             Chain::new(plugins, header.filters.iter(), typesize, |properties| properties.forward_is_copy)?;
@@ -63,18 +64,20 @@ impl<'a> BlockEncoder<'a> {
             filters if filters.iter().all(|filter| filter.effect >= Effect::KeepsZeros) => Shortcut::Zeros,
             _ => Shortcut::None,
         };
-        Ok(Self { cparams, header, filters, shortcut, codec, scratch: Scratch::take() })
+        Ok(Self { cparams, header, filters, shortcut, dict, scratch })
     }
 
     fn context<'c>(&self, reference: Option<&'c [u8]>) -> FilterContext<'c>
     where
         'a: 'c,
     {
-        FilterContext::new(self.header.typesize())
-            .with_itemsize(Some(self.cparams.typesize()))
-            .with_chunk_version(self.header.version())
-            .with_blockshape(self.cparams.blockshape())
-            .with_reference(reference)
+        FilterContext {
+            itemsize: Some(self.cparams.typesize()),
+            chunk_version: self.header.version(),
+            blockshape: self.cparams.blockshape(),
+            reference,
+            ..FilterContext::new(self.header.typesize())
+        }
     }
 
     /// Takes the buffers for one encoded and one plain block. Return them with [`put_buffers`](Self::put_buffers).
@@ -165,6 +168,7 @@ impl<'a> BlockEncoder<'a> {
         nstreams: usize,
         out: &mut Out<'_>,
     ) -> Result<EncodedLen, ChunkError> {
+        let codec = &mut *codec(&mut self.scratch.encoder, self.cparams, self.dict)?.codec;
         let stream_len = block.len() / nstreams;
         let mut all_zero = true;
         for (nstream, stream) in block.chunks_exact(stream_len).enumerate() {
@@ -172,7 +176,7 @@ impl<'a> BlockEncoder<'a> {
             all_zero &= run == Some(0);
             match run {
                 Some(value) => out.run(value),
-                None => out.stream(stream, &mut *self.codec).map_err(|source| ChunkError::Codec {
+                None => out.stream(stream, codec).map_err(|source| ChunkError::Codec {
                     nblock,
                     nstream,
                     source,
@@ -187,11 +191,9 @@ impl<'a> BlockEncoder<'a> {
         let mut out = memory::zeroed(src.len().saturating_sub(1))?;
         let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
         let result = self.apply_filters(nblock, src, None, &mut a, &mut b).and_then(|block| {
-            let encoded = self.codec.encode(block, &mut out).map_err(|source| ChunkError::Codec {
-                nblock,
-                nstream: 0,
-                source,
-            })?;
+            let codec = &mut codec(&mut self.scratch.encoder, self.cparams, self.dict)?.codec;
+            let failed = |source| ChunkError::Codec { nblock, nstream: 0, source };
+            let encoded = codec.encode(block, &mut out).map_err(failed)?;
             Ok(match encoded {
                 Encoded::Len(len) if len > 0 && len < src.len() => {
                     out.truncate(len);
@@ -204,6 +206,34 @@ impl<'a> BlockEncoder<'a> {
         });
         (self.scratch.a, self.scratch.b) = (a, b);
         result
+    }
+}
+
+/// Returns the parameters of the codec.
+fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecContext<'a> {
+    CodecContext {
+        meta: cparams.codec_meta(),
+        typesize: cparams.typesize(),
+        dict,
+        blockshape: cparams.blockshape(),
+        ..CodecContext::new(cparams.level())
+    }
+}
+
+/// Returns the encoder in `kept`, which is made if it is not there.
+fn codec<'k>(
+    kept: &'k mut Option<KeptEncoder>,
+    cparams: &CParams,
+    dict: Option<&[u8]>,
+) -> Result<&'k mut KeptEncoder, ChunkError> {
+    match kept {
+        Some(kept) => Ok(kept),
+        none => {
+            let (plugins, id, cx) = (cparams.plugins(), cparams.codec(), codec_context(cparams, dict));
+            let codec = plugins.codec(id)?.encoder(&cx);
+            let codec = codec.map_err(|source| ChunkError::Codec { nblock: 0, nstream: 0, source })?;
+            Ok(none.insert(KeptEncoder::new(plugins, id, &cx, &cparams.blockshape, codec)))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ChunkError;
-use crate::block::scratch::Scratch;
+use crate::block::scratch::InUse;
 use crate::encode::encoder::EncodedLen;
 use b2_core::memory::{self, OutOfMemory, sized};
 
@@ -123,7 +123,10 @@ impl<'d> Joiner<'d> {
     pub(crate) fn finish(self) -> Option<Joined> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = state.spare.into_iter().next() {
-            Scratch::take().with_block(block).keep();
+            let mut scratch = InUse::of_thread();
+            if scratch.block.is_empty() {
+                scratch.block = block;
+            }
         }
         (!state.full).then_some(Joined { ends: state.ends, all_zero: state.all_zero })
     }

@@ -64,19 +64,6 @@ impl Compression {
     pub fn lz4() -> Self {
         Self::new().codec(CodecId::LZ4)
     }
-    /// Selects LZ4 HC at a level from 1 to 9: slower to compress than LZ4, as fast to decompress.
-    pub fn lz4hc(level: u8) -> Self {
-        Self::new().codec(CodecId::LZ4HC).level(level)
-    }
-    /// Selects zlib at a level from 1 to 9.
-    pub fn zlib(level: u8) -> Self {
-        Self::new().codec(CodecId::ZLIB).level(level)
-    }
-    /// Selects blosclz at a level from 1 to 9.
-    pub fn blosclz(level: u8) -> Self {
-        Self::new().codec(CodecId::BLOSCLZ).level(level)
-    }
-
     /// Sets the codec.
     pub fn codec(mut self, codec: CodecId) -> Self {
         self.params.codec = codec;
@@ -235,6 +222,18 @@ impl Compression {
             return fail("use_dict", format!("codec {} does not support dictionaries", p.codec));
         }
         Ok(p)
+    }
+}
+
+impl CParams {
+    /// Starts a [`Compression`] for items of `typesize` bytes.
+    pub fn builder(typesize: usize) -> Compression {
+        Compression::new().typesize(typesize)
+    }
+
+    /// Returns a builder that starts from these parameters.
+    pub fn to_builder(&self) -> Compression {
+        Compression::from(self)
     }
 }
 

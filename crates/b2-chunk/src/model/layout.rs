@@ -97,6 +97,9 @@ impl Layout {
         if range.is_empty() {
             return 0..0;
         }
+        if self.nblocks == 1 {
+            return 0..1;
+        }
         // Only chunks with variable-length blocks have a block size of 0; `max` rules out a division by zero.
         let blocksize = self.blocksize.max(1);
         let first = range.start.checked_div(blocksize).unwrap_or(0);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use b2_codecs::{CodecId, CodecProperties};
 use b2_filters::{FilterId, FilterProperties, FilterSlot};
 
-use crate::model::compression::Compression;
 use crate::model::hooks::{BlockInfo, Hook};
 use crate::{Control, Limits, Plugins};
 
@@ -42,7 +41,7 @@ impl SplitMode {
     }
 }
 
-/// Validated compression parameters, made by [`Compression::build`], which reports any mistake.
+/// Validated compression parameters, made by [`Compression::build`](crate::Compression::build), which reports any mistake.
 ///
 /// ```
 /// use b2_chunk::{CParams, CodecId, FilterId};
@@ -61,7 +60,7 @@ pub struct CParams {
     pub(super) splitmode: SplitMode,
     pub(super) blocksize: usize,
     pub(super) use_dict: bool,
-    pub(super) blockshape: Arc<[u32]>,
+    pub(crate) blockshape: Arc<[u32]>,
     pub(super) plugins: Plugins,
     pub(super) limits: Limits,
     pub(super) control: Control,
@@ -71,16 +70,6 @@ pub struct CParams {
 }
 
 impl CParams {
-    /// Starts a [`Compression`] for items of `typesize` bytes.
-    pub fn builder(typesize: usize) -> Compression {
-        Compression::new().typesize(typesize)
-    }
-
-    /// Returns a builder that starts from these parameters.
-    pub fn to_builder(&self) -> Compression {
-        Compression::from(self)
-    }
-
     /// Sets the threads to use and the callback that may stop the call.
     #[must_use]
     pub fn with_control(self, control: Control) -> Self {
@@ -156,8 +145,14 @@ impl CParams {
 }
 
 /// Decompression parameters: plugins, limits, and what the caller knows about the chunk.
+///
+/// ```
+/// use b2_chunk::{DParams, Limits};
+/// let limits = Limits { max_chunk_nbytes: 1 << 20, ..Limits::default() };
+/// let dparams = DParams { limits, ..DParams::default() };
+/// # let _ = dparams;
+/// ```
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct DParams {
     /// The plugins that provide codecs and filters.
     pub plugins: Plugins,
@@ -169,7 +164,9 @@ pub struct DParams {
     pub destination: Destination,
     /// The threads to use and the callback that may stop the call.
     pub control: Control,
-    pub(crate) postfilter: Hook,
+    /// The function that [`with_postfilter`](Self::with_postfilter) sets.
+    #[doc(hidden)]
+    pub postfilter: Hook,
 }
 
 /// How decompressed bytes will be used, which decides whether stores bypass the caches. The result does not depend on
@@ -202,26 +199,6 @@ impl Destination {
 const LARGER_THAN_CACHES: usize = 16 << 20;
 
 impl DParams {
-    /// Sets the plugins that provide codecs and filters.
-    pub fn with_plugins(self, plugins: Plugins) -> Self {
-        Self { plugins, ..self }
-    }
-    /// Sets limits on what decoding the input may cost.
-    pub fn with_limits(self, limits: Limits) -> Self {
-        Self { limits, ..self }
-    }
-    /// Sets how decompressed bytes will be used.
-    pub fn with_destination(self, destination: Destination) -> Self {
-        Self { destination, ..self }
-    }
-    /// Sets the threads to use and the callback that may stop the call.
-    pub fn with_control(self, control: Control) -> Self {
-        Self { control, ..self }
-    }
-    /// Sets the facts that only the container has.
-    pub fn with_container(self, container: Container) -> Self {
-        Self { container, ..self }
-    }
     /// Sets a function that transforms every block after the codec and the filters, in whole and partial reads.
     ///
     /// The reader gets its result; the stored bytes do not change. If it fails, the call fails with
@@ -234,7 +211,7 @@ impl DParams {
     ///     dst.iter_mut().zip(src).for_each(|(d, s)| *d = !s);
     ///     Ok(())
     /// });
-    /// assert_eq!(chunk.get_bytes_with(10..12, &negated)?, [!7, !7]);
+    /// assert_eq!(chunk.get_bytes(10..12, &negated)?, [!7, !7]);
     /// # Ok::<(), b2_chunk::ChunkError>(())
     /// ```
     pub fn with_postfilter(

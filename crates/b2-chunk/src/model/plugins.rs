@@ -23,13 +23,25 @@ pub struct Plugins {
 impl Plugins {
     /// Returns all codecs and filters of [`b2_codecs`] and [`b2_filters`] that the enabled features provide.
     pub fn builtin() -> Self {
+        Self::of_library().clone()
+    }
+
+    fn of_library() -> &'static Self {
         static BUILTIN: OnceLock<Plugins> = OnceLock::new();
-        BUILTIN
-            .get_or_init(|| Self {
-                codecs: b2_codecs::builtin().into(),
-                filters: b2_filters::builtin().into(),
-            })
-            .clone()
+        BUILTIN.get_or_init(|| Self {
+            codecs: b2_codecs::builtin().into(),
+            filters: b2_filters::builtin().into(),
+        })
+    }
+
+    /// Returns whether one is a clone of the other.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.codecs, &other.codecs) && Arc::ptr_eq(&self.filters, &other.filters)
+    }
+
+    /// Returns whether this is [`builtin`](Self::builtin).
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.is(Self::of_library())
     }
 
     /// Adds a codec. It replaces any codec with the same id.
@@ -74,6 +86,16 @@ impl Plugins {
     /// [`ChunkError::UnknownFilter`] if none has this id.
     pub fn filter(&self, id: FilterId) -> Result<&Arc<dyn Filter>, ChunkError> {
         self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter { id, at: None })
+    }
+
+    /// Returns the place of a filter in the list of all.
+    pub(crate) fn filter_index(&self, id: FilterId) -> Option<usize> {
+        self.filters.iter().position(|f| f.id() == id)
+    }
+
+    /// Returns the filter at a place of the list.
+    pub(crate) fn filter_at(&self, index: usize) -> Option<&dyn Filter> {
+        self.filters.get(index).map(|filter| &**filter)
     }
 
     /// Returns the properties of a codec, or [`CodecProperties::UNKNOWN`] if it is not registered.

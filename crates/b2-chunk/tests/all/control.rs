@@ -98,10 +98,10 @@ fn special_and_stored_chunks_count_too() {
         let compression = CParams::builder(1).level(level).control(control.clone());
         let chunk = Chunk::compress_bytes(&plain, &compression.build().unwrap()).unwrap();
         assert_eq!(seen[0].swap(0, Relaxed), plain.len() as u64);
-        let dparams = DParams::default().with_control(control);
+        let dparams = DParams { control, ..DParams::default() };
         assert!(chunk.decompress_bytes_with(&dparams).unwrap() == plain);
         assert_eq!(seen[0].swap(0, Relaxed), plain.len() as u64);
-        assert!(chunk.get_bytes_with(5..100_005, &dparams).unwrap() == plain[5..100_005]);
+        assert!(chunk.get_bytes(5..100_005, &dparams).unwrap() == plain[5..100_005]);
         assert_eq!(seen[0].load(Relaxed), 100_000);
     }
 }
@@ -112,13 +112,13 @@ fn reading_stops() {
     for compression in compressions() {
         let chunk = Chunk::compress(&values, &compression).unwrap();
         let plain: Vec<u32> = chunk.decompress().unwrap();
-        let dparams = |control: &Control| DParams::default().with_control(control.clone());
+        let dparams = |control: &Control| DParams { control: control.clone(), ..DParams::default() };
         check(4 * plain.len(), |control| {
             chunk.decompress_with::<u32>(&dparams(control)).map(|got| assert!(got == plain))
         });
         let part = 77_777..plain.len() - 99;
         check(4 * part.len(), |control| {
-            let got = chunk.get_items_with::<u32>(part.clone(), &dparams(control));
+            let got = chunk.get_items::<u32>(part.clone(), &dparams(control));
             got.map(|got| assert!(got == plain[part.clone()]))
         });
         check(4 * plain.len(), |control| chunk.check(&dparams(control)).0);
@@ -139,7 +139,7 @@ fn reading_stops() {
     let chunk = Chunk::compress_vl(&[&block[..]; 20], &cparams).unwrap();
     check(chunk.nbytes(), |control| {
         chunk
-            .blocks(&DParams::default().with_control(control.clone()))
+            .blocks(&DParams { control: control.clone(), ..DParams::default() })
             .map(|blocks| assert!(blocks.len() == 20))
     });
 }

@@ -42,7 +42,7 @@ fn check(chunk: &Chunk, plain: &[u8]) {
     let expected = placed(plain);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == expected);
     for range in [0..1, 5..10_005, 9_999..30_001, plain.len() - 3..plain.len()] {
-        assert!(chunk.get_bytes_with(range.clone(), &dparams).unwrap() == expected[range]);
+        assert!(chunk.get_bytes(range.clone(), &dparams).unwrap() == expected[range]);
     }
     // The stored bytes do not change.
     assert!(chunk.decompress_bytes().unwrap() == plain);
@@ -100,8 +100,8 @@ fn hooks_that_fail_end_the_call() {
         let dparams = DParams::default().with_postfilter(failing);
         let results = [
             chunk.decompress_bytes_with(&dparams).unwrap_err(),
-            chunk.get_bytes_with(25_000..50_000, &dparams).unwrap_err(),
-            chunk.get_items_with::<u32>(9_000..9_001, &dparams).unwrap_err(),
+            chunk.get_bytes(25_000..50_000, &dparams).unwrap_err(),
+            chunk.get_items::<u32>(9_000..9_001, &dparams).unwrap_err(),
         ];
         for error in results {
             let ChunkError::Hook { nblock, source } = &error else { panic!("{error:?}") };
@@ -112,7 +112,7 @@ fn hooks_that_fail_end_the_call() {
             assert_eq!(error.source().unwrap().to_string(), "no camera");
         }
         // Other blocks can be read.
-        assert!(chunk.get_bytes_with(0..30_000, &dparams).unwrap() == raw[..30_000]);
+        assert!(chunk.get_bytes(0..30_000, &dparams).unwrap() == raw[..30_000]);
     }
     let failing = CParams::builder(4).blocksize(10_000).prefilter(failing).build().unwrap();
     assert!(matches!(Chunk::compress_bytes(&raw, &failing), Err(ChunkError::Hook { nblock: 3, .. })));
@@ -132,7 +132,7 @@ fn the_item_size_of_the_container_is_told() {
     let cparams = CParams::builder(500).prefilter(told).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
     let container = Container { itemsize: Some(500), ..Container::default() };
-    let dparams = DParams::default().with_container(container).with_postfilter(told);
+    let dparams = DParams { container, ..DParams::default() }.with_postfilter(told);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
 }
 

@@ -40,8 +40,8 @@ fn samples() -> Vec<Chunk> {
 
 /// Reads the chunk in every way, ignoring errors.
 fn exercise(bytes: &[u8]) {
-    let limits = b2_chunk::Limits::default().with_max_chunk_nbytes(1 << 24);
-    let dparams = DParams::default().with_limits(limits);
+    let limits = b2_chunk::Limits { max_chunk_nbytes: 1 << 24, ..b2_chunk::Limits::default() };
+    let dparams = DParams { limits, ..DParams::default() };
     for head in [32.min(bytes.len()), bytes.len()] {
         let _ = LazyChunk::parse(&bytes[..head], bytes.len() as u64, &dparams);
     }
@@ -69,7 +69,7 @@ fn exercise(bytes: &[u8]) {
             }
         }
     }
-    if let (Ok(whole), Ok(part)) = (whole, chunk.get_bytes_with(middle.clone(), &dparams)) {
+    if let (Ok(whole), Ok(part)) = (whole, chunk.get_bytes(middle.clone(), &dparams)) {
         assert_eq!(part, whole[middle], "part and whole differ");
     }
 }
@@ -126,8 +126,8 @@ fn extreme_header_fields_never_panic() {
 #[test]
 fn limits_are_checked_before_allocating() {
     let bomb = Chunk::special(SpecialKind::Zeros, &[], b2_chunk::MAX_CHUNK_NBYTES, 1, 0).unwrap();
-    let limits = b2_chunk::Limits::default().with_max_chunk_nbytes(1 << 20);
-    let error = bomb.decompress_bytes_with(&DParams::default().with_limits(limits)).unwrap_err();
+    let limits = b2_chunk::Limits { max_chunk_nbytes: 1 << 20, ..b2_chunk::Limits::default() };
+    let error = bomb.decompress_bytes_with(&DParams { limits, ..DParams::default() }).unwrap_err();
     assert!(
         matches!(
             error,
@@ -179,7 +179,7 @@ fn blocks_that_share_a_start_are_found_quickly() {
     chunk.extend_from_slice(&[0; 8]);
     let chunk = Chunk::from_bytes(chunk).unwrap();
     let middle = 1000..chunk.nbytes() - 1000;
-    assert!(chunk.get_bytes(middle).unwrap().iter().all(|&byte| byte == 0));
+    assert!(chunk.get_bytes(middle, &DParams::default()).unwrap().iter().all(|&byte| byte == 0));
 }
 
 /// Blocks in any order, some with equal starts: each ends at the next larger start.
@@ -222,8 +222,8 @@ fn large_blocks_are_checked_by_pieces() {
     let raw: Vec<u8> = (0..100_000u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
     let cparams = CParams::builder(4).blocksize(raw.len()).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
-    let limits = b2_chunk::Limits::default().with_max_memory(raw.len() as u64 + 50_000);
-    let dparams = DParams::default().with_limits(limits);
+    let limits = b2_chunk::Limits { max_memory: raw.len() as u64 + 50_000, ..b2_chunk::Limits::default() };
+    let dparams = DParams { limits, ..DParams::default() };
     assert_eq!(chunk.check(&dparams), (Ok(()), raw.len() as u64));
     let mut bytes = chunk.as_bytes().to_vec();
     let last = bytes.len() - 1;
@@ -232,6 +232,6 @@ fn large_blocks_are_checked_by_pieces() {
     assert_eq!(damaged.check(&dparams).0.is_ok(), damaged.decompress_bytes().is_ok());
     // Runs are not expanded.
     let zeros = Chunk::zero_runs(1 << 30, 1, 1 << 28).unwrap();
-    let limits = b2_chunk::Limits::default().with_max_memory(1 << 29);
-    assert_eq!(zeros.check(&dparams.with_limits(limits)), (Ok(()), 0));
+    let limits = b2_chunk::Limits { max_memory: 1 << 29, ..b2_chunk::Limits::default() };
+    assert_eq!(zeros.check(&DParams { limits, ..dparams }), (Ok(()), 0));
 }

@@ -24,12 +24,12 @@ fn unrounded(raw: &[u8], typesize: usize, encoded: usize, stored: u32) -> Bytes 
 
 #[track_caller]
 fn check(raw: &[u8], chunk: Bytes, container: Container) {
-    let dparams = DParams::default().with_container(container);
+    let dparams = DParams { container, ..DParams::default() };
     let chunk = Chunk::from_bytes(chunk).unwrap();
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
     for start in (0..raw.len()).step_by(raw.len() / 7 + 1) {
         let end = (start + 301).min(raw.len());
-        assert!(chunk.get_bytes_with(start..end, &dparams).unwrap() == raw[start..end]);
+        assert!(chunk.get_bytes(start..end, &dparams).unwrap() == raw[start..end]);
     }
 }
 

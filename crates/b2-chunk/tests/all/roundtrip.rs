@@ -73,8 +73,10 @@ fn cparams() -> impl Strategy<Value = CParams> {
 
 /// The facts a frame provides. bytedelta needs them for items above 255 bytes.
 fn knowing(cparams: &CParams) -> DParams {
-    DParams::default()
-        .with_container(Container { itemsize: Some(cparams.typesize()), ..Container::default() })
+    DParams {
+        container: Container { itemsize: Some(cparams.typesize()), ..Container::default() },
+        ..DParams::default()
+    }
 }
 
 fn lazy(chunk: &Chunk, dparams: &DParams) -> LazyChunk {
@@ -115,7 +117,7 @@ proptest! {
         for (a, b) in parts {
             let (start, end) = ((a * len as f64) as usize, (b * len as f64) as usize);
             let (start, end) = (start.min(end), start.max(end));
-            prop_assert!(chunk.get_bytes_with(start..end, &dparams).unwrap() == raw[start..end]);
+            prop_assert!(chunk.get_bytes(start..end, &dparams).unwrap() == raw[start..end]);
             // Through the lazy interface, each block from its own bytes only.
             let mut decoder = lazy.decoder(&dparams).unwrap();
             let mut block0 = vec![0x55; lazy.block_range(0).len()];
@@ -145,7 +147,7 @@ proptest! {
         prop_assert!(chunk.as_bytes()[..] == buffer[..cbytes]);
         for destination in [Destination::Cached, Destination::Streaming] {
             let mut out = vec![0xAA; len];
-            chunk.decompress_bytes_into(&mut out, &dparams.clone().with_destination(destination)).unwrap();
+            chunk.decompress_bytes_into(&mut out, &DParams { destination, ..dparams.clone() }).unwrap();
             prop_assert!(out == raw);
         }
         let lazy = lazy(&chunk, &dparams);
@@ -195,7 +197,7 @@ proptest! {
         prop_assert!(chunk.blocks(&knowing(&cparams)).unwrap() == blocks);
         let plain = blocks.concat();
         let middle = plain.len() / 3..plain.len() / 2;
-        prop_assert!(chunk.get_bytes_with(middle.clone(), &knowing(&cparams)).unwrap() == plain[middle]);
+        prop_assert!(chunk.get_bytes(middle.clone(), &knowing(&cparams)).unwrap() == plain[middle]);
     }
 }
 
@@ -231,7 +233,7 @@ fn special_chunks_stand_for_their_values() {
     let check = |chunk: Chunk, expected: &[u8]| {
         assert_eq!(chunk.decompress_bytes().unwrap(), expected);
         let part = expected.len() / 3..expected.len() / 2;
-        assert_eq!(chunk.get_bytes(part.clone()).unwrap(), expected[part]);
+        assert_eq!(chunk.get_bytes(part.clone(), &DParams::default()).unwrap(), expected[part]);
         assert_eq!(Chunk::from_bytes(chunk.to_bytes()).unwrap(), chunk);
     };
     check(Chunk::special(Zeros, &[], 101, 4, 0).unwrap(), &[0; 101]);
@@ -318,7 +320,7 @@ fn blocks_that_cannot_pay_for_their_table_entries_are_stored() {
         assert_eq!(chunk.cbytes() == raw.len() + 32, stored, "{blocksize}");
         assert_eq!(chunk.header().blocksize(), blocksize);
         assert_eq!(chunk.decompress_bytes().unwrap(), raw);
-        assert_eq!(chunk.get_bytes(17..4999).unwrap(), raw[17..4999]);
+        assert_eq!(chunk.get_bytes(17..4999, &DParams::default()).unwrap(), raw[17..4999]);
         let zeros = Chunk::compress_bytes(&[0; 5003], &cparams).unwrap();
         assert_eq!(zeros.header().special(), Some(b2_chunk::SpecialKind::Zeros));
     }
@@ -341,7 +343,7 @@ fn parts_of_chunks_without_streams_ignore_the_blocks() {
     for chunk in chunks {
         assert_eq!(chunk.decompress_bytes().unwrap(), raw);
         for range in [0..0, 0..1, 3..8, 34..36, 100..2999, 3499..3500, 0..3500, 3500..3500] {
-            assert_eq!(chunk.get_bytes(range.clone()).unwrap(), raw[range]);
+            assert_eq!(chunk.get_bytes(range.clone(), &DParams::default()).unwrap(), raw[range]);
         }
     }
 }

@@ -16,7 +16,11 @@ fn check<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
             item
         })
         .collect();
-    for compression in [Compression::lz4(), Compression::new().level(0), Compression::zlib(1).no_filters()] {
+    for compression in [
+        Compression::lz4(),
+        Compression::new().level(0),
+        Compression::new().codec(CodecId::ZLIB).no_filters(),
+    ] {
         let chunk = Chunk::compress(values, &compression).unwrap();
         let cparams = compression.typesize(T::ITEMSIZE).build().unwrap();
         assert_eq!(chunk, Chunk::compress_bytes(&bytes, &cparams).unwrap());
@@ -24,10 +28,10 @@ fn check<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
         assert_eq!(chunk.decompress::<T>().unwrap(), values);
         assert_eq!(chunk.decompress_bytes().unwrap(), bytes);
         let part = values.len() / 3..values.len() / 2;
-        assert_eq!(chunk.get_items::<T>(part.clone()).unwrap(), values[part]);
-        assert!(chunk.get_items::<T>(0..values.len() + 1).is_err());
+        assert_eq!(chunk.get_items::<T>(part.clone(), &DParams::default()).unwrap(), values[part]);
+        assert!(chunk.get_items::<T>(0..values.len() + 1, &DParams::default()).is_err());
         #[allow(clippy::reversed_empty_ranges)]
-        let backwards = chunk.get_items::<T>(2..1);
+        let backwards = chunk.get_items::<T>(2..1, &DParams::default());
         assert!(matches!(backwards, Err(ChunkError::OutOfRange { what: "items", .. })));
     }
 }
@@ -48,7 +52,7 @@ fn values_of_all_types_come_back() {
 fn values_have_the_size_of_the_items() {
     let chunk = Chunk::compress(&[1u32, 2, 3, 4], &Compression::lz4()).unwrap();
     assert_eq!(chunk.decompress::<f64>().unwrap_err().kind(), ErrorKind::Argument);
-    assert_eq!(chunk.get_items::<u8>(0..1).unwrap_err().kind(), ErrorKind::Argument);
+    assert_eq!(chunk.get_items::<u8>(0..1, &DParams::default()).unwrap_err().kind(), ErrorKind::Argument);
     // Items of one byte convert to any type of fitting length.
     let bytes = Chunk::compress(&[0u8; 40], &Compression::lz4()).unwrap();
     assert_eq!(bytes.decompress::<u64>().unwrap(), [0; 5]);
@@ -61,10 +65,10 @@ fn values_have_the_size_of_the_items() {
 #[test]
 fn limits_hold_for_values() {
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 1 << 30, 8, 0).unwrap();
-    let small = DParams::default().with_limits(Limits::default().with_max_output(1 << 20));
+    let small = DParams { limits: Limits { max_output: 1 << 20, ..Limits::default() }, ..DParams::default() };
     assert_eq!(zeros.decompress_with::<u64>(&small).unwrap_err().kind(), ErrorKind::Limit);
-    assert_eq!(zeros.get_items_with::<u64>(0..1 << 20, &small).unwrap_err().kind(), ErrorKind::Limit);
-    assert_eq!(zeros.get_items_with::<u64>(0..9, &small).unwrap(), [0; 9]);
+    assert_eq!(zeros.get_items::<u64>(0..1 << 20, &small).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(zeros.get_items::<u64>(0..9, &small).unwrap(), [0; 9]);
 }
 
 #[test]
@@ -84,14 +88,17 @@ fn a_borrowed_chunk_reads_as_its_own() {
         assert_eq!(borrowed, chunk);
         assert_eq!(borrowed.as_bytes().as_ptr(), stored.as_ptr());
         assert_eq!(borrowed.decompress::<u32>().unwrap(), chunk.decompress::<u32>().unwrap());
-        assert_eq!(borrowed.get_items::<u32>(777..8888).unwrap(), chunk.get_items::<u32>(777..8888).unwrap());
+        assert_eq!(
+            borrowed.get_items::<u32>(777..8888, &DParams::default()).unwrap(),
+            chunk.get_items::<u32>(777..8888, &DParams::default()).unwrap()
+        );
         assert_eq!(borrowed.check(&DParams::default()).0, Ok(()));
         stored.truncate(chunk.cbytes() - 1);
         assert!(matches!(ChunkRef::from_slice(&stored), Err(ChunkError::Truncated { .. })));
     }
     // Functions that take a borrowed chunk also take an owned one.
     fn first(chunk: &ChunkRef<'_>) -> u8 {
-        chunk.get_bytes(0..1).unwrap()[0]
+        chunk.get_bytes(0..1, &DParams::default()).unwrap()[0]
     }
     assert_eq!(first(&Chunk::compress(&[9u8; 3], &Compression::lz4()).unwrap()), 9);
 }
@@ -126,9 +133,7 @@ fn the_item_size_is_asked_for_where_nobody_knows_it() {
     let codecs = [
         (Compression::zstd(9), CodecId::ZSTD, 9),
         (Compression::lz4(), CodecId::LZ4, 5),
-        (Compression::lz4hc(4), CodecId::LZ4HC, 4),
-        (Compression::zlib(1), CodecId::ZLIB, 1),
-        (Compression::blosclz(3), CodecId::BLOSCLZ, 3),
+        (Compression::lz4().codec(CodecId::LZ4HC).level(4), CodecId::LZ4HC, 4),
     ];
     for (compression, codec, level) in codecs {
         let cparams = compression.typesize(4).build().unwrap();
@@ -144,7 +149,7 @@ fn compressing_has_limits() {
     let base = || CParams::builder(4).codec(CodecId::LZ4).blocksize(1_000_000);
     let whole = Chunk::compress_bytes(&raw, &base().build().unwrap()).unwrap();
     let with = |compression: Compression, most| {
-        let cparams = compression.limits(Limits::default().with_max_memory(most)).build()?;
+        let cparams = compression.limits(Limits { max_memory: most, ..Limits::default() }).build()?;
         Chunk::compress_bytes(&raw, &cparams)
     };
     assert_eq!(with(base(), 2_000_000).unwrap(), whole);
@@ -159,6 +164,6 @@ fn compressing_has_limits() {
     assert!(with(copied.clone(), 6_000_000).is_ok() && with(copied, 5_999_999).is_err());
     // Special and stored chunks need no buffers.
     assert!(with(base().level(0), 0).is_ok());
-    let cparams = base().limits(Limits::default().with_max_memory(1000)).build().unwrap();
+    let cparams = base().limits(Limits { max_memory: 1000, ..Limits::default() }).build().unwrap();
     assert_eq!(Chunk::compress_vl(&[&raw], &cparams).unwrap_err().kind(), ErrorKind::Limit);
 }

@@ -26,8 +26,8 @@ fn split_streams_of_all_kinds() {
     let chunk = chunk(example_a());
     let expected: Vec<u8> = (0..64u32).flat_map(|i| (0x0700_0000 + i).to_le_bytes()).collect();
     assert_eq!(chunk.decompress_bytes().unwrap(), expected);
-    assert_eq!(chunk.get_bytes(40..48).unwrap(), expected[40..48]);
-    assert_eq!(chunk.get_items::<u32>(10..12).unwrap(), [0x0700_000A, 0x0700_000B]);
+    assert_eq!(chunk.get_bytes(40..48, &DParams::default()).unwrap(), expected[40..48]);
+    assert_eq!(chunk.get_items::<u32>(10..12, &DParams::default()).unwrap(), [0x0700_000A, 0x0700_000B]);
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl BlockDecoder<'_> {
     /// Returns the pattern that the block repeats from its first byte on, if all its streams are runs.
     pub(super) fn repeated(&self, block: &Block<'_>) -> Option<Repeated> {
         let mut streams = block.streams.clone();
+        let Ok(Stream::Run(_)) = streams.clone().next() else { return None };
         let mut repeated = Repeated { bytes: [0; MAX_STREAMS], len: block.nstreams };
         for byte in repeated.bytes.get_mut(..block.nstreams)? {
             let Ok(Stream::Run(value)) = streams.next() else { return None };

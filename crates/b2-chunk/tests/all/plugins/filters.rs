@@ -65,7 +65,7 @@ fn parts_take_less_memory_where_the_filter_works_in_parts() {
     let memory = |kind| {
         let plugins = with(&TestFilter::new(kind));
         let chunk = round_trip(&items(100_000), builder(), &plugins);
-        let lazy = chunk.lazy(&DParams::default().with_plugins(plugins)).unwrap();
+        let lazy = chunk.lazy(&DParams { plugins, ..DParams::default() }).unwrap();
         (lazy.block_memory(), lazy.part_memory())
     };
     assert_eq!(memory(Kind::Bytes), (20_000, 20_000));
@@ -91,7 +91,8 @@ fn blocks_of_zeros_pass_filters_that_keep_them() {
         let applied = filter.seen.lock().unwrap().forward;
         assert_eq!(applied, if effect == Effect::Any { 3 } else { 2 });
         assert!(
-            chunk.decompress_bytes_with(&DParams::default().with_plugins(plugins.clone())).unwrap() == plain
+            chunk.decompress_bytes_with(&DParams { plugins: plugins.clone(), ..DParams::default() }).unwrap()
+                == plain
         );
         let undone = filter.seen.lock().unwrap().backward;
         assert_eq!(undone, if effect == Effect::Reorders { 2 } else { 3 });
@@ -137,7 +138,7 @@ fn references_are_block_0_as_it_is_decoded() {
         let filter = TestFilter::new(kind);
         let plugins = with(&filter);
         let chunk = round_trip(&items(50_000), builder(), &plugins);
-        let dparams = DParams::default().with_plugins(plugins.clone());
+        let dparams = DParams { plugins: plugins.clone(), ..DParams::default() };
         let lazy = chunk.lazy(&dparams).unwrap();
         assert!(lazy.needs_block0());
         assert!(filter.seen.lock().unwrap().references > 0);
@@ -201,7 +202,7 @@ fn shapes_are_handed_over() {
     let cparams = builder().blockshape([50, 100]).plugins(plugins.clone()).build().unwrap();
     let chunk = Chunk::compress_bytes(&plain, &cparams).unwrap();
     let container = Container { blockshape: [50, 100].into(), ..Container::default() };
-    let dparams = DParams::default().with_plugins(plugins).with_container(container);
+    let dparams = DParams { plugins, container, ..DParams::default() };
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == plain);
     assert_eq!(filter.seen.lock().unwrap().shapes, [vec![50, 100]].into());
 }

@@ -42,7 +42,7 @@ impl Undo<'_> {
         streaming: bool,
     ) -> Result<(), FilterError> {
         let Active { filter, meta, .. } = self.filter;
-        filter.backward_part(&self.cx.with_streaming(streaming), meta, src, part, dst)
+        filter.backward_part(&FilterContext { streaming, ..self.cx }, meta, src, part, dst)
     }
 }
 
