@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use b2_frame::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+use b2_frame::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 use bytes::Bytes;
 
 use crate::fault::{Call, Fault, Trouble};
-use crate::image::{Image, NodeId, ROOT};
-use crate::log::{Log, Op};
+use crate::image::{Image, ROOT};
+use crate::log::Log;
+use crate::op::{NodeId, Op};
 
 /// A file system in memory that records all calls that change it. Clones share it.
 #[derive(Clone, Default)]
@@ -28,10 +29,10 @@ struct Inner {
     start: Image,
     image: Image,
     ops: Vec<Op>,
-    calls: BTreeMap<Call, u64>,
     fault: Option<Fault>,
     hit: Option<String>,
-    locks: BTreeMap<NodeId, BTreeMap<u64, LockMode>>,
+    /// The handle that holds the lock of a file.
+    locks: BTreeMap<NodeId, u64>,
     handles: u64,
 }
 
@@ -43,14 +44,16 @@ impl SimFs {
 
     /// Creates a file system with the contents of a disk, without open files or locks.
     pub fn from_image(image: &Image) -> Self {
-        let inner = Inner { start: image.clone(), image: image.clone(), ..Inner::default() };
-        Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
+        Self::after(image.clone(), image.clone(), Vec::new())
     }
 
     /// Creates the file system that remains after a process was killed: with everything that the
     /// process saw after `at` calls, synced or not. The log continues.
     pub fn resume(log: &Log, at: usize) -> Self {
-        let (start, image, ops) = (log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec());
+        Self::after(log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec())
+    }
+
+    fn after(start: Image, image: Image, ops: Vec<Op>) -> Self {
         let inner = Inner { start, image, ops, ..Inner::default() };
         Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
@@ -59,17 +62,13 @@ impl SimFs {
     pub fn write(&self, path: &Path, contents: &[u8]) {
         let mut inner = self.inner();
         let image = &mut inner.image;
-        let mut dir = PathBuf::new();
-        for part in path.parent().into_iter().flat_map(Path::components) {
-            dir.push(part);
-            if image.lookup(&dir).is_err() {
-                let op = create(image, &dir, true).expect("a directory can be made");
+        let parents = path.ancestors().skip(1).map(|dir| (dir, true));
+        for (path, directory) in Vec::from_iter([(path, false)].into_iter().chain(parents)).into_iter().rev()
+        {
+            if image.lookup(path).is_err() {
+                let op = create(image, path, directory).expect("it can be made");
                 image.apply(&op);
             }
-        }
-        if image.lookup(path).is_err() {
-            let op = create(image, path, false).expect("a file can be made");
-            image.apply(&op);
         }
         let node = image.lookup(path).expect("it was made");
         image.apply(&Op::SetLen { node, len: 0 });
@@ -81,7 +80,6 @@ impl SimFs {
         let mut inner = self.inner();
         inner.start = inner.image.clone();
         inner.ops.clear();
-        inner.calls.clear();
     }
 
     /// Records that the program under test has made a promise, such as a returned commit.
@@ -98,11 +96,6 @@ impl SimFs {
     /// Returns the contents that the process sees.
     pub fn image(&self) -> Image {
         self.inner().image.clone()
-    }
-
-    /// Returns how often each kind of call was made since the last restart.
-    pub fn calls(&self) -> BTreeMap<Call, u64> {
-        self.inner().calls.clone()
     }
 
     /// Sets the fault to inject, or none.
@@ -151,9 +144,8 @@ impl Inner {
         }
     }
 
-    /// Counts a call, and returns how it must fail, if it must.
+    /// Returns how a call must fail, if it must.
     fn trouble(&mut self, call: Call, what: impl FnOnce() -> String) -> Option<Trouble> {
-        *self.calls.entry(call).or_default() += 1;
         let fault = self.fault.as_mut().filter(|fault| fault.calls.contain(call))?;
         if fault.after > 0 {
             fault.after -= 1;
@@ -169,6 +161,12 @@ impl Inner {
         Some(trouble)
     }
 
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.image.place(path)?;
+        self.run(Op::Remove { dir, name: name.to_owned() });
+        Ok(())
+    }
+
     fn run(&mut self, op: Op) {
         self.image.apply(&op);
         self.ops.push(op);
@@ -181,10 +179,14 @@ fn create(image: &Image, path: &Path, directory: bool) -> io::Result<Op> {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     let (name, node) = (name.to_owned(), image.free_id());
-    Ok(if directory { Op::CreateDirectory { dir, name, node } } else { Op::CreateFile { dir, name, node } })
+    Ok(Op::Create { dir, name, node, directory })
 }
 
-impl FileSystem for SimFs {
+impl ReadFiles for SimFs {
+    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
+        Ok(self.open_node(Call::Open, path)?)
+    }
+
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
         let inner = self.call(Call::Kind, path)?;
         let node = inner.image.lookup(path)?;
@@ -198,10 +200,17 @@ impl FileSystem for SimFs {
         Ok(Some(FileId { device: 1, inode }))
     }
 
-    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        Ok(self.open_node(Call::Open, path)?)
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let inner = self.call(Call::List, dir)?;
+        inner.image.list(dir)
     }
 
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+impl FileSystem for SimFs {
     fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
         Ok(self.open_node(Call::OpenWrite, path)?)
     }
@@ -262,14 +271,10 @@ impl FileSystem for SimFs {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.call(Call::Remove, path)?;
-        let node = inner.image.lookup(path)?;
-        if inner.image.is_directory(node) {
+        if inner.image.is_directory(inner.image.lookup(path)?) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let (dir, name) = inner.image.place(path)?;
-        let name = name.to_owned();
-        inner.run(Op::Remove { dir, name });
-        Ok(())
+        inner.remove(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -278,15 +283,7 @@ impl FileSystem for SimFs {
         if !inner.image.names(node)?.is_empty() || node == ROOT {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        let (dir, name) = inner.image.place(path)?;
-        let name = name.to_owned();
-        inner.run(Op::Remove { dir, name });
-        Ok(())
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        let inner = self.call(Call::List, dir)?;
-        inner.image.list(dir)
+        inner.remove(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -350,11 +347,6 @@ impl ReadAt for SimFile {
         drop(self.call(Call::Identity)?);
         Ok(Some(FileId { device: 1, inode: self.node }))
     }
-
-    fn hard_links(&self) -> io::Result<u64> {
-        let inner = self.call(Call::Identity)?;
-        Ok(inner.image.links(self.node))
-    }
 }
 
 impl WriteAt for SimFile {
@@ -387,24 +379,24 @@ impl WriteAt for SimFile {
         failed
     }
 
-    fn lock(&self, mode: LockMode) -> io::Result<()> {
+    fn hard_links(&self) -> io::Result<u64> {
+        let inner = self.call(Call::Identity)?;
+        Ok(inner.image.links(self.node))
+    }
+
+    fn lock(&self) -> io::Result<()> {
         // Long enough for any test, and short enough to report a deadlock.
         const DEADLOCK: Duration = Duration::from_secs(120);
         let mut inner = self.call(Call::Lock)?;
-        let blocked = |inner: &Inner| {
-            let holders = inner.locks.get(&self.node);
-            holders.into_iter().flatten().any(|(handle, held)| {
-                *handle != self.handle && (mode == LockMode::Exclusive || *held == LockMode::Exclusive)
-            })
-        };
+        let blocked = |inner: &Inner| inner.locks.get(&self.node).is_some_and(|held| *held != self.handle);
         while blocked(&inner) {
             let waited = self.fs.0.unlocked.wait_timeout(inner, DEADLOCK);
             let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
             assert!(!timeout.timed_out(), "a lock was waited for too long: a deadlock?");
             inner = guard;
         }
-        inner.locks.entry(self.node).or_default().insert(self.handle, mode);
-        inner.run(Op::Lock { node: self.node, mode });
+        inner.locks.insert(self.node, self.handle);
+        inner.run(Op::Lock { node: self.node });
         Ok(())
     }
 }
@@ -412,8 +404,8 @@ impl WriteAt for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         let mut inner = self.fs.inner();
-        if let Some(holders) = inner.locks.get_mut(&self.node) {
-            holders.remove(&self.handle);
+        if inner.locks.get(&self.node) == Some(&self.handle) {
+            inner.locks.remove(&self.node);
             drop(inner);
             self.fs.0.unlocked.notify_all();
         }

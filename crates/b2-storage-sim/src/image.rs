@@ -2,13 +2,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::Arc;
 
-use crate::log::Op;
+use crate::op::{Names, NodeId, Op, apply};
 
-/// The number of a file or directory, like an inode number.
-pub(crate) type NodeId = u64;
 pub(crate) const ROOT: NodeId = 1;
 
 /// The contents of a disk: files and directories. Clones share equal parts.
@@ -24,8 +22,6 @@ pub(crate) enum Node {
     File(Arc<Vec<u8>>),
     Directory(Arc<Names>),
 }
-
-pub(crate) type Names = BTreeMap<OsString, NodeId>;
 
 impl Default for Image {
     fn default() -> Self {
@@ -50,35 +46,23 @@ impl Image {
         Ok(self.names(self.lookup(path)?)?.keys().cloned().collect())
     }
 
-    /// Returns all files that have a name, with their contents.
-    pub fn files(&self) -> Vec<(PathBuf, &[u8])> {
-        let mut found = Vec::new();
-        let mut todo = vec![(PathBuf::from("/"), ROOT)];
-        while let Some((path, id)) = todo.pop() {
-            match self.nodes.get(&id) {
-                Some(Node::File(bytes)) => found.push((path, &bytes[..])),
-                Some(Node::Directory(names)) => {
-                    todo.extend(names.iter().rev().map(|(name, id)| (path.join(name), *id)));
-                }
-                None => {}
-            }
-        }
-        found
-    }
-
     /// Writes all files and directories to a directory of the real file system.
     ///
     /// # Errors
     /// When a file or directory cannot be written.
     pub fn dump(&self, target: &Path) -> io::Result<()> {
-        for (path, bytes) in self.files() {
-            let path = target.join(path.strip_prefix("/").unwrap_or(&path));
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)?;
+        self.dump_node(ROOT, target)
+    }
+
+    fn dump_node(&self, id: NodeId, target: &Path) -> io::Result<()> {
+        match self.nodes.get(&id) {
+            Some(Node::File(bytes)) => std::fs::write(target, &bytes[..]),
+            Some(Node::Directory(names)) => {
+                std::fs::create_dir_all(target)?;
+                names.iter().try_for_each(|(name, id)| self.dump_node(*id, &target.join(name)))
             }
-            std::fs::write(path, bytes)?;
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns a hash of all names and contents.
@@ -170,8 +154,8 @@ impl Image {
     /// Applies a recorded call, which was checked when it was made.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
-            Op::CreateFile { node, .. } => self.set(*node, Node::File(Arc::default())),
-            Op::CreateDirectory { node, .. } => self.set(*node, Node::Directory(Arc::default())),
+            Op::Create { node, directory: false, .. } => self.set(*node, Node::File(Arc::default())),
+            Op::Create { node, directory: true, .. } => self.set(*node, Node::Directory(Arc::default())),
             Op::Write { node, offset, data } => self.edit(*node, |bytes| {
                 let start = *offset as usize;
                 let end = start + data.len();
@@ -183,9 +167,9 @@ impl Image {
             Op::SetLen { node, len } => self.edit(*node, |bytes| bytes.resize(*len as usize, 0)),
             _ => {}
         }
-        for (dir, change) in op.names() {
-            if let Some(Node::Directory(names)) = self.nodes.get_mut(&dir) {
-                change.apply(Arc::make_mut(names));
+        for change in op.names() {
+            if let Some(Node::Directory(names)) = self.nodes.get_mut(&change.0) {
+                apply(Arc::make_mut(names), change);
             }
         }
     }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::log::{CrashState, Log, Op};
+use crate::log::{CrashState, Log};
+use crate::op::Op;
 use b2_testkit::Rng;
 
 /// Writes up to this length are truncated at every byte.

@@ -7,6 +7,7 @@ mod fs;
 mod image;
 mod kill;
 mod log;
+mod op;
 mod power;
 mod program;
 
@@ -14,5 +15,6 @@ pub use campaign::{Counts, Plan, every_crash};
 pub use fault::{Call, Calls, Fault, Trouble};
 pub use fs::SimFs;
 pub use image::Image;
-pub use log::{CrashState, Log, Op};
+pub use log::{CrashState, Log};
+pub use op::Op;
 pub use program::program;

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::image::{Image, Names, Node, NodeId};
-use crate::log::{CrashState, Log, Op};
+use crate::image::{Image, Node};
+use crate::log::{CrashState, Log};
+use crate::op::{Names, NodeId, Op, apply};
 use b2_testkit::Rng;
 
 /// Sizes of the pieces into which a write can be torn. Disks write whole sectors, persistent memory
@@ -28,16 +29,6 @@ struct Pending {
     /// For each directory with unsynced changes, the number of synced calls, and the calls that
     /// changed it since then.
     directories: BTreeMap<NodeId, (usize, Vec<usize>)>,
-}
-
-/// What remains of a file's unsynced changes.
-enum Contents {
-    /// The contents after this many calls.
-    At(usize),
-    /// Each piece of this size, and the length, as after any of these numbers of calls.
-    Mixed(usize, Vec<usize>),
-    /// The contents after the first number of calls, but one piece as after the second.
-    OnePiece { base: usize, other: usize, size: usize, piece: usize },
 }
 
 /// Returns a file's contents, given when they changed.
@@ -111,7 +102,7 @@ impl Log {
         let mut safe: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (i, op) in self.ops()[..at].iter().enumerate() {
             match op {
-                Op::CreateFile { node, .. } | Op::CreateDirectory { node, .. } => {
+                Op::Create { node, .. } => {
                     safe.insert(*node, i + 1);
                 }
                 Op::Sync { node } | Op::SyncDirectory { dir: node } => {
@@ -125,8 +116,12 @@ impl Log {
             if let Some(node) = op.contents() {
                 files.entry(node).or_insert_with(|| vec![safe_at(&node)]).push(i + 1);
             }
-            for (dir, _) in op.names() {
-                directories.entry(dir).or_insert_with(|| (safe_at(&dir), Vec::new())).1.push(i);
+            for (dir, ..) in op.names() {
+                let (_, changes) = directories.entry(dir).or_insert_with(|| (safe_at(&dir), Vec::new()));
+                // A rename within a directory is one change.
+                if changes.last() != Some(&i) {
+                    changes.push(i);
+                }
             }
         }
         Pending { at, files, directories }
@@ -138,15 +133,13 @@ impl Log {
         let mut states = Vec::new();
         let at = pending.at;
         for kept in [false, true] {
-            let mut push = |file: Option<(NodeId, Contents)>, change: Option<usize>, how: String| {
-                let (of, contents) = file.unzip();
-                let contents = contents.unwrap_or(Contents::At(0));
+            let mut push = |file: Option<(NodeId, Arc<Vec<u8>>)>, change: Option<usize>, how: String| {
                 let image = self.compose(
                     pending,
-                    &mut |node, times| match (Some(node) == of, kept) {
-                        (true, _) => self.content(node, times, &contents, None),
-                        (false, true) => self.whole(node, at),
-                        (false, false) => self.whole(node, times[0]),
+                    &mut |node, times| match (&file, kept) {
+                        (Some((of, contents)), _) if *of == node => contents.clone(),
+                        (_, true) => self.whole(node, at),
+                        (_, false) => self.whole(node, times[0]),
                     },
                     &mut |i| (change == Some(i)) != kept,
                 );
@@ -162,7 +155,7 @@ impl Log {
             for (node, times) in &pending.files {
                 for time in times {
                     let how = format!("power lost after {at} calls, {all} but file {node} as after {time}");
-                    push(Some((*node, Contents::At(*time))), None, how);
+                    push(Some((*node, self.whole(*node, *time))), None, how);
                 }
                 let [.., before, after] = times[..] else { continue };
                 // What is new lies behind the committed state, and is torn only into sectors.
@@ -174,7 +167,7 @@ impl Log {
                                 "power lost after {at} calls, {all} but file {node} as after {base} and piece \
                                  {piece} of {size} bytes as after {other}"
                             );
-                            push(Some((*node, Contents::OnePiece { base, other, size, piece })), None, how);
+                            push(Some((*node, self.one_piece(*node, [base, other], size, piece))), None, how);
                         }
                     }
                 }
@@ -199,23 +192,20 @@ impl Log {
         let keep = [10, 50, 90][rng.below(3)];
         // Garbage is what a sector held before, so it comes in whole sectors.
         let size = if garbage { SECTOR } else { PIECES[rng.below(PIECES.len())] };
-        let chosen: BTreeMap<usize, bool> = {
-            let mut chosen = BTreeMap::new();
-            for (_, changes) in pending.directories.values() {
-                let cut = if same_cut { cut } else { rng.below(at + 1) };
-                for i in changes {
-                    chosen.insert(*i, if names_in_order { *i < cut } else { rng.chance(keep) });
-                }
-            }
-            chosen
-        };
+        let mut chosen: BTreeMap<usize, bool> = BTreeMap::new();
+        for (_, changes) in pending.directories.values() {
+            let cut = if same_cut { cut } else { rng.below(at + 1) };
+            chosen.extend(
+                changes.iter().map(|i| (*i, if names_in_order { *i < cut } else { rng.chance(keep) })),
+            );
+        }
         let image = self.compose(
             pending,
             &mut |node, times| {
                 if in_order {
                     let cut = if same_cut { cut } else { rng.below(at + 1) };
                     let time = times.iter().rev().find(|time| **time <= cut).unwrap_or(&times[0]);
-                    return self.content(node, times, &Contents::At(*time), None);
+                    return self.whole(node, *time);
                 }
                 // Often keep only the latest changes; otherwise the result would rarely be nearly
                 // complete.
@@ -230,7 +220,7 @@ impl Log {
                     let end = if rng.chance(50) { among[0] } else { among[among.len() - 1] };
                     among.extend(std::iter::repeat_n(end, among.len() * 3));
                 }
-                self.content(node, times, &Contents::Mixed(size, among), Some((rng, garbage)))
+                self.mixed(node, &among, size, rng, garbage.then_some(times[0]))
             },
             &mut |i| chosen.get(&i).copied().unwrap_or(true),
         );
@@ -253,11 +243,8 @@ impl Log {
                 _ => Names::new(),
             };
             for i in changes.iter().filter(|i| kept(**i)) {
-                for (of, change) in self.ops()[*i].names() {
-                    if of == *dir {
-                        change.apply(&mut names);
-                    }
-                }
+                let changes = self.ops()[*i].names().into_iter().filter(|change| change.0 == *dir);
+                changes.for_each(|change| apply(&mut names, change));
             }
             image.set(*dir, Node::Directory(Arc::new(names)));
         }
@@ -287,41 +274,39 @@ impl Log {
         first <= FINE && lens.all(|len| len == first)
     }
 
-    fn content(
+    /// Returns the contents after the first number of calls, but one piece as after the second.
+    fn one_piece(&self, node: NodeId, times: [usize; 2], size: usize, piece: usize) -> Arc<Vec<u8>> {
+        let [base, other] = times.map(|time| self.whole(node, time));
+        let mut bytes = base.to_vec();
+        // The piece counts whether or not its length does.
+        let len = bytes.len().max((piece + 1) * size).min(bytes.len().max(other.len()));
+        bytes.resize(len, 0);
+        put(&mut bytes, piece, &part(&other, piece, size));
+        Arc::new(bytes)
+    }
+
+    /// Returns contents of which each piece, and the length, is as after any of these numbers of calls. Pieces that the
+    /// file did not have after `safe` calls may be garbage.
+    fn mixed(
         &self,
         node: NodeId,
-        times: &[usize],
-        contents: &Contents,
-        random: Option<(&mut Rng, bool)>,
+        among: &[usize],
+        size: usize,
+        rng: &mut Rng,
+        safe: Option<usize>,
     ) -> Arc<Vec<u8>> {
-        match contents {
-            Contents::At(time) => self.whole(node, *time),
-            Contents::OnePiece { base, other, size, piece } => {
-                let (base, other) = (self.whole(node, *base), self.whole(node, *other));
-                let mut bytes = base.to_vec();
-                // The piece counts whether or not its length does.
-                let len = bytes.len().max((piece + 1) * size).min(bytes.len().max(other.len()));
-                bytes.resize(len, 0);
-                put(&mut bytes, *piece, &part(&other, *piece, *size));
-                Arc::new(bytes)
-            }
-            Contents::Mixed(size, among) => {
-                let Some((rng, garbage)) = random else { return self.whole(node, times[0]) };
-                let pick = |rng: &mut Rng| self.whole(node, among[rng.below(among.len())]);
-                let safe = self.whole(node, times[0]);
-                let mut bytes = pick(rng).to_vec();
-                let size = if bytes.len() > FINE { SECTOR } else { *size };
-                for at in self.pieces(node, among, size) {
-                    if garbage && at * size >= safe.len() && rng.chance(10) {
-                        put(&mut bytes, at, &rng.bytes(size));
-                    } else {
-                        let from = pick(rng);
-                        put(&mut bytes, at, &part(&from, at, size));
-                    }
-                }
-                Arc::new(bytes)
-            }
+        let pick = |rng: &mut Rng| self.whole(node, among[rng.below(among.len())]);
+        let safe = safe.map(|time| self.whole(node, time).len());
+        let mut bytes = pick(rng).to_vec();
+        let size = if bytes.len() > FINE { SECTOR } else { size };
+        for at in self.pieces(node, among, size) {
+            let piece = match safe {
+                Some(safe) if at * size >= safe && rng.chance(10) => rng.bytes(size),
+                _ => part(&pick(rng), at, size),
+            };
+            put(&mut bytes, at, &piece);
         }
+        Arc::new(bytes)
     }
 }
 

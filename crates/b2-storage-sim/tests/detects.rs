@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_frame::{FileSystem, Links, LockMode, WriteAt};
+use b2_frame::{FileSystem, Links, WriteAt};
 use b2_storage_sim::{Call, Calls, Counts, Fault, Log, Op, Plan, SimFs, Trouble, every_crash};
 use b2_testkit::Rng;
 
@@ -208,14 +208,14 @@ fn locks_exclude_and_are_released_when_the_handle_goes() {
     fs.write(Path::new("/lock"), b"");
     let open = || fs.open_write(Path::new("/lock"), Links::Refuse).unwrap();
     let (a, b) = (open(), open());
-    a.lock(LockMode::Shared).unwrap();
-    b.lock(LockMode::Shared).unwrap();
+    b.lock().unwrap();
     drop(b);
-    a.lock(LockMode::Exclusive).unwrap();
+    a.lock().unwrap();
+    a.lock().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let c = open();
-            c.lock(LockMode::Exclusive).unwrap();
+            c.lock().unwrap();
             fs.mark(2);
         });
         fs.mark(1);
