@@ -1,4 +1,4 @@
-//! A file system whose relative paths remain valid when the process changes its working directory.
+//! Files whose relative paths remain valid when the process changes its working directory.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,29 +7,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::FrameError;
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 /// Relative paths refer to the working directory at the time when the frame was opened. Errors still show paths as the
 /// caller gave them.
 #[derive(Debug)]
-struct Anchored {
-    fs: Arc<dyn FileSystem>,
+struct Anchored<F: ?Sized> {
+    fs: Arc<F>,
     directory: PathBuf,
+}
+
+/// Returns files of which `path` remains valid.
+///
+/// # Errors
+/// When the path is relative and the working directory no longer exists.
+pub(crate) fn anchored_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc<dyn ReadFiles>, FrameError> {
+    Ok(match working_directory(&**fs, path)? {
+        Some(directory) => Arc::new(Anchored { fs: fs.clone(), directory }),
+        None => fs.clone(),
+    })
 }
 
 /// Returns a file system in which `path` remains valid.
 ///
 /// # Errors
-/// When the path is relative and the working directory no longer exists.
+/// As for [`anchored_files`].
 pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn FileSystem>, FrameError> {
-    if path.is_absolute() || !fs.has_working_directory() {
-        return Ok(fs.clone());
-    }
-    let directory = env::current_dir().map_err(FrameError::io(path.display().to_string()))?;
-    Ok(Arc::new(Anchored { fs: fs.clone(), directory }))
+    Ok(match working_directory(&**fs, path)? {
+        Some(directory) => Arc::new(Anchored { fs: fs.clone(), directory }),
+        None => fs.clone(),
+    })
 }
 
-impl Anchored {
+/// Returns the directory that the path is relative to, if there is one.
+fn working_directory(fs: &dyn ReadFiles, path: &Path) -> Result<Option<PathBuf>, FrameError> {
+    if path.is_absolute() || !fs.is_local() {
+        return Ok(None);
+    }
+    env::current_dir().map(Some).map_err(FrameError::io(path.display().to_string()))
+}
+
+impl<F: ?Sized> Anchored<F> {
     /// Returns the absolute path.
     fn at(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
@@ -38,9 +56,9 @@ impl Anchored {
 
 // A method that is not forwarded here would not work with relative paths.
 #[warn(clippy::missing_trait_methods)]
-impl FileSystem for Anchored {
-    fn has_working_directory(&self) -> bool {
-        self.fs.has_working_directory()
+impl<F: ReadFiles + ?Sized> ReadFiles for Anchored<F> {
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        self.fs.open(&self.at(path), links)
     }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         self.fs.kind(&self.at(path), links)
@@ -48,17 +66,25 @@ impl FileSystem for Anchored {
     fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
         self.fs.identity(&self.at(path), links)
     }
-    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
-        self.fs.open(&self.at(path), links)
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.fs.list(&self.at(dir))
     }
-    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
-        self.fs.open_write(&self.at(path), links)
-    }
-    fn has_locks(&self) -> bool {
-        self.fs.has_locks()
+    fn is_local(&self) -> bool {
+        self.fs.is_local()
     }
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         self.fs.is_locked(&self.at(path))
+    }
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        let fs = self.fs.clone().writable()?;
+        Some(Arc::new(Anchored { fs, directory: self.directory.clone() }))
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<F: FileSystem + ?Sized> FileSystem for Anchored<F> {
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        self.fs.open_write(&self.at(path), links)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         self.fs.create_new(&self.at(path))
@@ -81,9 +107,6 @@ impl FileSystem for Anchored {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.fs.remove_dir(&self.at(path))
     }
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.fs.list(&self.at(dir))
-    }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.fs.sync_dir(&self.at(dir))
     }
@@ -99,7 +122,6 @@ impl FileSystem for Anchored {
 mod tests {
     use super::*;
     use crate::storage::disk::Disk;
-    use crate::storage::traits::LockMode;
 
     /// Needed to open a frame beside another writer, and to replace directories.
     #[test]
@@ -108,11 +130,11 @@ mod tests {
         let path = Path::new(home.path().file_name().unwrap());
         let disk: Arc<dyn FileSystem> = Arc::new(Disk);
         let fs = anchored(&disk, path).unwrap();
-        assert!(fs.has_locks() && fs.has_working_directory());
+        assert!(fs.is_local());
         let (lock, other) = (path.join("lock"), path.join("other"));
         let file = fs.create_new(&lock).unwrap();
         assert!(!fs.is_locked(&lock).unwrap());
-        file.lock(LockMode::Exclusive).unwrap();
+        file.lock().unwrap();
         assert!(fs.is_locked(&lock).unwrap());
         if cfg!(target_os = "linux") {
             fs.create_dir(&other).unwrap();

@@ -3,6 +3,7 @@
 use crate::FrameError;
 use crate::names::FrameFile;
 use crate::storage::files::{FrameFiles, OpenFile};
+use crate::storage::pace::Pace;
 
 /// The only file of a contiguous frame.
 pub(crate) struct Contiguous(pub(crate) OpenFile);
@@ -19,5 +20,9 @@ impl FrameFiles for Contiguous {
 
     fn in_flight(&self) -> usize {
         self.0.in_flight()
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        self.0.storage().pace()
     }
 }

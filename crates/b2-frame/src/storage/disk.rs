@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 /// The file system of the operating system.
 ///
@@ -17,9 +17,9 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, Read
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-impl FileSystem for Disk {
-    fn has_working_directory(&self) -> bool {
-        true
+impl ReadFiles for Disk {
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        open(path, links, OpenOptions::new().read(true)).map(|file| Arc::new(file) as _)
     }
 
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
@@ -34,20 +34,26 @@ impl FileSystem for Disk {
         Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
     }
 
-    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
-        open(path, links, OpenOptions::new().read(true)).map(|file| Arc::new(file) as _)
-    }
-
-    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
-        open(path, links, OpenOptions::new().read(true).write(true)).map(|file| Arc::new(file) as _)
-    }
-
-    fn has_locks(&self) -> bool {
-        true
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         open(path, Links::Refuse, OpenOptions::new().read(true))?.is_locked()
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+impl FileSystem for Disk {
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        open(path, links, OpenOptions::new().read(true).write(true)).map(|file| Arc::new(file) as _)
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
@@ -107,10 +113,6 @@ impl FileSystem for Disk {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         fs::remove_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -263,12 +265,6 @@ impl ReadAt for DiskFile {
         let metadata = self.file.metadata()?;
         Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
     }
-
-    #[cfg(unix)]
-    fn hard_links(&self) -> io::Result<u64> {
-        use std::os::unix::fs::MetadataExt;
-        self.file.metadata().map(|metadata| metadata.nlink())
-    }
 }
 
 impl WriteAt for DiskFile {
@@ -322,13 +318,15 @@ impl WriteAt for DiskFile {
         crate::storage::writeback::start(&self.file, range);
     }
 
-    fn lock(&self, mode: LockMode) -> io::Result<()> {
+    #[cfg(unix)]
+    fn hard_links(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map(|metadata| metadata.nlink())
+    }
+
+    fn lock(&self) -> io::Result<()> {
         loop {
-            let locked = match mode {
-                LockMode::Shared => self.file.lock_shared(),
-                LockMode::Exclusive => self.file.lock(),
-            };
-            match locked {
+            match self.file.lock() {
                 // Interrupted by a signal handler. The standard library retries other calls in the same way.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 locked => return locked,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::names::FrameFile;
 use crate::storage::guard::{Guard, Guarded};
+use crate::storage::pace::Pace;
 use crate::storage::traits::ReadAt;
 use crate::{FrameError, Structure};
 
@@ -32,6 +33,23 @@ impl Extent {
     pub fn at_most(file: FrameFile, range: Range<u64>) -> Self {
         Self { file, range, or_less: true }
     }
+
+    /// Returns the part of the range that is inside a file of `len` bytes.
+    ///
+    /// # Errors
+    /// [`FrameError::Truncated`] if that is not all of it, and a shorter result is not acceptable.
+    pub fn within(&self, len: u64) -> Result<Range<u64>, FrameError> {
+        let Range { start, end } = self.range;
+        if end > len && !self.or_less {
+            let structure = match self.file {
+                FrameFile::Main => Structure::Frame,
+                FrameFile::Chunk(id) => Structure::ChunkFile(id),
+            };
+            let (need, have) = (end.saturating_sub(start), len.saturating_sub(start));
+            return Err(FrameError::Truncated { structure, offset: start, need, have });
+        }
+        Ok(start..end.min(len).max(start))
+    }
 }
 
 /// Opens the files of one frame.
@@ -45,6 +63,11 @@ pub trait FrameFiles: Send + Sync {
     /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].
     fn in_flight(&self) -> usize {
         1
+    }
+
+    /// Returns what requests have cost so far, see [`ReadAt::pace`].
+    fn pace(&self) -> Option<&Pace> {
+        None
     }
 
     /// Reads extents together, and returns their bytes in the given order. The default opens each
@@ -160,18 +183,7 @@ impl OpenFile {
     /// # Errors
     /// [`FrameError::Truncated`] if the file is too short, [`FrameError::Io`] if it cannot be read.
     pub fn read(&self, extent: &Extent) -> Result<Bytes, FrameError> {
-        let Range { start, mut end } = extent.range;
-        if end > self.len {
-            if !extent.or_less {
-                let have = self.len.saturating_sub(start);
-                let structure = match extent.file {
-                    FrameFile::Main => Structure::Frame,
-                    FrameFile::Chunk(id) => Structure::ChunkFile(id),
-                };
-                return Err(FrameError::Truncated { structure, offset: start, need: end - start, have });
-            }
-            end = self.len;
-        }
+        let Range { start, end } = extent.within(self.len)?;
         if start >= end {
             return Ok(Bytes::new());
         }

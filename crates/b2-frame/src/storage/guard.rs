@@ -17,7 +17,8 @@ use bytes::Bytes;
 
 use crate::FrameError;
 use crate::storage::lock::Record;
-use crate::storage::traits::{FileId, FileSystem, Links, ReadAt};
+use crate::storage::pace::Pace;
+use crate::storage::traits::{FileId, Links, ReadAt, ReadFiles};
 
 /// How long opening waits for a writer to finish.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of the lock file when a frame was opened.
 pub(crate) struct Guard {
-    fs: Arc<dyn FileSystem>,
+    fs: Arc<dyn ReadFiles>,
     path: PathBuf,
     /// Empty as long as the lock file does not exist.
     lock: OnceLock<Arc<dyn ReadAt>>,
@@ -45,11 +46,11 @@ impl Guard {
     /// Waits until no other program is changing the frame with this lock file. Returns `None` if the lock file cannot
     /// be read or the file system does not support locks.
     pub(crate) fn wait(
-        fs: &Arc<dyn FileSystem>,
+        fs: &Arc<dyn ReadFiles>,
         path: &Path,
         dparams: &DParams,
     ) -> Result<Option<Arc<Self>>, FrameError> {
-        if !fs.has_locks() {
+        if !fs.is_local() {
             return Ok(None);
         }
         let guard = |lock, foreign| {
@@ -136,11 +137,11 @@ impl ReadAt for Guarded {
         self.file.in_flight()
     }
 
-    fn identity(&self) -> io::Result<Option<FileId>> {
-        self.file.identity()
+    fn pace(&self) -> Option<&Pace> {
+        self.file.pace()
     }
 
-    fn hard_links(&self) -> io::Result<u64> {
-        self.file.hard_links()
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.file.identity()
     }
 }

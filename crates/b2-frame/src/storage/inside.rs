@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
 
 use crate::storage::disk::{DiskFile, regular};
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 /// The files of a directory and of its subdirectories. The directory is opened once. Each name below it is opened
 /// relative to its parent directory and refused if it is a link, so that concurrent changes in the directory cannot
@@ -48,7 +48,11 @@ impl Inside {
         for name in self.names(path)? {
             match fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
                 Err(rustix::io::Errno::EXIST) => {}
-                made => made?,
+                made => {
+                    made?;
+                    // What is stored in the new directory is only as durable as its name.
+                    fs::fsync(&dir)?;
+                }
             }
             dir = subdirectory(&dir, name)?;
         }
@@ -159,11 +163,9 @@ fn kind(dir: &OwnedFd, name: &OsStr) -> io::Result<FileKind> {
     })
 }
 
-#[warn(clippy::missing_trait_methods)]
-impl FileSystem for Inside {
-    /// All paths start with the path of the directory.
-    fn has_working_directory(&self) -> bool {
-        false
+impl ReadFiles for Inside {
+    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
+        self.open_as(path, OFlags::RDONLY).map(|file| Arc::new(file) as _)
     }
 
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
@@ -171,24 +173,26 @@ impl FileSystem for Inside {
         kind(&dir, name)
     }
 
-    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
-        self.open(path, links)?.identity()
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        names_in(self.directory(&self.names(dir)?)?)
     }
 
-    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        self.open_as(path, OFlags::RDONLY).map(|file| Arc::new(file) as _)
-    }
-
-    fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
-        self.open_as(path, OFlags::RDWR).map(|file| Arc::new(file) as _)
-    }
-
-    fn has_locks(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         self.open_as(path, OFlags::RDONLY)?.is_locked()
+    }
+
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+impl FileSystem for Inside {
+    fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
+        self.open_as(path, OFlags::RDWR).map(|file| Arc::new(file) as _)
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
@@ -227,11 +231,6 @@ impl FileSystem for Inside {
         Ok(fs::renameat_with(&one_dir, one, &other_dir, other, fs::RenameFlags::EXCHANGE)?)
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn exchange(&self, _: &Path, _: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
         Ok(fs::unlinkat(&dir, name, AtFlags::empty())?)
@@ -240,10 +239,6 @@ impl FileSystem for Inside {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
         Ok(fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        names_in(self.directory(&self.names(dir)?)?)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::storage::disk::Disk;
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 /// The files of a directory and of its subdirectories. Names that are links are refused.
 #[derive(Clone, Debug)]
@@ -81,9 +81,9 @@ impl Inside {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl FileSystem for Inside {
-    fn has_working_directory(&self) -> bool {
-        false
+impl ReadFiles for Inside {
+    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
+        Disk.open(self.checked(path)?, Links::Refuse)
     }
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
         Disk.kind(self.checked(path)?, Links::Refuse)
@@ -91,17 +91,24 @@ impl FileSystem for Inside {
     fn identity(&self, path: &Path, _: Links) -> io::Result<Option<FileId>> {
         Disk.identity(self.checked(path)?, Links::Refuse)
     }
-    fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        Disk.open(self.checked(path)?, Links::Refuse)
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Disk.list(self.checked(dir)?)
     }
-    fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
-        Disk.open_write(self.checked(path)?, Links::Refuse)
-    }
-    fn has_locks(&self) -> bool {
-        Disk.has_locks()
+    fn is_local(&self) -> bool {
+        true
     }
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         Disk.is_locked(self.checked(path)?)
+    }
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl FileSystem for Inside {
+    fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
+        Disk.open_write(self.checked(path)?, Links::Refuse)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         Disk.create_new(self.checked(path)?)
@@ -123,9 +130,6 @@ impl FileSystem for Inside {
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         Disk.remove_dir(self.checked(path)?)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        Disk.list(self.checked(dir)?)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         Disk.sync_dir(self.checked(dir)?)

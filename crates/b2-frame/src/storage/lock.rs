@@ -12,7 +12,7 @@ use b2_core::ProcessId;
 use crate::FrameError;
 use crate::names::LOCK_NAME;
 use crate::storage::disk::Disk;
-use crate::storage::traits::{FileSystem, Links, LockMode, ReadAt, WriteAt};
+use crate::storage::traits::{FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 const COUNTER_AT: usize = 8;
 
@@ -174,7 +174,7 @@ fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
             },
             opened => opened?,
         };
-        file.lock(LockMode::Exclusive)?;
+        file.lock()?;
         // The file may have been removed while we waited, and another process may hold a lock on a
         // new one.
         match fs.identity(path, Links::Refuse) {

@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::storage::disk::{Disk, DiskFile};
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteAt};
+use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles};
 
 /// The file system of the operating system, with files mapped into memory when they are opened for
 /// reading.
@@ -25,9 +25,7 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, WriteA
 /// # Ok::<(), b2_frame::FrameError>(())
 /// ```
 #[derive(Debug)]
-pub struct Mapped {
-    disk: Disk,
-}
+pub struct Mapped(());
 
 impl Mapped {
     /// Creates a file system that maps every file it opens for reading.
@@ -40,7 +38,7 @@ impl Mapped {
     /// that nobody changes.
     #[allow(unsafe_code, reason = "the contract is the caller's, nothing here can check it")]
     pub unsafe fn new() -> Self {
-        Self { disk: Disk }
+        Self(())
     }
 }
 
@@ -62,19 +60,13 @@ impl ReadAt for MappedFile {
     fn identity(&self) -> io::Result<Option<FileId>> {
         self.file.identity()
     }
-    fn hard_links(&self) -> io::Result<u64> {
-        self.file.hard_links()
-    }
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl FileSystem for Mapped {
-    fn has_working_directory(&self) -> bool {
-        self.disk.has_working_directory()
-    }
+impl ReadFiles for Mapped {
     #[allow(unsafe_code, reason = "the one call that maps")]
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
-        let file = self.disk.open_file(path, links)?;
+        let file = Disk.open_file(path, links)?;
         let bytes = if file.len()? == 0 {
             Bytes::new()
         } else {
@@ -85,52 +77,23 @@ impl FileSystem for Mapped {
         Ok(Arc::new(MappedFile { bytes, file }))
     }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
-        self.disk.kind(path, links)
+        Disk.kind(path, links)
     }
     fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
-        self.disk.identity(path, links)
-    }
-    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
-        self.disk.open_write(path, links)
-    }
-    fn has_locks(&self) -> bool {
-        self.disk.has_locks()
+        Disk.identity(path, links)
     }
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        self.disk.is_locked(path)
-    }
-    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
-        self.disk.create_new(path)
-    }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename_new(from, to)
-    }
-    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
-        self.disk.exchange(one, other)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir(path)
+        Disk.is_locked(path)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(dir)
+        Disk.list(dir)
     }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
+    fn is_local(&self) -> bool {
+        Disk.is_local()
     }
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        self.disk.resolve(path)
-    }
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.copy_attributes(from, to)
+    /// Files that are changed are not mapped.
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(Arc::new(Disk))
     }
 }
 

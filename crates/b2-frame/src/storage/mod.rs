@@ -1,6 +1,7 @@
 //! File access: the traits that the crate needs, the file system, memory maps, the lock, and staging files beside
 //! their targets. Also knows the files of a frame and the redo record that repairs a torn header, keeps relative paths
-//! valid when the working directory changes, and asks the system to start writing early. Uses `format`.
+//! valid when the working directory changes, asks the system to start writing early, and checks the
+//! responses of remote storage. Uses `format`.
 
 pub(crate) mod anchored;
 pub(crate) mod contiguous;
@@ -13,7 +14,9 @@ pub(crate) mod inside;
 pub(crate) mod lock;
 #[cfg(feature = "mmap")]
 pub(crate) mod mmap;
+pub(crate) mod pace;
 pub(crate) mod redo;
+pub(crate) mod remote;
 pub(crate) mod sparse;
 pub(crate) mod staging;
 pub(crate) mod traits;

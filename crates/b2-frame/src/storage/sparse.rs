@@ -10,11 +10,12 @@ use crate::FrameError;
 use crate::names::{FrameFile, INDEX_NAME, chunk_name};
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::guard::Guard;
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt};
+use crate::storage::pace::Pace;
+use crate::storage::traits::{FileId, FileKind, Links, ReadAt, ReadFiles};
 
 /// The files of a sparse frame. Chunk files are opened when they are read.
 pub(crate) struct Sparse {
-    fs: Arc<dyn FileSystem>,
+    fs: Arc<dyn ReadFiles>,
     dir: PathBuf,
     index: OpenFile,
     watch: Arc<IndexWatch>,
@@ -51,7 +52,7 @@ impl IndexWatch {
     }
 
     /// Returns whether the index file in `dir` is still the known one.
-    pub(crate) fn is_current(&self, fs: &dyn FileSystem, dir: &Path) -> io::Result<bool> {
+    pub(crate) fn is_current(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
         let found = match fs.identity(&dir.join(INDEX_NAME), Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
             found => found?,
@@ -62,7 +63,7 @@ impl IndexWatch {
 
 impl Sparse {
     pub(crate) fn open(
-        fs: Arc<dyn FileSystem>,
+        fs: Arc<dyn ReadFiles>,
         dir: PathBuf,
         guard: Option<Arc<Guard>>,
     ) -> Result<Self, FrameError> {
@@ -75,7 +76,7 @@ impl Sparse {
 
     /// Opens the files for a snapshot of a frame that is being changed.
     pub(crate) fn snapshot(
-        fs: Arc<dyn FileSystem>,
+        fs: Arc<dyn ReadFiles>,
         dir: PathBuf,
         index: OpenFile,
         watch: Arc<IndexWatch>,
@@ -89,6 +90,10 @@ impl Sparse {
 impl FrameFiles for Sparse {
     fn in_flight(&self) -> usize {
         self.index.in_flight()
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        self.index.storage().pace()
     }
 
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
@@ -107,7 +112,7 @@ impl FrameFiles for Sparse {
 
 /// Opens a regular file. Anything else is refused without being opened.
 pub(crate) fn open_file(
-    fs: &dyn FileSystem,
+    fs: &dyn ReadFiles,
     path: &Path,
     links: Links,
     base: u64,

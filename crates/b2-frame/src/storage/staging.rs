@@ -26,7 +26,7 @@ pub enum Durability {
 
 /// How the target is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct Staging {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) overwrite: bool,
     pub(crate) durability: Durability,
@@ -35,7 +35,7 @@ pub(crate) struct Target {
 /// A temporary file or directory beside its target. Dropping it removes it, or after the rename whatever had the
 /// target's name before.
 pub(crate) struct Staged {
-    options: Target,
+    options: Staging,
     storage: Storage,
     path: PathBuf,
     temporary: PathBuf,
@@ -46,22 +46,22 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    pub(crate) fn file(options: Target, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
+    pub(crate) fn file(options: Staging, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
         Self::create(options, path, Storage::Contiguous, |fs, temporary| fs.create_new(temporary))
     }
 
-    pub(crate) fn directory(options: Target, path: &Path) -> Result<Self, FrameError> {
+    pub(crate) fn directory(options: Staging, path: &Path) -> Result<Self, FrameError> {
         Self::create(options, path, Storage::Sparse, |fs, temporary| fs.create_dir(temporary))
             .map(|(s, ())| s)
     }
 
     fn create<T>(
-        options: Target,
+        options: Staging,
         path: &Path,
         storage: Storage,
         create: impl Fn(&dyn FileSystem, &Path) -> io::Result<T>,
     ) -> Result<(Self, T), FrameError> {
-        let options = Target { fs: anchored(&options.fs, path)?, ..options };
+        let options = Staging { fs: anchored(&options.fs, path)?, ..options };
         let mut path = path.to_owned();
         if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
             // Keep the user's link and replace the file behind it.

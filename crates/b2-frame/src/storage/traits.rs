@@ -8,27 +8,22 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use b2_core::Buffer;
 use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
-use b2_core::Buffer;
+use crate::names::INDEX_NAME;
+use crate::storage::pace::Pace;
 
 /// Reads at given offsets from a file, a buffer or a test double. There is no cursor, so any number
 /// of threads may read at once.
+#[allow(clippy::len_without_is_empty, reason = "a length to compare with, not a collection")]
 pub trait ReadAt: Send + Sync {
     /// Returns the length in bytes.
     ///
     /// # Errors
     /// Any error of the storage.
     fn len(&self) -> io::Result<u64>;
-
-    /// Returns whether the storage is empty.
-    ///
-    /// # Errors
-    /// As for [`ReadAt::len`].
-    fn is_empty(&self) -> io::Result<bool> {
-        self.len().map(|len| len == 0)
-    }
 
     /// Fills `buf` with the bytes from `offset` on.
     ///
@@ -55,6 +50,11 @@ pub trait ReadAt: Send + Sync {
         1
     }
 
+    /// Returns what requests have cost so far, if the storage keeps track of it.
+    fn pace(&self) -> Option<&Pace> {
+        None
+    }
+
     /// Returns the identity of the file, if files have one. It distinguishes a file from another
     /// that was renamed over it.
     ///
@@ -62,15 +62,6 @@ pub trait ReadAt: Send + Sync {
     /// Any error of the storage.
     fn identity(&self) -> io::Result<Option<FileId>> {
         Ok(None)
-    }
-
-    /// Returns the number of hard links of the file. Renaming another file over one of its names
-    /// leaves the others with the old content.
-    ///
-    /// # Errors
-    /// Any error of the storage.
-    fn hard_links(&self) -> io::Result<u64> {
-        Ok(1)
     }
 }
 
@@ -106,11 +97,20 @@ pub trait WriteAt: ReadAt {
         let _ = range;
     }
 
-    /// Waits for an advisory lock on the file. It is released when the handle is dropped.
+    /// Returns the number of hard links of the file. Renaming another file over one of its names
+    /// leaves the others with the old content.
+    ///
+    /// # Errors
+    /// Any error of the storage.
+    fn hard_links(&self) -> io::Result<u64> {
+        Ok(1)
+    }
+
+    /// Waits for an exclusive advisory lock on the file. It is released when the handle is dropped.
     ///
     /// # Errors
     /// Any error of the storage, also if it does not support locks.
-    fn lock(&self, mode: LockMode) -> io::Result<()>;
+    fn lock(&self) -> io::Result<()>;
 
     /// Releases the lock at once, even if a child process holds a copy of the handle.
     ///
@@ -119,15 +119,6 @@ pub trait WriteAt: ReadAt {
     fn unlock(&self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Whether a lock can be shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LockMode {
-    /// Any number of holders at the same time.
-    Shared,
-    /// Only one holder.
-    Exclusive,
 }
 
 /// The identity of a file: device and inode number.
@@ -161,44 +152,51 @@ pub enum Links {
     Refuse,
 }
 
-/// Operations on file names. [`Disk`](crate::Disk) is the file system of the operating system.
-pub trait FileSystem: Debug + Send + Sync {
-    /// Returns whether relative paths are relative to the current directory of the process. If so, frames remember the
-    /// directory that was current when they were opened.
-    fn has_working_directory(&self) -> bool {
-        false
-    }
-
-    /// Returns what `path` refers to, without opening it.
+/// Finds and opens files for reading. Storage that can only be read, such as a web server, implements
+/// [`open`](Self::open) and, where it can tell more about a path than by opening it, [`kind`](Self::kind).
+pub trait ReadFiles: Debug + Send + Sync {
+    /// Opens a regular file for reading. Anything else is refused, so this never blocks.
     ///
     /// # Errors
-    /// Any error of the file system, most often [`io::ErrorKind::NotFound`].
-    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind>;
+    /// [`io::ErrorKind::InvalidInput`] if it is not a regular file, or any error of the storage, most often
+    /// [`io::ErrorKind::NotFound`].
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>>;
+
+    /// Returns what `path` refers to. The default opens it: a path is a file if that succeeds, and a directory if there
+    /// is no such file, but the index file of a sparse frame below the path.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        match self.open(path, links) {
+            Ok(_) => Ok(FileKind::File),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.open(&path.join(INDEX_NAME), links).map(|_| FileKind::Directory).map_err(|_| error)
+            }
+            Err(error) => Err(error),
+        }
+    }
 
     /// Returns the identity of the regular file at `path`, if files have one.
     ///
     /// # Errors
-    /// As for [`FileSystem::open`].
+    /// As for [`open`](Self::open).
     fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
         self.open(path, links)?.identity()
     }
 
-    /// Opens a regular file for reading. Anything else is refused, so this never blocks.
+    /// Lists the names in a directory, in any order. Only [`salvage`](crate::salvage) and writers need this.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if it is not a regular file, or any error of the file
-    /// system.
-    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>>;
+    /// [`io::ErrorKind::Unsupported`], which is the default, or any error of the storage.
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let _ = dir;
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this storage cannot list directories"))
+    }
 
-    /// Opens a regular file for reading and writing.
-    ///
-    /// # Errors
-    /// As for [`FileSystem::open`].
-    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>>;
-
-    /// Returns whether readers can check for locks with [`is_locked`](Self::is_locked). If not, which is the default,
-    /// they do not look for lock files.
-    fn has_locks(&self) -> bool {
+    /// Returns whether these are files of this machine: relative paths are then relative to the working directory of
+    /// the process, and readers look for lock files and check them with [`is_locked`](Self::is_locked).
+    fn is_local(&self) -> bool {
         false
     }
 
@@ -206,11 +204,28 @@ pub trait FileSystem: Debug + Send + Sync {
     /// wait.
     ///
     /// # Errors
-    /// As for [`FileSystem::open`].
+    /// As for [`open`](Self::open).
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(false)
     }
+
+    /// Returns the file system that changes these files; `None`, which is the default, if they can only be read.
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        None
+    }
+}
+
+/// Creates, changes, renames and removes files. [`Disk`](crate::Disk) is the file system of the operating system.
+///
+/// [`ReadFiles::writable`] of the same type returns the value itself, so that options for reading can become options
+/// for changing.
+pub trait FileSystem: ReadFiles {
+    /// Opens a regular file for reading and writing.
+    ///
+    /// # Errors
+    /// As for [`ReadFiles::open`].
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>>;
 
     /// Creates a file that must not exist yet.
     ///
@@ -257,12 +272,6 @@ pub trait FileSystem: Debug + Send + Sync {
     /// Any error of the file system.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Lists the names in a directory, in any order.
-    ///
-    /// # Errors
-    /// Any error of the file system.
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
-
     /// Syncs a directory: when this returns, the names in it survive a power loss. Does nothing
     /// where directories cannot be synced.
     ///
@@ -300,7 +309,8 @@ impl ReadAt for Bytes {
     }
 }
 
-fn part(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
+/// Returns `len` bytes from `offset` on.
+pub(crate) fn part(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
     let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
     rest.and_then(|rest| rest.get(..len)).ok_or_else(eof)
 }

@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 
 /// Starts writing the bytes of `range` to the disk without waiting. Errors are reported by the sync, which must follow
 /// in any case.
-/// follow in any case.
 #[allow(unsafe_code, reason = "a system call that has no safe wrapper")]
 pub(crate) fn start(file: &File, range: Range<u64>) {
     let (Ok(offset), Ok(len)) =
