@@ -48,7 +48,7 @@ pub enum FrameError {
     #[error("not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"")]
     NotAFrame,
     /// Header and all chunks of a damaged frame are lost; only its trailer or its checksums are left.
-    #[error("nothing to save: neither the header nor a chunk was found, only the end of a Blosc2 frame")]
+    #[error("nothing to recover: found only the end of a Blosc2 frame, neither its header nor a chunk")]
     NothingLeft,
     /// The frame is of a later format version.
     #[error("frame format version {version} in header byte 25, expected 0 to 3: written by a newer Blosc2")]
@@ -189,9 +189,7 @@ pub enum FrameError {
     },
     /// The file has several hard links. The lock of one name does not keep away who changes the
     /// file under another, and replacing it would leave the old content under the others.
-    #[error(
-        "{name}: not changed, since it has {links} hard links: change a copy of it, or remove the other names"
-    )]
+    #[error("{name}: not changed, since it has {links} hard links: change a copy, or remove the other links")]
     HardLinks {
         /// The file.
         name: String,

@@ -34,41 +34,33 @@ mod write;
 
 pub use error::{FrameError, Structure};
 pub use format::checksums::Checksums;
-pub use format::header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN, Storage};
-pub use format::index::{Entry, Index, MAX_NCHUNKS};
-pub use format::metalayers::{MAX_METALAYERS, MAX_NAME_LEN, MAX_VLMETALAYERS, Metalayers, VlMetalayers};
-pub use format::trailer::Trailer;
+pub use format::header::{FrameHeader, MAGIC, Storage};
+pub use format::index::{Entry, MAX_NCHUNKS};
+pub use format::metalayers::{Metalayers, VlMetalayers};
 pub use names::{FrameFile, INDEX_NAME};
+pub use read::chunk::ChunkRef;
+pub use read::chunk_infos::ChunkInfo;
 pub use read::compare::Compare;
 pub use read::costs::ReadCosts;
 #[doc(hidden)]
 pub use read::disjoint::Destination;
-pub use read::fetch::ChunkPlan;
-#[doc(hidden)]
-pub use read::infos::InfosPlan;
-pub use read::infos::{ChunkInfo, ChunkInfos};
 #[doc(hidden)]
 pub use read::local::read_places;
-#[doc(hidden)]
-pub use read::numbered::NumberedBlocks;
-pub use read::open::{Layout, OpenPlan, Opened};
-pub use read::options::{PathKind, ReadOptions, sniff};
-pub use read::output::Unstored;
-#[doc(hidden)]
-pub use read::pieces::Pieces;
+pub use read::open_plan::{Layout, OpenPlan, Opened};
+pub use read::opening::{PathKind, sniff};
+pub use read::options::ReadOptions;
 #[doc(hidden)]
 pub use read::places::{Found, Places};
-pub use read::plan::{Driver, Plan, Step, drive};
+pub use read::plan::{Plan, Step, drive};
 pub use read::requests::{Job, Read, Request};
-#[doc(hidden)]
-pub use read::sizes::SizesPlan;
-pub use read::super_chunk::{ChunkSource, SuperChunk};
+pub use read::super_chunk::SuperChunk;
 #[doc(hidden)]
 pub use read::target::Target;
+pub use read::unstored::Unstored;
 pub use repair::cross::CrossCheck;
+pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage};
 #[doc(hidden)]
-pub use repair::salvage::salvage_filled;
-pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage, salvage_with};
+pub use repair::salvage::{Use, salvage_with};
 pub use repair::verify::Verified;
 pub use storage::disk::Disk;
 pub use storage::files::{Extent, FrameFiles, OpenFile};
@@ -76,11 +68,13 @@ pub use storage::inside::Inside;
 pub use storage::lock::is_locked;
 #[cfg(feature = "mmap")]
 pub use storage::mmap::Mapped;
+pub use storage::pace::{Flight, Pace};
+pub use storage::remote::{Answer, OpenFiles, Opening, RemoteFile, RemoteSource, Version};
 pub use storage::staging::Durability;
-pub use storage::traits::{FileId, FileKind, FileSystem, Links, LockMode, ReadAt, WriteAt};
+pub use storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 #[doc(hidden)]
 pub use write::edit::Prepared;
-pub use write::edit::{Committed, FrameEditor, Savepoint};
+pub use write::edit::{Committed, EditVlMeta, FrameEditor, Savepoint};
 pub use write::options::{EditOptions, WriteOptions};
 pub use write::params::FrameParams;
 pub use write::writer::{FrameWriter, Written};

@@ -14,17 +14,18 @@
 //! directly after the header. Readers rebuild the block and compare the fingerprint, which consists
 //! of two sums of it.
 
+mod by_entry;
 mod chunks;
 mod pages;
 
-use std::hash::Hasher;
-
 use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
-use twox_hash::{XxHash3_64, XxHash3_128};
+use twox_hash::XxHash3_128;
 
-pub(crate) use self::chunks::{ChunkSum, ChunkSums, EntryHashing};
-pub(crate) use self::pages::{Lookup, Page, Plan, SumTable, Sums, read_table};
+pub(crate) use self::by_entry::{ChunkSum, EntryHashing};
+pub(crate) use self::chunks::ChunkSums;
+pub(crate) use self::pages::{Lookup, Page, PagePlan, SumTable, Sums, read_table};
+use crate::format::digest::sum;
 use crate::format::header::patch;
 use crate::format::metalayers::Metalayers;
 use crate::{FrameError, Structure};
@@ -38,25 +39,6 @@ pub(crate) const END_LEN: usize = 56;
 const ARRAY: &[u8] = b"b2nd";
 /// The fingerprint kind for 128 bits.
 const KIND: u8 = 3;
-
-/// Computes the sum of bytes.
-pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    XxHash3_64::oneshot(bytes)
-}
-
-/// Computes the sum of bytes that arrive in pieces.
-#[derive(Default)]
-pub(crate) struct Sum(XxHash3_64);
-
-impl Sum {
-    pub(crate) fn add(&mut self, piece: &[u8]) {
-        self.0.write(piece);
-    }
-
-    pub(crate) fn finish(&self) -> u64 {
-        self.0.finish()
-    }
-}
 
 /// Kind and value of the fingerprint in a trailer.
 pub(crate) type Fingerprint = (u8, [u8; 16]);

@@ -13,13 +13,12 @@
 use b2_chunk::{CodecId, FilterId, FilterSlot, SplitMode};
 use b2_msgpack::{Reader, Writer};
 
+pub(crate) use crate::format::metalayers::FIXED_HEADER_LEN;
 use crate::format::metalayers::{Metalayers, write_metalayers};
 use crate::{FrameError, Structure};
 
-/// Size of the fixed part of the header, in bytes.
-pub const FIXED_HEADER_LEN: usize = 87;
 /// Size of the shortest header, without metalayers, in bytes.
-pub const MIN_HEADER_LEN: usize = FIXED_HEADER_LEN + 10;
+pub(crate) const MIN_HEADER_LEN: usize = FIXED_HEADER_LEN + 10;
 /// Size of the shortest trailer, without vlmetalayers, in bytes.
 pub(crate) const MIN_TRAILER_LEN: usize = 35;
 /// The first bytes of every frame.
@@ -203,18 +202,14 @@ impl FrameHeader {
     }
 
     /// Returns the size of the header with its metalayers, in bytes.
-    pub fn header_len(&self) -> usize {
+    pub(crate) fn header_len(&self) -> usize {
         self.header_len as usize
     }
     /// Returns the size of the contiguous frame, or of the index file of a sparse frame, in bytes.
     pub fn frame_len(&self) -> u64 {
         self.frame_len
     }
-    /// Returns the version of the frame format, 0 to 3.
-    pub fn version(&self) -> u8 {
-        self.general_flags & 0x0F
-    }
-    /// Returns header byte 25 as stored.
+    /// Returns header byte 25 as stored: the version of the frame format (0 to 3) in its lower 4 bits, flags in the others.
     pub fn general_flags(&self) -> u8 {
         self.general_flags
     }
@@ -223,14 +218,14 @@ impl FrameHeader {
         self.storage
     }
     /// Returns the uncompressed size of all chunks, in bytes.
-    pub fn nbytes(&self) -> u64 {
+    pub(crate) fn nbytes(&self) -> u64 {
         self.nbytes
     }
     /// Returns the stored size of the chunks in bytes: including dead space in contiguous frames,
     /// the sum of the chunk files in sparse ones.
     ///
     /// This is the number in the header. A frame that lost its last chunk may keep the old number.
-    pub fn cbytes(&self) -> u64 {
+    pub(crate) fn cbytes(&self) -> u64 {
         self.cbytes
     }
     /// Returns the item size in bytes. It may be 1 if the real size is above 255, which the header
@@ -275,15 +270,6 @@ impl FrameHeader {
     /// Returns whether new chunks get a dictionary.
     pub fn use_dict(&self) -> bool {
         self.use_dict
-    }
-    /// Returns the numbers of threads that the writer used to compress and to decompress. They have
-    /// no effect.
-    pub fn nthreads(&self) -> (i16, i16) {
-        self.nthreads
-    }
-    /// Returns the header's flag for vlmetalayers. Readers rely on the trailer instead.
-    pub fn has_vlmetalayers(&self) -> bool {
-        self.has_vlmetalayers
     }
 }
 
@@ -335,5 +321,27 @@ pub(crate) mod patch {
         if let Some(field) = header.get_mut(at..at.saturating_add(bytes.len())) {
             field.copy_from_slice(bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_threads_and_the_flag_of_vlmetalayers_are_read() {
+        let bytes = b"\x9e\xa8b2frame\0\
+            \xd2\0\0\0\x61\
+            \xcf\0\0\0\0\0\0\0\x84\
+            \xa4\x12\0\x55\x02\
+            \xd3\0\0\0\0\0\0\0\0\xd3\0\0\0\0\0\0\0\0\
+            \xd2\0\0\0\x01\xd2\0\0\0\0\xd2\xff\xff\xff\xff\
+            \xd1\0\x02\xd1\0\x03\xc2\
+            \xd8\x06\0\0\0\0\0\x01\x05\0\0\0\0\0\0\0\0\0";
+        let header = FrameHeader::parse(bytes).unwrap();
+        assert_eq!((header.nthreads, header.has_vlmetalayers), ((2, 3), false));
+        let mut bytes = *bytes;
+        bytes[68] = 0xC3;
+        assert!(FrameHeader::parse(&bytes).unwrap().has_vlmetalayers);
     }
 }

@@ -70,7 +70,7 @@ impl Entry {
 /// The decoded index. Long runs of equal entries take no memory, so that a small file cannot demand
 /// much.
 #[derive(Debug, Default)]
-pub struct Index {
+pub(crate) struct Index {
     table: Table,
     len: usize,
     /// All stored offsets in ascending order; computed when first needed.
@@ -169,12 +169,12 @@ impl Index {
     }
 
     /// Returns the number of chunks.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Returns whether there are no chunks.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -182,7 +182,7 @@ impl Index {
     ///
     /// # Errors
     /// [`FrameError::OutOfRange`], or [`FrameError::Field`] for an entry of no known kind.
-    pub fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
+    pub(crate) fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
         let raw = self.raw(nchunk).ok_or(FrameError::OutOfRange {
             what: "chunks",
             start: nchunk as u64,
@@ -198,7 +198,7 @@ impl Index {
     ///
     /// # Errors
     /// As for [`Index::entry`].
-    pub fn run(&self, nchunk: usize) -> Result<(Entry, Range<usize>), FrameError> {
+    pub(crate) fn run(&self, nchunk: usize) -> Result<(Entry, Range<usize>), FrameError> {
         let entry = self.entry(nchunk)?;
         let end = match (entry, &self.table) {
             (_, Table::Runs(runs)) => {
@@ -438,10 +438,9 @@ mod tests {
         let chunk = encode(&[1, 2, 3]).unwrap().into_bytes();
         assert!(Index::decode(chunk.clone(), Some(2), &DParams::default()).is_err());
         assert!(Index::decode(chunk.clone(), Some(u64::MAX / 8), &DParams::default()).is_err());
-        let mut limits = b2_chunk::Limits::default();
-        limits.max_nchunks = 2;
+        let limits = b2_chunk::Limits { max_nchunks: 2, ..b2_chunk::Limits::default() };
         assert!(matches!(
-            Index::decode(chunk, Some(3), &DParams::default().with_limits(limits)),
+            Index::decode(chunk, Some(3), &DParams { limits, ..DParams::default() }),
             Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 3, limit: 2, .. }))
         ));
         let odd = Chunk::compress_bytes(&[1; 12], &CParams::builder(1).build().unwrap()).unwrap();

@@ -18,12 +18,15 @@ use bytes::Bytes;
 use crate::error::{FORMAT, max_metadata, within};
 use crate::{FrameError, Structure};
 
+/// Length of the fixed part of the header, which the metalayers follow, in bytes.
+pub(crate) const FIXED_HEADER_LEN: usize = 87;
+
 /// The largest number of metalayers in a frame, and of vlmetalayers that C-Blosc2 writes.
-pub const MAX_METALAYERS: usize = 16;
+pub(crate) const MAX_METALAYERS: usize = 16;
 /// The largest number of vlmetalayers that readers accept.
-pub const MAX_VLMETALAYERS: usize = 8192;
+pub(crate) const MAX_VLMETALAYERS: usize = 8192;
 /// The longest name of a metalayer, in bytes.
-pub const MAX_NAME_LEN: usize = 31;
+pub(crate) const MAX_NAME_LEN: usize = 31;
 
 /// The metalayers of a frame: named byte strings of fixed size in the header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,16 +54,6 @@ impl Entries {
 }
 
 impl Metalayers {
-    /// Returns the number of metalayers.
-    pub fn len(&self) -> usize {
-        self.0.0.len()
-    }
-
-    /// Returns whether there are no metalayers.
-    pub fn is_empty(&self) -> bool {
-        self.0.0.is_empty()
-    }
-
     /// Returns the names in file order. Bytes that are not UTF-8 become U+FFFD.
     pub fn names(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
         self.0.names()
@@ -79,7 +72,7 @@ impl Metalayers {
     /// Parses the metalayers of a complete header.
     pub(crate) fn parse(header: &Bytes) -> Result<Self, FrameError> {
         let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
-        section.parse(crate::format::header::FIXED_HEADER_LEN, MAX_METALAYERS).map(Self)
+        section.parse(FIXED_HEADER_LEN, MAX_METALAYERS).map(Self)
     }
 
     /// Returns the byte range of a value in the header. `header` must be the one that was parsed.
@@ -111,16 +104,6 @@ impl Metalayers {
 }
 
 impl VlMetalayers {
-    /// Returns the number of vlmetalayers.
-    pub fn len(&self) -> usize {
-        self.entries.0.len()
-    }
-
-    /// Returns whether there are no vlmetalayers.
-    pub fn is_empty(&self) -> bool {
-        self.entries.0.is_empty()
-    }
-
     /// Returns the names in file order. Bytes that are not UTF-8 become U+FFFD.
     pub fn names(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
         self.entries.names()
@@ -167,14 +150,17 @@ impl VlMetalayers {
 
     /// Creates vlmetalayers with these names and compressed values.
     pub(crate) fn from_entries(entries: Vec<(Bytes, Bytes)>, dparams: &DParams) -> Self {
-        Self { entries: Entries(entries), dparams: dparams.clone().with_container(Container::default()) }
+        Self {
+            entries: Entries(entries),
+            dparams: DParams { container: Container::default(), ..dparams.clone() },
+        }
     }
 
     /// Parses the vlmetalayers of a complete trailer, which starts at offset `base` of the frame.
     pub(crate) fn parse(trailer: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
         let section = Section { bytes: trailer, base, structure: Structure::VlMetalayers };
         let entries = section.parse(2, MAX_VLMETALAYERS)?;
-        Ok(Self { entries, dparams: dparams.clone().with_container(Container::default()) })
+        Ok(Self { entries, dparams: DParams { container: Container::default(), ..dparams.clone() } })
     }
 }
 

@@ -3,6 +3,7 @@
 //! There is no I/O, and the index is the only chunk that is decoded. Uses only the crate's errors and file names.
 
 pub(crate) mod checksums;
+pub(crate) mod digest;
 pub(crate) mod header;
 pub(crate) mod index;
 pub(crate) mod metalayers;

@@ -20,8 +20,20 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 pub(crate) use self::encode::Records;
-use crate::format::checksums::{Page, sum};
-use crate::format::{runs, starts};
+use crate::format::checksums::Page;
+use crate::format::digest::sum;
+use crate::format::runs;
+
+/// Largest table of block starts, in bytes.
+pub(crate) const MOST_STARTS: usize = 1 << 20;
+
+/// Returns the length of a record of block starts for `nblocks` blocks; 0 if they are unknown.
+pub(super) fn starts_len(nblocks: u16) -> usize {
+    match nblocks {
+        0 => 4,
+        n => usize::from(n).saturating_mul(2).saturating_add(6),
+    }
+}
 
 /// What the records of a table describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +64,7 @@ impl TableKind {
     fn record_len(self, bytes: &[u8]) -> Option<usize> {
         let number = |at: usize| Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         Some(match self {
-            Self::Starts => starts::record_len(number(2)?),
+            Self::Starts => starts_len(number(2)?),
             Self::Sums => runs::record_len(number(0)?),
         })
     }
@@ -60,7 +72,7 @@ impl TableKind {
     /// Returns the length of the longest table that is used, in bytes.
     fn most(self) -> u64 {
         match self {
-            Self::Starts => starts::MOST as u64,
+            Self::Starts => MOST_STARTS as u64,
             // Pages are read one by one.
             Self::Sums => u64::MAX,
         }
@@ -121,7 +133,7 @@ impl RecordPage {
 
 /// What precedes the checksums, or the trailer if there are none.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundTable {
     /// Nothing that this version recognizes.
     Nothing,
     /// A table of an unknown version, or of another index.
@@ -129,7 +141,7 @@ pub(crate) enum Found {
     Table(RecordTable),
 }
 
-impl Found {
+impl FoundTable {
     pub(crate) fn table(self) -> Option<RecordTable> {
         match self {
             Self::Table(table) => Some(table),

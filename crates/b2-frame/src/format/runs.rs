@@ -14,7 +14,7 @@ use b2_chunk::{DParams, LazyChunk, LazyHead};
 use b2_core::memory;
 use bytes::Bytes;
 
-use crate::format::checksums::sum;
+use crate::format::digest::sum;
 
 /// A run ends with the block that makes it at least this long, in bytes, shifted left as the record says.
 pub(crate) const MIN_LEN: u64 = 16 << 10;

@@ -14,13 +14,11 @@ use b2_core::memory;
 use bytes::Bytes;
 
 use crate::format::checksums::EntryHashing;
-use crate::format::records::{RecordPage, Records, TableKind};
+use crate::format::records::{MOST_STARTS, RecordPage, Records, TableKind, starts_len};
 use crate::format::runs;
 
-/// Largest table, in bytes.
-pub(crate) const MOST: usize = 1 << 20;
 /// A frame whose records are longer than this in total gets no table, in bytes.
-const HELD: usize = 4 * MOST;
+const HELD: usize = 4 * MOST_STARTS;
 /// The flag in `unit`: other blocks refer to block 0.
 const NEEDS_BLOCK0: u16 = 1 << 15;
 /// The record of a chunk whose blocks are unknown.
@@ -30,14 +28,6 @@ const UNKNOWN: [u8; 4] = [0; 4];
 /// block starts that were not requested are left out.
 pub(crate) fn budget(data_end: u64) -> u64 {
     (data_end / 2000).saturating_add(300)
-}
-
-/// Returns the length of a record for `nblocks` blocks.
-pub(super) fn record_len(nblocks: u16) -> usize {
-    match nblocks {
-        0 => UNKNOWN.len(),
-        n => usize::from(n).saturating_mul(2).saturating_add(6),
-    }
 }
 
 /// Where the blocks of a chunk probably are.
@@ -104,6 +94,16 @@ impl Starts {
     }
 }
 
+/// When a frame gets a table of block starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// If the checksums leave enough of the [`budget`] for it.
+    #[default]
+    IfSmall,
+    /// Always: the caller requested it.
+    Always,
+}
+
 /// Records of the stored chunks of a frame that is being written, by index entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkStarts {
@@ -111,15 +111,13 @@ pub(crate) struct ChunkStarts {
     len: usize,
     /// Whether there were too many records.
     full: bool,
-    /// Whether the caller requested the table.
-    pub(crate) asked: bool,
+    pub(crate) wanted: Wanted,
 }
 
 impl ChunkStarts {
-    /// Creates an empty table. `asked` says whether the caller requested it; otherwise it is left out if checksums
-    /// take up its space.
-    pub(crate) fn new(asked: bool) -> Self {
-        Self { asked, ..Self::default() }
+    /// Creates an empty table.
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        Self { wanted, ..Self::default() }
     }
 
     /// Records where the blocks of the chunk are that this entry now refers to.
@@ -145,7 +143,7 @@ impl ChunkStarts {
                 self.records.insert(raw, copy.into());
                 self.len = len;
             }
-            _ => *self = Self { full: true, asked: self.asked, ..Self::default() },
+            _ => *self = Self { full: true, wanted: self.wanted, ..Self::default() },
         }
     }
 
@@ -174,11 +172,11 @@ impl ChunkStarts {
         }
         let stored = entries.iter().filter(|raw| **raw >= 0).map(|raw| self.get(*raw));
         let len = stored.clone().map(<[u8]>::len).fold(0usize, usize::saturating_add);
-        if len > MOST || stored.clone().all(|record| record == UNKNOWN) {
+        if len > MOST_STARTS || stored.clone().all(|record| record == UNKNOWN) {
             return None;
         }
         let records = Records::new(stored, kept).ok()?;
-        (len.saturating_add(records.list_len(TableKind::Starts)) <= MOST).then_some(records)
+        (len.saturating_add(records.list_len(TableKind::Starts)) <= MOST_STARTS).then_some(records)
     }
 }
 
@@ -194,7 +192,7 @@ fn record(chunk: &LazyChunk) -> Option<Vec<u8>> {
         return None;
     }
     let flags = if chunk.needs_block0() { NEEDS_BLOCK0 } else { 0 };
-    let mut record = memory::list(record_len(nblocks)).ok()?;
+    let mut record = memory::list(starts_len(nblocks)).ok()?;
     record.extend_from_slice(&(unit | flags).to_le_bytes());
     record.extend_from_slice(&nblocks.to_le_bytes());
     let mut last = 0;

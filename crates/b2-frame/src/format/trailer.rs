@@ -23,9 +23,7 @@ pub(crate) const TRAILER_TAIL_LEN: usize = 25;
 
 /// A parsed trailer.
 #[derive(Clone, Debug)]
-pub struct Trailer {
-    /// Version of the trailer format, which is 1 since Blosc2 2.0. It is not checked.
-    pub version: u8,
+pub(crate) struct Trailer {
     /// The vlmetalayers.
     pub vlmetalayers: VlMetalayers,
     /// Kind of the fingerprint: 0 for none, 1 to 3 for 32, 64 and 128 bits.
@@ -71,12 +69,12 @@ impl Trailer {
     pub(crate) fn parse(bytes: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
         let mut r = Reader::new(bytes);
         r.marker(0x94).map_err(|error| msgpack("parts", error, base))?;
-        let version = r.byte().map_err(|error| msgpack("version", error, base))?;
+        r.byte().map_err(|error| msgpack("version", error, base))?;
         let vlmetalayers = VlMetalayers::parse(bytes, base, dparams)?;
         let mut r = Reader::at(bytes, bytes.len().saturating_sub(END_LEN - 5));
         let (fingerprint_kind, fingerprint) =
             r.fixext16().map_err(|error| msgpack("fingerprint", error, base))?;
-        Ok(Self { version, vlmetalayers, fingerprint_kind, fingerprint: *fingerprint })
+        Ok(Self { vlmetalayers, fingerprint_kind, fingerprint: *fingerprint })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Read costs, which decide what is fetched together.
 
+use crate::storage::files::FrameFiles;
+
 /// The cost of a read besides its bytes, which decides what is fetched together. The reader sets
 /// it, since a disk, an object store and a browser differ by orders of magnitude. Results do not
 /// depend on it.
@@ -22,18 +24,29 @@ pub struct ReadCosts {
     /// Whether to request what is probably needed together with what is certainly needed, such as
     /// checksums with the heads of chunks.
     pub ahead: bool,
+    /// Whether latency and rate of earlier requests replace `gap`, where the storage knows them
+    /// ([`ReadAt::pace`](crate::ReadAt::pace)).
+    pub adapt: bool,
 }
 
 impl ReadCosts {
     /// Costs of files and memory. Reading 8 KiB from the page cache costs about as much as another
     /// call, and what was read at once is still in the cache when it is decoded.
     pub const LOCAL: Self =
-        Self { small: 16 << 10, head: 4 << 10, gap: 8 << 10, at_once: 64 << 10, ahead: false };
+        Self { small: 16 << 10, head: 4 << 10, gap: 8 << 10, at_once: 64 << 10, ahead: false, adapt: false };
 
     /// Costs of object stores and web servers, where a request takes as long as the transfer of
     /// some hundred KiB.
     pub const REMOTE: Self =
-        Self { small: 128 << 10, head: 16 << 10, gap: 256 << 10, at_once: 2 << 20, ahead: true };
+        Self { small: 128 << 10, head: 16 << 10, gap: 256 << 10, at_once: 2 << 20, ahead: true, adapt: true };
+}
+
+impl ReadCosts {
+    /// Returns these costs, adapted to what earlier requests have cost.
+    pub(crate) fn adapted(self, files: &dyn FrameFiles) -> Self {
+        let gap = files.pace().filter(|_| self.adapt).and_then(|pace| pace.gap(files.in_flight()));
+        Self { gap: gap.unwrap_or(self.gap), ..self }
+    }
 }
 
 impl Default for ReadCosts {

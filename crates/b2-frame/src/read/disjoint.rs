@@ -76,7 +76,7 @@ impl<'a> Destination<'a> {
 }
 
 /// A buffer that several threads fill at once.
-pub(crate) trait Shared: Sync {
+pub(crate) trait SharedBuffer: Sync {
     /// Writes to places that no other writer writes to.
     type Writer<'w>: Target
     where
@@ -109,14 +109,18 @@ impl<'a> Disjoint<'a> {
     /// While two writers exist, no byte may lie in places that both of them hand out.
     pub(crate) unsafe fn new(buffer: Destination<'a>, overlap: bool) -> Self {
         let buffer = buffer.into_slice();
+        Self::over(buffer.as_mut_ptr(), buffer.len(), overlap)
+    }
+
+    fn over(start: *mut u8, len: usize, overlap: bool) -> Self {
         #[cfg(not(debug_assertions))]
         let _ = overlap;
         Self {
-            start: buffer.as_mut_ptr(),
-            len: buffer.len(),
+            start,
+            len,
             buffer: PhantomData,
             #[cfg(debug_assertions)]
-            owners: Owners::new(if overlap { 0 } else { buffer.len() }),
+            owners: Owners::new(if overlap { 0 } else { len }),
         }
     }
 
@@ -125,13 +129,9 @@ impl<'a> Disjoint<'a> {
         // SAFETY: The buffer is initialised and borrowed exclusively, and writers borrow `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
-
-    fn check(&self, at: usize, len: usize) {
-        assert!(at <= self.len && len <= self.len - at, "{len} bytes at {at} of {}", self.len);
-    }
 }
 
-impl Shared for Disjoint<'_> {
+impl SharedBuffer for Disjoint<'_> {
     type Writer<'w>
         = Writer<'w>
     where
@@ -153,17 +153,26 @@ pub(crate) struct Writer<'a> {
     owner: u32,
 }
 
+impl Writer<'_> {
+    /// Checks a place, and returns a pointer to its start.
+    #[inline]
+    fn claim(&self, at: usize, len: usize) -> *mut u8 {
+        let buffer = self.buffer;
+        assert!(at <= buffer.len && len <= buffer.len - at, "{len} bytes at {at} of {}", buffer.len);
+        #[cfg(debug_assertions)]
+        buffer.owners.claim(self.owner, at, len);
+        // SAFETY: The place is in bounds, so this is at most one past the end.
+        unsafe { buffer.start.add(at) }
+    }
+}
+
 impl Target for Writer<'_> {
     #[inline]
     fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
-        let buffer = self.buffer;
-        buffer.check(at, len);
-        #[cfg(debug_assertions)]
-        buffer.owners.claim(self.owner, at, len);
         // SAFETY: The range is inside the buffer, which is initialised and borrowed exclusively for
         // the lifetime of `Disjoint`. No other writer hands out any of its bytes (the contract of
         // `Disjoint::new`), and this writer is borrowed as long as the slice is in use.
-        unsafe { std::slice::from_raw_parts_mut(buffer.start.add(at), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.claim(at, len), len) }
     }
 }
 
@@ -179,14 +188,7 @@ impl<'a> Unfilled<'a> {
     /// No byte may lie in places of two fillers or in two places of one filler, except for places
     /// that the filler was told to [forget](Target::forget).
     pub(crate) unsafe fn new(buffer: Destination<'a>) -> Self {
-        let buffer = Disjoint {
-            start: buffer.start,
-            len: buffer.len,
-            buffer: PhantomData,
-            #[cfg(debug_assertions)]
-            owners: Owners::new(buffer.len),
-        };
-        Self { buffer, filled: AtomicUsize::new(0) }
+        Self { buffer: Disjoint::over(buffer.start, buffer.len, false), filled: AtomicUsize::new(0) }
     }
 
     /// Returns the buffer after all fillers are gone.
@@ -205,43 +207,33 @@ impl<'a> Unfilled<'a> {
     }
 }
 
-impl Shared for Unfilled<'_> {
+impl SharedBuffer for Unfilled<'_> {
     type Writer<'w>
         = Filler<'w>
     where
         Self: 'w;
 
     fn writer(&self) -> Filler<'_> {
-        Filler {
-            unfilled: self,
-            filled: 0,
-            #[cfg(debug_assertions)]
-            owner: self.buffer.owners.next(),
-        }
+        Filler { writer: self.buffer.writer(), filled: 0, total: &self.filled }
     }
 }
 
 /// Fills places of an [`Unfilled`] buffer that no other filler fills.
 pub(crate) struct Filler<'a> {
-    unfilled: &'a Unfilled<'a>,
+    writer: Writer<'a>,
     /// Total size in bytes of all places so far.
     filled: usize,
-    #[cfg(debug_assertions)]
-    owner: u32,
+    /// That of all fillers, to which it is added in the end.
+    total: &'a AtomicUsize,
 }
 
 impl Filler<'_> {
     /// Registers a place and returns a pointer to its start.
     #[inline]
     fn claim(&mut self, at: usize, len: usize) -> *mut u8 {
-        let buffer = &self.unfilled.buffer;
-        buffer.check(at, len);
-        #[cfg(debug_assertions)]
-        buffer.owners.claim(self.owner, at, len);
+        let start = self.writer.claim(at, len);
         self.filled += len;
-        // SAFETY: `check` has made sure that the place is in bounds, so this is at most one past
-        // the end.
-        unsafe { buffer.start.add(at) }
+        start
     }
 }
 
@@ -282,7 +274,7 @@ impl Target for Filler<'_> {
 
 impl Drop for Filler<'_> {
     fn drop(&mut self) {
-        self.unfilled.filled.fetch_add(self.filled, Relaxed);
+        self.total.fetch_add(self.filled, Relaxed);
     }
 }
 
@@ -325,7 +317,7 @@ mod tests {
     use super::*;
 
     /// Fills a buffer of 1000 bytes with ten threads.
-    fn fill(shared: &impl Shared) {
+    fn fill(shared: &impl SharedBuffer) {
         std::thread::scope(|scope| {
             for k in 0..10 {
                 scope.spawn(move || twin(&mut shared.writer(), k));

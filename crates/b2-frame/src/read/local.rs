@@ -5,11 +5,11 @@ use b2_core::Control;
 use bytes::Bytes;
 
 use crate::SuperChunk;
-use crate::read::disjoint::{Destination, Disjoint, Shared, Unfilled};
-use crate::read::far;
-use crate::read::part::{Blocks, PartPlan, PartStep};
+use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, Unfilled};
+use crate::read::part_plan::{Blocks, Group, PartPlan, PartStep};
 use crate::read::places::{Places, Reading};
 use crate::read::plan::Driver;
+use crate::read::remote;
 use crate::read::requests::Read;
 
 /// Reads selected bytes into a destination, and returns its memory. On success all of it is
@@ -30,7 +30,7 @@ pub fn read_places<'d, P: Places>(
     }
     if frame.files.in_flight() > 1 {
         let mut read = Read::new(frame, places, destination, control.clone());
-        far::work_off(&mut read)?;
+        remote::work_off(&mut read)?;
         return read.finish();
     }
     // Whether there are neither gaps nor overlaps between selected bytes.
@@ -64,7 +64,7 @@ struct LocalRead<'a, P, B> {
     buffer: &'a B,
 }
 
-impl<P: Places, B: Shared> LocalRead<'_, P, B> {
+impl<P: Places, B: SharedBuffer> LocalRead<'_, P, B> {
     fn run(&self) -> Result<(), P::Error> {
         let places = self.reading.places;
         let nparts = places.nparts();
@@ -103,7 +103,7 @@ impl<P: Places, B: Shared> LocalRead<'_, P, B> {
         let (reading, head) = (&self.reading, &blocks.head);
         // Each thread reads its own groups.
         let file = if head.is_stored() { Some(driver.file(head.file())?.clone()) } else { None };
-        let read = |group: &super::blocks::Group<'_>| match (group.extent(), &file) {
+        let read = |group: &Group<'_>| match (group.extent(), &file) {
             (Some(extent), Some(file)) => file.read(extent),
             _ => Ok(Bytes::new()),
         };

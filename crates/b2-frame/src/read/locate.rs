@@ -1,28 +1,115 @@
 //! Determines where chunks are, and what is known about them before they are read.
 
-use b2_chunk::{Chunk, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
+use std::ops::Range;
+
+use b2_chunk::{Chunk, ChunkHeader, DParams, EXTENDED_HEADER_LEN, MIN_HEADER_LEN, SpecialKind};
 
 use crate::error::{max_chunk_nbytes, within};
 use crate::format::header::Storage;
 use crate::format::index::Entry;
 use crate::names::FrameFile;
-use crate::read::head::Place;
-use crate::read::open::Opened;
+use crate::read::open_plan::Opened;
+use crate::storage::files::Extent;
 use crate::{FrameError, Structure};
 
 /// Length of the first read of a chunk file if the frame does not define the chunk's size, in
 /// bytes.
 const UNKNOWN_SIZE: u64 = 1 << 20;
 
+/// The place of a stored chunk, and what the frame knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) nchunk: usize,
+    pub(crate) file: FrameFile,
+    /// Offset of the chunk in the file.
+    pub(crate) start: u64,
+    /// End of the space that the chunk may occupy in the file.
+    pub(crate) end: u64,
+    /// Estimated stored size, which may be too small or too large.
+    pub(crate) guess: u64,
+    /// Uncompressed size, if the frame defines it.
+    pub(crate) nbytes: Option<u64>,
+    /// Estimated number of blocks, or 0 if the frame does not define it.
+    pub(crate) nblocks: u64,
+    /// Largest stored size that the memory limit allows.
+    pub(crate) most: u64,
+}
+
+impl Place {
+    pub(crate) fn structure(&self) -> Structure {
+        Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
+    }
+
+    pub(crate) fn room(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub(crate) fn at_most(&self, len: u64) -> Extent {
+        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
+    }
+
+    /// Returns the extent of a range of the chunk, clipped to the space of the chunk.
+    pub(crate) fn part(&self, range: &Range<u64>) -> Extent {
+        let at = |offset: u64| self.start.saturating_add(offset.min(self.room()));
+        Extent::at_most(self.file, at(range.start)..at(range.end))
+    }
+
+    pub(crate) fn exactly(&self, len: usize) -> Extent {
+        Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
+    }
+
+    /// Returns the length of the first read for a whole chunk: its estimated size, unless that
+    /// exceeds the limit.
+    pub(crate) fn first(&self) -> u64 {
+        self.guess.min(self.most.max(EXTENDED_HEADER_LEN as u64))
+    }
+
+    /// Returns the extent of the first `len` bytes of the chunk.
+    ///
+    /// # Errors
+    /// When `len` exceeds the memory limit.
+    pub(crate) fn within_limit(&self, len: usize) -> Result<Extent, FrameError> {
+        within("stored chunk, in bytes", len as u64, ("max_memory", self.most))?;
+        Ok(self.exactly(len))
+    }
+
+    /// Returns the number of bytes from the start of the chunk to where it must end, after a read
+    /// of `asked` bytes returned `got`.
+    pub(crate) fn available(&self, asked: u64, got: usize) -> u64 {
+        if (got as u64) < asked.min(self.room()) { got as u64 } else { self.room() }
+    }
+
+    pub(crate) fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
+        let header = ChunkHeader::parse(head).map_err(FrameError::chunk(self.structure()))?;
+        self.check(&header, available)?;
+        Ok(header)
+    }
+
+    /// Compares the chunk header with what the frame says about the chunk.
+    pub(crate) fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
+        let cbytes = header.cbytes() as u64;
+        if cbytes > available {
+            let (structure, offset) = (self.structure(), self.start);
+            return Err(FrameError::Truncated { structure, offset, need: cbytes, have: available });
+        }
+        let nbytes = header.nbytes() as u64;
+        if self.nbytes.is_some_and(|expected| expected != nbytes) {
+            let expected = "the chunk size of the frame (the rest of nbytes in the last chunk)";
+            return Err(FrameError::field(self.structure(), "nbytes", 4, nbytes, expected));
+        }
+        Ok(())
+    }
+}
+
 impl Opened {
     /// Returns the number of chunks.
-    pub fn nchunks(&self) -> usize {
+    pub(crate) fn nchunks(&self) -> usize {
         self.index.len()
     }
 
     /// Returns the uncompressed size of chunk `nchunk` in bytes, if the header defines it: not in
     /// frames with individual chunk sizes.
-    pub fn expected_nbytes(&self, nchunk: usize) -> Option<u64> {
+    pub(crate) fn expected_nbytes(&self, nchunk: usize) -> Option<u64> {
         let chunksize = self.header.chunksize() as u64;
         if chunksize == 0 || nchunk >= self.nchunks() {
             return None;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use b2_chunk::{BlockDecoder, ChunkError, DParams, LazyChunk};
+use b2_chunk::{BlockDecoder, DParams, LazyChunk};
 use b2_core::memory;
 
+use crate::read::chunk::ChunkRef;
 use crate::read::disjoint::Destination;
 use crate::read::local::read_places;
 use crate::read::places::{Found, Places};
@@ -16,96 +17,86 @@ use crate::{FrameError, SuperChunk};
 /// Size of the blocks that are decoded at once, in bytes.
 const AT_ONCE: usize = 8 << 20;
 
-/// Blocks of one chunk, which are decoded into memory of their own.
+/// Some blocks of one chunk, which are decoded into memory of their own.
 #[doc(hidden)]
-pub struct NumberedBlocks {
+pub struct NumberedBlocks<'n> {
     frame: SuperChunk,
     nchunk: usize,
+    nblocks: &'n [usize],
     /// Their numbers in ascending order, each once.
     numbers: Vec<usize>,
     decoded: Mutex<BTreeMap<usize, Vec<u8>>>,
 }
 
-impl SuperChunk {
-    /// Reads and decodes some blocks of chunk `nchunk`. `each` receives their numbers and plain
-    /// bytes in the order of `nblocks`. Only the head of the chunk and these blocks are read, and block 0
-    /// if the delta filter needs it; neighbours are read at once.
+impl ChunkRef<'_> {
+    /// Reads and decodes some blocks. `each` receives their numbers and plain bytes in the order of `nblocks`. Only the
+    /// head of the chunk and these blocks are read, and block 0 if the delta filter needs it; neighbours are read at
+    /// once.
     ///
     /// # Errors
     /// When the chunk or a block does not exist, cannot be read, or does not decode.
-    pub fn blocks(
-        &self,
-        nchunk: usize,
-        nblocks: &[usize],
-        mut each: impl FnMut(usize, &[u8]),
-    ) -> Result<(), FrameError> {
-        let control = self.dparams.control.quiet();
-        let mut rest = nblocks;
-        loop {
-            let (now, later) = rest.split_at(NumberedBlocks::at_once(self).min(rest.len()));
-            let blocks = NumberedBlocks::new(self, nchunk, now)?;
-            let read = read_places(self, &blocks, Destination::nowhere(), &control);
-            read.map_err(|error| self.explain(error))?;
-            blocks.each(now, &mut each);
-            if later.is_empty() {
-                return Ok(());
-            }
-            rest = later;
+    pub fn blocks(self, nblocks: &[usize], mut each: impl FnMut(usize, &[u8])) -> Result<(), FrameError> {
+        let control = self.frame.dparams.control.quiet();
+        for blocks in self.block_reads(nblocks) {
+            let blocks = blocks?;
+            let read = read_places(self.frame, &blocks, Destination::nowhere(), &control);
+            read.map_err(|error| self.frame.explain(error))?;
+            blocks.each(&mut each);
         }
+        Ok(())
     }
-}
 
-impl NumberedBlocks {
-    /// Lists blocks, which need not exist.
+    /// Divides a read of blocks, which need not exist, into reads of bounded size, as all blocks of a read are kept
+    /// until the last one is decoded. There is at least one.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(frame: &SuperChunk, nchunk: usize, nblocks: &[usize]) -> Result<Self, FrameError> {
+    #[doc(hidden)]
+    pub fn block_reads<'n>(
+        self,
+        nblocks: &'n [usize],
+    ) -> impl Iterator<Item = Result<NumberedBlocks<'n>, FrameError>> {
+        let size = match (self.frame.header().blocksize(), self.frame.chunksize()) {
+            (0, size) | (size, _) => size,
+        };
+        let at_once = AT_ONCE.checked_div(size).unwrap_or(1).max(1);
+        let mut rest = Some(nblocks);
+        std::iter::from_fn(move || {
+            let nblocks = rest.take()?;
+            let (now, later) = nblocks.split_at(at_once.min(nblocks.len()));
+            rest = (!later.is_empty()).then_some(later);
+            Some(NumberedBlocks::new(self, now))
+        })
+    }
+}
+
+impl<'n> NumberedBlocks<'n> {
+    fn new(chunk: ChunkRef<'_>, nblocks: &'n [usize]) -> Result<Self, FrameError> {
         let mut numbers = memory::collect(nblocks.iter().copied())?;
         numbers.sort_unstable();
         numbers.dedup();
-        Ok(Self { frame: frame.clone(), nchunk, numbers, decoded: Mutex::default() })
+        let (frame, nchunk) = (chunk.frame.clone(), chunk.nchunk);
+        Ok(Self { frame, nchunk, nblocks, numbers, decoded: Mutex::default() })
     }
 
-    /// Returns how many blocks to decode at once, as all of them are kept until the last one is decoded.
-    pub fn at_once(frame: &SuperChunk) -> usize {
-        let size = match (frame.header().blocksize(), frame.chunksize()) {
-            (0, 0) => return 1,
-            (0, size) | (size, _) => size,
-        };
-        AT_ONCE.checked_div(size).unwrap_or(1).max(1)
-    }
-
-    /// Passes the plain bytes of the blocks on, in this order, after they have been read.
-    pub fn each(self, nblocks: &[usize], mut each: impl FnMut(usize, &[u8])) {
+    /// Passes the plain bytes of the blocks on, in their order, after they have been read.
+    pub fn each(self, mut each: impl FnMut(usize, &[u8])) {
         let decoded = self.decoded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for nblock in nblocks {
+        for nblock in self.nblocks {
             if let Some(plain) = decoded.get(nblock) {
                 each(*nblock, plain);
             }
         }
     }
-
-    fn damaged(&self) -> impl FnOnce(ChunkError) -> FrameError {
-        |error| FrameError::chunk(self.frame.structure(self.nchunk))(error)
-    }
-}
-
-/// Decodes blocks of one chunk.
-#[doc(hidden)]
-pub struct WholeBlocks<'a> {
-    chunk: &'a LazyChunk,
-    decoder: BlockDecoder<'a>,
-    block0: Option<&'a [u8]>,
 }
 
 // SAFETY: It asks for no places.
 #[allow(unsafe_code)]
-unsafe impl Places for &NumberedBlocks {
+unsafe impl Places for &NumberedBlocks<'_> {
     type Error = FrameError;
     type Fill = ();
     type Part = ();
-    type Worker<'w> = WholeBlocks<'w>;
+    type Worker<'w> = (&'w LazyChunk, BlockDecoder<'w>, Option<&'w [u8]>);
 
     fn nbytes(&self) -> u64 {
         0
@@ -171,22 +162,23 @@ unsafe impl Places for &NumberedBlocks {
         dparams: &'w DParams,
         block0: Option<&'w [u8]>,
         _: bool,
-    ) -> Result<WholeBlocks<'w>, FrameError> {
-        Ok(WholeBlocks { chunk, decoder: chunk.decoder(dparams).map_err(self.damaged())?, block0 })
+    ) -> Result<Self::Worker<'w>, FrameError> {
+        let decoder = chunk.decoder(dparams).map_err(self.frame.chunk_error(self.nchunk))?;
+        Ok((chunk, decoder, block0))
     }
 
     fn copy(
         &self,
-        worker: &mut WholeBlocks<'_>,
+        (chunk, decoder, block0): &mut Self::Worker<'_>,
         (): &(),
         nblock: usize,
         stored: &[u8],
         _: &mut impl Target,
     ) -> Result<usize, FrameError> {
-        let WholeBlocks { chunk, decoder, block0 } = worker;
         let mut plain = memory::zeroed(chunk.block_range(nblock).len())?;
         let block0 = block0.filter(|_| nblock > 0);
-        decoder.decode(nblock, stored, block0, &mut plain).map_err(self.damaged())?;
+        let decoded = decoder.decode(nblock, stored, block0, &mut plain);
+        decoded.map_err(self.frame.chunk_error(self.nchunk))?;
         let nbytes = plain.len();
         self.decoded.lock().unwrap_or_else(PoisonError::into_inner).insert(nblock, plain);
         Ok(nbytes)

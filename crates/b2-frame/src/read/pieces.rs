@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use b2_chunk::{BlockDecoder, ChunkError, DParams, LazyChunk, SpecialKind};
+use b2_chunk::{BlockDecoder, DParams, LazyChunk, SpecialKind};
 use b2_core::memory;
 
 use crate::format::index::Entry;
+use crate::read::disjoint::Destination;
 use crate::read::places::{Found, Places};
 use crate::read::sizes::ChunkSizes;
 use crate::read::target::Target;
@@ -18,8 +19,7 @@ const PARTS_AT_ONCE: usize = 1024;
 const PER_ITEM: u64 = 256;
 
 /// Bytes of a frame, and where they go in a destination.
-#[doc(hidden)]
-pub struct Pieces {
+pub(crate) struct Pieces {
     frame: SuperChunk,
     parts: Vec<Part>,
     nbytes: u64,
@@ -62,14 +62,33 @@ impl Part {
 }
 
 impl SuperChunk {
-    /// Returns the places of the bytes `start..end` of the data in a destination of that size, or of as
-    /// many of them as fit into one read, and the end of these. In frames with individual chunk sizes,
-    /// these must have been read.
+    /// Divides a read of the bytes from `start` on into `dst` into reads of bounded size: which bytes, and where they go.
+    /// There is at least one. In frames with individual chunk sizes, these must have been read.
     ///
     /// # Errors
     /// When the range is not inside the data, the index is damaged, or there is not enough memory.
     #[doc(hidden)]
-    pub fn pieces_of_bytes(&self, start: u64, end: u64) -> Result<(Pieces, u64), FrameError> {
+    pub fn byte_reads<'d>(
+        &self,
+        start: u64,
+        dst: &'d mut [u8],
+    ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
+        let end = start.saturating_add(dst.len() as u64);
+        let mut rest = Some((start, dst));
+        std::iter::from_fn(move || {
+            let (at, dst) = rest.take()?;
+            Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
+                // The pieces reach to the end of the destination at most.
+                let (now, later) = dst.split_at_mut((next - at) as usize);
+                rest = (!later.is_empty()).then_some((next, later));
+                (pieces, Destination::from(now))
+            }))
+        })
+    }
+
+    /// Returns the places of the bytes `start..end` of the data in a destination of that size, or of as
+    /// many of them as fit into one read, and the end of these.
+    fn pieces_of_bytes(&self, start: u64, end: u64) -> Result<(Pieces, u64), FrameError> {
         self.check_range("bytes", &(start..end), self.nbytes())?;
         let sizes = self.sizes_at_hand(start < end)?;
         let (mut parts, mut at) = (Vec::new(), start);
@@ -108,13 +127,23 @@ impl SuperChunk {
         Ok((Part { nchunk, pieces: vec![Piece { start, len: inside, at: to }], repeated }, until))
     }
 
-    /// Returns the places of items in a destination: of the first one first, and so on. Numbers may
-    /// repeat. In frames with individual chunk sizes, these must have been read.
+    /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
+    /// Numbers may repeat. In frames with individual chunk sizes, these must have been read.
     ///
     /// # Errors
-    /// When an item does not exist, or there is not enough memory.
+    /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
     #[doc(hidden)]
-    pub fn pieces_of_items(&self, items: &[u64]) -> Result<Pieces, FrameError> {
+    pub fn item_read(
+        &self,
+        items: &[u64],
+    ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
+        let total = (items.len() as u64).saturating_mul(self.typesize() as u64);
+        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
+        let dst = crate::storage::traits::zeroed(total)?;
+        Ok((self.pieces_of_items(items)?, dst))
+    }
+
+    fn pieces_of_items(&self, items: &[u64]) -> Result<Pieces, FrameError> {
         let len = self.nitems();
         if let Some(&bad) = items.iter().find(|item| **item >= len) {
             return Err(FrameError::OutOfRange {
@@ -188,11 +217,6 @@ impl Pieces {
         self.parts.get(usize::try_from(npart).ok()?)
     }
 
-    /// Returns the error for a chunk that does not decode.
-    fn damaged(&self, npart: u64) -> impl FnOnce(ChunkError) -> FrameError {
-        move |error| FrameError::chunk(self.frame.structure(self.nchunk(npart)))(error)
-    }
-
     /// Returns the bytes that a special chunk repeats, if it has any of its own.
     fn pattern(&self, npart: u64, kind: SpecialKind) -> Result<Vec<u8>, FrameError> {
         if kind != SpecialKind::NaN {
@@ -222,23 +246,22 @@ impl Pieces {
             return Ok(None);
         }
         let mut pattern = memory::zeroed(width)?;
-        let mut decoder = chunk.decoder(&self.frame.dparams).map_err(self.damaged(npart))?;
+        let mut decoder =
+            chunk.decoder(&self.frame.dparams).map_err(self.frame.chunk_error(self.nchunk(npart)))?;
         let decoded = decoder.decode_part(0, &[], None, 0..width, &mut pattern);
-        decoded.map_err(self.damaged(npart))?;
+        decoded.map_err(self.frame.chunk_error(self.nchunk(npart)))?;
         Ok(Some(pattern))
     }
 }
 
 /// The blocks of a part.
-#[doc(hidden)]
-pub struct PieceBlocks {
+pub(crate) struct PieceBlocks {
     npart: u64,
     nblocks: Vec<usize>,
 }
 
 /// Decodes blocks of one chunk.
-#[doc(hidden)]
-pub struct PieceDecoder<'a> {
+pub(crate) struct PieceDecoder<'a> {
     chunk: &'a LazyChunk,
     decoder: BlockDecoder<'a>,
     block0: Option<&'a [u8]>,
@@ -368,7 +391,7 @@ unsafe impl Places for Pieces {
         block0: Option<&'w [u8]>,
         _: bool,
     ) -> Result<PieceDecoder<'w>, FrameError> {
-        let decoder = chunk.decoder(dparams).map_err(self.damaged(part.npart))?;
+        let decoder = chunk.decoder(dparams).map_err(self.frame.chunk_error(self.nchunk(part.npart)))?;
         Ok(PieceDecoder { chunk, decoder, block0, plain: Vec::new() })
     }
 
@@ -391,14 +414,18 @@ unsafe impl Places for Pieces {
             let both = inside(piece);
             let to = dst.place(piece.at + both.start - piece.start, both.len());
             let both = both.start - block.start..both.end - block.start;
-            decoder.decode_part(nblock, stored, block0, both, to).map_err(self.damaged(npart))?;
+            decoder
+                .decode_part(nblock, stored, block0, both, to)
+                .map_err(self.frame.chunk_error(self.nchunk(npart)))?;
             return Ok(to.len());
         }
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(0) };
         let hull = inside(first).start..inside(last).end;
         let plain = memory::sized(plain, hull.len())?;
         let within = hull.start - block.start..hull.end - block.start;
-        decoder.decode_part(nblock, stored, block0, within, plain).map_err(self.damaged(npart))?;
+        decoder
+            .decode_part(nblock, stored, block0, within, plain)
+            .map_err(self.frame.chunk_error(self.nchunk(npart)))?;
         let mut nbytes = 0;
         for piece in pieces {
             let both = inside(piece);

@@ -7,9 +7,9 @@ use std::ops::Range;
 use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
+use crate::FrameError;
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
-use crate::{FrameError, SuperChunk};
 
 /// A computation that requests bytes instead of reading them.
 pub trait Plan {
@@ -33,25 +33,9 @@ pub enum Step<T> {
     Done(T),
 }
 
-/// A [`Plan`] that does not hold its frame, which is passed to each step instead. So it can be stored next to the frame
-/// that it reads.
-pub(crate) trait FramePlan {
-    /// The result of the plan.
-    type Output;
-
-    /// Continues with the requested bytes, like [`Plan::step`].
-    fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<Self::Output>, FrameError>;
-}
-
-/// A [`FramePlan`] with its frame.
-pub(crate) struct On<'a, P>(pub(crate) &'a SuperChunk, pub(crate) P);
-
-impl<P: FramePlan> Plan for On<'_, P> {
-    type Output = P::Output;
-
-    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<P::Output>, FrameError> {
-        self.1.step(self.0, parts)
-    }
+/// Returns the error for a plan that is continued after its end.
+pub(crate) fn ended() -> FrameError {
+    FrameError::argument("plan", "has ended")
 }
 
 /// Runs a plan to its end with positioned reads, one after the other, on the calling thread.
@@ -65,7 +49,7 @@ pub fn drive<P: Plan>(plan: P, files: &dyn FrameFiles) -> Result<P::Output, Fram
 /// Fetches the bytes that plans request with positioned reads, one after the other, on the calling
 /// thread. The most recently used files stay open, since the steps of a plan, and plans for parts
 /// of one chunk, usually read the same files.
-pub struct Driver<'a> {
+pub(crate) struct Driver<'a> {
     files: &'a dyn FrameFiles,
     main: Option<OpenFile>,
     chunk: Option<(FrameFile, OpenFile)>,
@@ -73,7 +57,7 @@ pub struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     /// Creates a driver without open files.
-    pub fn new(files: &'a dyn FrameFiles) -> Self {
+    pub(crate) fn new(files: &'a dyn FrameFiles) -> Self {
         Self { files, main: None, chunk: None }
     }
 
@@ -81,7 +65,7 @@ impl<'a> Driver<'a> {
     ///
     /// # Errors
     /// As for [`FrameFiles::open`].
-    pub fn file(&mut self, file: FrameFile) -> Result<&OpenFile, FrameError> {
+    pub(crate) fn file(&mut self, file: FrameFile) -> Result<&OpenFile, FrameError> {
         if file == FrameFile::Main {
             return match &mut self.main {
                 Some(main) => Ok(main),
@@ -101,7 +85,7 @@ impl<'a> Driver<'a> {
     ///
     /// # Errors
     /// When an extent cannot be read.
-    pub fn read(&mut self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
+    pub(crate) fn read(&mut self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
         if extents.len() > 1 && self.files.in_flight() > 1 {
             return self.files.read_all(extents);
         }
@@ -151,7 +135,7 @@ impl<'a> Driver<'a> {
     ///
     /// # Errors
     /// Any error of the plan or the files.
-    pub fn run<P: Plan>(&mut self, mut plan: P) -> Result<P::Output, FrameError> {
+    pub(crate) fn run<P: Plan>(&mut self, mut plan: P) -> Result<P::Output, FrameError> {
         let mut parts = Vec::new();
         loop {
             match plan.step(parts)? {

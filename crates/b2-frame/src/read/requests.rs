@@ -3,14 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::{Control, memory};
 use bytes::Bytes;
 
-use crate::read::disjoint::{Destination, Disjoint, Shared};
-use crate::read::part::{Blocks, PartPlan, PartStep};
+use crate::read::disjoint::{Destination, Disjoint, SharedBuffer};
+use crate::read::part_plan::{Blocks, PartPlan, PartStep};
 use crate::read::places::{Places, Reading};
 use crate::storage::files::Extent;
 use crate::{FrameError, SuperChunk};
@@ -35,7 +35,7 @@ pub struct Read<'d, P: Places> {
     next_part: u64,
     next_id: u64,
     requests: VecDeque<Request>,
-    asked: HashMap<u64, Asked<P>>,
+    asked: HashMap<u64, Purpose<P>>,
     jobs: VecDeque<Job<'d, P>>,
     planning: HashMap<u64, Planning>,
     /// Whether an error was returned, after which the destination may be incomplete.
@@ -53,16 +53,49 @@ struct Common<'d, P> {
     streaming: bool,
     /// Number of jobs that have not run to their end without an error.
     outstanding: AtomicUsize,
+    /// Number of bytes that have arrived and have not been dropped.
+    held: Arc<AtomicU64>,
+}
+
+/// Bytes that have arrived, counted as long as they are kept.
+struct Held {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Held {
+    fn add(&mut self, bytes: &Bytes) {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        self.all.fetch_add(bytes.len() as u64, Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl<P> Common<'_, P> {
+    /// Returns a group whose blocks came with the head.
+    fn nothing(&self, group: Stretch) -> Arrived {
+        Arrived { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
+    }
+
+    /// Counts bytes for as long as the result is kept.
+    fn hold(&self, bytes: &Bytes) -> Held {
+        let mut held = Held { all: self.held.clone(), bytes: 0 };
+        held.add(bytes);
+        held
+    }
+
     fn reading(&self) -> Reading<'_, P> {
         Reading { frame: &self.frame, places: &self.places, streaming: self.streaming }
     }
 }
 
 /// The purpose of a request.
-enum Asked<P: Places> {
+enum Purpose<P: Places> {
     /// Input number `at` of the plan of a part.
     Plan { npart: u64, at: usize },
     /// Block 0, which other blocks refer to, and the groups that wait for it.
@@ -75,6 +108,7 @@ struct Planning {
     plan: PartPlan,
     answers: Vec<Bytes>,
     missing: usize,
+    held: Held,
 }
 
 /// Blocks that are read at once, as a range in the part's list of blocks.
@@ -87,6 +121,7 @@ struct Stretch {
 struct Arrived {
     group: Stretch,
     bytes: Bytes,
+    _held: Held,
 }
 
 /// The blocks of a part, shared between jobs.
@@ -94,6 +129,8 @@ struct Shareable<P: Places> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
+    /// What arrived with the head.
+    _held: Held,
 }
 
 /// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
@@ -118,13 +155,14 @@ impl<'d, P: Places> Read<'d, P> {
         let turn = (!disjoint).then(Mutex::default);
         Self {
             shared: Arc::new(Common {
-                frame: frame.clone(),
+                frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
                 places,
                 buffer,
                 control,
                 turn,
                 streaming,
                 outstanding: AtomicUsize::new(0),
+                held: Arc::default(),
             }),
             next_part: 0,
             next_id: 0,
@@ -156,7 +194,8 @@ impl<'d, P: Places> Read<'d, P> {
             }
             let (npart, plan) = (self.next_part, PartPlan::new(&self.shared.places, self.next_part));
             self.next_part += 1;
-            let stepped = self.step(npart, plan, Vec::new());
+            let held = self.shared.hold(&Bytes::new());
+            let stepped = self.step(npart, plan, (Vec::new(), held));
             self.failed |= stepped.is_err();
             stepped?;
         }
@@ -174,29 +213,30 @@ impl<'d, P: Places> Read<'d, P> {
         taken
     }
 
-    fn take(&mut self, asked: Asked<P>, bytes: Bytes) -> Result<(), P::Error> {
+    fn take(&mut self, asked: Purpose<P>, bytes: Bytes) -> Result<(), P::Error> {
         match asked {
-            Asked::Plan { npart, at } => {
+            Purpose::Plan { npart, at } => {
                 let Some(mut planning) = self.planning.remove(&npart) else { return Ok(()) };
+                planning.held.add(&bytes);
                 if let Some(answer) = planning.answers.get_mut(at) {
                     *answer = bytes;
                 }
                 planning.missing -= 1;
                 if planning.missing == 0 {
-                    return self.step(npart, planning.plan, planning.answers);
+                    return self.step(npart, planning.plan, (planning.answers, planning.held));
                 }
                 self.planning.insert(npart, planning);
             }
-            Asked::Reference { blocks, extent, waiting } => {
+            Purpose::Reference { blocks, extent, waiting } => {
                 let head = &blocks.blocks.head;
                 let stored = head.stored(0, Some(&extent), &bytes)?;
                 let _ = blocks.block0.set(head.decode_block0(stored, &self.shared.frame.dparams)?);
                 waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
             }
-            Asked::Group { blocks, group, reference } => {
-                let arrived = Arrived { group, bytes };
+            Purpose::Group { blocks, group, reference } => {
+                let arrived = Arrived { group, _held: self.shared.hold(&bytes), bytes };
                 match reference.and_then(|id| self.asked.get_mut(&id)) {
-                    Some(Asked::Reference { waiting, .. }) => {
+                    Some(Purpose::Reference { waiting, .. }) => {
                         memory::push(waiting, arrived).map_err(FrameError::from)?;
                     }
                     _ => self.decode(&blocks, arrived),
@@ -209,6 +249,16 @@ impl<'d, P: Places> Read<'d, P> {
     /// Returns the next job that can run now.
     pub fn job(&mut self) -> Option<Job<'d, P>> {
         self.jobs.pop_front()
+    }
+
+    /// Returns whether [`job`](Self::job) would return one.
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// Returns the number of bytes that have arrived and are kept because their jobs have not ended.
+    pub fn held(&self) -> u64 {
+        self.shared.held.load(Relaxed)
     }
 
     /// Returns whether there is nothing left to fetch, put or run, except for jobs already taken.
@@ -244,23 +294,29 @@ impl<'d, P: Places> Read<'d, P> {
         b2_core::workers(&self.shared.control).min(most).max(1)
     }
 
-    fn step(&mut self, npart: u64, mut plan: PartPlan, answers: Vec<Bytes>) -> Result<(), P::Error> {
+    /// Continues a part. `held` counts all bytes that have arrived for it.
+    fn step(
+        &mut self,
+        npart: u64,
+        mut plan: PartPlan,
+        (answers, held): (Vec<Bytes>, Held),
+    ) -> Result<(), P::Error> {
         match plan.step(&self.shared.reading(), answers)? {
             PartStep::Need(extents) => {
                 let answers =
                     memory::collect(extents.iter().map(|_| Bytes::new())).map_err(FrameError::from)?;
                 for (at, extent) in extents.into_iter().enumerate() {
-                    self.ask(extent, Asked::Plan { npart, at });
+                    self.ask(extent, Purpose::Plan { npart, at });
                 }
-                self.planning.insert(npart, Planning { plan, missing: answers.len(), answers });
+                self.planning.insert(npart, Planning { plan, missing: answers.len(), answers, held });
             }
             PartStep::Fill(fill) => self.work(Work::Fill(fill)),
-            PartStep::Blocks(blocks) => self.blocks(blocks)?,
+            PartStep::Blocks(blocks) => self.blocks(blocks, held)?,
         }
         Ok(())
     }
 
-    fn blocks(&mut self, blocks: Blocks<P>) -> Result<(), FrameError> {
+    fn blocks(&mut self, blocks: Blocks<P>, held: Held) -> Result<(), FrameError> {
         let shared = self.shared.clone();
         let block0 = OnceLock::new();
         let extent = match blocks.reference(&shared.frame) {
@@ -282,28 +338,28 @@ impl<'d, P: Places> Read<'d, P> {
             memory::push(&mut groups, Stretch { blocks: start..end, extent: group.extent().clone() })?;
             start = end;
         }
-        let blocks = Arc::new(Shareable { blocks, block0 });
+        let blocks = Arc::new(Shareable { blocks, block0, _held: held });
         let reference = extent.map(|extent| {
             let asked =
-                Asked::Reference { blocks: blocks.clone(), extent: extent.clone(), waiting: Vec::new() };
+                Purpose::Reference { blocks: blocks.clone(), extent: extent.clone(), waiting: Vec::new() };
             self.ask(extent, asked)
         });
         for group in groups {
             match (&group.extent, reference.and_then(|id| self.asked.get_mut(&id))) {
                 (Some(extent), _) => {
                     let extent = extent.clone();
-                    self.ask(extent, Asked::Group { blocks: blocks.clone(), group, reference });
+                    self.ask(extent, Purpose::Group { blocks: blocks.clone(), group, reference });
                 }
-                (None, Some(Asked::Reference { waiting, .. })) => {
-                    memory::push(waiting, Arrived { group, bytes: Bytes::new() })?;
+                (None, Some(Purpose::Reference { waiting, .. })) => {
+                    memory::push(waiting, shared.nothing(group))?;
                 }
-                (None, _) => self.decode(&blocks, Arrived { group, bytes: Bytes::new() }),
+                (None, _) => self.decode(&blocks, shared.nothing(group)),
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, extent: Extent, asked: Asked<P>) -> u64 {
+    fn ask(&mut self, extent: Extent, asked: Purpose<P>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.asked.insert(id, asked);
@@ -341,8 +397,8 @@ impl<P: Places> Job<'_, P> {
         let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let nbytes = match self.work {
             Work::Fill(fill) => places.fill(&fill, &mut buffer.writer()),
-            Work::Decode(shareable, Arrived { group, bytes }) => {
-                let Shareable { blocks, block0 } = &*shareable;
+            Work::Decode(shareable, Arrived { group, bytes, _held }) => {
+                let Shareable { blocks, block0, .. } = &*shareable;
                 let reading = self.shared.reading();
                 let mut worker = blocks.worker(&reading, block0.get().and_then(Option::as_deref))?;
                 let nblocks = blocks.nblocks(places).get(group.blocks).unwrap_or_default();

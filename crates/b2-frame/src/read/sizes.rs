@@ -3,34 +3,20 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
-use b2_core::memory;
-use bytes::Bytes;
-
-use crate::error::{max_chunk_nbytes, max_metadata, within};
-use crate::format::header::NBYTES_OFFSET;
-use crate::format::index::Entry;
-use crate::read::fetch::HeadersPlan;
-use crate::read::plan::{Plan, Step, drive};
-use crate::{FrameError, Structure, SuperChunk};
-
-/// Number of chunk headers that are requested at once.
-const HEADERS_AT_ONCE: usize = 4096;
-
 /// Consecutive chunks of equal size.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    nchunk: usize,
+pub(crate) struct SizeRun {
+    pub(crate) nchunk: usize,
     /// Offset of the first of these chunks in the data.
-    start: u64,
+    pub(crate) start: u64,
     /// Size of each chunk.
-    nbytes: u64,
+    pub(crate) nbytes: u64,
 }
 
 /// The offsets of all chunks in the data, followed by a run for the end. A run of chunks with the
 /// same entry takes as much memory as one, so that a small file cannot demand much.
 #[derive(Debug, Default)]
-pub(crate) struct ChunkSizes(Vec<Run>);
+pub(crate) struct ChunkSizes(pub(crate) Vec<SizeRun>);
 
 impl ChunkSizes {
     /// Returns the empty table of a frame whose header defines the sizes.
@@ -42,12 +28,12 @@ impl ChunkSizes {
     pub(crate) fn of(sizes: &[u32]) -> Self {
         let mut start = 0;
         let place = |(nchunk, nbytes): (usize, &u32)| {
-            let run = Run { nchunk, start, nbytes: u64::from(*nbytes) };
+            let run = SizeRun { nchunk, start, nbytes: u64::from(*nbytes) };
             start += run.nbytes;
             run
         };
-        let mut runs: Vec<Run> = sizes.iter().enumerate().map(place).collect();
-        runs.push(Run { nchunk: sizes.len(), start, nbytes: 0 });
+        let mut runs: Vec<SizeRun> = sizes.iter().enumerate().map(place).collect();
+        runs.push(SizeRun { nchunk: sizes.len(), start, nbytes: 0 });
         Self(runs)
     }
 
@@ -61,179 +47,9 @@ impl ChunkSizes {
         Some((run.nchunk + usize::try_from(n).ok()?, start..start + run.nbytes))
     }
 
-    fn nbytes(&self, nchunk: usize) -> Option<u64> {
+    pub(crate) fn nbytes(&self, nchunk: usize) -> Option<u64> {
         let next = self.0.partition_point(|run| run.nchunk <= nchunk);
         // There is another run after every chunk.
         self.0.get(next).and(self.0.get(next.checked_sub(1)?)).map(|run| run.nbytes)
-    }
-}
-
-impl SuperChunk {
-    /// Returns the uncompressed size of chunk `nchunk` in bytes. If chunks have individual sizes,
-    /// this reads the chunk header.
-    ///
-    /// # Errors
-    /// When the chunk does not exist, or its header cannot be read.
-    pub fn chunk_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
-        if let Some(nbytes) = self.opened.expected_nbytes(nchunk) {
-            return Ok(nbytes);
-        }
-        let known = self.sizes.get().and_then(|sizes| sizes.nbytes(nchunk));
-        match (self.entry(nchunk)?, known) {
-            (_, Some(nbytes)) => Ok(nbytes),
-            (Entry::Stored(_), None) => self
-                .headers(&[nchunk])
-                .map(|headers| headers.first().map_or(0, |header| header.nbytes() as u64)),
-            (Entry::Special(_), None) => Ok(self.chunk_sizes()?.nbytes(nchunk).unwrap_or(0)),
-        }
-    }
-
-    /// Reads the headers of the stored ones of these chunks.
-    pub(crate) fn headers(&self, nchunks: &[usize]) -> Result<Vec<ChunkHeader>, FrameError> {
-        drive(self.headers_plan(nchunks)?, &*self.files)
-    }
-
-    /// Returns a plan that reads the headers of the stored ones of these chunks.
-    pub(crate) fn headers_plan(&self, nchunks: &[usize]) -> Result<HeadersPlan, FrameError> {
-        let mut places = memory::list(nchunks.len())?;
-        for &nchunk in nchunks {
-            if let Entry::Stored(offset) = self.entry(nchunk)? {
-                places.push(self.opened.place(nchunk, offset, &self.dparams)?);
-            }
-        }
-        Ok(HeadersPlan::new(places, self.costs.gap / 2))
-    }
-
-    /// Creates the chunk that a special entry stands for.
-    pub(crate) fn special(&self, nchunk: usize, kind: SpecialKind) -> Result<Chunk, FrameError> {
-        if self.chunksize() > 0 {
-            return self.opened.special_chunk(nchunk, kind, &self.dparams);
-        }
-        let nbytes = self.chunk_nbytes(nchunk)?;
-        within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(&self.dparams))?;
-        let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
-        Chunk::special(kind, &[], usize::try_from(nbytes).unwrap_or(usize::MAX), self.typesize(), 0)
-            .map(|chunk| chunk.with_nchunk(Some(nchunk)))
-            .map_err(self.chunk_error(nchunk))
-    }
-
-    /// Returns the sizes of all chunks, which are read once.
-    pub(crate) fn chunk_sizes(&self) -> Result<&ChunkSizes, FrameError> {
-        if self.sizes.get().is_none() {
-            drive(self.sizes_plan(), &*self.files)?;
-        }
-        Ok(self.sizes.get_or_init(ChunkSizes::default))
-    }
-
-    /// Returns a plan that reads the sizes of all chunks, if they are individual and not known yet. Later uses of the
-    /// sizes then need no reads.
-    #[doc(hidden)]
-    pub fn sizes_plan(&self) -> SizesPlan<'_> {
-        SizesPlan { frame: self, runs: None, special: None, sizes: Vec::new(), headers: None }
-    }
-}
-
-/// A plan that reads the headers of all chunks for their sizes, many at once.
-#[doc(hidden)]
-pub struct SizesPlan<'a> {
-    frame: &'a SuperChunk,
-    /// The runs of chunks with the same entry.
-    runs: Option<Vec<Range<usize>>>,
-    /// The only run of a special chunk. Its size follows from the others.
-    special: Option<usize>,
-    /// The sizes of chunks of the first runs.
-    sizes: Vec<u64>,
-    headers: Option<HeadersPlan>,
-}
-
-impl SizesPlan<'_> {
-    fn list(&mut self) -> Result<(), FrameError> {
-        let frame = self.frame;
-        let (mut runs, mut nchunk) = (Vec::new(), 0);
-        while nchunk < frame.nchunks() {
-            let (entry, run) = frame.index().run(nchunk)?;
-            // C-Blosc2 writes special entries to such frames although their size is not stored.
-            if matches!(entry, Entry::Special(_))
-                && (self.special.replace(runs.len()).is_some() || run.len() > 1)
-            {
-                return Err(frame.opened.untold_size(nchunk));
-            }
-            nchunk = run.end;
-            memory::push(&mut runs, run)?;
-            let table = (runs.len() * (size_of::<Range<usize>>() + size_of::<Run>())) as u64;
-            within("table of chunk sizes, in bytes", table, max_metadata(&frame.dparams))?;
-        }
-        self.sizes = memory::list(runs.len())?;
-        self.runs = Some(runs);
-        Ok(())
-    }
-
-    /// Returns the plan for the next headers; `None` if there are no more.
-    fn next(&mut self) -> Result<Option<HeadersPlan>, FrameError> {
-        let runs = self.runs.as_deref().unwrap_or_default();
-        if self.special == Some(self.sizes.len()) {
-            self.sizes.push(0);
-        }
-        let start = self.sizes.len();
-        let end = match self.special {
-            Some(special) if special > start => special.min(start + HEADERS_AT_ONCE),
-            _ => runs.len().min(start + HEADERS_AT_ONCE),
-        };
-        let Some(batch @ [_, ..]) = runs.get(start..end) else { return Ok(None) };
-        let nchunks = memory::collect(batch.iter().map(|run| run.start))?;
-        self.frame.headers_plan(&nchunks).map(Some)
-    }
-
-    fn finish(&mut self) -> Result<(), FrameError> {
-        let (frame, runs) = (self.frame, self.runs.take().unwrap_or_default());
-        let known = self
-            .sizes
-            .iter()
-            .zip(&runs)
-            .try_fold(0u64, |sum, (nbytes, run)| sum.checked_add(nbytes.checked_mul(run.len() as u64)?));
-        let rest = match known.and_then(|known| frame.nbytes().checked_sub(known)) {
-            Some(rest) if rest == 0 || self.special.is_some() => rest,
-            _ => {
-                let (value, expected) = (frame.nbytes(), "the sum of the chunks' sizes");
-                return Err(FrameError::field(Structure::Header, "nbytes", NBYTES_OFFSET, value, expected));
-            }
-        };
-        let (mut start, mut placed) = (0, memory::list(runs.len() + 1)?);
-        for (at, (run, nbytes)) in runs.iter().zip(&self.sizes).enumerate() {
-            let nbytes = if self.special == Some(at) { rest } else { *nbytes };
-            placed.push(Run { nchunk: run.start, start, nbytes });
-            // The sum was checked above, so this cannot overflow.
-            start += nbytes * run.len() as u64;
-        }
-        placed.push(Run { nchunk: frame.nchunks(), start: frame.nbytes(), nbytes: 0 });
-        frame.sizes.get_or_init(|| ChunkSizes(placed));
-        Ok(())
-    }
-}
-
-impl Plan for SizesPlan<'_> {
-    type Output = ();
-
-    fn step(&mut self, mut parts: Vec<Bytes>) -> Result<Step<()>, FrameError> {
-        if self.frame.chunksize() > 0 || self.frame.sizes.get().is_some() {
-            return Ok(Step::Done(()));
-        }
-        if self.runs.is_none() {
-            self.list()?;
-        }
-        loop {
-            if let Some(plan) = &mut self.headers {
-                match plan.step(std::mem::take(&mut parts))? {
-                    Step::Need(need) => return Ok(Step::Need(need)),
-                    Step::Done(headers) => {
-                        self.sizes.extend(headers.iter().map(|header| header.nbytes() as u64));
-                    }
-                }
-            }
-            self.headers = self.next()?;
-            if self.headers.is_none() {
-                return self.finish().map(Step::Done);
-            }
-        }
     }
 }

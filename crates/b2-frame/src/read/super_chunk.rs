@@ -1,27 +1,22 @@
 use std::error::Error;
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use b2_chunk::{BlockInfo, Chunk, ChunkError, ChunkHeader, Container, DParams, LazyChunk};
-use b2_core::{Control, ErrorKind, memory};
+use b2_chunk::{BlockInfo, Container, DParams};
+use b2_core::Control;
 use bytes::Bytes;
 
-use crate::format::checksums::{Checksums, ChunkSum, ChunkSums, Page, Sums, sum};
+use crate::format::checksums::{Checksums, Page, Sums};
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::index::{Entry, Index};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
-use crate::names::FrameFile;
 use crate::read::compare::Compare;
-use crate::read::fetch::Comparing;
-use crate::read::head::ChunkHead;
-use crate::read::open::{Layout, Opened};
+use crate::read::open_plan::{Layout, Opened};
 use crate::read::options::FrameOrigin;
-use crate::read::plan::{Driver, On};
+use crate::read::plan::{Driver, Plan, Step};
 use crate::read::sizes::ChunkSizes;
-use crate::read::sums::{PageOf, SumsPlan};
-use crate::storage::files::{Extent, FrameFiles};
+use crate::storage::files::FrameFiles;
 use crate::{FrameError, ReadCosts, ReadOptions};
 
 /// A frame that is open for reading: a sequence of chunks and named metadata.
@@ -44,7 +39,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 ///
 /// let schunk = SuperChunk::from_bytes(frame)?;
 /// assert_eq!((schunk.nchunks(), schunk.nbytes()), (3, 120_000));
-/// assert_eq!(schunk.decompress_chunk(2)?, raw[100_000..]);
+/// assert_eq!(schunk.chunk(2).decompress()?, raw[100_000..]);
 /// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
 /// assert_eq!(schunk.vlmetalayers().get("station")?.as_deref(), Some(&b"\xa7north-3"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -68,100 +63,19 @@ pub struct SuperChunk {
 }
 
 impl SuperChunk {
-    /// Opens a contiguous frame (a file, in which bytes after the frame are ignored) or a sparse
-    /// frame (a directory). Uses the built-in plugins and default limits.
-    ///
-    /// # Errors
-    /// When the path does not exist, is neither a regular file nor a directory, or is not a frame.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, FrameError> {
-        Self::options().open(path)
-    }
-
-    /// Opens a contiguous frame in memory. The buffer must hold nothing but the frame.
-    ///
-    /// # Errors
-    /// When the buffer is not exactly one valid frame.
-    pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, FrameError> {
-        Self::options().from_bytes(frame)
-    }
-
-    /// Moves to the newest committed state. Returns whether there was a newer one.
-    ///
-    /// Until then a super-chunk shows the state in which it was opened. For a contiguous frame this
-    /// always works; for a sparse frame reading fails with [`FrameError::Changed`] after another
-    /// writer has changed it. Frames in memory never change.
-    ///
-    /// Settings from [`set_container`](Self::set_container) and a postfilter are kept.
-    ///
-    /// # Errors
-    /// As for opening. After an error this super-chunk is unchanged.
-    pub fn refresh(&mut self) -> Result<bool, FrameError> {
-        let Some(source) = self.source.clone() else { return Ok(false) };
-        let Some(newest) = source.newer_than(self)? else { return Ok(false) };
-        let dparams = std::mem::take(&mut self.dparams);
-        *self = newest.with_compare(self.compare).with_costs(self.costs);
-        self.dparams = dparams;
-        Ok(true)
-    }
-
-    /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
-    /// changed the frame since it was opened, else the same error.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn explain(&self, error: FrameError) -> FrameError {
-        let changed = if error.kind() == ErrorKind::Damaged { self.changed() } else { None };
-        changed.unwrap_or(error)
-    }
-
-    /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
-    #[doc(hidden)]
-    pub fn changed(&self) -> Option<FrameError> {
-        let name = || match &self.source {
-            Some(source) => source.path.display().to_string(),
-            None => "the frame".to_owned(),
-        };
-        self.has_changed().then(|| FrameError::Changed { name: name() })
-    }
-
-    /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
-    /// when it overwrites chunks. What cannot be read again counts as unchanged.
-    fn has_changed(&self) -> bool {
-        let (layout, trailer) = (self.layout(), self.trailer());
-        if layout.trailer.is_empty() {
-            // This is a snapshot of an editor, which has no header and trailer of its own.
-            return false;
-        }
-        let differs = |newest: &Self| {
-            newest.opened.header_bytes != self.opened.header_bytes
-                || newest.trailer().fingerprint() != trailer.fingerprint()
-        };
-        // Open by name, since the file may have been replaced.
-        if let Some(Ok(Some(newest))) = self.source.as_ref().map(|source| source.newer_than(self))
-            && differs(&newest)
-        {
-            return true;
-        }
-        let ends = [layout.header.clone(), layout.trailer.clone()];
-        let ends = ends.map(|range| Extent::at_most(FrameFile::Main, range));
-        let Ok(read) = self.driver().read(&ends) else { return false };
-        let [header, end] = &read[..] else { return false };
-        let fingerprint = [&[trailer.fingerprint_kind][..], &trailer.fingerprint].concat();
-        *header != self.opened.header_bytes || !end.ends_with(&fingerprint)
-    }
-
     /// Returns default options for reading: plugins, limits, threads, file system.
     pub fn options() -> ReadOptions {
         ReadOptions::default()
     }
 
     /// Creates a super-chunk from an opened frame and its files, for callers with custom storage.
-    pub fn new(opened: Opened, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
+    pub(crate) fn new(opened: Opened, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
         let container = Container {
             itemsize: Some(opened.header.typesize()),
             frame_blocksize: opened.header.blocksize(),
             blockshape: Arc::default(),
         };
-        let dparams = dparams.with_container(container);
+        let dparams = DParams { container, ..dparams };
         let opened = Arc::new(opened);
         let (compare, costs) = (Compare::default(), ReadCosts::default());
         Self { opened, files, dparams, sizes: Arc::default(), source: None, compare, keeps: false, costs }
@@ -170,6 +84,11 @@ impl SuperChunk {
     /// Returns the frame header.
     pub fn header(&self) -> &FrameHeader {
         &self.opened.header
+    }
+    /// Returns the bytes of the header with which the frame was opened. Those in the file may be newer.
+    #[doc(hidden)]
+    pub fn header_bytes(&self) -> &[u8] {
+        &self.opened.header_bytes
     }
     /// Returns whether the frame is contiguous or sparse.
     pub fn storage(&self) -> Storage {
@@ -201,7 +120,7 @@ impl SuperChunk {
         self.nbytes() / self.typesize() as u64
     }
     /// Returns the index.
-    pub fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &Index {
         &self.opened.index
     }
     /// Returns the metalayers.
@@ -213,7 +132,7 @@ impl SuperChunk {
         &self.opened.trailer.vlmetalayers
     }
     /// Returns the trailer.
-    pub fn trailer(&self) -> &Trailer {
+    pub(crate) fn trailer(&self) -> &Trailer {
         &self.opened.trailer
     }
     /// Returns the result of checking the checksums when the frame was opened, without reading
@@ -226,6 +145,12 @@ impl SuperChunk {
     #[must_use]
     pub fn with_compare(self, compare: Compare) -> Self {
         Self { compare, ..self }
+    }
+
+    /// Sets the read costs, which decide what is read at once.
+    #[must_use]
+    pub fn with_costs(self, costs: ReadCosts) -> Self {
+        Self { costs, ..self }
     }
 
     /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
@@ -243,67 +168,12 @@ impl SuperChunk {
         self
     }
 
-    /// Returns the sums of the chunks, if they exist and are reliable.
-    pub(crate) fn chunk_sums(&self) -> Result<Option<ChunkSums>, FrameError> {
-        let Some(Sums::Pages(table)) = &self.opened.sums else { return Ok(None) };
-        self.driver().run(SumsPlan::all(self))?;
-        let pages = (0..table.pages().len()).map(|npage| table.page(npage));
-        let sums = pages.flat_map(|page| page.as_chunks::<8>().0).map(|sum| u64::from_le_bytes(*sum));
-        let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
-        let mut all = memory::list(entries.len())?;
-        for (nstored, whole) in sums.enumerate() {
-            let runs = match &self.opened.runs {
-                Some(table) => self.record(table, PageOf::Runs, nstored as u64)?.unwrap_or_default(),
-                None => Bytes::new(),
-            };
-            memory::push(&mut all, ChunkSum { whole, runs: memory::copied(&runs)?.into() })?;
-        }
-        Ok(Some(ChunkSums::of(&entries, all.into_iter())?))
-    }
-
     /// Returns the pages with the sums of the chunks.
     pub(crate) fn sum_pages(&self) -> &[Page] {
         match &self.opened.sums {
             Some(Sums::Pages(table)) => table.pages(),
             _ => &[],
         }
-    }
-
-    /// Compares all stored chunks with their checksums, if there are any, without decoding them.
-    /// Everything else was compared when the frame was opened.
-    ///
-    /// # Errors
-    /// [`FrameError::Checksum`] for the first damaged chunk, and when a chunk cannot be read.
-    pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
-        let control = self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
-        self.verify_between()?;
-        let mut driver = self.driver();
-        let mut nchunk = 0;
-        // Remote storage answers many requests in the time of one.
-        let most = self.files.in_flight();
-        while nchunk < self.nchunks() && self.opened.sums.is_some() {
-            let (mut runs, mut plans) = (Vec::new(), Vec::new());
-            while nchunk < self.nchunks() && plans.len() < most {
-                let (entry, run) = self.index().run(nchunk)?;
-                nchunk = run.end;
-                if let Entry::Stored(_) = entry {
-                    memory::push(&mut plans, self.plan_chunk(run.start, Comparing::No)?)?;
-                    memory::push(&mut runs, run)?;
-                }
-            }
-            for (run, chunk) in runs.into_iter().zip(driver.run_all(plans)?) {
-                // Chunks that share their bytes have one sum each.
-                let chunk = chunk?;
-                let sum = sum(chunk.as_bytes());
-                let count = run.len() as u64;
-                for nchunk in run {
-                    driver.run(SumsPlan::of(self, nchunk)?)?;
-                    self.check_sum(nchunk, || sum)?;
-                }
-                control.advance((chunk.nbytes() as u64).saturating_mul(count))?;
-            }
-        }
-        Ok(self.checksums())
     }
 
     /// Returns a driver for plans of this frame.
@@ -321,7 +191,7 @@ impl SuperChunk {
         &self.opened.layout
     }
     /// Returns everything that opening has read, for custom plans.
-    pub fn opened(&self) -> &Opened {
+    pub(crate) fn opened(&self) -> &Opened {
         &self.opened
     }
     /// Returns the parameters for decoding chunks: plugins, limits, and what the frame knows about
@@ -347,77 +217,9 @@ impl SuperChunk {
         self.dparams.container = container;
     }
 
-    /// Returns the index entry of chunk `nchunk`: whether it is stored, or which special value it
-    /// has.
-    ///
-    /// # Errors
-    /// When the chunk does not exist, or its entry is malformed.
-    pub fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
-        self.index().entry(nchunk)
-    }
-
-    /// Reads chunk `nchunk` without decoding it; special chunks are created from their entry. The
-    /// chunk is compared with its checksum, if it has one, unless [`Compare::Never`] is set.
-    ///
-    /// # Errors
-    /// When the chunk does not exist, cannot be read, is damaged, or contradicts the frame.
-    pub fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
-        self.driver().run(self.chunk_plan(nchunk)?).map_err(|error| self.explain(error))
-    }
-
-    /// Reads the head of chunk `nchunk`: header, block starts and dictionary.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::chunk`].
-    pub fn chunk_head(&self, nchunk: usize) -> Result<LazyChunk, FrameError> {
-        self.driver().run(On(self, self.head_plan(nchunk)?)).map(ChunkHead::into_chunk)
-    }
-
-    fn decode_whole<T>(
-        &self,
-        nchunk: usize,
-        decode: impl FnOnce(&Chunk) -> Result<T, ChunkError>,
-    ) -> Result<T, FrameError> {
-        let chunk = self.driver().run(self.plan_chunk(nchunk, Comparing::Decoded)?);
-        let decoded = chunk.and_then(|chunk| decode(&chunk).map_err(self.chunk_error(nchunk)));
-        decoded.map_err(|error| self.explain(error))
-    }
-
-    /// Reads the header of chunk `nchunk`; `None` if the chunk is not stored.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::chunk`].
-    pub fn chunk_header(&self, nchunk: usize) -> Result<Option<ChunkHeader>, FrameError> {
-        match self.entry(nchunk)? {
-            Entry::Special(_) => Ok(None),
-            Entry::Stored(_) => self.headers(&[nchunk]).map(|mut headers| headers.pop()),
-        }
-    }
-
-    /// Decompresses chunk `nchunk`. Its blocks are decoded in parallel, as the [`Control`] of the
-    /// frame says.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::chunk`], and when the chunk does not decode.
-    pub fn decompress_chunk(&self, nchunk: usize) -> Result<Vec<u8>, FrameError> {
-        self.decode_whole(nchunk, |chunk| chunk.decompress_bytes_with(&self.dparams))
-    }
-
-    /// Decompresses chunk `nchunk` into `dst`, which must have exactly its size.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::decompress_chunk`], and when `dst` has another length.
-    pub fn decompress_chunk_into(&self, nchunk: usize, dst: &mut [u8]) -> Result<(), FrameError> {
-        self.decode_whole(nchunk, |chunk| chunk.decompress_bytes_into(dst, &self.dparams))
-    }
-
-    /// Decompresses the blocks of chunk `nchunk` one by one: the values of a frame with
-    /// variable-length blocks.
-    ///
-    /// # Errors
-    /// As for [`SuperChunk::decompress_chunk`].
-    pub fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
-        self.decode_whole(nchunk, |chunk| chunk.blocks(&self.dparams))
+    /// Returns the index entry of a chunk.
+    pub(crate) fn entry(&self, nchunk: usize) -> Result<Entry, FrameError> {
+        self.opened.index.entry(nchunk)
     }
 }
 
@@ -427,24 +229,23 @@ impl fmt::Debug for SuperChunk {
     }
 }
 
-/// A source of chunks.
-pub trait ChunkSource: Send + Sync {
-    /// Returns the number of chunks.
-    fn nchunks(&self) -> usize;
+/// A [`Plan`] that does not hold its frame, which is passed to each step instead. So it can be stored next to the frame
+/// that it reads.
+pub(crate) trait FramePlan {
+    /// The result of the plan.
+    type Output;
 
-    /// Returns the chunk at position `nchunk`.
-    ///
-    /// # Errors
-    /// When the chunk does not exist or cannot be read.
-    fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError>;
+    /// Continues with the requested bytes, like [`Plan::step`].
+    fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<Self::Output>, FrameError>;
 }
 
-impl ChunkSource for SuperChunk {
-    fn nchunks(&self) -> usize {
-        self.nchunks()
-    }
+/// A [`FramePlan`] with its frame.
+pub(crate) struct On<'a, P>(pub(crate) &'a SuperChunk, pub(crate) P);
 
-    fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
-        self.chunk(nchunk)
+impl<P: FramePlan> Plan for On<'_, P> {
+    type Output = P::Output;
+
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<P::Output>, FrameError> {
+        self.1.step(self.0, parts)
     }
 }

@@ -6,16 +6,74 @@ use std::ops::Range;
 use b2_core::memory;
 use bytes::Bytes;
 
-use crate::format::checksums::{END_LEN, Page, Sums, sum};
+use crate::format::checksums::{Checksums, ChunkSum, ChunkSums, END_LEN, Page, Sums};
+use crate::format::digest::sum;
 use crate::format::index::Entry;
-use crate::format::records::{Found, Pages, RecordTable, TableKind};
-use crate::format::starts::{ChunkStarts, MOST, Starts, budget};
+use crate::format::records::{FoundTable, MOST_STARTS, Pages, RecordTable, TableKind};
+use crate::format::starts::{ChunkStarts, Starts, Wanted, budget};
 use crate::names::FrameFile;
-use crate::read::sums::{PageOf, PageRequest};
+use crate::read::chunk_plan::{ChunkPlan, Comparing};
+use crate::read::sums::{PageOf, PageRequest, SumsPlan};
+use crate::read::super_chunk::On;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
 impl SuperChunk {
+    /// Returns the sums of the chunks, if they exist and are reliable.
+    pub(crate) fn chunk_sums(&self) -> Result<Option<ChunkSums>, FrameError> {
+        let Some(Sums::Pages(table)) = &self.opened.sums else { return Ok(None) };
+        self.driver().run(SumsPlan::all(self))?;
+        let pages = (0..table.pages().len()).map(|npage| table.page(npage));
+        let sums = pages.flat_map(|page| page.as_chunks::<8>().0).map(|sum| u64::from_le_bytes(*sum));
+        let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
+        let mut all = memory::list(entries.len())?;
+        for (nstored, whole) in sums.enumerate() {
+            let runs = match &self.opened.runs {
+                Some(table) => self.record(table, PageOf::Runs, nstored as u64)?.unwrap_or_default(),
+                None => Bytes::new(),
+            };
+            memory::push(&mut all, ChunkSum { whole, runs: memory::copied(&runs)?.into() })?;
+        }
+        Ok(Some(ChunkSums::of(&entries, all.into_iter())?))
+    }
+
+    /// Compares all stored chunks with their checksums, if there are any, without decoding them.
+    /// Everything else was compared when the frame was opened.
+    ///
+    /// # Errors
+    /// [`FrameError::Checksum`] for the first damaged chunk, and when a chunk cannot be read.
+    pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
+        let control = self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
+        self.verify_between()?;
+        let mut driver = self.driver();
+        let mut nchunk = 0;
+        // Remote storage answers many requests in the time of one.
+        let most = self.files.in_flight();
+        while nchunk < self.nchunks() && self.opened.sums.is_some() {
+            let (mut runs, mut plans) = (Vec::new(), Vec::new());
+            while nchunk < self.nchunks() && plans.len() < most {
+                let (entry, run) = self.index().run(nchunk)?;
+                nchunk = run.end;
+                if let Entry::Stored(_) = entry {
+                    memory::push(&mut plans, On(self, ChunkPlan::new(self, run.start, Comparing::Never)?))?;
+                    memory::push(&mut runs, run)?;
+                }
+            }
+            for (run, chunk) in runs.into_iter().zip(driver.run_all(plans)?) {
+                // Chunks that share their bytes have one sum each.
+                let chunk = chunk?;
+                let sum = sum(chunk.as_bytes());
+                let count = run.len() as u64;
+                for nchunk in run {
+                    driver.run(SumsPlan::of(self, nchunk)?)?;
+                    self.check_sum(nchunk, || sum)?;
+                }
+                control.advance((chunk.nbytes() as u64).saturating_mul(count))?;
+            }
+        }
+        Ok(self.checksums())
+    }
+
     /// Returns where the blocks of a chunk probably are, or the page to read for that, if requests are expensive and
     /// the frame records it.
     pub(super) fn starts_of(&self, nchunk: usize) -> (Option<Starts>, Option<PageRequest>) {
@@ -49,7 +107,7 @@ impl SuperChunk {
     pub(crate) fn chunk_starts(&self) -> Result<Option<ChunkStarts>, FrameError> {
         let Some(table) = &self.opened.starts else { return Ok(None) };
         let entries = self.index().to_entries(self.dparams.limits.max_metadata)?;
-        let mut starts = ChunkStarts::new(self.is_beyond_budget(table));
+        let mut starts = ChunkStarts::new(self.wanted_starts(table));
         for (nstored, raw) in entries.iter().filter(|raw| **raw >= 0).enumerate() {
             let record = self.record(table, PageOf::Starts, nstored as u64)?;
             starts.put_record(*raw, &record.unwrap_or_default());
@@ -57,10 +115,11 @@ impl SuperChunk {
         Ok(Some(starts))
     }
 
-    /// Returns whether a table of block starts is so large that it must have been requested explicitly.
-    pub(crate) fn is_beyond_budget(&self, table: &RecordTable) -> bool {
+    /// Returns when the frame gets a table of block starts: a table beyond the budget must have been requested.
+    pub(crate) fn wanted_starts(&self, table: &RecordTable) -> Wanted {
         let taken = [table.len(), self.sums_len(), self.block_sums_len().unwrap_or(0)];
-        taken.into_iter().fold(0, u64::saturating_add) > budget(self.layout().data.end)
+        let beyond = taken.into_iter().fold(0, u64::saturating_add) > budget(self.layout().data.end);
+        if beyond { Wanted::Always } else { Wanted::IfSmall }
     }
 
     /// Returns the pages of the tables of sums, block sums and block starts.
@@ -106,7 +165,7 @@ impl SuperChunk {
             let Some(table) = table else { continue };
             for (npage, page) in table.pages().iter().enumerate() {
                 let Some(range) = page.range() else {
-                    return damaged(structure, "a page has an impossible offset");
+                    return damaged(structure, "the offset of a page is impossible");
                 };
                 let extent = Extent::at_most(FrameFile::Main, range.clone());
                 let bytes = self.driver().read(&[extent])?.pop().unwrap_or_default();
@@ -129,7 +188,7 @@ impl SuperChunk {
         // If both tables are missing, report the one next to the checksums first.
         let structure =
             if self.opened.runs.is_none() { Structure::BlockSums } else { Structure::BlockStarts };
-        damaged(structure, "bytes between index and checksums belong to nothing")
+        damaged(structure, "unknown bytes between index and checksums")
     }
 
     /// Returns whether there is an intact table of a version unknown to this library.
@@ -141,10 +200,10 @@ impl SuperChunk {
             (Some(runs), None) => (TableKind::Starts, runs.list().start),
             _ => return Ok(false),
         };
-        let start = gap.start.max(end.saturating_sub(MOST as u64));
+        let start = gap.start.max(end.saturating_sub(MOST_STARTS as u64));
         let bytes = self.driver().read(&[Extent::at_most(FrameFile::Main, start..end)])?;
         let bytes = bytes.into_iter().next().unwrap_or_default();
-        let found = |kind| !matches!(Found::at_end(kind, &bytes, start, 0, 0), Found::Nothing);
+        let found = |kind| !matches!(FoundTable::at_end(kind, &bytes, start, 0, 0), FoundTable::Nothing);
         Ok(found(kind) || found(TableKind::Starts))
     }
 }

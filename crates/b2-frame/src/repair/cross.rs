@@ -235,7 +235,7 @@ impl SuperChunk {
 
     /// Whether a special chunk holds blocks that decode to something other than its special value.
     fn holds_other_data(&self, nchunk: usize) -> Result<bool, FrameError> {
-        let chunk = self.chunk(nchunk)?;
+        let chunk = self.chunk(nchunk).read()?;
         if chunk.nbytes() > LARGEST_PROOF {
             return Ok(false);
         }

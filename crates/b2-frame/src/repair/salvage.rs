@@ -14,7 +14,7 @@ use b2_chunk::{CParams, Chunk, CodecId, Container, SpecialKind};
 use b2_core::{Report, memory};
 
 use crate::error::within;
-use crate::format::checksums;
+use crate::format::digest;
 use crate::format::index::{Entry, Index};
 use crate::format::trailer::Trailer;
 use crate::read::compare::Compare;
@@ -28,23 +28,10 @@ use find::{
     intact_chunk_files, is_believable, is_listed, is_outdated, place_torn, sizes, trailer_in_place,
     without_place,
 };
+pub use head::Condition;
 use head::{AgainstSum, Head};
-use scan::{Found, Scan};
-use sums::Sums;
-
-/// How a part of a damaged frame was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Condition {
-    /// Complete and in its place.
-    Intact,
-    /// Some of its fields could not be trusted.
-    Damaged,
-    /// Not where the header says, or its position is unknown: it was found by searching all bytes.
-    Found,
-    /// Nothing is left of it.
-    Lost,
-}
+use scan::{FoundChunk, Scan};
+use sums::FoundSums;
 
 /// Consecutive chunks that could not be recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,39 +113,36 @@ pub fn salvage(
     options: &ReadOptions,
     write: &WriteOptions,
 ) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, |_, _| None)
+    salvage_with(input, output, options, write, |_, _| None, Use::Intact, |_, _| Ok(Vec::new()))
+}
+
+/// What is used of a damaged chunk.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing.
+    Intact,
+    /// The blocks that decode, if its head is intact. The chunk still counts as lost: if its checksum is wrong but all
+    /// blocks decode, some values are wrong, and nothing shows which.
+    Blocks,
 }
 
 /// As [`salvage`], for frames whose metalayers define how chunks are decoded: `container` gets the header and the
 /// metalayers, as far as they were found. Codecs and filters for arrays need the shape of the blocks.
 ///
+/// `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were found, and the item
+/// size in bytes; no bytes mean zeros.
+///
 /// # Errors
-/// As [`salvage`].
+/// As [`salvage`], and the errors of `fill`.
+#[doc(hidden)]
 pub fn salvage_with(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     options: &ReadOptions,
     write: &WriteOptions,
     container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
-) -> Result<Salvaged, FrameError> {
-    salvage_filled(input, output, options, write, container, false, |_, _| Ok(Vec::new()))
-}
-
-/// As [`salvage_with`]; `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were
-/// found, and the item size in bytes; no bytes mean zeros. With `by_blocks`, the blocks that decode are used from a
-/// damaged chunk if its head is intact. The chunk still counts as lost: if its checksum is wrong but all blocks
-/// decode, some values are wrong, and nothing shows which.
-///
-/// # Errors
-/// As [`salvage`], and the errors of `fill`.
-#[doc(hidden)]
-pub fn salvage_filled(
-    input: impl AsRef<Path>,
-    output: impl AsRef<Path>,
-    options: &ReadOptions,
-    write: &WriteOptions,
-    container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
-    by_blocks: bool,
+    used: Use,
     fill: impl Fn(Option<&Metalayers>, usize) -> Result<Vec<u8>, FrameError>,
 ) -> Result<Salvaged, FrameError> {
     let mut damaged = Damaged::open(input.as_ref(), options)?;
@@ -180,7 +164,7 @@ pub fn salvage_filled(
     damaged.meaning_lost = lost;
     let mut wreck = Wreck::survey(damaged, head, sums)?;
     let itemsize = wreck.damaged.dparams.container.itemsize.unwrap_or(wreck.typesize);
-    wreck.by_blocks = by_blocks;
+    wreck.used = used;
     wreck.fill = fill(wreck.head.as_ref().map(|head| &head.metalayers), itemsize)?;
     wreck.write(output.as_ref(), write)
 }
@@ -216,17 +200,20 @@ struct Wreck<'a> {
     outdated: bool,
     /// The item that replaces lost ones; empty for zeros.
     fill: Vec<u8>,
-    /// Whether to use the blocks that decode from a damaged chunk.
-    by_blocks: bool,
+    used: Use,
 }
 
 impl<'a> Wreck<'a> {
-    fn survey(damaged: Damaged<'a>, head: Option<Head>, mut sums: Option<Sums>) -> Result<Self, FrameError> {
+    fn survey(
+        damaged: Damaged<'a>,
+        head: Option<Head>,
+        mut sums: Option<FoundSums>,
+    ) -> Result<Self, FrameError> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
         let (told, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
-        let known = sums.as_ref().map(Sums::known).unwrap_or_default();
+        let known = sums.as_ref().map(FoundSums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
         let index = match index {
             Some((index, sum)) if told == Some(sum) || is_believable(&damaged, &index, start)? => {
@@ -257,7 +244,7 @@ impl<'a> Wreck<'a> {
             let like = head.as_ref().map(|head| &head.header);
             torn = believable_torn(&found.chunks, &torn, like);
             let chunks = found.chunks.iter().chain(&torn);
-            let by_place: HashMap<u64, Found> = chunks.map(|chunk| (chunk.offset, *chunk)).collect();
+            let by_place: HashMap<u64, FoundChunk> = chunks.map(|chunk| (chunk.offset, *chunk)).collect();
             let (start, trailer) = (head.as_ref().map(|_| start), found.trailers.last().copied());
             let among = |told| index_among(&damaged, &candidates, &by_place, start, trailer, told);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
@@ -322,7 +309,7 @@ impl<'a> Wreck<'a> {
                 Order::Index(index, base)
             }
             (None, Some(mut places)) => {
-                let complete = sums.as_ref().is_some_and(Sums::is_complete);
+                let complete = sums.as_ref().is_some_and(FoundSums::is_complete);
                 ordered = complete && nchunks == Some(places.len() as u64);
                 chunk_sums = sums.map(|sums| sums.chunks).unwrap_or_default();
                 // Chunks that were not stored are lost with the index. A short chunk is the last one.
@@ -364,7 +351,7 @@ impl<'a> Wreck<'a> {
             ordered,
             outdated,
             fill: Vec::new(),
-            by_blocks: false,
+            used: Use::Intact,
         })
     }
 
@@ -389,12 +376,12 @@ impl<'a> Wreck<'a> {
     }
 
     /// Returns the chunk at a position: a stored one that is intact, or a special one from the index.
-    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Piece, Broken> {
+    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Fetched, Broken> {
         let place = match &self.order {
             Order::Found(places) => places.get(nchunk).copied().flatten().ok_or("not found")?,
             Order::Index(index, base) => {
                 match index.entry(nchunk).map_err(|error| Report(&error).to_string())? {
-                    Entry::Special(kind) => return Ok(Piece::Special(kind)),
+                    Entry::Special(kind) => return Ok(Fetched::Special(kind)),
                     Entry::Stored(offset) if self.damaged.dir.is_some() => offset,
                     Entry::Stored(offset) => base.checked_add(offset).ok_or("its offset is too large")?,
                 }
@@ -405,11 +392,11 @@ impl<'a> Wreck<'a> {
         }
         let chunk = self.damaged.chunk(place).map_err(|error| {
             let why = Report(&error).to_string();
-            Broken { why, chunk: if self.by_blocks { self.damaged.cut_off(place) } else { None } }
+            Broken { why, chunk: if self.used == Use::Blocks { self.damaged.cut_off(place) } else { None } }
         })?;
         let broken = |why: String| Broken { why, chunk: Some((chunk.clone(), chunk.as_bytes().len())) };
         let verified = match self.sums.get(nchunk).copied().flatten() {
-            Some(sum) if sum == checksums::sum(chunk.as_bytes()) => {
+            Some(sum) if sum == digest::sum(chunk.as_bytes()) => {
                 match chunk.check(&self.damaged.dparams).0 {
                     Ok(()) => true,
                     // Unchanged, whether or not it can be decoded here.
@@ -430,7 +417,7 @@ impl<'a> Wreck<'a> {
             Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
                 Err(format!("has {} bytes uncompressed instead of {nbytes}", chunk.nbytes()).into())
             }
-            _ => Ok(Piece::Stored(chunk, verified)),
+            _ => Ok(Fetched::Stored(chunk, verified)),
         }
     }
 
@@ -439,7 +426,8 @@ impl<'a> Wreck<'a> {
     fn patched(&self, nchunk: usize, chunk: &Chunk, there: usize) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
-        if !self.by_blocks || header.is_vl() || header.special().is_some() || header.blocksize() == 0 {
+        if self.used == Use::Intact || header.is_vl() || header.special().is_some() || header.blocksize() == 0
+        {
             return None;
         }
         let limits = &self.damaged.dparams.limits;
@@ -529,7 +517,7 @@ impl<'a> Wreck<'a> {
             self.damaged.go_on()?;
             // Zeros and other values that are not stored may themselves be replacements for lost chunks.
             let is_stored = matches!(there.entry(nchunk), Ok(Entry::Stored(_)));
-            let Some(chunk) = is_stored.then(|| there.chunk(nchunk).ok()).flatten() else { continue };
+            let Some(chunk) = is_stored.then(|| there.chunk(nchunk).read().ok()).flatten() else { continue };
             if chunk.header().special().is_none() && self.damaged.is_intact(&chunk, &known, &mut 0)? {
                 intact += 1;
             }
@@ -565,7 +553,7 @@ impl<'a> Wreck<'a> {
             // A chunk is not lost just because the call was cancelled.
             self.damaged.go_on()?;
             let broken = match (fetched, self.expected(nchunk)) {
-                (Ok(Piece::Stored(chunk, verified)), _)
+                (Ok(Fetched::Stored(chunk, verified)), _)
                     if *vl.get_or_insert(chunk.header().is_vl()) == chunk.header().is_vl() =>
                 {
                     with_data += usize::from(chunk.header().special().is_none());
@@ -573,7 +561,7 @@ impl<'a> Wreck<'a> {
                     report.verified += usize::from(verified);
                     None
                 }
-                (Ok(Piece::Special(kind)), Some(nbytes)) if vl != Some(true) => {
+                (Ok(Fetched::Special(kind)), Some(nbytes)) if vl != Some(true) => {
                     append_special(&mut writer, kind, nbytes)?;
                     None
                 }
@@ -646,7 +634,7 @@ impl<T: Into<String>> From<T> for Broken {
     }
 }
 
-enum Piece {
+enum Fetched {
     /// The flag says whether its checksum matches.
     Stored(Chunk, bool),
     Special(SpecialKind),

@@ -50,12 +50,12 @@ impl SuperChunk {
                 for nchunk in ends {
                     match entry {
                         Entry::Special(kind) => {
-                            frame.chunk(nchunk)?;
+                            frame.chunk(nchunk).read()?;
                             if kind == SpecialKind::NaN {
                                 frame.nan_pattern(nchunk)?;
                             }
                         }
-                        Entry::Stored(_) => drop(frame.decompress_chunk(nchunk)?),
+                        Entry::Stored(_) => drop(frame.chunk(nchunk).decompress()?),
                     }
                 }
                 let bytes = (run.len() as u64).saturating_mul(self.chunksize() as u64);

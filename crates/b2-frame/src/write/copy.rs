@@ -91,7 +91,7 @@ impl SuperChunk {
             if let (Entry::Special(kind), true) = (self.entry(nchunk)?, self.chunksize() > 0) {
                 return Ok((Made::Special(kind, nbytes as usize), nbytes));
             }
-            let chunk = self.chunk(nchunk)?;
+            let chunk = self.chunk(nchunk).read()?;
             let Some(cparams) = cparams else { return Ok((Made::Chunk(chunk), nbytes)) };
             if chunk.header().is_vl() {
                 let blocks = chunk.blocks(&self.dparams).map_err(error())?;
@@ -112,7 +112,7 @@ impl SuperChunk {
         chunksize: u64,
         control: &Control,
     ) -> Result<(), FrameError> {
-        if self.nchunks() > 0 && self.chunk(0)?.header().is_vl() {
+        if self.nchunks() > 0 && self.chunk(0).read()?.header().is_vl() {
             return Err(FrameError::argument("chunksize", "cannot be set for variable-length blocks"));
         }
         let defaults;

@@ -14,8 +14,8 @@ use crate::format::metalayers::{check_name, show};
 use crate::format::runs;
 use crate::format::starts::ChunkStarts;
 use crate::read::sizes::ChunkSizes;
-use crate::write::fit::Fit;
-use crate::write::state::{FrameState, Sizes, room_for};
+use crate::write::chunk_rules::ChunkRules;
+use crate::write::state::{FrameState, Sizes, Sizing, room_for};
 use crate::write::store::Store;
 use crate::{FrameError, Structure, SuperChunk};
 
@@ -23,7 +23,7 @@ use crate::{FrameError, Structure, SuperChunk};
 pub(crate) struct Draft {
     pub(crate) store: Store,
     pub(crate) state: FrameState,
-    pub(crate) fit: Fit,
+    pub(crate) rules: ChunkRules,
     /// Checksums of the chunks, if they are known.
     pub(crate) sums: Option<ChunkSums>,
     /// Where the blocks of the chunks are, if the frame gets a table of block starts.
@@ -33,12 +33,12 @@ pub(crate) struct Draft {
 
 /// A chunk in a form that C-Blosc2 can read in this frame.
 pub(crate) struct Fitted {
-    content: Content,
+    content: FittedContent,
     pub(crate) nbytes: usize,
     vl_blocks: bool,
 }
 
-enum Content {
+enum FittedContent {
     Stored(Chunk),
     /// A special chunk, which only takes an index entry if its size follows from the header.
     Special(SpecialKind),
@@ -46,7 +46,7 @@ enum Content {
 
 impl Fitted {
     pub(crate) fn special(kind: SpecialKind, nbytes: usize) -> Self {
-        Self { content: Content::Special(kind), nbytes, vl_blocks: false }
+        Self { content: FittedContent::Special(kind), nbytes, vl_blocks: false }
     }
 }
 
@@ -57,7 +57,7 @@ impl Draft {
         // No trailer is written yet; the length of the shortest one makes `frame_len` valid.
         let frame_len = layout.trailer.end + MIN_TRAILER_LEN as u64;
         let head = self.state.head(layout.data.end - layout.data.start, frame_len);
-        let dparams = self.fit.dparams.clone();
+        let dparams = self.rules.dparams.clone();
         let sums = self.sums.as_ref().map(|sums| Sums::Known(sums.old().clone()));
         let opened = self.state.opened(&head, layout, sums, &dparams);
         let mut schunk = SuperChunk::new(opened, files, dparams.clone());
@@ -75,22 +75,22 @@ impl Draft {
 
     /// Returns the control of the calls.
     pub(crate) fn control(&self) -> &Control {
-        &self.fit.dparams.control
+        &self.rules.dparams.control
     }
 
     /// Begins a call that handles `nbytes` uncompressed bytes, and returns its control.
     pub(crate) fn begin(&self, nbytes: u64) -> Control {
-        self.control().begin(nbytes, self.fit.typesize as u64)
+        self.control().begin(nbytes, self.rules.typesize as u64)
     }
 
     /// Converts a chunk to a form that C-Blosc2 can read in this frame.
     pub(crate) fn fit(&self, nchunk: usize, chunk: Chunk) -> Result<Fitted, FrameError> {
         let (nbytes, vl_blocks) = (chunk.nbytes(), chunk.header().is_vl());
-        let content = match self.fit.as_entry(&chunk) {
-            Some(kind) => Content::Special(kind),
+        let content = match self.rules.as_entry(&chunk) {
+            Some(kind) => FittedContent::Special(kind),
             None => {
-                let fitted = self.fit.fit(chunk);
-                Content::Stored(fitted.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
+                let fitted = self.rules.fit(chunk);
+                FittedContent::Stored(fitted.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
             }
         };
         Ok(Fitted { content, nbytes, vl_blocks })
@@ -98,8 +98,8 @@ impl Draft {
 
     /// Inserts a chunk before chunk `nchunk`.
     pub(crate) fn insert(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
-        let equal = self.state.equal_with(nchunk, chunk.nbytes);
-        let raw = self.put_sized(nchunk, chunk, equal)?;
+        let sizing = self.state.sizing_with(nchunk, chunk.nbytes);
+        let raw = self.put_sized(nchunk, chunk, sizing)?;
         self.state.reserve(1)?;
         if self.nchunks() == 0 {
             self.state.vl_blocks = chunk.vl_blocks;
@@ -110,8 +110,8 @@ impl Draft {
 
     /// Replaces chunk `nchunk`.
     pub(crate) fn replace(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
-        let equal = self.state.equal_after(nchunk, chunk.nbytes);
-        let raw = self.put_sized(nchunk, chunk, equal)?;
+        let sizing = self.state.sizing_after(nchunk, chunk.nbytes);
+        let raw = self.put_sized(nchunk, chunk, sizing)?;
         if self.nchunks() == 1 {
             self.state.vl_blocks = chunk.vl_blocks;
         }
@@ -119,31 +119,31 @@ impl Draft {
         Ok(())
     }
 
-    /// Stores a chunk and returns its entry. `equal` says whether the sizes of all chunks remain
-    /// equal.
-    fn put_sized(&mut self, nchunk: usize, chunk: &Fitted, equal: bool) -> Result<i64, FrameError> {
-        if equal || self.state.is_individual() && self.state.all_stored {
-            return self.put(nchunk, chunk, !equal);
+    /// Stores a chunk for a frame that will have this sizing, and returns its entry.
+    fn put_sized(&mut self, nchunk: usize, chunk: &Fitted, sizing: Sizing) -> Result<i64, FrameError> {
+        if sizing == Sizing::Equal || self.state.is_individual() && self.state.all_stored {
+            return self.put(nchunk, chunk, sizing);
         }
         let before = self.state.clone();
-        let result = self.make_individual().and_then(|()| self.put(nchunk, chunk, true));
+        let result = self.make_individual().and_then(|()| self.put(nchunk, chunk, sizing));
         if result.is_err() {
             self.state = before;
         }
         result
     }
 
-    /// Stores a chunk and returns its entry. `individual` says whether chunks will have individual
-    /// sizes.
-    pub(crate) fn put(&mut self, nchunk: usize, chunk: &Fitted, individual: bool) -> Result<i64, FrameError> {
+    /// Stores a chunk in a form that a frame with this sizing needs, and returns its entry.
+    pub(crate) fn put(&mut self, nchunk: usize, chunk: &Fitted, sizing: Sizing) -> Result<i64, FrameError> {
         match &chunk.content {
-            Content::Stored(stored) => self.put_stored(stored),
-            Content::Special(kind) if !individual && chunk.nbytes.is_multiple_of(self.fit.typesize) => {
+            FittedContent::Stored(stored) => self.put_stored(stored),
+            FittedContent::Special(kind)
+                if sizing == Sizing::Equal && chunk.nbytes.is_multiple_of(self.rules.typesize) =>
+            {
                 self.store.check()?;
                 Ok(Entry::Special(*kind).to_raw())
             }
-            Content::Special(kind) => {
-                let stored = self.fit.special(*kind, chunk.nbytes);
+            FittedContent::Special(kind) => {
+                let stored = self.rules.special(*kind, chunk.nbytes);
                 self.put_stored(&stored.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
             }
         }
@@ -151,7 +151,7 @@ impl Draft {
 
     fn put_stored(&mut self, chunk: &Chunk) -> Result<i64, FrameError> {
         let raw = Entry::Stored(self.store.put(chunk.as_bytes())?).to_raw();
-        let head = runs::parse(chunk.as_bytes(), &self.fit.dparams);
+        let head = runs::parse(chunk.as_bytes(), &self.rules.dparams);
         if let Some(sums) = &mut self.sums {
             sums.put(raw, ChunkSum::of(chunk.as_bytes(), head.as_ref()))?;
         }
@@ -172,12 +172,16 @@ impl Draft {
             let raw = self.state.entries.get(nchunk).copied().unwrap_or_default();
             if let Some(Entry::Special(kind)) = Entry::from_raw(raw) {
                 let nbytes = self.state.chunk_nbytes(nchunk).unwrap_or_default();
-                if kind == SpecialKind::NaN && !self.fit.nan_fits(nbytes) {
+                if kind == SpecialKind::NaN && !self.rules.nan_fits(nbytes) {
                     let expected = "NaN in whole items of 4 or 8 bytes";
                     let at = nchunk as u64 * 8;
                     return Err(FrameError::field(Structure::Index, "entry", at, raw, expected));
                 }
-                stored.push((nchunk, self.put(nchunk, &Fitted::special(kind, nbytes), true)?, nbytes));
+                stored.push((
+                    nchunk,
+                    self.put(nchunk, &Fitted::special(kind, nbytes), Sizing::Individual)?,
+                    nbytes,
+                ));
             }
         }
         for (nchunk, raw, nbytes) in stored {
@@ -188,9 +192,8 @@ impl Draft {
     }
 
     /// Fails if the frame would mix chunks with and without variable-length blocks, or have too
-    /// many chunks. `replaced` says whether the chunk replaces another.
-    pub(crate) fn check_chunk(&self, vl_blocks: bool, replaced: bool) -> Result<(), FrameError> {
-        let others = self.nchunks() - usize::from(replaced);
+    /// many chunks, with a new chunk beside `others` that remain.
+    pub(crate) fn check_chunk(&self, others: usize, vl_blocks: bool) -> Result<(), FrameError> {
         if others > 0 && self.state.vl_blocks != vl_blocks {
             let what = "chunks with and without variable-length blocks cannot be mixed";
             return Err(FrameError::argument("chunk", what));
@@ -200,7 +203,7 @@ impl Draft {
 
     /// Compresses and sets a vlmetalayer.
     pub(crate) fn set_vlmetalayer(&mut self, name: &[u8], value: &[u8]) -> Result<(), FrameError> {
-        let chunk = compress_value(value, &self.fit.dparams.plugins);
+        let chunk = compress_value(value, &self.rules.dparams.plugins);
         self.set_vlmetalayer_chunk(
             name,
             chunk.map_err(FrameError::chunk(Structure::VlMetalayer(show(name))))?,

@@ -1,13 +1,13 @@
 //! Writing: new frames, staged changes of existing ones, commits and copies. Uses `format`,
 //! `storage` and `read` (an editor reads what it changes).
 
+pub(crate) mod chunk_rules;
 #[allow(clippy::cast_possible_truncation, reason = "chunks are smaller than 2 GiB")]
 pub(crate) mod copy;
 pub(crate) mod draft;
 #[allow(clippy::cast_possible_truncation, reason = "chunks are smaller than 2 GiB")]
 pub(crate) mod edit;
-pub(crate) mod ends;
-pub(crate) mod fit;
+pub(crate) mod encode;
 pub(crate) mod options;
 pub(crate) mod params;
 #[allow(
@@ -17,7 +17,7 @@ pub(crate) mod params;
 )]
 pub(crate) mod state;
 pub(crate) mod store;
-pub(crate) mod whole;
+pub(crate) mod whole_frame;
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use b2_chunk::{DParams, Plugins};
-use b2_core::{Control, Limits};
+use b2_chunk::DParams;
+use b2_core::Control;
 
 use crate::format::header::Storage;
 use crate::format::metalayers::{MAX_METALAYERS, MAX_VLMETALAYERS};
 use crate::read::options::ReadOptions;
-use crate::storage::staging::{Durability, Target};
+use crate::storage::staging::{Durability, Staging};
 use crate::storage::traits::FileSystem;
 use crate::{Disk, FrameParams};
 
@@ -16,7 +16,7 @@ use crate::{Disk, FrameParams};
 /// [`FrameWriter::options`](crate::FrameWriter::options).
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    pub(crate) target: Target,
+    pub(crate) target: Staging,
     pub(crate) storage: Storage,
     pub(crate) control: Control,
     pub(crate) max_vlmetalayers: usize,
@@ -28,7 +28,7 @@ pub struct WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        let target = Target { fs: Arc::new(Disk), overwrite: false, durability: Durability::Sync };
+        let target = Staging { fs: Arc::new(Disk), overwrite: false, durability: Durability::Sync };
         Self {
             target,
             storage: Storage::Contiguous,
@@ -113,15 +113,18 @@ impl WriteOptions {
     /// Returns options for changing a frame that was written with these options.
     pub(crate) fn to_edit(&self, params: &FrameParams) -> EditOptions {
         let read = ReadOptions {
-            dparams: DParams::default()
-                .with_plugins(params.plugins.clone())
-                .with_control(self.control.clone()),
+            dparams: DParams {
+                plugins: params.plugins.clone(),
+                control: self.control.clone(),
+                ..DParams::default()
+            },
             fs: self.target.fs.clone(),
             checksums: self.checksums,
             ..ReadOptions::default()
         };
         EditOptions {
             read,
+            fs: Some(self.target.fs.clone()),
             durability: self.target.durability,
             max_vlmetalayers: self.max_vlmetalayers,
             ..EditOptions::default()
@@ -130,7 +133,8 @@ impl WriteOptions {
 }
 
 /// Options for opening a frame for changing. Returned by
-/// [`FrameEditor::options`](crate::FrameEditor::options).
+/// [`FrameEditor::options`](crate::FrameEditor::options). Plugins, limits, threads, file system and whether checksums
+/// are compared come from [`ReadOptions`], by `EditOptions::from`.
 ///
 /// ```no_run
 /// use b2_frame::FrameEditor;
@@ -143,6 +147,8 @@ impl WriteOptions {
 #[derive(Clone, Debug)]
 pub struct EditOptions {
     pub(crate) read: ReadOptions,
+    /// `None` if the files of `read` cannot be changed.
+    pub(crate) fs: Option<Arc<dyn FileSystem>>,
     pub(crate) durability: Durability,
     pub(crate) lock: bool,
     pub(crate) max_vlmetalayers: usize,
@@ -157,9 +163,10 @@ impl Default for EditOptions {
 
 impl From<ReadOptions> for EditOptions {
     /// Creates options for changing from options for reading. Their `compare` setting is ignored:
-    /// chunks that are changed are always compared.
+    /// chunks that are changed are always compared. Changes go to what [`ReadFiles::writable`](crate::ReadFiles::writable) returns.
     fn from(read: ReadOptions) -> Self {
         Self {
+            fs: read.fs.clone().writable(),
             read,
             durability: Durability::Sync,
             lock: true,
@@ -170,37 +177,6 @@ impl From<ReadOptions> for EditOptions {
 }
 
 impl EditOptions {
-    /// Sets the available codecs and filters.
-    pub fn plugins(mut self, plugins: Plugins) -> Self {
-        self.read = self.read.plugins(plugins);
-        self
-    }
-
-    /// Sets limits on the memory and output that the frame may cost.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.read = self.read.limits(limits);
-        self
-    }
-
-    /// Sets the threads and the progress callback of the editor's calls.
-    pub fn control(mut self, control: Control) -> Self {
-        self.read = self.read.control(control);
-        self
-    }
-
-    /// Sets the file system.
-    pub fn file_system(mut self, fs: Arc<dyn FileSystem>) -> Self {
-        self.read = self.read.file_system(fs);
-        self
-    }
-
-    /// Sets whether existing checksums are checked and maintained (the default). Without this they
-    /// are not compared when the frame is opened, and the next commit drops them.
-    pub fn checksums(mut self, checksums: bool) -> Self {
-        self.read = self.read.checksums(checksums);
-        self
-    }
-
     /// Sets whether commits must survive a power loss (the default).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;

@@ -13,7 +13,7 @@ use crate::format::index::{Entry, Index, MAX_NCHUNKS};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
 use crate::read::compared::Compared;
-use crate::read::open::{Layout, Opened};
+use crate::read::open_plan::{Layout, Opened};
 use crate::{FrameError, SuperChunk};
 
 /// The content of a frame except for its chunks. Cloning is cheap; the first change after that
@@ -21,7 +21,7 @@ use crate::{FrameError, SuperChunk};
 #[derive(Clone, Debug)]
 pub(crate) struct FrameState {
     /// The header as last stored. A commit updates lengths and counts in it.
-    pub(crate) head: Arc<Head>,
+    pub(crate) head: Arc<StoredHeader>,
     pub(crate) vlmetalayers: Arc<Vec<(Bytes, Bytes)>>,
     /// Index entries as stored. The entry of a last chunk that is not stored yet is arbitrary.
     pub(crate) entries: Arc<Vec<i64>>,
@@ -36,13 +36,13 @@ pub(crate) struct FrameState {
 /// A header with its metalayers, parsed and as stored. The stored bytes preserve fields that this
 /// version does not know.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
+pub(crate) struct StoredHeader {
     pub(crate) header: FrameHeader,
     pub(crate) metalayers: Metalayers,
     pub(crate) bytes: Bytes,
 }
 
-impl Head {
+impl StoredHeader {
     /// Creates the header of a new frame.
     pub(crate) fn new(mut header: FrameHeader, metalayers: Metalayers) -> Self {
         let bytes = header.encode(&metalayers).into();
@@ -74,6 +74,13 @@ pub(crate) enum Sizes {
     Individual(Arc<Vec<u32>>),
 }
 
+/// Whether the chunks of a frame have equal sizes, except for a shorter last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sizing {
+    Equal,
+    Individual,
+}
+
 impl FrameState {
     /// Returns the state of an opened frame.
     pub(crate) fn of(schunk: &SuperChunk) -> Result<Self, FrameError> {
@@ -94,7 +101,7 @@ impl FrameState {
         };
         // The first chunk decides, as in C-Blosc2; the header's flag is only a hint.
         let first = (0..nchunks).find(|&n| matches!(schunk.entry(n), Ok(Entry::Stored(_))));
-        let first = first.and_then(|nchunk| schunk.chunk_header(nchunk).ok().flatten());
+        let first = first.and_then(|nchunk| schunk.chunk(nchunk).header().ok().flatten());
         let vl_blocks = match first {
             Some(header) => header.is_vl(),
             None => nchunks > 0 && schunk.header().general_flags() & 0x80 != 0,
@@ -102,7 +109,7 @@ impl FrameState {
         // Copy the header, so that it does not keep a larger read buffer alive.
         let bytes = Bytes::copy_from_slice(&schunk.opened().header_bytes);
         Ok(Self {
-            head: Arc::new(Head {
+            head: Arc::new(StoredHeader {
                 header: schunk.header().clone(),
                 metalayers: Metalayers::parse(&bytes)?,
                 bytes,
@@ -141,28 +148,33 @@ impl FrameState {
         matches!(self.sizes, Sizes::Individual(_))
     }
 
-    /// Returns whether sizes remain equal if a chunk of `nbytes` is inserted before `nchunk` (or
-    /// appended).
-    pub(crate) fn equal_with(&self, nchunk: usize, nbytes: usize) -> bool {
-        match self.sizes {
+    pub(crate) fn sizing(&self) -> Sizing {
+        if self.is_individual() { Sizing::Individual } else { Sizing::Equal }
+    }
+
+    /// Returns the sizing after a chunk of `nbytes` is inserted before `nchunk` (or appended).
+    pub(crate) fn sizing_with(&self, nchunk: usize, nbytes: usize) -> Sizing {
+        let equal = match self.sizes {
             Sizes::Open => nbytes > 0,
             Sizes::Equal { chunksize, last } if nchunk == self.nchunks() => {
                 last == chunksize && (1..=chunksize).contains(&nbytes)
             }
             Sizes::Equal { chunksize, .. } => nbytes == chunksize,
             Sizes::Individual(_) => false,
-        }
+        };
+        if equal { Sizing::Equal } else { Sizing::Individual }
     }
 
-    /// Returns whether sizes remain equal if chunk `nchunk` is replaced by one of `nbytes`.
-    pub(crate) fn equal_after(&self, nchunk: usize, nbytes: usize) -> bool {
-        match self.sizes {
+    /// Returns the sizing after chunk `nchunk` is replaced by one of `nbytes`.
+    pub(crate) fn sizing_after(&self, nchunk: usize, nbytes: usize) -> Sizing {
+        let equal = match self.sizes {
             Sizes::Equal { chunksize, .. } if nchunk + 1 == self.nchunks() => {
                 (1..=chunksize).contains(&nbytes)
             }
             Sizes::Equal { chunksize, .. } => nbytes == chunksize,
             Sizes::Open | Sizes::Individual(_) => false,
-        }
+        };
+        if equal { Sizing::Equal } else { Sizing::Individual }
     }
 
     /// Gives each chunk its own size. The caller has replaced special entries before.
@@ -249,7 +261,7 @@ impl FrameState {
     }
 
     /// Returns the header to be stored.
-    pub(crate) fn head(&self, cbytes: u64, frame_len: u64) -> Arc<Head> {
+    pub(crate) fn head(&self, cbytes: u64, frame_len: u64) -> Arc<StoredHeader> {
         let mut header = self.head.header.clone();
         let individual = self.is_individual();
         if !self.entries.is_empty() {
@@ -279,14 +291,14 @@ impl FrameState {
         patch::put(&mut bytes, patch::CBYTES, &cbytes.to_be_bytes());
         patch::put(&mut bytes, patch::FRAME_LEN, &frame_len.to_be_bytes());
         patch::put(&mut bytes, patch::HAS_VLMETALAYERS, &[0xC2 | u8::from(header.has_vlmetalayers)]);
-        Arc::new(Head { header, metalayers: self.head.metalayers.clone(), bytes: bytes.freeze() })
+        Arc::new(StoredHeader { header, metalayers: self.head.metalayers.clone(), bytes: bytes.freeze() })
     }
 
     /// Returns what opening the frame would return. `head` comes from [`FrameState::head`]; `sums`
     /// are those of chunks that existed before.
     pub(crate) fn opened(
         &self,
-        head: &Head,
+        head: &StoredHeader,
         layout: Layout,
         sums: Option<Sums>,
         dparams: &DParams,
@@ -297,7 +309,7 @@ impl FrameState {
             header_bytes: head.bytes.clone(),
             metalayers: head.metalayers.clone(),
             index: Index::from_entries(self.entries.clone()),
-            trailer: Trailer { version: 1, vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] },
+            trailer: Trailer { vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] },
             layout,
             // There is no trailer with a fingerprint yet.
             checksums: Checksums::None,

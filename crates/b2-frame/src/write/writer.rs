@@ -8,11 +8,11 @@ use bytes::Bytes;
 use crate::format::checksums::ChunkSums;
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::metalayers::Metalayers;
-use crate::format::starts::ChunkStarts;
+use crate::format::starts::{ChunkStarts, Wanted};
+use crate::write::chunk_rules::ChunkRules;
 use crate::write::draft::{Draft, Fitted};
-use crate::write::fit::Fit;
 use crate::write::options::WriteOptions;
-use crate::write::state::{FrameState, Head, Sizes};
+use crate::write::state::{FrameState, Sizes, StoredHeader};
 use crate::write::store::{Change, ContiguousStore, SparseStore, Store};
 use crate::{FrameError, FrameParams, SuperChunk};
 
@@ -97,16 +97,6 @@ impl WriteOptions {
     }
 }
 
-impl SuperChunk {
-    /// Creates a contiguous frame in a file that must not exist yet, to be written chunk by chunk.
-    ///
-    /// # Errors
-    /// As for [`FrameWriter::create`].
-    pub fn create(path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
-        FrameWriter::create(path, params)
-    }
-}
-
 impl FrameWriter {
     /// Creates a contiguous frame in a file that must not exist yet. Use [`options`](Self::options)
     /// for other cases.
@@ -184,7 +174,7 @@ impl FrameWriter {
             use_dict: params.use_dict,
         };
         let state = FrameState {
-            head: Arc::new(Head::new(header, metalayers)),
+            head: Arc::new(StoredHeader::new(header, metalayers)),
             vlmetalayers: Arc::default(),
             entries: Arc::default(),
             sizes,
@@ -194,15 +184,16 @@ impl FrameWriter {
         };
         let container =
             Container { itemsize: Some(typesize), frame_blocksize: blocksize, ..Container::default() };
-        let dparams = DParams::default().with_plugins(params.plugins).with_control(options.control.clone());
+        let dparams =
+            DParams { plugins: params.plugins, control: options.control.clone(), ..DParams::default() };
         let draft = Draft {
             store: store(state.head.len())?,
             state,
-            fit: Fit { typesize, blocksize, dparams: dparams.with_container(container) },
+            rules: ChunkRules { typesize, blocksize, dparams: DParams { container, ..dparams } },
             sums: options.checksums.then(ChunkSums::default),
             starts: match options.block_starts {
-                Some(asked) => asked.then(|| ChunkStarts::new(true)),
-                None => options.checksums.then(|| ChunkStarts::new(false)),
+                Some(asked) => asked.then(|| ChunkStarts::new(Wanted::Always)),
+                None => options.checksums.then(|| ChunkStarts::new(Wanted::IfSmall)),
             },
             max_vlmetalayers: options.max_vlmetalayers,
         };
@@ -222,7 +213,7 @@ impl FrameWriter {
     /// Sets the threads, the progress callback and the cancellation of further calls. After a call
     /// is cancelled while it writes, the writer cannot be finished; the target is unchanged.
     pub fn set_control(&mut self, control: Control) {
-        self.draft.fit.dparams.control = control;
+        self.draft.rules.dparams.control = control;
     }
 
     /// Returns the control of the calls.
@@ -242,7 +233,7 @@ impl FrameWriter {
     /// cannot be written, or decoded if it must be recompressed.
     pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
         let nchunk = self.nchunks();
-        self.draft.check_chunk(chunk.header().is_vl(), false)?;
+        self.draft.check_chunk(nchunk, chunk.header().is_vl())?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.append_fitted(&chunk)
     }
@@ -262,10 +253,10 @@ impl FrameWriter {
                 format!("{nbytes}, expected 1 to {MAX_CHUNK_NBYTES}"),
             ));
         }
-        if kind == SpecialKind::NaN && !self.draft.fit.nan_fits(nbytes) {
+        if kind == SpecialKind::NaN && !self.draft.rules.nan_fits(nbytes) {
             return Err(FrameError::argument("nbytes", "NaN needs whole items of 4 or 8 bytes"));
         }
-        self.draft.check_chunk(false, false)?;
+        self.draft.check_chunk(self.nchunks(), false)?;
         self.append_fitted(&Fitted::special(kind, nbytes))
     }
 

@@ -3,8 +3,8 @@
 use b2_chunk::{CParams, Chunk};
 use b2_core::Control;
 use b2_frame::{
-    Checksums, Destination, Driver, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read,
-    ReadCosts, Storage, Structure, SuperChunk, WriteOptions,
+    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadCosts, Storage,
+    Structure, SuperChunk, WriteOptions,
 };
 
 use crate::common::data;
@@ -12,7 +12,8 @@ use crate::common::data;
 const CHUNK: usize = 240_000;
 const BLOCK: usize = 4000;
 /// Costs of a reader that never reads a whole chunk to get one block.
-const FAR: ReadCosts = ReadCosts { small: 1000, head: 64, gap: 100, at_once: 50_000, ahead: true };
+const FAR: ReadCosts =
+    ReadCosts { small: 1000, head: 64, gap: 100, at_once: 50_000, ahead: true, adapt: false };
 
 fn cparams() -> CParams {
     CParams::builder(1).level(1).blocksize(BLOCK).filters(&[][..]).build().unwrap()
@@ -49,16 +50,16 @@ fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
     for (nchunk, plain) in expected.iter().enumerate() {
         for nblock in [0, 7, 13, 24, 47] {
             let (mut block, start) = (vec![0; BLOCK], (nchunk * CHUNK + nblock * BLOCK) as u64);
-            let (pieces, _) = schunk.pieces_of_bytes(start, start + BLOCK as u64).unwrap();
-            let mut read = Read::new(&schunk, pieces, Destination::from(&mut block[..]), Control::new());
-            let mut driver = Driver::new(schunk.files());
+            let (places, dst) = schunk.byte_reads(start, &mut block).next().unwrap().unwrap();
+            let mut read = Read::new(&schunk, places, dst, Control::new());
             let mut count = 0;
             while let Some(first) = read.need().unwrap() {
                 let others = std::iter::from_fn(|| read.need().unwrap());
                 let requests: Vec<_> = std::iter::once(first).chain(others).collect();
                 count += 1;
                 for request in requests {
-                    let bytes = driver.read(&[request.extent]).unwrap().remove(0);
+                    let bytes =
+                        schunk.files().open(request.extent.file).unwrap().read(&request.extent).unwrap();
                     read.put(request.id, bytes).unwrap();
                 }
                 std::iter::from_fn(|| read.job()).for_each(|job| job.run().unwrap());
@@ -209,7 +210,7 @@ fn changes_keep_it() {
                 e.reorder(&order).unwrap();
                 all.swap(1, 3);
             }),
-            ("vlmetalayer", |e, _| e.set_vlmetalayer("v", b"\x01").unwrap()),
+            ("vlmetalayer", |e, _| e.vlmeta().set("v", b"\x01").unwrap()),
             ("rolled back", |e, _| {
                 e.append_bytes(&chunk(50)).unwrap();
                 e.rollback();

@@ -54,7 +54,7 @@ fn writers_with_locks_lose_nothing() {
         assert_eq!(schunk.nchunks() as u64, WRITERS * APPENDS);
         let mut next = [0; WRITERS as usize];
         for nchunk in 0..schunk.nchunks() {
-            let found = schunk.decompress_chunk(nchunk).unwrap();
+            let found = schunk.chunk(nchunk).decompress().unwrap();
             // The chunks of each writer are in its order.
             let of = (0..WRITERS).find(|w| found == data(CHUNKSIZE, w << 32 | next[*w as usize]));
             next[of.unwrap_or_else(|| panic!("chunk {nchunk}: {next:?}")) as usize] += 1;
@@ -78,7 +78,7 @@ fn consistent(schunk: &SuperChunk) -> Result<usize, FrameError> {
     assert_eq!(schunk.nchunks(), seeds.len(), "index and trailer are of one commit");
     for (nchunk, seed) in seeds.iter().enumerate() {
         assert!(
-            schunk.decompress_chunk(nchunk)? == data(CHUNKSIZE, *seed),
+            schunk.chunk(nchunk).decompress()? == data(CHUNKSIZE, *seed),
             "chunk {nchunk} of another commit"
         );
     }
@@ -108,7 +108,7 @@ fn change(editor: &mut FrameEditor, seeds: &mut Vec<u64>, rng: &mut Rng) {
         }
         _ => {}
     }
-    editor.set_vlmetalayer("state", &encode(seeds)).unwrap();
+    editor.vlmeta().set("state", &encode(seeds)).unwrap();
     editor.commit().unwrap();
 }
 

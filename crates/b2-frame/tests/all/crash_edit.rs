@@ -184,10 +184,10 @@ fn metalayer() {
 
 #[test]
 fn vlmetalayer() {
-    check("vlmetalayer, new", &|e| e.set_vlmetalayer("w", &data(900, 17)));
-    check("vlmetalayer, replaced", &|e| e.set_vlmetalayer("v", b"other"));
+    check("vlmetalayer, new", &|e| e.vlmeta().set("w", &data(900, 17)));
+    check("vlmetalayer, replaced", &|e| e.vlmeta().set("v", b"other"));
     check("vlmetalayer, removed", &|e| {
-        assert!(e.remove_vlmetalayer("v"));
+        assert!(e.vlmeta().remove("v"));
         Ok(())
     });
 }
@@ -206,7 +206,7 @@ fn first_append() {
 
 #[test]
 fn vlmetalayer_of_an_empty_frame() {
-    check_on("vlmetalayer, empty frame", &params, &|_| {}, &[&|e| e.set_vlmetalayer("v", b"first")]);
+    check_on("vlmetalayer, empty frame", &params, &|_| {}, &[&|e| e.vlmeta().set("v", b"first")]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn transaction() {
         e.append(chunk(19))?;
         e.delete(1)?;
         e.update(0, chunk(20))?;
-        e.set_vlmetalayer("v", b"changed too")?;
+        e.vlmeta().set("v", b"changed too")?;
         e.set_metalayer("m", b"other")?;
         e.write_bytes(100, &noise(3000, 21))?;
         e.append_bytes(&data(500, 22))
@@ -232,7 +232,7 @@ fn several_commits() {
             &|e| e.append(chunk(23)).map(drop),
             &|e| e.update(1, chunk(24)),
             &|e| e.delete(0),
-            &|e| e.set_vlmetalayer("w", &data(300, 25)),
+            &|e| e.vlmeta().set("w", &data(300, 25)),
             &|e| (0..e.nchunks()).try_for_each(|_| e.delete(0)),
             &|e| e.append(chunk(26)).map(drop),
         ],

@@ -48,7 +48,7 @@ fn child(path: &Path) -> ! {
             let raw = plain(half, version(half, nchunks));
             editor.update(half, Chunk::compress_bytes(&raw, &cparams).unwrap()).unwrap();
         }
-        editor.set_vlmetalayer("nchunks", nchunks.to_string().as_bytes()).unwrap();
+        editor.vlmeta().set("nchunks", nchunks.to_string().as_bytes()).unwrap();
         editor.commit().unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "committed {nchunks}").unwrap();
@@ -115,7 +115,7 @@ fn check(path: &Path, committed: usize, all: bool) -> usize {
     assert_eq!(said, nchunks.to_string().as_bytes());
     for n in (0..nchunks).filter(|n| all || *n + 40 > nchunks || n.abs_diff(nchunks / 2) < 20) {
         assert!(
-            schunk.decompress_chunk(n).unwrap() == plain(n, version(n, nchunks)),
+            schunk.chunk(n).decompress().unwrap() == plain(n, version(n, nchunks)),
             "chunk {n} of {nchunks}"
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
-use b2_frame::{Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
+use b2_frame::{Durability, EditOptions, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_storage_sim::{Plan, SimFs, every_crash};
 use crash::contents::Contents;
 use crash::{PATH, begin, read};
@@ -28,7 +28,8 @@ fn kills_do_no_harm_without_syncs() {
     for storage in [Storage::Contiguous, Storage::Sparse] {
         let fs = begin(&|fs| create(fs, PATH, storage, 1));
         let mut frames = vec![read(&fs).unwrap()];
-        let options = FrameEditor::options().file_system(Arc::new(fs.clone())).durability(Durability::None);
+        let options = EditOptions::from(SuperChunk::options().file_system(Arc::new(fs.clone())))
+            .durability(Durability::None);
         let mut change = || -> Result<(), FrameError> {
             let mut editor = options.edit(PATH)?;
             for mark in 1..=6 {

@@ -41,8 +41,8 @@ fn fill(editor: &mut FrameEditor, cparams: &CParams) {
     let stored = CParams::builder(4).level(0).build().unwrap();
     editor.append(Chunk::compress_bytes(&data(CHUNK, 9), &stored).unwrap()).unwrap();
     editor.append(Chunk::compress_bytes(&data(CHUNK / 2, 10), cparams).unwrap()).unwrap();
-    editor.set_vlmetalayer("note", b"\xa5hello").unwrap();
-    editor.set_vlmetalayer("longer", &data(300, 11)).unwrap();
+    editor.vlmeta().set("note", b"\xa5hello").unwrap();
+    editor.vlmeta().set("longer", &data(300, 11)).unwrap();
 }
 
 /// Makes changes that leave dead space with older chunks, indices and checksums.
@@ -52,7 +52,7 @@ fn edit(editor: &mut FrameEditor) {
     editor.commit().unwrap();
     editor.insert_bytes(2, &data(CHUNK, 21)).unwrap();
     editor.delete(0).unwrap();
-    editor.set_vlmetalayer("note", b"\xa3bye").unwrap();
+    editor.vlmeta().set("note", b"\xa3bye").unwrap();
     editor.commit().unwrap();
     editor.set_metalayer("m", b"\x04\x05\x06").unwrap();
 }

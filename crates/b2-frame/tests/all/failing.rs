@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use crate::common::*;
 use b2_chunk::SpecialKind;
 use b2_frame::{
-    Disk, Durability, FileId, FileKind, FileSystem, FrameError, FrameParams, FrameWriter, Links, LockMode,
-    ReadAt, Storage, SuperChunk, WriteAt,
+    Disk, Durability, FileId, FileKind, FileSystem, FrameError, FrameParams, FrameWriter, Links, ReadAt,
+    ReadFiles, Storage, SuperChunk, WriteAt,
 };
 
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
@@ -67,19 +67,28 @@ impl WriteAt for FailingFile {
         self.0.call("sync")?;
         self.1.sync()
     }
-    fn lock(&self, mode: LockMode) -> io::Result<()> {
-        self.1.lock(mode)
+    fn lock(&self) -> io::Result<()> {
+        self.1.lock()
     }
 }
 
-impl FileSystem for Failing {
-    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
-        Disk.kind(path, links)
-    }
+impl ReadFiles for Failing {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         self.call("open")?;
         Disk.open(path, links)
     }
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        Disk.kind(path, links)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Disk.list(dir)
+    }
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+impl FileSystem for Failing {
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.call("open_write")?;
         Ok(Arc::new(FailingFile(self.clone(), Disk.open_write(path, links)?)))
@@ -105,9 +114,6 @@ impl FileSystem for Failing {
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         Disk.remove_dir(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        Disk.list(dir)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.call("sync_dir")?;

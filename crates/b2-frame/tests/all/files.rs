@@ -9,7 +9,7 @@ use b2_core::ErrorKind;
 
 use crate::common::*;
 use b2_frame::{
-    Disk, Durability, FileSystem, FrameError, FrameParams, FrameWriter, Links, LockMode, PathKind, Storage,
+    Disk, Durability, FileSystem, FrameError, FrameParams, FrameWriter, Links, PathKind, ReadFiles, Storage,
     Structure, SuperChunk, sniff,
 };
 
@@ -93,10 +93,10 @@ fn damaged_sparse_frames_are_errors() {
     let chunk = fs::read(&member).unwrap();
     let schunk = SuperChunk::open(&path).unwrap();
     let read = || {
-        let whole = schunk.decompress_chunk(1).map(drop);
+        let whole = schunk.chunk(1).decompress().map(drop);
         let part = schunk.read_bytes(700..710).map(drop);
         assert_eq!(whole.is_ok(), part.is_ok());
-        schunk.blocks(1, &[0], |_, _| ()).and(whole)
+        schunk.chunk(1).blocks(&[0], |_, _| ()).and(whole)
     };
     for cut in 0..chunk.len() {
         fs::write(&member, &chunk[..cut]).unwrap();
@@ -119,7 +119,7 @@ fn damaged_sparse_frames_are_errors() {
         }
         other => panic!("{other}"),
     }
-    assert_eq!(schunk.decompress_chunk(2).unwrap(), data(500, 3));
+    assert_eq!(schunk.chunk(2).decompress().unwrap(), data(500, 3));
 
     // File numbers above 32 bits, and a contiguous frame as index.
     let index = fs::read(path.join("chunks.b2frame")).unwrap();
@@ -148,10 +148,10 @@ fn file_numbers_have_32_bits() {
     let index = fs::read(&index_path).unwrap();
     let at = SuperChunk::open(&path).unwrap().layout().index.start as usize + 32;
     fs::write(&index_path, patched(&index, at, &u64::from(u32::MAX).to_le_bytes())).unwrap();
-    let error = unchecked.open(&path).unwrap().chunk(0).unwrap_err();
+    let error = unchecked.open(&path).unwrap().chunk(0).read().unwrap_err();
     assert!(matches!(&error, FrameError::Io { name, .. } if name.ends_with("FFFFFFFF.chunk")), "{error}");
     fs::write(&index_path, patched(&index, at, &(1u64 << 32).to_le_bytes())).unwrap();
-    let error = unchecked.open(&path).unwrap().chunk(0).unwrap_err();
+    let error = unchecked.open(&path).unwrap().chunk(0).read().unwrap_err();
     assert!(matches!(error, FrameError::Field { field: "entry", .. }), "{error}");
 }
 
@@ -223,14 +223,14 @@ mod unix {
         // A link is refused, even if it leads to a valid chunk.
         fs::rename(&chunk, &elsewhere).unwrap();
         symlink(&elsewhere, &chunk).unwrap();
-        refused(schunk.chunk(1).map(drop));
+        refused(schunk.chunk(1).read().map(drop));
         refused(schunk.read_bytes(600..601).map(drop));
         fs::remove_file(&chunk).unwrap();
         fifo(&chunk);
-        refused(schunk.chunk(1).map(drop));
+        refused(schunk.chunk(1).read().map(drop));
         fs::remove_file(&chunk).unwrap();
         fs::create_dir(&chunk).unwrap();
-        refused(schunk.chunk(1).map(drop));
+        refused(schunk.chunk(1).read().map(drop));
 
         let index = path.join("chunks.b2frame");
         fs::rename(&index, &elsewhere).unwrap();
@@ -278,7 +278,7 @@ fn disk_files_do_what_storage_must() {
     let path = dir.path().join("file");
     let file = Disk.create_new(&path).unwrap();
     assert_eq!(Disk.create_new(&path).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
-    assert!(file.is_empty().unwrap());
+    assert_eq!(file.len().unwrap(), 0);
     file.write_all_at(5, b"56789").unwrap();
     file.write_all_at(0, b"01234").unwrap();
     file.sync().unwrap();
@@ -291,8 +291,10 @@ fn disk_files_do_what_storage_must() {
     assert_eq!(&buf, b"4567");
     assert_eq!(reader.read_exact_at(5, &mut buf).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     assert_eq!(reader.identity().unwrap(), file.identity().unwrap());
-    file.lock(LockMode::Shared).unwrap();
-    Disk.open_write(&path, Links::Refuse).unwrap().lock(LockMode::Shared).unwrap();
+    file.lock().unwrap();
+    assert!(Disk.is_locked(&path).unwrap());
+    file.unlock().unwrap();
+    Disk.open_write(&path, Links::Refuse).unwrap().lock().unwrap();
 
     let other = dir.path().join("other");
     Disk.rename_new(&path, &other).unwrap();
@@ -330,7 +332,7 @@ fn a_large_file_takes_no_more_space_than_it_has_bytes() {
         let frame = SuperChunk::open(&path).unwrap();
         assert_eq!(frame.layout().trailer.end, there.len());
         for nchunk in [0, 7, 39] {
-            assert!(frame.decompress_chunk(nchunk).unwrap() == noise);
+            assert!(frame.chunk(nchunk).decompress().unwrap() == noise);
         }
     }
 }

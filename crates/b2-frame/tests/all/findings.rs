@@ -33,5 +33,5 @@ fn zeros_in_tiny_blocks_stay_small() {
     let frame = writer.finish().unwrap().into_bytes();
     assert!(frame.len() < 64 << 10, "{}", frame.len());
     let schunk = SuperChunk::from_bytes(frame).unwrap();
-    assert_eq!(schunk.decompress_chunk(0).unwrap(), vec![0; nbytes]);
+    assert_eq!(schunk.chunk(0).decompress().unwrap(), vec![0; nbytes]);
 }

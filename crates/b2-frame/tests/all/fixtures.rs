@@ -78,7 +78,7 @@ fn all_frames_are_read_and_copied() {
             let options = FrameWriter::options().durability(Durability::None);
             let mut writer = options.storage(storage).create(&path, params).unwrap();
             for nchunk in 0..schunk.nchunks() {
-                writer.append(schunk.chunk(nchunk).unwrap()).unwrap();
+                writer.append(schunk.chunk(nchunk).read().unwrap()).unwrap();
             }
             for (name, _) in schunk.vlmetalayers().iter() {
                 let value = schunk.vlmetalayers().chunk(name).unwrap().unwrap();
@@ -116,8 +116,8 @@ fn all_frames_can_be_changed() {
             fs::copy(path, &copy).unwrap();
         }
         let mut chunks: Vec<Vec<u8>> =
-            (0..schunk.nchunks()).map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect();
-        let vl = !chunks.is_empty() && schunk.chunk(0).unwrap().header().is_vl();
+            (0..schunk.nchunks()).map(|nchunk| schunk.chunk(nchunk).decompress().unwrap()).collect();
+        let vl = !chunks.is_empty() && schunk.chunk(0).read().unwrap().header().is_vl();
         let cparams = cparams(schunk.typesize());
         let nbytes = chunks.first().map_or(schunk.typesize() * 50, Vec::len);
         let raw = data(nbytes, 77);
@@ -130,7 +130,7 @@ fn all_frames_can_be_changed() {
         let mut editor = options.many_vlmetalayers(true).edit(&copy).unwrap();
         editor.insert(0, new()).unwrap();
         chunks.insert(0, raw.clone());
-        editor.set_vlmetalayer("added", b"value").unwrap();
+        editor.vlmeta().set("added", b"value").unwrap();
         editor.commit().unwrap();
         if chunks.len() > 1 {
             editor.update(1, new()).unwrap();
@@ -142,10 +142,10 @@ fn all_frames_can_be_changed() {
         for compacted in [false, true] {
             let changed = SuperChunk::open(&copy).unwrap();
             let found: Vec<Vec<u8>> =
-                (0..changed.nchunks()).map(|nchunk| changed.decompress_chunk(nchunk).unwrap()).collect();
+                (0..changed.nchunks()).map(|nchunk| changed.chunk(nchunk).decompress().unwrap()).collect();
             assert!(found == chunks, "{name}");
             assert_eq!(changed.metalayers(), schunk.metalayers(), "{name}");
-            assert_eq!(changed.vlmetalayers().len(), schunk.vlmetalayers().len() + 1, "{name}");
+            assert_eq!(changed.vlmetalayers().iter().len(), schunk.vlmetalayers().iter().len() + 1, "{name}");
             assert_eq!(changed.vlmetalayers().get("added").unwrap().unwrap(), b"value");
             if compacted {
                 assert_eq!(changed.dead_bytes().unwrap(), 0, "{name}");

@@ -1,13 +1,13 @@
 //! Malformed frames: errors with field and offset, never a panic, never more memory than allowed.
 
 use crate::common::*;
-use b2_chunk::{CParams, Chunk, CodecId, DParams, Limits};
-use b2_frame::{Extent, FrameError, FrameFile, FrameParams, OpenPlan, Plan, Step, Storage, SuperChunk};
+use b2_chunk::{CParams, Chunk, CodecId, Limits};
+use b2_frame::{Extent, FrameError, FrameFile, FrameParams, Plan, Step, Storage, SuperChunk};
 use bytes::Bytes;
 
 /// Limits just above what the samples need.
 fn limits() -> Limits {
-    let mut limits = Limits::default().with_max_chunk_nbytes(1 << 16);
+    let mut limits = Limits { max_chunk_nbytes: 1 << 16, ..Limits::default() };
     limits.max_metadata = 1 << 16;
     limits.max_nchunks = 1000;
     limits
@@ -24,10 +24,10 @@ fn read_everything(frame: Bytes) -> Result<(), FrameError> {
         }
     };
     for nchunk in 0..schunk.nchunks() {
-        keep(schunk.decompress_chunk(nchunk).map(|plain| assert!(plain.len() <= 1 << 16)));
-        keep(schunk.chunk_header(nchunk).map(drop));
-        keep(schunk.chunk_nbytes(nchunk).map(drop));
-        keep(schunk.blocks(nchunk, &[0], |_, block| assert!(block.len() <= 1 << 16)));
+        keep(schunk.chunk(nchunk).decompress().map(|plain| assert!(plain.len() <= 1 << 16)));
+        keep(schunk.chunk(nchunk).header().map(drop));
+        keep(schunk.chunk(nchunk).nbytes().map(drop));
+        keep(schunk.chunk(nchunk).blocks(&[0], |_, block| assert!(block.len() <= 1 << 16)));
     }
     let nbytes = schunk.nbytes().min(1 << 16);
     keep(schunk.read_bytes(nbytes / 3..nbytes / 2).map(drop));
@@ -266,13 +266,13 @@ fn limits_are_kept() {
         open(few),
         Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 3, limit: 2, .. }))
     ));
-    let small = open(limits().with_max_chunk_nbytes(299)).unwrap();
+    let small = open(Limits { max_chunk_nbytes: 299, ..limits() }).unwrap();
     assert!(matches!(
-        small.chunk(0),
+        small.chunk(0).read(),
         Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 300, limit: 299, .. }))
     ));
     assert!(small.read_bytes(0..1).is_err());
-    assert!(small.chunk(2).is_ok());
+    assert!(small.chunk(2).read().is_ok());
     let mut short = limits();
     short.max_metadata = 96;
     assert!(matches!(
@@ -301,8 +301,8 @@ fn bombs_stay_small() {
         assert!(bomb.len() < 1000);
         let schunk = SuperChunk::from_bytes(bomb).unwrap();
         assert_eq!(schunk.nchunks(), nchunks);
-        assert_eq!(schunk.decompress_chunk(nchunks - 1).unwrap(), [expected]);
-        let (_, run) = schunk.index().run(5).unwrap();
+        assert_eq!(schunk.chunk(nchunks - 1).decompress().unwrap(), [expected]);
+        let (_, run) = schunk.chunk(5).run().unwrap();
         assert_eq!(run, 5..nchunks);
         // 2^24 chunks of one byte, read as one piece.
         assert!(schunk.read_bytes(3..1 << 24).unwrap().iter().all(|byte| *byte == expected));
@@ -330,8 +330,8 @@ fn bombs_of_individual_sizes_stay_small() {
     let schunk = bomb(&shared);
     assert_eq!(schunk.nchunks(), nchunks);
     assert!(schunk.read_bytes(3..1 << 24).unwrap().iter().all(|byte| *byte == 7));
-    assert_eq!(schunk.chunk_nbytes(nchunks - 1).unwrap(), 1);
-    assert!(schunk.chunk_nbytes(nchunks).is_err());
+    assert_eq!(schunk.chunk(nchunks - 1).nbytes().unwrap(), 1);
+    assert!(schunk.chunk(nchunks).nbytes().is_err());
     assert!(bomb(&special).read_bytes(0..1).is_err());
 }
 
@@ -360,8 +360,7 @@ fn chunks_of_two_gibibytes_are_told_without_being_made() {
 fn plans_survive_wrong_answers() {
     for Sample { frame, .. } in samples() {
         for wrong in 0..4 {
-            let mut plan =
-                OpenPlan::new(frame.len() as u64 + 100_000, Storage::Contiguous, &DParams::default());
+            let mut plan = SuperChunk::options().open_plan(frame.len() as u64 + 100_000, Storage::Contiguous);
             let mut parts = Vec::new();
             for round in 0..6 {
                 match plan.step(std::mem::take(&mut parts)) {

@@ -31,7 +31,7 @@ fn mixed(mut writer: FrameWriter) -> FrameWriter {
 }
 
 fn limits(max_ratio: u64, max_output: u64) -> Limits {
-    Limits::default().with_max_ratio(max_ratio).with_max_output(max_output)
+    Limits { max_ratio, max_output, ..Limits::default() }
 }
 
 fn check(open: impl Fn(Limits) -> SuperChunk) {
@@ -112,11 +112,11 @@ fn shared_chunks() {
 fn memory_for_stored_chunks_is_limited() {
     let frame = mixed(FrameWriter::memory(params()).unwrap()).finish().unwrap().into_bytes();
     let open = |most| {
-        let limits = Limits::default().with_max_memory(most);
+        let limits = Limits { max_memory: most, ..Limits::default() };
         SuperChunk::options().limits(limits).from_bytes(frame.clone()).unwrap()
     };
     let small = open(50_000);
-    for result in [small.chunk(0).map(drop), small.decompress_chunk(0).map(drop)] {
+    for result in [small.chunk(0).read().map(drop), small.chunk(0).decompress().map(drop)] {
         let error = result.unwrap_err();
         assert!(
             matches!(
@@ -126,8 +126,8 @@ fn memory_for_stored_chunks_is_limited() {
             "{error}"
         );
     }
-    assert_eq!(small.decompress_chunk(1).unwrap(), [0; CHUNK]);
-    assert_eq!(open(500_000).decompress_chunk(0).unwrap(), noise(0));
+    assert_eq!(small.chunk(1).decompress().unwrap(), [0; CHUNK]);
+    assert_eq!(open(500_000).chunk(0).decompress().unwrap(), noise(0));
 }
 
 /// The result is the same with any number of threads.
@@ -139,5 +139,5 @@ fn threads_are_limited() {
         schunk.read_bytes(0..schunk.nbytes()).unwrap()
     };
     let all = read(Limits::default());
-    assert!(read(Limits::default().with_max_memory(400_000)) == all);
+    assert!(read(Limits { max_memory: 400_000, ..Limits::default() }) == all);
 }

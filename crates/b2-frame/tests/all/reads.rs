@@ -116,7 +116,7 @@ fn a_chunk_is_one_read() {
     let schunk = counting.open();
     counting.taken();
     for nchunk in [0, 7, 39] {
-        let chunk = schunk.chunk(nchunk).unwrap();
+        let chunk = schunk.chunk(nchunk).read().unwrap();
         let reads = counting.taken();
         assert_eq!((reads.len(), total(&reads)), (1, chunk.cbytes() as u64));
         assert_eq!(chunk.decompress_bytes().unwrap(), raw[nchunk * 131_072..][..131_072]);
@@ -132,7 +132,8 @@ fn blocks_are_read_alone() {
     let check = |nblocks: &[usize], max_reads: usize, max_bytes: u64| {
         let mut seen = Vec::new();
         schunk
-            .blocks(5, nblocks, |nblock, block| {
+            .chunk(5)
+            .blocks(nblocks, |nblock, block| {
                 assert_eq!(block, &raw[5 * 131_072 + nblock * 4096..][..4096]);
                 seen.push(nblock);
             })
@@ -151,11 +152,11 @@ fn blocks_are_read_alone() {
     // As many as a single read may contain, 64 KiB.
     check(&all, 3, 131_072 + 4096);
     assert!(matches!(
-        schunk.blocks(5, &[32], |_, _| ()),
+        schunk.chunk(5).blocks(&[32], |_, _| ()),
         Err(FrameError::OutOfRange { start: 32, len: 32, .. })
     ));
     assert!(matches!(
-        schunk.blocks(40, &[0], |_, _| ()),
+        schunk.chunk(40).blocks(&[0], |_, _| ()),
         Err(FrameError::OutOfRange { start: 40, len: 40, .. })
     ));
 
@@ -173,10 +174,10 @@ fn delta_reads_block_0_besides() {
     let frame = frame(&raw[..131_072], 131_072, &cparams);
     let counting = Counting::new(&frame);
     let schunk = counting.open();
-    assert!(schunk.chunk(0).unwrap().header().cbytes() > 60_000);
+    assert!(schunk.chunk(0).read().unwrap().header().cbytes() > 60_000);
     counting.taken();
     let mut seen = Vec::new();
-    schunk.blocks(0, &[17, 0, 18], |n, block| seen.push((n, block.to_vec()))).unwrap();
+    schunk.chunk(0).blocks(&[17, 0, 18], |n, block| seen.push((n, block.to_vec()))).unwrap();
     let expected = [17, 0, 18].map(|n| (n, raw[n * 4096..][..4096].to_vec()));
     assert_eq!(seen, expected);
     let reads = counting.taken();
@@ -201,7 +202,7 @@ fn sizes_of_many_chunks_take_few_reads() {
     let middle = raw.len() as u64 / 2;
     assert_eq!(schunk.read_bytes(middle..middle + 1).unwrap(), raw[middle as usize..][..1]);
     assert!(counting.taken().len() < 10);
-    assert_eq!(schunk.chunk_nbytes(5).unwrap(), 15);
+    assert_eq!(schunk.chunk(5).nbytes().unwrap(), 15);
     assert!(counting.taken().is_empty());
     assert_eq!(schunk.read_bytes(0..raw.len() as u64).unwrap(), raw);
 }
@@ -220,9 +221,9 @@ fn special_chunks_are_not_read() {
     assert_eq!(schunk.read_bytes(7_003..8_011).unwrap(), plain[7_003..8_011]);
     assert_eq!(whole(&schunk), plain);
     let mut blocks = Vec::new();
-    schunk.blocks(0, &[9, 0], |n, block| blocks.push((n, block.len()))).unwrap();
+    schunk.chunk(0).blocks(&[9, 0], |n, block| blocks.push((n, block.len()))).unwrap();
     assert_eq!(blocks, [(9, 800), (0, 800)]);
-    assert!(schunk.chunk_header(0).unwrap().is_none());
+    assert!(schunk.chunk(0).header().unwrap().is_none());
     assert!(counting.taken().is_empty());
 }
 

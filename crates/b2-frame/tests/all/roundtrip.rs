@@ -144,11 +144,11 @@ impl Case {
         prop_assert_eq!(schunk.header().filters(), self.cparams.filters());
         for (nchunk, part) in self.parts.iter().enumerate() {
             let plain = part.plain();
-            prop_assert_eq!(schunk.chunk_nbytes(nchunk).unwrap(), plain.len() as u64);
-            prop_assert_eq!(&schunk.decompress_chunk(nchunk).unwrap(), &plain);
-            let all: Vec<usize> = (0..schunk.chunk_head(nchunk).unwrap().nblocks()).rev().collect();
+            prop_assert_eq!(schunk.chunk(nchunk).nbytes().unwrap(), plain.len() as u64);
+            prop_assert_eq!(&schunk.chunk(nchunk).decompress().unwrap(), &plain);
+            let all: Vec<usize> = (0..schunk.chunk(nchunk).head().unwrap().nblocks()).rev().collect();
             let mut blocks = Vec::new();
-            schunk.blocks(nchunk, &all, |_, block| blocks.push(block.to_vec())).unwrap();
+            schunk.chunk(nchunk).blocks(&all, |_, block| blocks.push(block.to_vec())).unwrap();
             blocks.reverse();
             prop_assert_eq!(&blocks.concat(), &plain);
         }
@@ -165,7 +165,7 @@ impl Case {
         for (i, value) in self.vlmetalayers.iter().enumerate() {
             prop_assert_eq!(&schunk.vlmetalayers().get(format!("vl{i}")).unwrap().unwrap(), value);
         }
-        prop_assert_eq!(schunk.vlmetalayers().len(), self.vlmetalayers.len());
+        prop_assert_eq!(schunk.vlmetalayers().iter().len(), self.vlmetalayers.len());
         Ok(())
     }
 }
@@ -174,13 +174,13 @@ impl Case {
 fn check_rules(schunk: &SuperChunk) -> Result<(), TestCaseError> {
     let typesize = schunk.typesize();
     for nchunk in 0..schunk.nchunks() {
-        match schunk.entry(nchunk).unwrap() {
+        match schunk.chunk(nchunk).entry().unwrap() {
             Entry::Special(_) => {
                 prop_assert!(schunk.chunksize() > 0);
-                prop_assert_eq!(schunk.chunk_nbytes(nchunk).unwrap() % typesize as u64, 0);
+                prop_assert_eq!(schunk.chunk(nchunk).nbytes().unwrap() % typesize as u64, 0);
             }
             Entry::Stored(_) => {
-                let header = schunk.chunk_header(nchunk).unwrap().unwrap();
+                let header = schunk.chunk(nchunk).header().unwrap().unwrap();
                 prop_assert!(header.is_extended() && header.cbytes() >= 32);
                 prop_assert_eq!(header.typesize(), if typesize > 255 { 1 } else { typesize });
                 match header.special() {
@@ -270,7 +270,7 @@ fn special_chunks_are_stored_when_sizes_become_individual() {
             assert_eq!(schunk.read_bytes(0..schunk.nbytes()).unwrap(), raw);
             check_rules(&schunk).unwrap();
             assert_eq!(schunk.chunksize(), if n < 6 { 800 } else { 0 });
-            let special = |nchunk| matches!(schunk.entry(nchunk).unwrap(), Entry::Special(_));
+            let special = |nchunk| matches!(schunk.chunk(nchunk).entry().unwrap(), Entry::Special(_));
             assert_eq!((0..n).filter(|nchunk| special(*nchunk)).count(), [0, 1, 2, 2, 3, 3, 0][n]);
         }
     }

@@ -57,7 +57,7 @@ fn write(path: &Path, storage: Storage, specials: bool) -> Vec<Vec<u8>> {
             editor.update(nchunk, chunk(wanted)).unwrap();
         }
     }
-    editor.set_vlmetalayer("v", b"\xa5hello").unwrap();
+    editor.vlmeta().set("v", b"\xa5hello").unwrap();
     editor.commit().unwrap();
     plain
 }

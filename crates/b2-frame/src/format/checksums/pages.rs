@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use b2_core::memory::{self, OutOfMemory};
 use bytes::Bytes;
 
-use super::chunks::SumsByEntry;
-use super::sum;
+use super::by_entry::SumsByEntry;
+use crate::format::digest::sum;
 use crate::{FrameError, Structure};
 
 /// Number of sums in a full page. The last page may have fewer.
@@ -59,7 +59,7 @@ pub(crate) fn read_table(table: &[u8]) -> Vec<Page> {
 
 /// How the sums of a frame that is being written are divided into pages.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PagePlan {
     pages: Vec<Slot>,
     /// Total length of the new pages, in bytes.
     pub(crate) len: usize,
@@ -72,7 +72,7 @@ enum Slot {
     New(Range<usize>),
 }
 
-impl Plan {
+impl PagePlan {
     /// Divides `sums` into pages. Pages of `kept` that match the first or last sums are reused.
     pub(crate) fn new(sums: &[u8], kept: &[Page]) -> Self {
         let fits = |page: &Page, range: Option<Range<usize>>| {
@@ -211,7 +211,7 @@ impl SumTable {
         if slot.get().is_some() {
             return Ok(None);
         }
-        let range = page.range().ok_or(wrong("a page has an impossible offset"))?;
+        let range = page.range().ok_or(wrong("the offset of a page is impossible"))?;
         match self.at_hand(&range) {
             Some(bytes) => self.put(npage, bytes).map(|()| None),
             None => Ok(Some(range)),
@@ -225,7 +225,7 @@ impl SumTable {
     pub(crate) fn put(&self, npage: usize, bytes: Bytes) -> Result<(), FrameError> {
         let (page, slot) = self.slot(npage)?;
         if bytes.len() as u64 != page.count.saturating_mul(8) || sum(&bytes) != page.sum {
-            return Err(wrong("a page of chunk checksums does not match its own checksum"));
+            return Err(wrong("a page of chunk checksums does not match its checksum"));
         }
         slot.get_or_init(|| bytes);
         Ok(())
@@ -260,7 +260,7 @@ mod tests {
 
     /// Writes the sums, and returns the length of the new pages and the list of all pages.
     fn write(sums: &[u8], kept: &[Page], offset: u64) -> (usize, Vec<Page>) {
-        let plan = Plan::new(sums, kept);
+        let plan = PagePlan::new(sums, kept);
         let (bytes, pages) = plan.place(sums, offset).unwrap();
         assert_eq!(bytes.len(), plan.len);
         assert_eq!(pages.iter().map(|page| page.count * 8).sum::<u64>(), sums.len() as u64);

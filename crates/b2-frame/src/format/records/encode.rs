@@ -6,7 +6,7 @@ use b2_core::memory::{self, OutOfMemory};
 
 use super::{RecordPage, TableKind};
 use crate::FrameError;
-use crate::format::checksums::sum;
+use crate::format::digest::sum;
 
 /// Minimum length of a full page in bytes. A record is never divided.
 const PAGE: usize = 4 << 10;

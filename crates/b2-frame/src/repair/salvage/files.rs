@@ -8,7 +8,7 @@ use b2_chunk::{Chunk, ChunkError, ChunkHeader, DParams};
 use b2_core::{Control, memory};
 use bytes::Bytes;
 
-use crate::format::checksums;
+use crate::format::digest;
 use crate::names::FrameFile;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name};
 use crate::storage::files::{Extent, OpenFile};
@@ -70,7 +70,7 @@ impl<'a> Damaged<'a> {
         self.go_on()?;
         Ok(match result {
             Ok(()) => true,
-            Err(error) => self.excuses(&error) && known.contains(&checksums::sum(chunk.as_bytes())),
+            Err(error) => self.excuses(&error) && known.contains(&digest::sum(chunk.as_bytes())),
         })
     }
 
@@ -138,7 +138,8 @@ impl<'a> Damaged<'a> {
         let (file, start) = match &self.dir {
             None => (self.main.clone(), place),
             Some(dir) => {
-                let id = u32::try_from(place).map_err(|_| FrameError::argument("index", "no file number"))?;
+                let id =
+                    u32::try_from(place).map_err(|_| FrameError::argument("index", "not a file number"))?;
                 (open_file(&*self.options.fs, &dir.join(chunk_name(id)), Links::Refuse, 0)?, 0)
             }
         };

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use b2_chunk::{ChunkHeader, Container};
+use b2_chunk::{ChunkHeader, Container, DParams};
 
-use super::head::Head;
-use super::scan::{Found, Look};
-use super::{Condition, Damaged};
-use crate::format::checksums::sum;
+use super::files::Damaged;
+use super::head::{Condition, Head};
+use super::scan::{FoundChunk, Look};
+use crate::format::digest::sum;
 use crate::format::index::{Entry, Index};
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
@@ -77,7 +77,7 @@ fn as_written(index: &Index, nchunk: usize) -> Option<Entry> {
 }
 
 /// A few of the chunks in the index, by their headers, to compare with the frame header.
-pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<Found> {
+pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<FoundChunk> {
     let places = (0..index.len()).filter_map(|nchunk| match index.entry(nchunk) {
         Ok(Entry::Stored(offset)) if damaged.dir.is_some() => Some(offset),
         Ok(Entry::Stored(offset)) => base.checked_add(offset),
@@ -85,7 +85,7 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
     });
     let chunks = places.take(16).filter_map(|offset| {
         let (header, ..) = damaged.chunk_header(offset).ok()?;
-        Some(Found::new(offset, &header))
+        Some(FoundChunk::new(offset, &header))
     });
     chunks.collect()
 }
@@ -99,7 +99,7 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
         return None;
     }
     let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, at..end)).ok()?;
-    let plain = damaged.dparams.clone().with_container(Container::default());
+    let plain = DParams { container: Container::default(), ..damaged.dparams.clone() };
     let sum = sum(&bytes);
     Some((Index::decode(bytes, nchunks, &plain).ok()?, sum))
 }
@@ -109,11 +109,11 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
 pub(super) fn intact_chunk_files(
     damaged: &Damaged<'_>,
     known: &HashSet<u64>,
-) -> Result<(Vec<Found>, Vec<Found>), FrameError> {
+) -> Result<(Vec<FoundChunk>, Vec<FoundChunk>), FrameError> {
     let (mut found, mut torn) = (Vec::new(), Vec::new());
     for id in damaged.chunk_files()? {
         let Ok((header, ..)) = damaged.chunk_header(id.into()) else { continue };
-        let file = Found { cbytes: 1, ..Found::new(id.into(), &header) };
+        let file = FoundChunk { cbytes: 1, ..FoundChunk::new(id.into(), &header) };
         let is_intact = match damaged.chunk(id.into()) {
             Ok(chunk) => damaged.is_intact(&chunk, known, &mut 0)?,
             Err(_) => false,
@@ -135,10 +135,10 @@ pub(super) struct Among {
 }
 
 /// Whether some of the chunks are newer than what is at byte `at`. If so, that belongs to an older state.
-pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> bool {
+pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[FoundChunk]) -> bool {
     let Some(first) = chunks.first().filter(|_| damaged.dir.is_none()) else { return false };
     // Values of vlmetalayers are chunks too.
-    let alike = |chunk: &&Found| (chunk.typesize, chunk.nbytes) == (first.typesize, first.nbytes);
+    let alike = |chunk: &&FoundChunk| (chunk.typesize, chunk.nbytes) == (first.typesize, first.nbytes);
     chunks.iter().filter(alike).any(|chunk| chunk.offset > at)
 }
 
@@ -147,8 +147,8 @@ pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[Found]) -> b
 /// the header. `told` is the index's checksum, if known.
 pub(super) fn index_among(
     damaged: &Damaged<'_>,
-    candidates: &[Found],
-    chunks: &HashMap<u64, Found>,
+    candidates: &[FoundChunk],
+    chunks: &HashMap<u64, FoundChunk>,
     start: Option<u64>,
     trailer: Option<u64>,
     told: Option<u64>,
@@ -223,7 +223,11 @@ fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
 
 /// The damaged chunks that probably belong to the frame: they look like the intact ones and lie between them. If no
 /// chunk is intact, `like` defines size and look.
-pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&FrameHeader>) -> Vec<Found> {
+pub(super) fn believable_torn(
+    chunks: &[FoundChunk],
+    torn: &[FoundChunk],
+    like: Option<&FrameHeader>,
+) -> Vec<FoundChunk> {
     // The chunks of a frame have few different looks, so the first ones suffice as examples.
     const MOST: usize = 16;
     let mut looks: Vec<(Look, usize, usize)> = Vec::new();
@@ -235,7 +239,7 @@ pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&Fr
             None => {}
         }
     }
-    let mut out: Vec<Found> = Vec::new();
+    let mut out: Vec<FoundChunk> = Vec::new();
     for chunk in torn {
         let alike = |(look, typesize, most): &(Look, usize, usize)| {
             (*look, *typesize) == (chunk.look, chunk.typesize) && chunk.nbytes <= *most
@@ -259,7 +263,7 @@ pub(super) fn believable_torn(chunks: &[Found], torn: &[Found], like: Option<&Fr
 }
 
 /// Drops what cannot be a chunk of data in a frame whose index is lost.
-pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trailers: &[u64]) {
+pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&Head>, trailers: &[u64]) {
     // A chunk directly before a trailer is an index.
     chunks.retain(|chunk| !trailers.contains(&chunk.end()));
     let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
@@ -283,7 +287,7 @@ pub(super) fn drop_strangers(chunks: &mut Vec<Found>, head: Option<&Head>, trail
     if count * 2 < chunks.len() && cbytes * 2 < all {
         return;
     }
-    let whole: Vec<Found> =
+    let whole: Vec<FoundChunk> =
         chunks.iter().filter(|chunk| (chunk.typesize, chunk.nbytes) == (typesize, nbytes)).copied().collect();
     let (Some(last), Some(look)) = (whole.last().copied(), whole.first().map(|chunk| chunk.look)) else {
         return;
@@ -312,11 +316,11 @@ pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
 }
 
 /// Item and chunk size: the header's if any chunk has them, otherwise what all chunks but the last have in common.
-pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
+pub(super) fn sizes(head: Option<&Head>, chunks: &[FoundChunk]) -> (usize, usize) {
     let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
         let typesize = if *typesize > 255 { 1 } else { *typesize };
-        let fits = |chunk: &Found| {
+        let fits = |chunk: &FoundChunk| {
             chunk.typesize == typesize
                 && (*chunksize == 0
                     || chunk.nbytes == *chunksize
@@ -342,20 +346,20 @@ pub(super) fn sizes(head: Option<&Head>, chunks: &[Found]) -> (usize, usize) {
 
 /// The chunks that belong to the frame, with gaps where some may be missing; and whether there were too many.
 pub(super) fn in_order(
-    chunks: &[Found],
+    chunks: &[FoundChunk],
     start: u64,
     typesize: usize,
     chunksize: usize,
     nchunks: Option<u64>,
 ) -> (Vec<Option<u64>>, bool) {
     let in_chunk = if typesize > 255 { 1 } else { typesize };
-    let fits: Vec<&Found> = chunks
+    let fits: Vec<&FoundChunk> = chunks
         .iter()
         .filter(|chunk| chunk.typesize == in_chunk && (chunksize == 0 || chunk.nbytes <= chunksize))
         .collect();
     // A chunk that is shorter than the others is the last one.
     let whole = fits.iter().filter(|chunk| chunksize == 0 || chunk.nbytes == chunksize);
-    let mut places: Vec<&Found> = whole.copied().collect();
+    let mut places: Vec<&FoundChunk> = whole.copied().collect();
     let short = fits.iter().rev().find(|chunk| chunksize > 0 && chunk.nbytes < chunksize);
     places.extend(short.filter(|chunk| places.last().is_none_or(|last| last.offset < chunk.offset)));
     let Some(nchunks) = nchunks.and_then(|n| usize::try_from(n).ok()) else {
@@ -382,7 +386,7 @@ pub(super) fn in_order(
 }
 
 /// Puts damaged chunks into gaps, where the number of candidates between the neighbours equals the length of the gap.
-pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
+pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[FoundChunk]) {
     let mut before = None;
     let mut i = 0;
     while i < places.len() {
@@ -393,7 +397,7 @@ pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
         }
         let len = places[i..].iter().take_while(|place| place.is_none()).count();
         let behind = places.get(i + len).copied().flatten();
-        let fits = |chunk: &&Found| {
+        let fits = |chunk: &&FoundChunk| {
             before.is_none_or(|before| before < chunk.offset)
                 && behind.is_none_or(|behind| chunk.offset < behind)
         };
@@ -411,10 +415,10 @@ pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[Found]) {
 pub(super) fn without_place(
     head: Option<&Head>,
     damaged: &Damaged<'_>,
-    found: &[Found],
-    torn: &[Found],
+    found: &[FoundChunk],
+    torn: &[FoundChunk],
     places: &[Option<u64>],
-) -> Vec<Found> {
+) -> Vec<FoundChunk> {
     let mut out = torn.to_vec();
     let stored: u64 = found.iter().chain(torn).map(|chunk| chunk.cbytes).sum();
     let is_dense =

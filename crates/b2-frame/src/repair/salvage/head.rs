@@ -6,12 +6,26 @@ use b2_chunk::DParams;
 use b2_core::memory;
 use bytes::Bytes;
 
-use super::Condition;
-use crate::format::checksums::{stable, sum};
+use crate::format::checksums::stable;
+use crate::format::digest::sum;
 use crate::format::header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN};
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
 use crate::{FrameError, Metalayers, Storage};
+
+/// How a part of a damaged frame was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Condition {
+    /// Complete and in its place.
+    Intact,
+    /// Some of its fields could not be trusted.
+    Damaged,
+    /// Not where the header says, or its position is unknown: it was found by searching all bytes.
+    Found,
+    /// Nothing is left of it.
+    Lost,
+}
 
 /// Markers of the fixed header: bytes that are the same in all frames.
 const MARKERS: [(usize, u8); 12] = [

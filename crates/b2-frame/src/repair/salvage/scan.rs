@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use b2_chunk::{Chunk, ChunkHeader, CodecFormat, DParams, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
 use bytes::Bytes;
 
-use super::Damaged;
+use super::files::Damaged;
 use crate::FrameError;
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
@@ -24,7 +24,7 @@ const EMPTY_TRAILER_LEN: usize = 12;
 
 /// A chunk that was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundChunk {
     /// First byte, from the start of the file.
     pub(super) offset: u64,
     pub(super) cbytes: u64,
@@ -36,7 +36,7 @@ pub(super) struct Found {
 /// What the chunks of a frame usually have in common: version, block size, filters and codec.
 pub(super) type Look = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
 
-impl Found {
+impl FoundChunk {
     pub(super) fn new(offset: u64, header: &ChunkHeader) -> Self {
         let look = (
             header.version(),
@@ -57,9 +57,9 @@ impl Found {
 /// What was found, in file order.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    pub(super) chunks: Vec<Found>,
+    pub(super) chunks: Vec<FoundChunk>,
     /// Damaged or truncated data that starts like a chunk. Few of these are chunks.
-    pub(super) torn: Vec<Found>,
+    pub(super) torn: Vec<FoundChunk>,
     /// The last trailer.
     pub(super) trailer: Option<Trailer>,
     /// First bytes of all trailers: commits leave old ones in the file.
@@ -126,7 +126,7 @@ fn chunk_at(
     rest: &[u8],
     known: &HashSet<u64>,
     budget: &mut u64,
-) -> Result<Option<(Found, bool)>, FrameError> {
+) -> Result<Option<(FoundChunk, bool)>, FrameError> {
     let file = &damaged.main;
     // Frames hold only chunks with extended headers. The first test rejects nearly all bytes.
     let [3..=6, _, flags, ..] = rest else { return Ok(None) };
@@ -146,7 +146,7 @@ fn chunk_at(
     if nbytes == 0 || !is_data {
         return Ok(None);
     }
-    let chunk = Found::new(offset, &header);
+    let chunk = FoundChunk::new(offset, &header);
     if cbytes > file.len() - offset {
         return Ok(Some((chunk, false)));
     }

@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::head::Head;
-use super::scan::{Found, trailer_at};
-use super::{Condition, Damaged};
+use super::files::Damaged;
+use super::head::{Condition, Head};
+use super::scan::{FoundChunk, trailer_at};
 use crate::FrameError;
-use crate::format::checksums::{END_LEN, MAGIC, Page, block_len, read_table, sum};
+use crate::format::checksums::{END_LEN, MAGIC, Page, block_len, read_table};
+use crate::format::digest::sum;
 use crate::format::index::{Entry, Index};
 use crate::names::FrameFile;
 use crate::storage::files::Extent;
@@ -19,7 +20,7 @@ const WINDOW: u64 = 1 << 20;
 
 /// Checksums that were found.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct FoundSums {
     /// Of the whole header, and of the header without the fields that C-Blosc2 changes in place.
     pub(super) header: [u64; 2],
     /// Of the index chunk.
@@ -33,11 +34,11 @@ pub(super) struct Sums {
 }
 
 /// Finds the checksums of the newest state: those before the trailer if it is in place, otherwise the last ones.
-pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<Sums>, FrameError> {
+pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<FoundSums>, FrameError> {
     let len = damaged.searched();
     let frame_len =
         head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
-    let mut best: Option<Sums> = None;
+    let mut best: Option<FoundSums> = None;
     // A hostile file may look like many blocks, each of which lists the whole file.
     let mut budget = len.saturating_mul(64).saturating_add(64 << 20);
     let mut at = 0;
@@ -64,7 +65,7 @@ fn positions(window: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Reads the block whose fixed end starts at `end_at`, if it is plausible.
-fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<Sums> {
+fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<FoundSums> {
     let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
     let behind = end_at.checked_add(END_LEN as u64)?;
     let end = bytes(end_at, behind)?;
@@ -99,7 +100,7 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
         return None;
     }
     let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(behind + len) == frame_len);
-    Some(Sums { header: [number(24)?, number(32)?], index: number(40)?, chunks, end: behind, in_place })
+    Some(FoundSums { header: [number(24)?, number(32)?], index: number(40)?, chunks, end: behind, in_place })
 }
 
 fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
@@ -109,7 +110,7 @@ fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
     (sum(&bytes) == page.sum).then_some(bytes)
 }
 
-impl Sums {
+impl FoundSums {
     /// The checksums of all chunks of the index that they belong to; `None` for chunks that are not stored.
     pub(super) fn by_index(&self, index: &Index) -> Vec<Option<u64>> {
         let mut sums = self.chunks.iter();
@@ -135,7 +136,7 @@ impl Sums {
     pub(super) fn places(
         &self,
         damaged: &Damaged<'_>,
-        found: &[Found],
+        found: &[FoundChunk],
     ) -> Result<Option<Vec<Option<u64>>>, FrameError> {
         if !self.chunks.is_empty() && self.chunks.iter().all(Option::is_none) {
             return Ok(None);

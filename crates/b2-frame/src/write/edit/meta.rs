@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
-use ::bytes::BytesMut;
-use b2_chunk::Chunk;
+use bytes::BytesMut;
 
 use crate::FrameError;
 use crate::format::metalayers::{Metalayers, VlMetalayers, show};
+use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
-use crate::write::state::Head;
+use crate::write::state::StoredHeader;
+
+/// Changes the vlmetalayers of a frame. Returned by [`FrameEditor::vlmeta`].
+pub struct EditVlMeta<'e>(&'e mut Draft);
 
 impl FrameEditor {
     /// Returns the metalayers, including uncommitted changes.
     pub fn metalayers(&self) -> &Metalayers {
         &self.draft.state.head.metalayers
-    }
-
-    /// Returns the vlmetalayers, including uncommitted changes.
-    pub fn vlmetalayers(&self) -> VlMetalayers {
-        VlMetalayers::from_entries(self.draft.state.vlmetalayers.to_vec(), &self.draft.fit.dparams)
     }
 
     /// Changes the value of a metalayer. It becomes visible in the same write as the chunks of the
@@ -43,34 +41,38 @@ impl FrameEditor {
         }
         let bytes = bytes.freeze();
         let (header, metalayers) = (head.header.clone(), Metalayers::parse(&bytes)?);
-        self.draft.state.head = Arc::new(Head { header, metalayers, bytes });
+        self.draft.state.head = Arc::new(StoredHeader { header, metalayers, bytes });
         Ok(())
     }
 
+    /// Returns the vlmetalayers, including uncommitted changes.
+    pub fn vlmetalayers(&self) -> VlMetalayers {
+        VlMetalayers::from_entries(self.draft.state.vlmetalayers.to_vec(), &self.draft.rules.dparams)
+    }
+
+    /// Returns what changes the vlmetalayers.
+    pub fn vlmeta(&mut self) -> EditVlMeta<'_> {
+        EditVlMeta(&mut self.draft)
+    }
+}
+
+impl EditVlMeta<'_> {
     /// Compresses and sets a vlmetalayer. By convention the value is msgpack.
     ///
     /// # Errors
     /// When the name does not have 1 to 31 bytes, and for a new name if there are already 16 (see
     /// [`EditOptions::many_vlmetalayers`](crate::EditOptions::many_vlmetalayers)).
-    pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
-        self.draft.set_vlmetalayer(name.as_ref(), value)
-    }
-
-    /// Sets a vlmetalayer to a compressed value.
-    ///
-    /// # Errors
-    /// As for [`set_vlmetalayer`](Self::set_vlmetalayer).
-    pub fn set_vlmetalayer_chunk(&mut self, name: impl AsRef<[u8]>, value: Chunk) -> Result<(), FrameError> {
-        self.draft.set_vlmetalayer_chunk(name.as_ref(), value)
+    pub fn set(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
+        self.0.set_vlmetalayer(name.as_ref(), value)
     }
 
     /// Removes a vlmetalayer. Returns whether it existed.
-    pub fn remove_vlmetalayer(&mut self, name: impl AsRef<[u8]>) -> bool {
+    pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
         let name = name.as_ref();
-        let Some(place) = self.draft.state.vlmetalayers.iter().position(|(n, _)| n == name) else {
+        let Some(place) = self.0.state.vlmetalayers.iter().position(|(n, _)| n == name) else {
             return false;
         };
-        Arc::make_mut(&mut self.draft.state.vlmetalayers).remove(place);
+        Arc::make_mut(&mut self.0.state.vlmetalayers).remove(place);
         true
     }
 }

@@ -1,36 +1,37 @@
 //! Changes frames in place. All changes are staged: new chunks go behind the committed end of the
 //! frame (or to new chunk files), and a commit makes all changes visible at once.
 //!
-//! - `ops`, `bytes` and `meta` are the operations, which store chunks and change the staged state.
+//! - `chunk_ops`, `byte_ops` and `meta` are the operations, which store chunks and change the staged state.
 //! - `savepoint` returns to an earlier staged state.
 //! - `prepared` stores chunks for many threads before they are put in place.
 //! - `open` opens and creates frames for changing.
 
-mod bytes;
+mod byte_ops;
+mod chunk_ops;
 mod meta;
 mod open;
-mod ops;
 mod prepared;
 mod savepoint;
 
 use std::fmt;
 use std::sync::Arc;
 
-use ::bytes::Bytes;
 use b2_chunk::{CParams, Chunk, Container, DParams};
 use b2_core::Control;
+use bytes::Bytes;
 
+pub use self::meta::EditVlMeta;
 pub use self::prepared::Prepared;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::runs;
-use crate::format::starts::ChunkStarts;
+use crate::format::starts::{ChunkStarts, Wanted};
 use crate::read::options::FrameOrigin;
 use crate::write::draft::Draft;
-use crate::write::state::{FrameState, Sizes};
+use crate::write::state::{FrameState, Sizes, Sizing};
 use crate::write::store::{Change, ContiguousStore};
-use crate::write::whole::copy_chunks;
+use crate::write::whole_frame::copy_chunks;
 use crate::{FrameError, Storage, SuperChunk};
 
 /// A frame that is open for changing: a contiguous file, a sparse directory, or a buffer.
@@ -47,18 +48,18 @@ use crate::{FrameError, Storage, SuperChunk};
 ///
 /// ```
 /// use b2_chunk::CParams;
-/// use b2_frame::{FrameParams, SuperChunk};
+/// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("log.b2frame");
 /// let params = FrameParams::from_cparams(&CParams::builder(2).build()?).chunksize(1000);
-/// SuperChunk::create(&path, params)?.finish()?;
+/// FrameWriter::create(&path, params)?.finish()?;
 ///
 /// let mut editor = SuperChunk::edit(&path)?;
 /// for i in 0..1000u16 {
 ///     editor.append_bytes(&i.to_le_bytes())?; // kept until a chunk is full, or until the commit
 /// }
-/// editor.set_vlmetalayer("station", b"\xa7north-3")?;
+/// editor.vlmeta().set("station", b"\xa7north-3")?;
 /// editor.commit()?;
 /// assert_eq!(SuperChunk::open(&path)?.read_items(500..502)?, [244, 1, 245, 1]);
 ///
@@ -123,7 +124,7 @@ impl FrameEditor {
     }
     /// Returns the item size in bytes.
     pub fn typesize(&self) -> usize {
-        self.draft.fit.typesize
+        self.draft.rules.typesize
     }
     /// Returns the uncompressed size of every chunk except possibly the last, in bytes; 0 if chunks
     /// have individual sizes or the size is not defined yet.
@@ -146,7 +147,7 @@ impl FrameEditor {
     }
     /// Returns the parameters for decoding stored chunks.
     pub fn dparams(&self) -> &DParams {
-        &self.draft.fit.dparams
+        &self.draft.rules.dparams
     }
 
     /// Returns the compression parameters of new chunks: those from
@@ -158,7 +159,7 @@ impl FrameEditor {
         if let Some(cparams) = &self.cparams {
             return Ok(cparams.clone());
         }
-        self.committed.head.header.to_cparams(&self.draft.fit.dparams)
+        self.committed.head.header.to_cparams(&self.draft.rules.dparams)
     }
 
     /// Sets the compression parameters of new chunks. The frame header, which gives other writers
@@ -182,7 +183,7 @@ impl FrameEditor {
     /// Progress counts uncompressed bytes: those that a call compresses, or in
     /// [`compact`](Self::compact) those that it copies.
     pub fn set_control(&mut self, control: Control) {
-        self.draft.fit.dparams.control = control;
+        self.draft.rules.dparams.control = control;
     }
 
     /// Returns the control of the calls.
@@ -193,7 +194,7 @@ impl FrameEditor {
     /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
     #[doc(hidden)]
     pub fn set_container(&mut self, container: Container) {
-        self.draft.fit.dparams.container = container;
+        self.draft.rules.dparams.container = container;
     }
 
     /// Returns the frame with all changes, committed or not, for reading. Later changes do not
@@ -331,7 +332,7 @@ impl FrameEditor {
         for (nchunk, raw) in self.draft.state.entries.iter().enumerate() {
             let known = sums.get(*raw).is_some_and(|sum| !sum.runs.is_empty());
             if let Some(Entry::Stored(_)) = Entry::from_raw(*raw).filter(|_| !known) {
-                let chunk = snapshot.chunk(nchunk)?;
+                let chunk = snapshot.chunk(nchunk).read()?;
                 let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
                 let sum = ChunkSum::of(chunk.as_bytes(), head.as_ref());
                 if sums.get(*raw) != Some(&sum) {
@@ -359,14 +360,14 @@ impl FrameEditor {
         if !block_starts {
             self.draft.starts = None;
         } else if let Some(starts) = &mut self.draft.starts {
-            starts.asked = true;
+            starts.wanted = Wanted::Always;
         } else {
             self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
                 let snapshot = editor.snapshot()?;
-                let mut starts = ChunkStarts::new(true);
+                let mut starts = ChunkStarts::new(Wanted::Always);
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
-                        let chunk = snapshot.chunk(nchunk)?;
+                        let chunk = snapshot.chunk(nchunk).read()?;
                         starts.put(*raw, runs::parse(chunk.as_bytes(), snapshot.dparams()).as_ref());
                     }
                     control.advance(editor.chunk_nbytes(nchunk)? as u64)?;
@@ -408,9 +409,9 @@ impl FrameEditor {
         // A snapshot of the staged state does not have the layout of the committed frame.
         let (files, _) = self.draft.store.snapshot()?;
         let frame_len = self.committed.head.header.frame_len();
-        let plan = crate::OpenPlan::new(frame_len, Storage::Contiguous, &self.draft.fit.dparams);
+        let plan = crate::OpenPlan::new(frame_len, Storage::Contiguous, &self.draft.rules.dparams);
         let opened = crate::drive(plan, &*files)?;
-        SuperChunk::new(opened, files, self.draft.fit.dparams.clone()).dead_bytes()
+        SuperChunk::new(opened, files, self.draft.rules.dparams.clone()).dead_bytes()
     }
 
     /// Commits, and reclaims dead space. A contiguous frame is rewritten beside the old one and
@@ -451,7 +452,7 @@ impl FrameEditor {
                 state,
                 source,
                 sums.as_ref(),
-                starts.as_ref().map(|starts| starts.asked),
+                starts.as_ref().map(|starts| starts.wanted),
                 control,
                 put,
             )
@@ -489,10 +490,9 @@ impl FrameEditor {
     }
 
     /// Stores a chunk in a form that C-Blosc2 can read at this position, and returns its entry.
-    /// `individual` says whether chunks will have individual sizes.
-    fn put(&mut self, nchunk: usize, chunk: Chunk, individual: bool) -> Result<i64, FrameError> {
+    fn put(&mut self, nchunk: usize, chunk: Chunk, sizing: Sizing) -> Result<i64, FrameError> {
         let fitted = self.draft.fit(nchunk, chunk)?;
-        self.draft.put(nchunk, &fitted, individual)
+        self.draft.put(nchunk, &fitted, sizing)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Opens frames for changing, and creates new frames to change.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::bytes::Bytes;
+use bytes::Bytes;
 
 use crate::format::checksums::Checksums;
-use crate::format::starts::ChunkStarts;
+use crate::format::starts::{ChunkStarts, Wanted};
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::options::{FrameOrigin, ReadOptions};
@@ -17,10 +18,10 @@ use crate::storage::lock::FrameLock;
 use crate::storage::redo::{Redo, Repaired};
 use crate::storage::sparse::open_file;
 use crate::storage::staging::{self, Durability};
-use crate::storage::traits::{FileKind, Links, WriteAt};
+use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
+use crate::write::chunk_rules::ChunkRules;
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
-use crate::write::fit::Fit;
 use crate::write::options::{EditOptions, WriteOptions};
 use crate::write::state::FrameState;
 use crate::write::store::memory::MemoryFile;
@@ -37,15 +38,17 @@ impl EditOptions {
     /// file has several hard links ([`FrameError::HardLinks`]), see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
-        let fs = anchored(&self.read.fs, path)?;
-        Self { read: ReadOptions { fs, ..self.read.clone() }, ..self.clone() }.edit_anchored(path)
+        let read_only = || io::Error::new(io::ErrorKind::Unsupported, "this storage can only be read");
+        let fs = anchored(staging::io(path, self.fs.as_ref().ok_or_else(read_only))?, path)?;
+        let read = ReadOptions { fs: fs.clone(), ..self.read.clone() };
+        Self { read, ..self.clone() }.edit_anchored(path, &fs)
     }
 
-    fn edit_anchored(&self, path: &Path) -> Result<FrameEditor, FrameError> {
+    fn edit_anchored(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
-        match staging::io(path, self.read.fs.kind(path, Links::Follow))? {
-            FileKind::File => self.edit_file(path),
-            FileKind::Directory => self.edit_directory(path),
+        match staging::io(path, fs.kind(path, Links::Follow))? {
+            FileKind::File => self.edit_file(path, fs),
+            FileKind::Directory => self.edit_directory(path, fs),
             FileKind::Link | FileKind::Other => {
                 Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
             }
@@ -61,11 +64,9 @@ impl EditOptions {
     pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
         let memory = Arc::new(MemoryFile::new(frame.into()));
-        let name: Arc<str> = "frame in memory".into();
-        let file = OpenFile::new(memory.clone(), name.clone(), 0)?;
+        let file = OpenFile::new(memory.clone(), "frame in memory", 0)?;
         let schunk = self.read.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)?;
-        let home = Home::Memory(memory.clone());
-        let store = ContiguousStore::of(home, memory, name, &schunk, Durability::None);
+        let store = ContiguousStore::of_memory(memory, &schunk);
         self.editor(&schunk, |_| Ok(store.into()), None)
     }
 
@@ -74,8 +75,7 @@ impl EditOptions {
         if self.read.offset > 0 { Err(FrameError::argument("offset", what)) } else { Ok(()) }
     }
 
-    fn edit_file(&self, path: &Path) -> Result<FrameEditor, FrameError> {
-        let fs = &self.read.fs;
+    fn edit_file(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
         let mut real = path.to_owned();
         if staging::io(path, fs.kind(path, Links::Refuse))? == FileKind::Link {
             real = staging::io(path, fs.resolve(path))?;
@@ -132,8 +132,7 @@ impl EditOptions {
         safe.and_then(|()| file.set_len(frame_len)).map_err(FrameError::io(name))
     }
 
-    fn edit_directory(&self, dir: &Path) -> Result<FrameEditor, FrameError> {
-        let fs = &self.read.fs;
+    fn edit_directory(&self, dir: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
         // Check before the lock file is created in this directory.
         let path = dir.join(INDEX_NAME);
         open_file(&**fs, &path, Links::Refuse, 0)?;
@@ -163,7 +162,7 @@ impl EditOptions {
         let sums = schunk.chunk_sums()?;
         // The first chunks decide whether there is space for block starts.
         let new = sums.is_some() && schunk.nchunks() == 0;
-        let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(false)));
+        let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(Wanted::IfSmall)));
         Ok(FrameEditor {
             tail: None,
             cparams: None,
@@ -181,7 +180,7 @@ impl EditOptions {
             draft: Draft {
                 store: store(&state)?,
                 state,
-                fit: Fit { typesize, blocksize, dparams: schunk.dparams().clone() },
+                rules: ChunkRules { typesize, blocksize, dparams: schunk.dparams().clone() },
                 sums,
                 starts,
                 max_vlmetalayers: self.max_vlmetalayers,

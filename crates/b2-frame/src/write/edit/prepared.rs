@@ -8,7 +8,6 @@ use b2_chunk::Chunk;
 use crate::FrameError;
 use crate::format::index::Entry;
 use crate::write::edit::FrameEditor;
-use crate::write::state::Sizes;
 
 /// A stored chunk that replaces another one when it is [installed](FrameEditor::install).
 #[derive(Clone, Debug)]
@@ -39,9 +38,8 @@ impl FrameEditor {
         if self.chunk_nbytes(nchunk)? != nbytes {
             return Err(FrameError::argument("chunk", "a prepared chunk must have the size of the old one"));
         }
-        self.draft.check_chunk(chunk.header().is_vl(), true)?;
-        let individual = matches!(self.draft.state.sizes, Sizes::Individual(_));
-        let raw = self.put(nchunk, chunk, individual)?;
+        self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
+        let raw = self.put(nchunk, chunk, self.draft.state.sizing())?;
         Ok(Prepared { nchunk, nbytes, raw, epoch: self.epoch.clone() })
     }
 

@@ -15,27 +15,20 @@ use crate::format::checksums::ChunkSums;
 use crate::format::header::patch;
 use crate::format::records::Pages;
 use crate::format::starts::ChunkStarts;
-use crate::read::open::Layout;
+use crate::read::open_plan::Layout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
 use crate::storage::redo::Redo;
-use crate::storage::staging::{self, Durability, Staged, Target};
+use crate::storage::staging::{self, Durability, Staged, Staging};
 use crate::storage::traits::{FileId, FileSystem, Links, ReadAt, WriteAt};
-use crate::write::ends::{self, Content, Ends};
-use crate::write::state::{FrameState, Head};
+use crate::write::encode::{self, Content, Encoded, PagesGo};
+use crate::write::state::{FrameState, StoredHeader};
+use crate::write::store::appender::Appender;
+use crate::write::store::change::Change;
+use crate::write::store::leftover;
 use crate::write::store::memory::MemoryFile;
-use crate::write::store::{Change, leftover};
 use crate::{FrameError, SuperChunk};
-
-/// Small chunks are collected up to this size before they are written, in bytes.
-const BUFFER: usize = 1 << 20;
-
-/// New files reserve space in steps of this many bytes, once they are longer than one step.
-const RESERVE: u64 = 16 << 20;
-
-/// After this many bytes, writing them to disk is started early, which shortens the final sync.
-const START_SYNC: u64 = 8 << 20;
 
 /// Length of the magic number, the header length and the marker after it, in bytes.
 const FIRST: usize = 16;
@@ -43,26 +36,13 @@ const FIRST: usize = 16;
 /// The file or buffer of a contiguous frame.
 pub(crate) struct ContiguousStore {
     home: Home,
-    file: Arc<dyn WriteAt>,
-    name: Arc<str>,
+    pub(super) out: Appender,
     header_len: u64,
     /// End of the committed frame; 0 for a new frame.
     committed: u64,
-    /// Offset of `buf`: the end of what is written.
-    at: u64,
-    buf: Vec<u8>,
-    /// End of the bytes that may have been written.
-    high: u64,
-    /// End of the reserved space.
-    reserved: u64,
-    /// End of the bytes for which writing to disk was started.
-    sync_started: u64,
     /// The committed pages of all tables.
     pages: Pages,
     watch: Arc<Watch>,
-    durability: Durability,
-    /// Number of bytes written so far.
-    pub(super) written: u64,
     /// The header on disk may be invalid, so nothing may be written any more.
     pub(super) broken: bool,
     /// A sync has failed. Data written before may never reach the disk, even if later syncs
@@ -83,7 +63,7 @@ pub(crate) struct Copied {
 
 /// Where a contiguous frame is stored.
 pub(crate) enum Home {
-    Memory(Arc<MemoryFile>),
+    Memory,
     Disk {
         fs: Arc<dyn FileSystem>,
         /// The path with all symbolic links resolved.
@@ -94,8 +74,8 @@ pub(crate) enum Home {
     },
     /// A new frame, in a temporary file that is renamed when it is complete.
     Staged(Option<Staged>),
-    /// A new frame that starts at this offset of a file.
-    Behind(u64),
+    /// A new frame that follows other bytes of a file.
+    Behind,
 }
 
 /// Tells snapshots about later changes, since bytes that were never committed may be overwritten.
@@ -115,7 +95,7 @@ impl Watch {
 }
 
 impl ContiguousStore {
-    /// Creates the store of an existing frame.
+    /// Creates the store of an existing frame in a file.
     pub(crate) fn of(
         home: Home,
         file: Arc<dyn WriteAt>,
@@ -123,51 +103,38 @@ impl ContiguousStore {
         schunk: &SuperChunk,
         durability: Durability,
     ) -> Self {
-        let opened = schunk.layout();
-        let end = opened.trailer.end;
+        Self::existing(home, Appender::new(file, name, durability, schunk.layout().trailer.end), schunk)
+    }
+
+    /// Creates the store of an existing frame in memory.
+    pub(crate) fn of_memory(memory: Arc<MemoryFile>, schunk: &SuperChunk) -> Self {
+        Self::existing(Home::Memory, Appender::in_memory(memory, schunk.layout().trailer.end), schunk)
+    }
+
+    fn existing(home: Home, out: Appender, schunk: &SuperChunk) -> Self {
+        let layout = schunk.layout();
         Self {
             home,
-            file,
-            name,
-            header_len: opened.header.end,
-            committed: end,
-            at: end,
-            buf: Vec::new(),
-            high: end,
-            reserved: 0,
-            sync_started: end,
+            header_len: layout.header.end,
+            committed: layout.trailer.end,
             pages: schunk.pages(),
-            watch: Arc::new(Watch::new(end)),
-            durability,
-            written: 0,
+            watch: Arc::new(Watch::new(layout.trailer.end)),
             broken: false,
             lost: false,
-            unsafe_name: durability == Durability::Sync,
+            unsafe_name: out.durability == Durability::Sync,
+            out,
         }
     }
 
-    fn new(
-        home: Home,
-        file: Arc<dyn WriteAt>,
-        name: Arc<str>,
-        header_len: u64,
-        durability: Durability,
-    ) -> Result<Self, FrameError> {
+    fn new(home: Home, mut out: Appender, header_len: u64) -> Result<Self, FrameError> {
+        out.skip(header_len)?;
         Ok(Self {
             home,
-            file,
-            name,
+            out,
             header_len,
             committed: 0,
-            at: 0,
-            buf: memory::zeroed(header_len as usize)?,
-            high: 0,
-            reserved: 0,
-            sync_started: 0,
             pages: Pages::default(),
             watch: Arc::new(Watch::new(0)),
-            durability,
-            written: 0,
             broken: false,
             lost: false,
             unsafe_name: false,
@@ -177,15 +144,15 @@ impl ContiguousStore {
     /// Creates the store of a new frame in memory.
     pub(crate) fn memory_of(header_len: u64) -> Result<Self, FrameError> {
         let memory = Arc::new(MemoryFile::new(Bytes::new()));
-        let name = "frame in memory".into();
-        Self::new(Home::Memory(memory.clone()), memory, name, header_len, Durability::None)
+        Self::new(Home::Memory, Appender::in_memory(memory, 0), header_len)
     }
 
     /// Creates the store of a new frame in a file.
-    pub(crate) fn create(target: Target, path: &Path, header_len: u64) -> Result<Self, FrameError> {
+    pub(crate) fn create(target: Staging, path: &Path, header_len: u64) -> Result<Self, FrameError> {
         let (staged, file) = Staged::file(target, path)?;
-        let (name, durability) = (staged.path().display().to_string(), staged.durability());
-        Self::new(Home::Staged(Some(staged)), file, name.into(), header_len, durability)
+        let name = staged.path().display().to_string().into();
+        let out = Appender::new(file, name, staged.durability(), 0).reserving();
+        Self::new(Home::Staged(Some(staged)), out, header_len)
     }
 
     /// Creates the store of a new frame that starts at byte `base` of a file.
@@ -196,118 +163,54 @@ impl ContiguousStore {
         base: u64,
         header_len: u64,
     ) -> Result<Self, FrameError> {
-        Self::new(Home::Behind(base), file, name.into(), header_len, durability)
+        let out = Appender::new(file, name.into(), durability, 0).at_byte(base);
+        Self::new(Home::Behind, out, header_len)
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn end(&self) -> u64 {
-        self.at + self.buf.len() as u64
+        &self.out.name
     }
 
     /// Returns whether anything was stored since the last commit.
     fn has_staged(&self) -> bool {
-        self.end() > self.committed
+        self.out.end() > self.committed
     }
 
     /// Writes the marker in front of staged data, so that leftovers of an interrupted commit can be
     /// recognized.
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<(), FrameError> {
         if !self.has_staged() && matches!(self.home, Home::Disk { .. }) {
-            self.buf.extend_from_slice(&leftover::MARKER);
+            self.out.push(&leftover::MARKER)?;
         }
+        Ok(())
     }
 
     /// Stores a chunk and returns the offset for its index entry.
     pub(crate) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
-        self.begin();
-        let offset = self.end() - self.header_len;
-        self.push(chunk)?;
+        self.begin()?;
+        let offset = self.out.end() - self.header_len;
+        self.out.push(chunk)?;
         Ok(offset)
-    }
-
-    fn push(&mut self, data: &[u8]) -> Result<(), FrameError> {
-        if self.buf.len() + data.len() > BUFFER && self.empty_memory().is_none() {
-            self.flush()?;
-            if data.len() > BUFFER {
-                self.write(self.at, data)?;
-                self.at += data.len() as u64;
-                return Ok(());
-            }
-        }
-        memory::reserve(&mut self.buf, data.len())?;
-        self.buf.extend_from_slice(data);
-        Ok(())
-    }
-
-    /// Returns the buffer of a new frame in memory as long as it is empty: the collected bytes then
-    /// become its content.
-    fn empty_memory(&self) -> Option<&Arc<MemoryFile>> {
-        self.memory().filter(|_| self.at == 0)
-    }
-
-    /// Writes the collected bytes.
-    pub(super) fn flush(&mut self) -> Result<(), FrameError> {
-        if let Some(memory) = self.empty_memory().cloned() {
-            let len = self.buf.len() as u64;
-            memory.put(std::mem::take(&mut self.buf));
-            (self.at, self.high) = (len, len);
-            self.written += len;
-        } else if !self.buf.is_empty() {
-            let buf = std::mem::take(&mut self.buf);
-            let result = self.write(self.at, &buf);
-            self.buf = buf;
-            result?;
-            self.at += self.buf.len() as u64;
-            self.buf.clear();
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), FrameError> {
-        let end = at + data.len() as u64;
-        if matches!(self.home, Home::Staged(_)) && end > self.reserved.max(RESERVE) {
-            self.reserved = end + RESERVE;
-            self.file.reserve(at..self.reserved);
-        }
-        self.high = self.high.max(end);
-        let base = if let Home::Behind(base) = self.home { base } else { 0 };
-        self.file.write_all_at(base + at, data).map_err(FrameError::io(&*self.name))?;
-        self.written += data.len() as u64;
-        if self.durability == Durability::Sync && end >= self.sync_started + START_SYNC {
-            self.file.start_sync(base + self.sync_started..base + end);
-            self.sync_started = end;
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        match self.durability {
-            Durability::Sync => self.file.sync(),
-            Durability::None => Ok(()),
-        }
     }
 
     /// Returns the file with everything flushed so far, for a snapshot.
     pub(super) fn files(&self) -> Result<Arc<dyn FrameFiles>, FrameError> {
         let file = SnapshotFile {
-            file: self.file.clone(),
+            file: self.out.file.clone(),
             watch: self.watch.clone(),
             rollbacks: self.watch.rollbacks.load(Ordering::SeqCst),
         };
-        Ok(Arc::new(Contiguous(OpenFile::new(Arc::new(file), self.name.clone(), 0)?)))
+        Ok(Arc::new(Contiguous(OpenFile::new(Arc::new(file), self.out.name.clone(), 0)?)))
     }
 
     /// Returns the layout of the chunks stored so far; index and trailer are not written yet.
     pub(super) fn layout(&self) -> Layout {
-        let end = self.end();
+        let end = self.out.end();
         Layout { header: 0..self.header_len, data: self.header_len..end, index: end..end, trailer: end..end }
     }
 
     /// Commits a state and returns the stored header.
-    pub(super) fn commit(&mut self, change: &Change<'_>) -> Result<Arc<Head>, FrameError> {
+    pub(super) fn commit(&mut self, change: &Change<'_>) -> Result<Arc<StoredHeader>, FrameError> {
         let &Change { old, new, sums, starts, metadata_only } = change;
         if self.committed == 0 {
             return self.complete(new, sums, starts, || Ok(0));
@@ -318,9 +221,9 @@ impl ContiguousStore {
             let head = new.head(old.header.cbytes, self.committed);
             (head, Vec::new(), self.committed, Pages { sums: Vec::new(), ..self.pages.clone() })
         } else {
-            self.begin();
-            self.flush()?;
-            let Ends { head, tail, pages } = self.ends(new, sums, starts)?;
+            self.begin()?;
+            self.out.flush()?;
+            let Encoded { head, tail, pages } = self.ends(new, sums, starts)?;
             let frame_len = head.header.frame_len;
             (head, tail, frame_len, pages)
         };
@@ -334,23 +237,26 @@ impl ContiguousStore {
             memory::reserve(&mut behind, redo.len())?;
             behind.extend_from_slice(&redo);
         }
+        let at = self.out.at;
         if !behind.is_empty() {
-            self.write(self.at, &behind)?;
+            self.out.write(at, &behind)?;
         }
-        self.cut(self.at + behind.len() as u64).map_err(FrameError::io(&*self.name))?;
-        self.sync().inspect_err(|_| self.lost = true).map_err(FrameError::io(&*self.name))?;
+        let cut = self.out.cut(at + behind.len() as u64);
+        self.out.io(cut)?;
+        let synced = self.out.sync().inspect_err(|_| self.lost = true);
+        self.out.io(synced)?;
         self.save_name()?;
         if let Home::Disk { lock: Some(lock), .. } = &self.home {
-            self.written += lock.count_change()?;
+            self.out.written += lock.count_change()?;
         }
         self.write_header(&before, &after)?;
-        self.at = frame_len;
+        self.out.at = frame_len;
         self.committed = frame_len;
         self.pages = pages;
         self.watch.committed.store(frame_len, Ordering::SeqCst);
         // A leftover record is harmless: the header is complete, and the next writer truncates the
         // record.
-        let _ = self.cut(frame_len);
+        let _ = self.out.cut(frame_len);
         Ok(head)
     }
 
@@ -365,16 +271,16 @@ impl ContiguousStore {
         state: &FrameState,
         sums: Option<&ChunkSums>,
         starts: Option<&ChunkStarts>,
-    ) -> Result<Ends, FrameError> {
-        let end = self.end();
-        ends::encode(&Content {
+    ) -> Result<Encoded, FrameError> {
+        let end = self.out.end();
+        encode::encode(&Content {
             state,
             sums,
             starts,
             kept: &self.pages,
             cbytes: end - self.header_len,
             index_at: end,
-            in_front: true,
+            pages: PagesGo::InFront,
         })
     }
 
@@ -386,33 +292,30 @@ impl ContiguousStore {
         sums: Option<&ChunkSums>,
         starts: Option<&ChunkStarts>,
         before: impl FnOnce() -> Result<u64, FrameError>,
-    ) -> Result<Arc<Head>, FrameError> {
-        let Ends { head, tail, pages } = self.ends(state, sums, starts)?;
-        self.written += before()?;
-        self.push(&tail)?;
-        self.flush()?;
-        if self.reserved > self.at {
-            self.file.set_len(self.at).map_err(FrameError::io(&*self.name))?;
-            self.reserved = 0;
-        }
+    ) -> Result<Arc<StoredHeader>, FrameError> {
+        let Encoded { head, tail, pages } = self.ends(state, sums, starts)?;
+        self.out.written += before()?;
+        self.out.push(&tail)?;
+        self.out.flush()?;
+        self.out.release()?;
         let mut start = &head.bytes[..];
-        if let Home::Behind(_) = self.home {
+        if let Home::Behind = self.home {
             // No rename makes this frame visible; it exists as soon as the first bytes of its
             // header do. They are written last, and if that write is torn, the frame is not
             // recognized.
             let (first, rest) = start.split_at(FIRST.min(start.len()));
-            self.write(first.len() as u64, rest)?;
-            self.sync().map_err(FrameError::io(&*self.name))?;
+            self.out.write(first.len() as u64, rest)?;
+            self.out.io(self.out.sync())?;
             start = first;
         }
-        self.write(0, start)?;
-        self.sync().map_err(FrameError::io(&*self.name))?;
+        self.out.write(0, start)?;
+        self.out.io(self.out.sync())?;
         if let Home::Staged(staged) = &mut self.home
             && let Some(staged) = staged.take()
         {
             staged.commit()?;
         }
-        (self.committed, self.pages) = (self.at, pages);
+        (self.committed, self.pages) = (self.out.end(), pages);
         Ok(head)
     }
 
@@ -424,35 +327,27 @@ impl ContiguousStore {
         Ok(())
     }
 
-    /// Truncates what an earlier attempt may have left behind `len`.
-    fn cut(&mut self, len: u64) -> io::Result<()> {
-        if self.high > len {
-            self.file.set_len(len)?;
-            self.high = len;
-        }
-        Ok(())
-    }
-
     /// Writes the header, which makes the commit visible. If that fails, the old header is
     /// restored.
     fn write_header(&mut self, before: &Bytes, after: &Bytes) -> Result<(), FrameError> {
         let start = patch::START as u64;
-        let write = |bytes: &Bytes| self.file.write_all_at(start, bytes).and_then(|()| self.sync());
+        let (file, io) = (&self.out.file, |error| FrameError::io(&*self.out.name)(error));
+        let write = |bytes: &Bytes| file.write_all_at(start, bytes).and_then(|()| self.out.sync());
         let Err(error) = write(after) else {
-            self.written += after.len() as u64;
+            self.out.written += after.len() as u64;
             return Ok(());
         };
         if write(before).is_ok() {
-            return Err(FrameError::io(&*self.name)(error));
+            return Err(io(error));
         }
         // From here on nothing behind the committed end may be changed, because the header may
         // refer to it.
         self.broken = true;
-        match self.file.read_at(start..start + after.len() as u64) {
-            Ok(found) if found == before => Err(FrameError::io(&*self.name)(error)),
+        match file.read_at(start..start + after.len() as u64) {
+            Ok(found) if found == before => Err(io(error)),
             // If the header is a mix of both versions, the redo record completes the new one.
-            Ok(_) => Err(FrameError::NotSynced { name: self.name.to_string(), source: error }),
-            Err(_) => Err(FrameError::io(&*self.name)(error)),
+            Ok(_) => Err(FrameError::NotSynced { name: self.out.name.to_string(), source: error }),
+            Err(_) => Err(io(error)),
         }
     }
 
@@ -460,12 +355,12 @@ impl ContiguousStore {
     /// opening: writers under another name hold another lock.
     fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
         let Home::Disk { fs, path, force, .. } = &self.home else { return Ok(()) };
-        let io = |error| FrameError::io(&*self.name)(error);
-        let same_file = fs.identity(path, Links::Follow).map_err(io)? == self.file.identity().map_err(io)?;
-        if !same_file || self.file.read_at(0..header.len() as u64).map_err(io)? != header {
-            return Err(FrameError::Changed { name: self.name.to_string() });
+        let (file, io) = (&self.out.file, |error| FrameError::io(&*self.out.name)(error));
+        let same_file = fs.identity(path, Links::Follow).map_err(io)? == file.identity().map_err(io)?;
+        if !same_file || file.read_at(0..header.len() as u64).map_err(io)? != header {
+            return Err(FrameError::Changed { name: self.out.name.to_string() });
         }
-        if *force { Ok(()) } else { staging::check_links(&self.name, &*self.file) }
+        if *force { Ok(()) } else { staging::check_links(&self.out.name, &**file) }
     }
 
     /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and
@@ -479,7 +374,7 @@ impl ContiguousStore {
         self.check_unchanged(&old.head.bytes)?;
         let mut whole = match &self.home {
             Home::Disk { fs, path, .. } => {
-                let target = Target { fs: fs.clone(), overwrite: true, durability: self.durability };
+                let target = Staging { fs: fs.clone(), overwrite: true, durability: self.out.durability };
                 Self::create(target, path, self.header_len)?
             }
             _ => Self::memory_of(self.header_len)?,
@@ -495,18 +390,11 @@ impl ContiguousStore {
         self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
         state.head = result?;
         // Nothing may fail from here on, since the new frame is in place.
-        if let Home::Memory(memory) = whole.home {
-            self.home = Home::Memory(memory);
-        }
-        self.file = whole.file;
+        self.out.replace(whole.out);
         self.unsafe_name = false;
-        let len = whole.committed;
-        self.written += len;
-        (self.committed, self.at, self.high) = (len, len, len);
-        self.pages = whole.pages;
-        self.buf.clear();
+        (self.committed, self.pages) = (whole.committed, whole.pages);
         // Earlier snapshots keep the old file.
-        self.watch = Arc::new(Watch::new(len));
+        self.watch = Arc::new(Watch::new(self.committed));
         Ok(Copied { state, sums, starts })
     }
 
@@ -516,35 +404,13 @@ impl ContiguousStore {
         if self.broken || self.committed == 0 {
             return;
         }
-        if self.has_staged() || self.high > self.committed {
+        if self.out.reaches_behind(self.committed) {
             self.watch.rollbacks.fetch_add(1, Ordering::SeqCst);
         }
-        self.buf.clear();
-        self.at = self.committed;
+        self.out.go_to(self.committed);
         self.lost = false;
         // If this fails, the next commit truncates the file.
-        let _ = self.cut(self.committed);
-    }
-
-    /// Returns the buffer of a frame in memory.
-    pub(super) fn memory(&self) -> Option<&Arc<MemoryFile>> {
-        match &self.home {
-            Home::Memory(memory) => Some(memory),
-            _ => None,
-        }
-    }
-
-    /// Takes the content of a frame in memory. It is copied only if there are snapshots.
-    pub(super) fn take_memory(&mut self) -> Option<Bytes> {
-        let Home::Memory(memory) = &mut self.home else { return None };
-        let empty = Arc::new(MemoryFile::new(Bytes::new()));
-        self.file = empty.clone();
-        // All other references belong to snapshots now.
-        let content = match Arc::try_unwrap(std::mem::replace(memory, empty)) {
-            Ok(memory) => memory.into_vec(),
-            Err(shared) => shared.copy(),
-        };
-        Some(content.into())
+        let _ = self.out.cut(self.committed);
     }
 }
 

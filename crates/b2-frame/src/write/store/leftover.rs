@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::format::header::MAGIC as FRAME_MAGIC;
 use crate::names::{FrameFile, is_temporary};
 use crate::storage::staging::parent;
-use crate::storage::traits::{FileSystem, Links, ReadAt};
+use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
 use crate::{FrameError, Storage, SuperChunk};
 
 /// Precedes everything that is written behind a committed frame, and becomes dead space with the
@@ -34,7 +34,7 @@ pub(crate) fn is_ours(file: &dyn ReadAt, start: u64) -> io::Result<bool> {
 
 /// Removes the temporary name of a new frame whose writer was killed between creating the final name and removing the
 /// temporary one.
-pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn ReadAt) -> io::Result<()> {
+pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn WriteAt) -> io::Result<()> {
     let identity = file.identity()?;
     if file.hard_links()? < 2 || identity.is_none() {
         return Ok(());

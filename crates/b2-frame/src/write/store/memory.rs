@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use bytes::Bytes;
 
-use crate::storage::traits::{LockMode, ReadAt, WriteAt};
+use crate::storage::traits::{ReadAt, WriteAt, part};
 
 /// A buffer with any number of readers and one writer.
 #[derive(Debug)]
@@ -40,9 +40,7 @@ impl ReadAt for MemoryFile {
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let bytes = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
-        let part = rest.and_then(|rest| rest.get(..buf.len())).ok_or_else(crate::storage::traits::eof)?;
-        buf.copy_from_slice(part);
+        buf.copy_from_slice(part(&bytes, offset, buf.len())?);
         Ok(())
     }
 }
@@ -78,7 +76,7 @@ impl WriteAt for MemoryFile {
         Ok(())
     }
 
-    fn lock(&self, _mode: LockMode) -> io::Result<()> {
+    fn lock(&self) -> io::Result<()> {
         Ok(())
     }
 }

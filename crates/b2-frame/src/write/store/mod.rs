@@ -4,12 +4,14 @@
 //! [`FrameState`] assigns it a position in the frame. So any number of threads can store chunks,
 //! and a commit knows what to write.
 //!
-//! - `contiguous` writes to one file or buffer.
+//! - `contiguous` writes to one file or buffer, through an `appender`.
 //! - `sparse` writes to a directory.
 //! - `leftover` identifies bytes behind the committed end.
 //! - `memory` is a buffer that is written like a file.
 
 #[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
+mod appender;
+mod change;
 mod contiguous;
 pub(crate) mod leftover;
 pub(crate) mod memory;
@@ -20,59 +22,45 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 use bytes::Bytes;
 
+pub(crate) use self::change::Change;
 pub(crate) use self::contiguous::{ContiguousStore, Copied, Home};
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
-use crate::format::checksums::ChunkSums;
 use crate::format::header::Storage;
-use crate::format::starts::ChunkStarts;
-use crate::read::open::Layout;
+use crate::read::open_plan::Layout;
 use crate::storage::files::FrameFiles;
-use crate::write::state::{FrameState, Head};
+use crate::write::state::StoredHeader;
 
 /// The file, directory or buffer of a frame that is written or changed.
 ///
 /// After a fork it does nothing in the child: what is on disk belongs to the parent.
 pub(crate) struct Store {
-    place: Place,
+    place: Backend,
     process: ProcessId,
 }
 
-enum Place {
+enum Backend {
     Contiguous(ContiguousStore),
     Sparse(SparseStore),
 }
 
-/// The change that a commit makes.
-pub(crate) struct Change<'a> {
-    /// The committed state; for a new frame the same as `new`.
-    pub(crate) old: &'a FrameState,
-    pub(crate) new: &'a FrameState,
-    /// Sums of the chunks, if the frame is to have checksums.
-    pub(crate) sums: Option<&'a ChunkSums>,
-    /// Where the blocks of the chunks are, if the frame gets a table of block starts.
-    pub(crate) starts: Option<&'a ChunkStarts>,
-    /// Whether only values in the header differ, and no checksums cover the header.
-    pub(crate) metadata_only: bool,
-}
-
 impl From<ContiguousStore> for Store {
     fn from(store: ContiguousStore) -> Self {
-        Self { place: Place::Contiguous(store), process: ProcessId::current() }
+        Self { place: Backend::Contiguous(store), process: ProcessId::current() }
     }
 }
 
 impl From<SparseStore> for Store {
     fn from(store: SparseStore) -> Self {
-        Self { place: Place::Sparse(store), process: ProcessId::current() }
+        Self { place: Backend::Sparse(store), process: ProcessId::current() }
     }
 }
 
 impl Store {
     pub(crate) fn storage(&self) -> Storage {
         match self.place {
-            Place::Contiguous(_) => Storage::Contiguous,
-            Place::Sparse(_) => Storage::Sparse,
+            Backend::Contiguous(_) => Storage::Contiguous,
+            Backend::Sparse(_) => Storage::Sparse,
         }
     }
 
@@ -80,8 +68,8 @@ impl Store {
     /// never does.
     fn is_foreign(&self) -> bool {
         let shared = match &self.place {
-            Place::Contiguous(store) => store.memory().is_none(),
-            Place::Sparse(_) => true,
+            Backend::Contiguous(store) => !store.out.is_memory(),
+            Backend::Sparse(_) => true,
         };
         shared && !self.process.is_current()
     }
@@ -90,14 +78,14 @@ impl Store {
     pub(crate) fn check(&self) -> Result<(), FrameError> {
         if self.is_foreign() {
             let name = match &self.place {
-                Place::Contiguous(store) => store.name().to_owned(),
-                Place::Sparse(store) => store.name(),
+                Backend::Contiguous(store) => store.name().to_owned(),
+                Backend::Sparse(store) => store.name(),
             };
             return Err(FrameError::Foreign { name });
         }
         match &self.place {
-            Place::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
-            Place::Sparse(store) if store.lost => Err(FrameError::Abandoned),
+            Backend::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
+            Backend::Sparse(store) if store.lost => Err(FrameError::Abandoned),
             _ => Ok(()),
         }
     }
@@ -106,8 +94,8 @@ impl Store {
     pub(crate) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
         self.check()?;
         match &mut self.place {
-            Place::Contiguous(store) => store.put(chunk),
-            Place::Sparse(store) => store.put(chunk),
+            Backend::Contiguous(store) => store.put(chunk),
+            Backend::Sparse(store) => store.put(chunk),
         }
     }
 
@@ -116,11 +104,11 @@ impl Store {
     pub(crate) fn commit(
         &mut self,
         change: &Change<'_>,
-    ) -> Result<(Arc<Head>, Result<(), FrameError>), FrameError> {
+    ) -> Result<(Arc<StoredHeader>, Result<(), FrameError>), FrameError> {
         self.check()?;
         match &mut self.place {
-            Place::Contiguous(store) => Ok((store.commit(change)?, Ok(()))),
-            Place::Sparse(store) => store.commit(change),
+            Backend::Contiguous(store) => Ok((store.commit(change)?, Ok(()))),
+            Backend::Sparse(store) => store.commit(change),
         }
     }
 
@@ -130,17 +118,17 @@ impl Store {
             return;
         }
         match &mut self.place {
-            Place::Contiguous(store) => store.rollback(),
-            Place::Sparse(store) => store.rollback(),
+            Backend::Contiguous(store) => store.rollback(),
+            Backend::Sparse(store) => store.rollback(),
         }
     }
 
     /// Makes the next commit rewrite all pages of the tables, because some in the file may be damaged.
     pub(crate) fn forget_pages(&mut self) {
         match &mut self.place {
-            Place::Contiguous(store) => store.forget_pages(),
+            Backend::Contiguous(store) => store.forget_pages(),
             // Every commit rewrites them.
-            Place::Sparse(_) => {}
+            Backend::Sparse(_) => {}
         }
     }
 
@@ -150,42 +138,42 @@ impl Store {
             self.check()?;
         }
         match &mut self.place {
-            Place::Contiguous(store) => {
-                store.flush()?;
+            Backend::Contiguous(store) => {
+                store.out.flush()?;
                 Ok((store.files()?, store.layout()))
             }
-            Place::Sparse(store) => Ok((store.files()?, store.layout())),
+            Backend::Sparse(store) => Ok((store.files()?, store.layout())),
         }
     }
 
     /// Returns the store of a contiguous frame, which can be rewritten as a whole.
     pub(crate) fn contiguous(&mut self) -> Option<&mut ContiguousStore> {
         match &mut self.place {
-            Place::Contiguous(store) => Some(store),
-            Place::Sparse(_) => None,
+            Backend::Contiguous(store) => Some(store),
+            Backend::Sparse(_) => None,
         }
     }
 
     /// Returns the store of a sparse frame, which can remove unused files.
     pub(crate) fn sparse(&mut self) -> Option<&mut SparseStore> {
         match &mut self.place {
-            Place::Contiguous(_) => None,
-            Place::Sparse(store) => Some(store),
+            Backend::Contiguous(_) => None,
+            Backend::Sparse(store) => Some(store),
         }
     }
 
     /// Returns the number of bytes written so far.
     pub(crate) fn written(&self) -> u64 {
         match &self.place {
-            Place::Contiguous(store) => store.written,
-            Place::Sparse(store) => store.written,
+            Backend::Contiguous(store) => store.out.written,
+            Backend::Sparse(store) => store.written,
         }
     }
 
     /// Takes the committed frame if it is in memory. It is copied only if there are snapshots.
     pub(crate) fn take_memory(&mut self) -> Option<Bytes> {
-        let Place::Contiguous(store) = &mut self.place else { return None };
-        store.take_memory()
+        let Backend::Contiguous(store) = &mut self.place else { return None };
+        store.out.take_memory()
     }
 }
 
@@ -195,8 +183,8 @@ impl Drop for Store {
             return;
         }
         match &mut self.place {
-            Place::Contiguous(store) => store.rollback(),
-            Place::Sparse(store) => store.close(),
+            Backend::Contiguous(store) => store.rollback(),
+            Backend::Sparse(store) => store.close(),
         }
     }
 }

@@ -16,15 +16,15 @@ use bytes::Bytes;
 use crate::FrameError;
 use crate::format::records::Pages;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
-use crate::read::open::Layout;
+use crate::read::open_plan::Layout;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
 use crate::storage::sparse::{IndexWatch, Sparse};
-use crate::storage::staging::{self, Durability, Staged, Target};
+use crate::storage::staging::{self, Durability, Staged, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
-use crate::write::ends::{self, Content, Ends};
-use crate::write::state::{FrameState, Head};
-use crate::write::store::Change;
+use crate::write::encode::{self, Content, Encoded, PagesGo};
+use crate::write::state::{FrameState, StoredHeader};
+use crate::write::store::change::Change;
 
 /// Writing to disk is started early for files of at least this many bytes, which shortens the final sync.
 const START_SYNC: usize = 64 << 10;
@@ -60,7 +60,7 @@ pub(crate) struct SparseStore {
 
 impl SparseStore {
     /// Creates the store of a new frame.
-    pub(crate) fn create(target: Target, path: &Path, header_len: u64) -> Result<Self, FrameError> {
+    pub(crate) fn create(target: Staging, path: &Path, header_len: u64) -> Result<Self, FrameError> {
         let durability = target.durability;
         let new = Staged::directory(target, path)?;
         let fs = new.fs().clone();
@@ -193,7 +193,7 @@ impl SparseStore {
     pub(super) fn commit(
         &mut self,
         change: &Change<'_>,
-    ) -> Result<(Arc<Head>, Result<(), FrameError>), FrameError> {
+    ) -> Result<(Arc<StoredHeader>, Result<(), FrameError>), FrameError> {
         let &Change { old, new, sums, starts, .. } = change;
         if self.new.is_none() {
             self.check_unchanged(&old.head.bytes)?;
@@ -208,9 +208,9 @@ impl SparseStore {
             cbytes: self.cbytes(old, &named)?,
             index_at: self.header_len,
             // The index directly follows the header.
-            in_front: false,
+            pages: PagesGo::Behind,
         };
-        let Ends { head, tail, .. } = ends::encode(&content)?;
+        let Encoded { head, tail, .. } = encode::encode(&content)?;
         let mut index = memory::list(head.bytes.len() + tail.len())?;
         index.extend_from_slice(&head.bytes);
         index.extend_from_slice(&tail);
@@ -239,7 +239,9 @@ impl SparseStore {
         self.staged.clear();
         self.unsafe_index = self.durability == Durability::Sync;
         let synced = self.save_index().and(advanced);
-        self.remove_doomed(false);
+        if !self.has_snapshots() {
+            self.remove_doomed();
+        }
         Ok((head, synced.map_err(|source| FrameError::NotSynced { name: self.name(), source })))
     }
 
@@ -348,10 +350,10 @@ impl SparseStore {
         Arc::strong_count(&self.watch) > 1
     }
 
-    /// Removes unused files, unless snapshots may read them.
-    fn remove_doomed(&mut self, force: bool) {
+    /// Removes files that are no longer used.
+    fn remove_doomed(&mut self) {
         // If the index is not safe, a later commit or `compact` removes them.
-        if self.unsafe_index || !force && self.has_snapshots() {
+        if self.unsafe_index {
             return;
         }
         for id in std::mem::take(&mut self.doomed) {
@@ -414,12 +416,12 @@ impl SparseStore {
             return;
         }
         self.rollback();
-        self.remove_doomed(true);
+        self.remove_doomed();
     }
 }
 
 fn next(id: u32) -> Result<u32, FrameError> {
-    id.checked_add(1).ok_or_else(|| FrameError::argument("chunks", "no file number is free"))
+    id.checked_add(1).ok_or_else(|| FrameError::argument("chunks", "all file numbers are in use"))
 }
 
 /// Returns the numbers of the files that the entries use.

@@ -91,7 +91,7 @@ pub(crate) fn samples() -> Vec<Sample> {
 
 /// Returns all uncompressed bytes, read as whole chunks.
 pub(crate) fn whole(schunk: &SuperChunk) -> Vec<u8> {
-    (0..schunk.nchunks()).flat_map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect()
+    (0..schunk.nchunks()).flat_map(|nchunk| schunk.chunk(nchunk).decompress().unwrap()).collect()
 }
 
 /// A frame with chunks of `raw`, `chunksize` bytes each, in memory.

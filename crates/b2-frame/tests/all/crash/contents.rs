@@ -14,7 +14,7 @@ pub struct Contents {
 
 impl Contents {
     pub fn of(schunk: &SuperChunk) -> Result<Self, String> {
-        let chunk = |n| schunk.decompress_chunk(n).map_err(|error| format!("chunk {n}: {error}"));
+        let chunk = |n| schunk.chunk(n).decompress().map_err(|error| format!("chunk {n}: {error}"));
         let chunks = (0..schunk.nchunks()).map(chunk).collect::<Result<_, _>>()?;
         let metalayers = schunk.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
         let layers = schunk.vlmetalayers();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use b2_chunk::Chunk;
-use b2_frame::{FrameEditor, FrameError};
+use b2_frame::{EditOptions, FrameEditor, FrameError, SuperChunk};
 use b2_storage_sim::{CrashState, Log, SimFs};
 
 use super::contents::Contents;
@@ -11,7 +11,7 @@ use super::{PATH, Recording, header, read};
 use crate::common::data;
 
 pub fn edit(fs: &SimFs) -> Result<FrameEditor, FrameError> {
-    FrameEditor::options().file_system(Arc::new(fs.clone())).edit(PATH)
+    EditOptions::from(SuperChunk::options().file_system(Arc::new(fs.clone()))).edit(PATH)
 }
 
 /// Only opens the frame for writing.
@@ -42,7 +42,7 @@ pub fn reopen(fs: &SimFs, contents: &Contents, recording: &Recording) -> Result<
         let mut editor = edit(fs)?;
         let (raw, chunk) = next_chunk(&editor, contents);
         editor.insert(0, chunk)?;
-        editor.set_vlmetalayer("after", b"a crash")?;
+        editor.vlmeta().set("after", b"a crash")?;
         editor.commit()?;
         let mut expected = contents.clone();
         expected.chunks.insert(0, raw);

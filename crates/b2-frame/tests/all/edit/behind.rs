@@ -77,12 +77,12 @@ fn frames_are_appended_to_files_and_read_there() {
     let empty = SuperChunk::from_bytes(frame(&[], 1, &cparams(4))).unwrap();
     for schunk in [&sparse, &memory, &empty] {
         let offset = schunk.append_to_file(&path, &FrameWriter::options()).unwrap();
-        expected.push((offset, whole(schunk), schunk.vlmetalayers().len()));
+        expected.push((offset, whole(schunk), schunk.vlmetalayers().iter().len()));
     }
     assert!(fs::read(&path).unwrap().starts_with(b"something of 23 bytes.."));
     for (offset, raw, vlmetalayers) in expected {
         let schunk = SuperChunk::options().offset(offset).open(&path).unwrap();
-        assert_eq!((whole(&schunk), schunk.vlmetalayers().len()), (raw, vlmetalayers));
+        assert_eq!((whole(&schunk), schunk.vlmetalayers().iter().len()), (raw, vlmetalayers));
     }
     assert!(!dir.path().join("container.b2lock").exists());
     assert!(memory.append_to_file(dir.path().join("none"), &FrameWriter::options()).is_err());
@@ -124,7 +124,7 @@ fn files_with_several_names_are_not_changed() {
     fs::hard_link(&path, &other).unwrap();
     // In place, so under both names.
     let mut editor = options().force(true).edit(&path).unwrap();
-    editor.set_vlmetalayer("v", b"1").unwrap();
+    editor.vlmeta().set("v", b"1").unwrap();
     editor.commit().unwrap();
     assert_eq!(SuperChunk::open(&other).unwrap().nchunks(), 4);
     editor.compact().unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use b2_core::ErrorKind;
-use b2_frame::{FrameEditor, FrameError, FrameWriter, Storage, SuperChunk, is_locked};
+use b2_frame::{EditOptions, FrameError, FrameWriter, Storage, SuperChunk, is_locked};
 
 use super::{Home, options, params};
 use crate::common::{compress, cparams, data, names};
@@ -244,21 +244,21 @@ fn a_lock_file_that_appears_is_noticed() {
         };
         assert!(!lock.exists());
         let schunk = SuperChunk::open(&path).unwrap();
-        assert_eq!(schunk.decompress_chunk(0).unwrap(), data(5000, 1));
+        assert_eq!(schunk.chunk(0).decompress().unwrap(), data(5000, 1));
         // One of our changes, which overwrites nothing.
-        let editor = FrameEditor::options().checksums(false).edit(&path);
+        let editor = EditOptions::from(SuperChunk::options().checksums(false)).edit(&path);
         drop(editor.unwrap());
         assert!(lock.exists());
-        assert_eq!(schunk.decompress_chunk(0).unwrap(), data(5000, 1));
+        assert_eq!(schunk.chunk(0).decompress().unwrap(), data(5000, 1));
         fs::remove_file(&lock).unwrap();
 
         let schunk = SuperChunk::open(&path).unwrap();
         let mut counted = [0; 16];
         counted[8] = 1;
         fs::write(&lock, counted).unwrap();
-        let error = schunk.decompress_chunk(0).unwrap_err();
+        let error = schunk.chunk(0).decompress().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
         let again = SuperChunk::open(&path).unwrap();
-        assert_eq!(again.decompress_chunk(0).unwrap(), data(5000, 1));
+        assert_eq!(again.chunk(0).decompress().unwrap(), data(5000, 1));
     }
 }

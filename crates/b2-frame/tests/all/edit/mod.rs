@@ -102,7 +102,7 @@ pub(crate) fn file(dir: &Path, raw: &[u8], chunksize: usize) -> PathBuf {
 }
 
 pub(crate) fn chunks(schunk: &SuperChunk) -> Vec<Vec<u8>> {
-    (0..schunk.nchunks()).map(|nchunk| schunk.decompress_chunk(nchunk).unwrap()).collect()
+    (0..schunk.nchunks()).map(|nchunk| schunk.chunk(nchunk).decompress().unwrap()).collect()
 }
 
 pub(crate) fn is_argument<T: std::fmt::Debug>(result: Result<T, FrameError>) {

@@ -195,12 +195,12 @@ fn apply(op: &Op, editor: &mut FrameEditor, model: &mut Model, committed: &mut M
         }
         Op::SetVl(name, len) => {
             let (name, value) = (format!("vl{name}"), data(len, u64::from(name)));
-            editor.set_vlmetalayer(&name, &value).unwrap();
+            editor.vlmeta().set(&name, &value).unwrap();
             model.vlmetalayers.insert(name, value);
         }
         Op::RemoveVl(name) => {
             let name = format!("vl{name}");
-            assert_eq!(editor.remove_vlmetalayer(&name), model.vlmetalayers.remove(&name).is_some());
+            assert_eq!(editor.vlmeta().remove(&name), model.vlmetalayers.remove(&name).is_some());
         }
         Op::SetMeta(value) => {
             editor.set_metalayer("meta", &value.to_be_bytes()).unwrap();
@@ -227,13 +227,13 @@ fn apply(op: &Op, editor: &mut FrameEditor, model: &mut Model, committed: &mut M
 fn check(schunk: &SuperChunk, model: &Model) {
     assert_eq!(schunk.nchunks(), model.chunks.len());
     for (nchunk, raw) in model.chunks.iter().enumerate() {
-        assert!(schunk.decompress_chunk(nchunk).unwrap() == *raw, "chunk {nchunk}");
+        assert!(schunk.chunk(nchunk).decompress().unwrap() == *raw, "chunk {nchunk}");
     }
     assert_eq!(schunk.nbytes(), model.nbytes() as u64);
     assert!(schunk.read_bytes(0..schunk.nbytes()).unwrap() == model.chunks.concat());
     assert_eq!(schunk.chunksize() == 0, model.individual || model.full.is_none());
     let found = schunk.vlmetalayers();
-    assert_eq!(found.len(), model.vlmetalayers.len());
+    assert_eq!(found.iter().len(), model.vlmetalayers.len());
     for (name, value) in &model.vlmetalayers {
         assert_eq!(found.get(name).unwrap().as_ref(), Some(value));
     }

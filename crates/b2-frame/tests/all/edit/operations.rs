@@ -41,13 +41,13 @@ fn transactions_happen_as_a_whole() {
         let mut editor = home.edit();
         let done: Result<usize, FrameError> = editor.transaction(|editor| {
             editor.append_bytes(&data(150, 1))?;
-            editor.set_vlmetalayer("v", b"1")?;
+            editor.vlmeta().set("v", b"1")?;
             Ok(editor.nchunks())
         });
         assert_eq!(done.unwrap(), 2);
         let failed: Result<(), FrameError> = editor.transaction(|editor| {
             editor.append_bytes(&data(500, 2))?;
-            editor.set_vlmetalayer("v", b"2")?;
+            editor.vlmeta().set("v", b"2")?;
             editor.delete(77)
         });
         out_of_range(failed);
@@ -70,7 +70,7 @@ fn special_chunks_are_stored_when_sizes_become_unequal() {
             editor.append_special(SpecialKind::Uninit, 200).unwrap();
         });
         let schunk = home.read();
-        assert!((0..4).all(|n| matches!(schunk.entry(n).unwrap(), Entry::Special(_))));
+        assert!((0..4).all(|n| matches!(schunk.chunk(n).entry().unwrap(), Entry::Special(_))));
         let mut expected = chunks(&schunk);
         home.change(|editor| {
             editor.insert(1, compress(&data(60, 1), &cparams(4))).unwrap();
@@ -79,7 +79,7 @@ fn special_chunks_are_stored_when_sizes_become_unequal() {
         expected.insert(1, data(60, 1));
         expected.push(vec![0; 500]);
         let schunk = home.read();
-        assert!((0..6).all(|n| matches!(schunk.entry(n).unwrap(), Entry::Stored(_))));
+        assert!((0..6).all(|n| matches!(schunk.chunk(n).entry().unwrap(), Entry::Stored(_))));
         assert_eq!(chunks(&schunk), expected);
         assert_eq!((schunk.chunksize(), schunk.header().general_flags()), (0, 0x53));
     }
@@ -110,8 +110,8 @@ fn chunks_of_variable_length_blocks_are_edited_alike() {
             editor.reorder(&[1, 0]).unwrap();
         });
         let schunk = home.read();
-        assert_eq!(schunk.chunk_blocks(0).unwrap(), blocks(3));
-        assert_eq!(schunk.chunk_blocks(1).unwrap(), blocks(4));
+        assert_eq!(schunk.chunk(0).all_blocks().unwrap(), blocks(3));
+        assert_eq!(schunk.chunk(1).all_blocks().unwrap(), blocks(4));
         assert_eq!(schunk.nchunks(), 2);
         assert_eq!(schunk.header().general_flags() & 0x8F, 0x83);
         // The only chunk may be of the other kind, and so may the first.
@@ -160,7 +160,7 @@ fn shared_chunks_are_parted_by_changes() {
     let mut editor = options().edit_bytes(editor.into_bytes().unwrap()).unwrap();
     editor.compact().unwrap();
     let snapshot = editor.snapshot().unwrap();
-    assert_ne!(snapshot.entry(0).unwrap(), snapshot.entry(1).unwrap());
+    assert_ne!(snapshot.chunk(0).entry().unwrap(), snapshot.chunk(1).entry().unwrap());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn every_kind_of_frame_can_be_changed() {
             editor.append(compress(&data(300, 9), &cparams(4))).unwrap();
             data(300, 9)
         };
-        editor.set_vlmetalayer("new", b"value").unwrap();
+        editor.vlmeta().set("new", b"value").unwrap();
         editor.commit().unwrap();
         if editor.nchunks() > 1 {
             editor.delete(0).unwrap();

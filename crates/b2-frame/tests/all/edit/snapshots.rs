@@ -90,11 +90,11 @@ fn rolled_back_snapshots_are_of_no_use() {
         editor.rollback();
         editor.update_bytes(1, &chunk(11)).unwrap();
         let second = editor.snapshot().unwrap();
-        assert!(staged.decompress_chunk(1).is_err());
+        assert!(staged.chunk(1).decompress().is_err());
         assert_eq!(chunks(&second), [chunk(0), chunk(11), chunk(2)]);
         home.close(editor);
         if storage.is_some() {
-            assert!(second.decompress_chunk(1).is_err());
+            assert!(second.chunk(1).decompress().is_err());
         }
         assert_eq!(chunks(&home.read()), [chunk(0), chunk(1), chunk(2)]);
     }
@@ -115,7 +115,7 @@ fn readers_see_the_newest_state_after_a_refresh() {
         match storage {
             Storage::Contiguous => assert_eq!(chunks(&reader), [chunk(0), chunk(1), chunk(2)]),
             Storage::Sparse => {
-                assert!(matches!(reader.decompress_chunk(0), Err(FrameError::Changed { .. })));
+                assert!(matches!(reader.chunk(0).decompress(), Err(FrameError::Changed { .. })));
             }
         }
         assert!(reader.refresh().unwrap());
@@ -142,7 +142,7 @@ fn readers_never_take_a_file_for_another() {
         editor.update_bytes(round % 3, &chunk(100 + round as u64)).unwrap();
         editor.commit().unwrap();
         for nchunk in 0..3 {
-            assert!(matches!(reader.decompress_chunk(nchunk), Err(FrameError::Changed { .. })));
+            assert!(matches!(reader.chunk(nchunk).decompress(), Err(FrameError::Changed { .. })));
         }
         assert!(reader.refresh().unwrap());
         assert_eq!(chunks(&reader)[round % 3], chunk(100 + round as u64));

@@ -9,9 +9,8 @@ use bytes::Bytes;
 use crate::format::checksums::{END_LEN, Page};
 use crate::format::header::Storage;
 use crate::format::index::Entry;
-use crate::read::fetch::HeadersPlan;
+use crate::read::headers::{HeadersPlan, SizesPlan};
 use crate::read::plan::{Plan, Step};
-use crate::read::sizes::SizesPlan;
 use crate::{FrameError, SuperChunk};
 
 /// Number of chunk headers that are read at once.
@@ -42,27 +41,32 @@ impl ChunkInfo {
             Entry::Special(_) => None,
         }
     }
-
-    /// Returns the compression ratio, or `None` if the chunk is not stored.
-    pub fn ratio(&self) -> Option<f64> {
-        (self.cbytes > 0).then(|| self.nbytes as f64 / self.cbytes as f64)
-    }
-}
-
-/// An iterator over information about all chunks. Returned by [`SuperChunk::chunk_infos`].
-#[derive(Debug)]
-pub struct ChunkInfos<'a> {
-    schunk: &'a SuperChunk,
-    next: usize,
-    /// The next items, in reverse order.
-    batch: Vec<ChunkInfo>,
 }
 
 impl SuperChunk {
     /// Returns information about all chunks, in order: sizes, special values, places. This reads
     /// the chunk headers, many at once.
-    pub fn chunk_infos(&self) -> ChunkInfos<'_> {
-        ChunkInfos { schunk: self, next: 0, batch: Vec::new() }
+    pub fn chunk_infos(&self) -> impl Iterator<Item = Result<ChunkInfo, FrameError>> {
+        let (mut next, mut batch) = (0, Vec::new().into_iter());
+        std::iter::from_fn(move || {
+            if let Some(info) = batch.next() {
+                return Some(Ok(info));
+            }
+            if next >= self.nchunks() {
+                return None;
+            }
+            match self.driver().run(self.infos_plan(next)) {
+                Ok(infos) => {
+                    next += infos.len();
+                    batch = infos.into_iter();
+                    batch.next().map(Ok)
+                }
+                Err(error) => {
+                    next = usize::MAX;
+                    Some(Err(error))
+                }
+            }
+        })
     }
 
     /// Returns the number of dead bytes, to which nothing refers: replaced and deleted chunks, and
@@ -115,14 +119,13 @@ impl SuperChunk {
 
     /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
     #[doc(hidden)]
-    pub fn infos_plan(&self, start: usize) -> InfosPlan<'_> {
+    pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
         InfosPlan { frame: self, start, sizes: None, headers: None }
     }
 }
 
 /// A plan that reads information about some chunks.
-#[doc(hidden)]
-pub struct InfosPlan<'a> {
+struct InfosPlan<'a> {
     frame: &'a SuperChunk,
     start: usize,
     /// Reads the sizes of all chunks, which determine that of a special one.
@@ -162,7 +165,7 @@ impl<'a> Plan for InfosPlan<'a> {
             None => {
                 let special = |nchunk| matches!(frame.entry(nchunk), Ok(Entry::Special(_)));
                 if frame.chunksize() == 0 && self.nchunks().any(special) {
-                    let sizes = self.sizes.get_or_insert_with(|| frame.sizes_plan());
+                    let sizes = self.sizes.get_or_insert_with(|| SizesPlan::new(frame));
                     if let Step::Need(need) = sizes.step(std::mem::take(&mut parts))? {
                         return Ok(Step::Need(need));
                     }
@@ -175,29 +178,5 @@ impl<'a> Plan for InfosPlan<'a> {
             Step::Need(need) => Ok(Step::Need(need)),
             Step::Done(headers) => self.infos(headers).map(Step::Done),
         }
-    }
-}
-
-impl Iterator for ChunkInfos<'_> {
-    type Item = Result<ChunkInfo, FrameError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.batch.is_empty() {
-            if self.next >= self.schunk.nchunks() {
-                return None;
-            }
-            match self.schunk.driver().run(self.schunk.infos_plan(self.next)) {
-                Ok(batch) => {
-                    self.next += batch.len();
-                    self.batch = batch;
-                    self.batch.reverse();
-                }
-                Err(error) => {
-                    self.next = usize::MAX;
-                    return Some(Err(error));
-                }
-            }
-        }
-        self.batch.pop().map(Ok)
     }
 }

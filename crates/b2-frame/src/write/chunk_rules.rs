@@ -14,13 +14,13 @@ const MAX_RUNS: usize = 256;
 
 /// The properties of a frame that its chunks must match.
 #[derive(Debug)]
-pub(crate) struct Fit {
+pub(crate) struct ChunkRules {
     pub(crate) typesize: usize,
     pub(crate) blocksize: usize,
     pub(crate) dparams: DParams,
 }
 
-impl Fit {
+impl ChunkRules {
     /// Returns the item size for chunk headers.
     fn chunk_typesize(&self) -> usize {
         if self.typesize > 255 { 1 } else { self.typesize }

@@ -33,7 +33,7 @@ impl FrameEditor {
         if nchunk > self.nchunks() {
             return Err(self.no_chunk(nchunk));
         }
-        self.draft.check_chunk(chunk.header().is_vl(), false)?;
+        self.draft.check_chunk(self.nchunks(), chunk.header().is_vl())?;
         self.settle()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.insert(nchunk, &chunk)?;
@@ -50,7 +50,7 @@ impl FrameEditor {
         if nchunk >= self.nchunks() {
             return Err(self.no_chunk(nchunk));
         }
-        self.draft.check_chunk(chunk.header().is_vl(), true)?;
+        self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
         self.settle()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.replace(nchunk, &chunk)?;
@@ -138,9 +138,9 @@ impl FrameEditor {
         call: impl FnOnce(&mut Self, &Control) -> Result<T, FrameError>,
     ) -> Result<T, FrameError> {
         let control = self.draft.begin(nbytes);
-        let callers = std::mem::replace(&mut self.draft.fit.dparams.control, control.quiet());
+        let callers = std::mem::replace(&mut self.draft.rules.dparams.control, control.quiet());
         let result = call(self, &control);
-        self.draft.fit.dparams.control = callers;
+        self.draft.rules.dparams.control = callers;
         result
     }
 

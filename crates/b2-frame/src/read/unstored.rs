@@ -145,7 +145,7 @@ impl SuperChunk {
             return Ok(());
         }
         let asked = self.unstored(nchunks, limit)?.total().min(nbytes);
-        within("bytes of output that no stored data stands for", asked, ("max_output", limit))
+        within("bytes of zeros and repeated values", asked, ("max_output", limit))
     }
 
     /// Returns the uncompressed size of consecutive chunks with the same entry.

@@ -9,12 +9,13 @@ use crate::error::{max_metadata, max_nchunks, within};
 use crate::format::checksums::{
     self, Checked, Checksums, Parts, SumTable, Sums, block_len, stored_block_len,
 };
+use crate::format::digest;
 use crate::format::header::{
     CBYTES_OFFSET, FIXED_HEADER_LEN, FRAME_LEN_OFFSET, FRAME_TYPE_OFFSET, FrameHeader, NBYTES_OFFSET, Storage,
 };
 use crate::format::index::Index;
 use crate::format::metalayers::Metalayers;
-use crate::format::records::{Found, RecordTable, TableKind};
+use crate::format::records::{FoundTable, RecordTable, TableKind};
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
@@ -37,17 +38,17 @@ pub struct Opened {
     /// The parsed header.
     pub header: FrameHeader,
     /// The stored header with its metalayers.
-    pub header_bytes: Bytes,
+    pub(crate) header_bytes: Bytes,
     /// The metalayers in the header.
-    pub metalayers: Metalayers,
+    pub(crate) metalayers: Metalayers,
     /// The index, which says where the chunks are.
-    pub index: Index,
+    pub(crate) index: Index,
     /// The trailer with the vlmetalayers.
-    pub trailer: Trailer,
+    pub(crate) trailer: Trailer,
     /// The byte ranges of the parts of the frame.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// The result of checking the frame's checksums.
-    pub checksums: Checksums,
+    pub(crate) checksums: Checksums,
     /// The sums of the chunks, if they exist and are reliable.
     pub(crate) sums: Option<Sums>,
     /// Where the blocks of the chunks probably are, if the frame records it.
@@ -74,12 +75,11 @@ pub struct Layout {
 /// A plan that opens a frame, usually with two reads: the first page, then index and trailer.
 ///
 /// ```
-/// use b2_chunk::DParams;
-/// use b2_frame::{OpenPlan, Plan, Step, Storage};
+/// use b2_frame::{Plan, Step, Storage, SuperChunk};
 /// # let frame = b2_frame::FrameWriter::memory(b2_frame::FrameParams::new(1))?.finish()?.into_bytes();
 ///
 /// // This is what a driver does; `frame` stands for a file.
-/// let mut plan = OpenPlan::new(frame.len() as u64, Storage::Contiguous, &DParams::default());
+/// let mut plan = SuperChunk::options().open_plan(frame.len() as u64, Storage::Contiguous);
 /// let mut parts = Vec::new();
 /// let opened = loop {
 ///     match plan.step(parts)? {
@@ -109,9 +109,9 @@ pub struct OpenPlan {
 enum OpenState {
     Start,
     Page,
-    Header(Box<Head>),
-    Tail(Box<Head>, Wanted),
-    Exact(Box<Head>, Wanted),
+    Header(Box<HeaderRead>),
+    Tail(Box<HeaderRead>, Wanted),
+    Exact(Box<HeaderRead>, Wanted),
     Spent,
 }
 
@@ -157,7 +157,7 @@ impl Wanted {
 }
 
 #[derive(Debug)]
-struct Head {
+struct HeaderRead {
     header: FrameHeader,
     /// The header bytes; `None` while they are being read.
     bytes: Option<Bytes>,
@@ -167,7 +167,7 @@ struct Head {
 
 impl OpenPlan {
     /// Opens a frame at the start of `len` bytes. Other bytes may follow it.
-    pub fn new(len: u64, storage: Storage, dparams: &DParams) -> Self {
+    pub(crate) fn new(len: u64, storage: Storage, dparams: &DParams) -> Self {
         let mut dparams = dparams.clone();
         if dparams.control.is_watched() {
             dparams.control = dparams.control.unwatched();
@@ -176,7 +176,7 @@ impl OpenPlan {
     }
 
     /// Sets whether checksums are compared (the default).
-    pub fn checksums(self, checksums: bool) -> Self {
+    pub(crate) fn checksums(self, checksums: bool) -> Self {
         Self { checksums, ..self }
     }
 
@@ -191,7 +191,7 @@ impl OpenPlan {
         Self { whole: true, ..self }
     }
 
-    fn page(&self, page: Bytes) -> Result<(Box<Head>, Step<Opened>), FrameError> {
+    fn page(&self, page: Bytes) -> Result<(Box<HeaderRead>, Step<Opened>), FrameError> {
         let header = FrameHeader::parse(&page)?;
         if header.storage != self.storage {
             let (value, expected) = match header.storage {
@@ -230,7 +230,7 @@ impl OpenPlan {
         let rest_range = rest..header.frame_len;
         if header.frame_len <= page.len() as u64 {
             let bytes = sub(&page, 0, header_range)?;
-            let head = Box::new(Head { header, bytes: Some(bytes), rest });
+            let head = Box::new(HeaderRead { header, bytes: Some(bytes), rest });
             let rest = sub(&page, 0, rest_range)?;
             let opened = self.finish_from(&head, rest, head.rest)?;
             return Ok((head, Step::Done(opened)));
@@ -244,12 +244,17 @@ impl OpenPlan {
         let few = header.frame_len.saturating_sub(rest) <= ONE_READ;
         let start = if few { rest } else { header.frame_len.saturating_sub(TAIL) };
         need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));
-        Ok((Box::new(Head { header, bytes, rest }), Step::Need(need)))
+        Ok((Box::new(HeaderRead { header, bytes, rest }), Step::Need(need)))
     }
 
     /// Returns the ranges of index (or of its header) and trailer, given the last bytes of the
     /// frame, which start at `base`.
-    fn tail(&self, head: &Head, tail: &Bytes, base: u64) -> Result<(Range<u64>, Range<u64>), FrameError> {
+    fn tail(
+        &self,
+        head: &HeaderRead,
+        tail: &Bytes,
+        base: u64,
+    ) -> Result<(Range<u64>, Range<u64>), FrameError> {
         let frame_len = head.header.frame_len;
         let trailer_len = Trailer::len(tail, frame_len)? as u64;
         let trailer = frame_len.saturating_sub(trailer_len)..frame_len;
@@ -294,7 +299,7 @@ impl OpenPlan {
 
     /// Finishes with all bytes from `base` to the end of the frame. `base` must not be behind the
     /// start of the index.
-    fn finish_from(&self, head: &Head, rest: Bytes, base: u64) -> Result<Opened, FrameError> {
+    fn finish_from(&self, head: &HeaderRead, rest: Bytes, base: u64) -> Result<Opened, FrameError> {
         let (index, trailer) = self.tail(head, &rest, base)?;
         let index_bytes = sub(&rest, base, index.clone())?;
         let trailer_bytes = sub(&rest, base, trailer.clone())?;
@@ -304,7 +309,7 @@ impl OpenPlan {
 
     fn finish(
         &self,
-        head: &Head,
+        head: &HeaderRead,
         [index_bytes, trailer_bytes, before_trailer]: [Bytes; 3],
         index: Range<u64>,
         trailer: Range<u64>,
@@ -325,10 +330,10 @@ impl OpenPlan {
             _ => {
                 let before_block = before_trailer.len().saturating_sub(stored_block_len(&before_trailer));
                 let nstored = decoded.nstored(decoded.len()) as u64;
-                let index_sum = checksums::sum(&index_bytes);
+                let index_sum = digest::sum(&index_bytes);
                 let table = |kind, end: usize| {
                     let gap = before_trailer.slice(..end.min(before_trailer.len()));
-                    Found::at_end(kind, &gap, gap_start, index_sum, nstored).table()
+                    FoundTable::at_end(kind, &gap, gap_start, index_sum, nstored).table()
                 };
                 let runs = table(TableKind::Sums, before_block);
                 let end = runs.as_ref().map_or(before_block, |runs| {

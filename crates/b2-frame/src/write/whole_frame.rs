@@ -4,23 +4,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::bytes::Bytes;
 use b2_core::{Control, memory};
+use bytes::Bytes;
 
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::header::MAGIC;
 use crate::format::index::Entry;
 use crate::format::runs;
-use crate::format::starts::ChunkStarts;
+use crate::format::starts::{ChunkStarts, Wanted};
 use crate::storage::lock::FrameLock;
-use crate::storage::staging::{self, Target};
+use crate::storage::staging::{self, Staging};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::state::FrameState;
 use crate::write::store::{Change, ContiguousStore, Copied, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts`
-/// says whether the new frame gets a table of block starts, and whether the caller requested it.
+/// says whether the new frame gets a table of block starts.
 ///
 /// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied instead of
 /// recomputed, so that damage on the way is detected.
@@ -28,7 +28,7 @@ pub(crate) fn copy_chunks(
     state: &FrameState,
     source: &SuperChunk,
     sums: Option<&ChunkSums>,
-    starts: Option<bool>,
+    starts: Option<Wanted>,
     control: &Control,
     mut put: impl FnMut(&[u8]) -> Result<u64, FrameError>,
 ) -> Result<Copied, FrameError> {
@@ -38,7 +38,7 @@ pub(crate) fn copy_chunks(
     for (nchunk, raw) in state.entries.iter().enumerate() {
         entries.push(match Entry::from_raw(*raw) {
             Some(Entry::Stored(_)) => {
-                let chunk = source.chunk(nchunk)?;
+                let chunk = source.chunk(nchunk).read()?;
                 let new = Entry::Stored(put(chunk.as_bytes())?).to_raw();
                 let head = runs::parse(chunk.as_bytes(), source.dparams());
                 if let Some(starts) = &mut new_starts {
@@ -84,7 +84,7 @@ impl SuperChunk {
     /// unchanged then.
     pub fn append_to_file(&self, path: impl AsRef<Path>, options: &WriteOptions) -> Result<u64, FrameError> {
         let path = path.as_ref();
-        let Target { fs, durability, .. } = &options.target;
+        let Staging { fs, durability, .. } = &options.target;
         let mut real = path.to_owned();
         if staging::io(path, fs.kind(path, Links::Refuse))? == FileKind::Link {
             real = staging::io(path, fs.resolve(path))?;
@@ -113,7 +113,7 @@ impl SuperChunk {
         let sums = self.chunk_sums()?;
         let control = self.dparams().control.begin(self.nbytes(), self.typesize() as u64);
         let mut store = Store::from(store(state.head.len())?);
-        let starts = self.opened().starts.as_ref().map(|table| self.is_beyond_budget(table));
+        let starts = self.opened().starts.as_ref().map(|table| self.wanted_starts(table));
         let put = |chunk: &[u8]| store.put(chunk);
         let copied = copy_chunks(&state, self, sums.as_ref(), starts, &control, put)?;
         let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());

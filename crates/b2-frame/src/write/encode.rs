@@ -6,19 +6,19 @@ use std::sync::Arc;
 use b2_core::memory;
 
 use crate::FrameError;
-use crate::format::checksums::{ChunkSums, END_LEN, Page, Parts, Plan};
+use crate::format::checksums::{ChunkSums, END_LEN, Page, PagePlan, Parts};
 use crate::format::index;
 use crate::format::records::{Pages, RecordPage, Records, TableKind};
-use crate::format::starts::{ChunkStarts, budget};
+use crate::format::starts::{ChunkStarts, Wanted, budget};
 use crate::format::trailer;
-use crate::write::state::{FrameState, Head};
+use crate::write::state::{FrameState, StoredHeader};
 
 /// Minimum length of a tail whose pages are placed before the index, in bytes, so that everything needed to open a
 /// frame is in the last 64 KiB.
 const LONG_TAIL: usize = 60 << 10;
 
-pub(crate) struct Ends {
-    pub(crate) head: Arc<Head>,
+pub(crate) struct Encoded {
+    pub(crate) head: Arc<StoredHeader>,
     /// Index chunk, checksums, block starts and trailer.
     pub(crate) tail: Vec<u8>,
     /// The pages of all tables.
@@ -38,13 +38,22 @@ pub(crate) struct Content<'a> {
     pub(crate) cbytes: u64,
     /// Offset of the tail in the frame, in bytes.
     pub(crate) index_at: u64,
-    /// Whether pages may be placed before the index.
-    pub(crate) in_front: bool,
+    /// Where pages may be placed.
+    pub(crate) pages: PagesGo,
+}
+
+/// Where new pages of tables are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PagesGo {
+    /// Before the index, if the tail would be long otherwise.
+    InFront,
+    /// Behind the index.
+    Behind,
 }
 
 /// Serializes header and tail.
-pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
-    let Content { state, sums, starts, kept, cbytes, index_at, in_front } = *content;
+pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
+    let Content { state, sums, starts, kept, cbytes, index_at, pages } = *content;
     let entries = &state.entries[..];
     if entries.is_empty() {
         return empty(content);
@@ -59,18 +68,21 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
     let Some((sums, all)) = all else {
         let starts = starts.map(|(_, records)| records);
         let Tables { front, behind, pages, .. } =
-            Tables { starts, index: &index, extra: 0, ..Tables::default() }.placed(index_at, false)?;
+            Tables { starts, index: &index, extra: 0, ..Tables::default() }
+                .placed(index_at, PagesGo::Behind)?;
         let tail = joined(&[&front, &index, &behind, &trailer])?;
-        return Ok(Ends { head: state.head(cbytes, index_at + tail.len() as u64), tail, pages });
+        return Ok(Encoded { head: state.head(cbytes, index_at + tail.len() as u64), tail, pages });
     };
-    let plan = Plan::new(&all, &kept.sums);
+    let plan = PagePlan::new(&all, &kept.sums);
     let block_len = Page::LEN * plan.npages() + END_LEN;
     let runs = sums.runs(entries, &kept.runs)?;
     let taken = all.len() + block_len + runs.len() + runs.list_len(TableKind::Sums);
     let most = budget(index_at);
     let fits =
         |records: &Records| (taken + records.len() + records.list_len(TableKind::Starts)) as u64 <= most;
-    let starts = starts.filter(|(starts, records)| starts.asked || fits(records)).map(|(_, records)| records);
+    let starts = starts
+        .filter(|(starts, records)| starts.wanted == Wanted::Always || fits(records))
+        .map(|(_, records)| records);
     // The array's metadata do not depend on the numbers in the header.
     let head = state.head(cbytes, index_at);
     let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
@@ -83,7 +95,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
         ..Tables::default()
     };
     let behind = index.len() + tables.len() + block_len + trailer.len();
-    let tables = tables.placed(index_at, in_front && behind > LONG_TAIL)?;
+    let tables = tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagesGo::Behind })?;
     let Tables { front, behind, pages, .. } = tables;
     let len = front.len() + index.len() + behind.len() + block_len + trailer.len();
     let head = state.head(cbytes + front.len() as u64, index_at + len as u64);
@@ -91,11 +103,11 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Ends, FrameError> {
     let (block, fingerprint) = parts.encode(&pages.sums)?;
     trailer::set_fingerprint(&mut trailer, fingerprint);
     let tail = joined(&[&front, &index, &behind, &block, &trailer])?;
-    Ok(Ends { head, tail, pages })
+    Ok(Encoded { head, tail, pages })
 }
 
 /// Serializes a frame without chunks, whose trailer must directly follow the header.
-fn empty(content: &Content<'_>) -> Result<Ends, FrameError> {
+fn empty(content: &Content<'_>) -> Result<Encoded, FrameError> {
     let Content { state, sums, cbytes, index_at, .. } = *content;
     let mut trailer = trailer::encode(&state.vlmetalayers)?;
     let head = state.head(cbytes, index_at + trailer.len() as u64);
@@ -104,13 +116,13 @@ fn empty(content: &Content<'_>) -> Result<Ends, FrameError> {
         let fingerprint = parts.fingerprint_of_empty()?;
         trailer::set_fingerprint(&mut trailer, fingerprint);
     }
-    Ok(Ends { head, tail: trailer, pages: Pages::default() })
+    Ok(Encoded { head, tail: trailer, pages: Pages::default() })
 }
 
 /// The tables of a frame, to be placed around its index.
 #[derive(Default)]
 struct Tables<'a> {
-    sums: Option<(&'a Plan, &'a [u8])>,
+    sums: Option<(&'a PagePlan, &'a [u8])>,
     runs: Option<Records>,
     starts: Option<Records>,
     index: &'a [u8],
@@ -133,8 +145,9 @@ impl Tables<'_> {
             + records(&self.starts, TableKind::Starts)
     }
 
-    /// Assigns offsets to the new pages. Without `in_front` they follow the index.
-    fn placed(mut self, index_at: u64, in_front: bool) -> Result<Self, FrameError> {
+    /// Assigns offsets to the new pages.
+    fn placed(mut self, index_at: u64, pages: PagesGo) -> Result<Self, FrameError> {
+        let in_front = pages == PagesGo::InFront;
         let start = if in_front { index_at } else { index_at + self.index.len() as u64 };
         let mut new = Vec::new();
         if let Some((plan, sums)) = self.sums {

@@ -16,8 +16,7 @@ impl SuperChunk {
     /// # Errors
     /// When the range is not inside the data, or a chunk cannot be read or does not decode.
     pub fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
-        self.check_bytes(&range)?;
-        let mut dst = crate::storage::traits::zeroed(range.end - range.start)?;
+        let mut dst = self.room_for(&range)?;
         self.read_bytes_into(range.start, &mut dst)?;
         Ok(dst)
     }
@@ -27,20 +26,12 @@ impl SuperChunk {
     /// # Errors
     /// As for [`SuperChunk::read_bytes`].
     pub fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
-        let end = start.saturating_add(dst.len() as u64);
         let control = self.dparams.control.begin(dst.len() as u64, self.typesize() as u64);
-        let (mut at, mut rest) = (start, dst);
-        loop {
-            let (pieces, next) = self.pieces_of_bytes(at, end)?;
-            // The pieces reach to the end of the destination at most.
-            let (now, later) = std::mem::take(&mut rest).split_at_mut((next - at) as usize);
-            read_places(self, pieces, Destination::from(now), &control)
-                .map_err(|error| self.explain(error))?;
-            if later.is_empty() {
-                return Ok(());
-            }
-            (at, rest) = (next, later);
+        for read in self.byte_reads(start, dst) {
+            let (places, dst) = read?;
+            read_places(self, places, dst, &control).map_err(|error| self.explain(error))?;
         }
+        Ok(())
     }
 
     /// Decompresses the items `range`, like [`SuperChunk::read_bytes`] in units of the item size.
@@ -60,21 +51,11 @@ impl SuperChunk {
     /// # Errors
     /// When an item does not exist, or a chunk cannot be read or does not decode.
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let mut dst = self.room_for(items)?;
-        let pieces = self.pieces_of_items(items)?;
+        let (pieces, mut dst) = self.item_read(items)?;
         let control = self.dparams.control.begin(dst.len() as u64, self.typesize() as u64);
         let done = read_places(self, pieces, Destination::from(&mut dst[..]), &control);
         done.map_err(|error| self.explain(error))?;
         Ok(dst)
-    }
-
-    /// Allocates memory for items, after checking the part of the result that is not stored in the file
-    /// against the limit on output.
-    #[doc(hidden)]
-    pub fn room_for(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let total = (items.len() as u64).saturating_mul(self.typesize() as u64);
-        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
-        Ok(crate::storage::traits::zeroed(total)?)
     }
 
     /// Returns the bytes of a NaN item.
@@ -97,9 +78,13 @@ impl SuperChunk {
         self.dparams.limits.threads(chunk.saturating_add(3 * block))
     }
 
-    /// Makes the checks of [`read_bytes`](Self::read_bytes).
+    /// Allocates memory for bytes of the data, after checking the part of them that is not stored in the file against
+    /// the limit on output.
+    ///
+    /// # Errors
+    /// As for [`read_bytes`](Self::read_bytes).
     #[doc(hidden)]
-    pub fn check_bytes(&self, range: &Range<u64>) -> Result<(), FrameError> {
+    pub fn room_for(&self, range: &Range<u64>) -> Result<Vec<u8>, FrameError> {
         self.check_range("bytes", range, self.nbytes())?;
         let chunksize = self.chunksize() as u64;
         let nchunks = match (range.start.checked_div(chunksize), chunksize) {
@@ -110,7 +95,9 @@ impl SuperChunk {
             }
             _ => 0..self.nchunks(),
         };
-        self.check_chunks(nchunks, range.end - range.start)
+        let nbytes = range.end - range.start;
+        self.check_chunks(nchunks, nbytes)?;
+        Ok(crate::storage::traits::zeroed(nbytes)?)
     }
 
     pub(crate) fn check_range(
@@ -137,8 +124,7 @@ impl SuperChunk {
     }
 
     /// Returns the error for a chunk that does not decode.
-    #[doc(hidden)]
-    pub fn chunk_error(&self, nchunk: usize) -> impl FnOnce(ChunkError) -> FrameError {
-        move |source| FrameError::Chunk { structure: self.structure(nchunk), source }
+    pub(crate) fn chunk_error(&self, nchunk: usize) -> impl FnOnce(ChunkError) -> FrameError {
+        move |error| FrameError::chunk(self.structure(nchunk))(error)
     }
 }

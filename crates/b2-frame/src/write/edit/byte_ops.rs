@@ -7,9 +7,9 @@ use b2_core::{Control, memory};
 
 use crate::format::index::Entry;
 use crate::write::draft::Fitted;
-use crate::write::edit::ops::compress;
+use crate::write::edit::chunk_ops::compress;
 use crate::write::edit::{FrameEditor, Tail};
-use crate::write::state::{Sizes, check_nbytes, room_for};
+use crate::write::state::{Sizes, Sizing, check_nbytes, room_for};
 use crate::{FrameError, Structure};
 
 /// Chunk size if neither the frame nor a first chunk defines one, in bytes.
@@ -34,14 +34,14 @@ impl FrameEditor {
             Sizes::Individual(_) => return self.append_individual(data),
             Sizes::Equal { chunksize, last } => (chunksize, last),
             Sizes::Open => {
-                let chunksize = (CHUNKSIZE / self.draft.fit.typesize).max(1) * self.draft.fit.typesize;
+                let chunksize = (CHUNKSIZE / self.draft.rules.typesize).max(1) * self.draft.rules.typesize;
                 (chunksize, chunksize)
             }
         };
         check_nbytes(chunksize)?;
         if last < chunksize && self.nchunks() > 0 && self.tail.is_none() {
             let nchunk = self.nchunks() - 1;
-            let plain = self.careful_snapshot()?.decompress_chunk(nchunk)?;
+            let plain = self.careful_snapshot()?.chunk(nchunk).decompress()?;
             self.tail = Some(Tail { plain, stored: true });
         }
         let begun = self.tail.as_ref().map_or(0, |tail| tail.plain.len());
@@ -64,7 +64,7 @@ impl FrameEditor {
     ) -> Result<(), FrameError> {
         let cparams = self.cparams_of_call()?;
         let put = |editor: &mut Self, nchunk, plain: &[u8], new: usize| {
-            let raw = editor.put(nchunk, compress(nchunk, plain, &cparams)?, false)?;
+            let raw = editor.put(nchunk, compress(nchunk, plain, &cparams)?, Sizing::Equal)?;
             control.advance(new as u64)?;
             Ok::<_, FrameError>(raw)
         };
@@ -133,7 +133,7 @@ impl FrameEditor {
         let nchunk = self.draft.state.nchunks() - 1;
         let chunk = compress(nchunk, plain, &self.cparams_of_call()?)?;
         let nbytes = plain.len();
-        let raw = self.put(nchunk, chunk, false)?;
+        let raw = self.put(nchunk, chunk, Sizing::Equal)?;
         self.draft.state.replace(nchunk, raw, nbytes);
         if let Some(tail) = &mut self.tail {
             tail.stored = true;
@@ -142,7 +142,7 @@ impl FrameEditor {
     }
 
     fn append_individual(&mut self, data: &[u8]) -> Result<(), FrameError> {
-        let largest = MAX_CHUNK_NBYTES / self.draft.fit.typesize * self.draft.fit.typesize;
+        let largest = MAX_CHUNK_NBYTES / self.draft.rules.typesize * self.draft.rules.typesize;
         room_for(self.nchunks() + data.len().div_ceil(largest))?;
         let raws = self.during(data.len() as u64, |editor, control| {
             let cparams = editor.cparams_of_call()?;
@@ -150,7 +150,7 @@ impl FrameEditor {
             for part in data.chunks(largest) {
                 let nchunk = editor.nchunks() + raws.len();
                 let chunk = compress(nchunk, part, &cparams)?;
-                raws.push((editor.put(nchunk, chunk, true)?, part.len()));
+                raws.push((editor.put(nchunk, chunk, Sizing::Individual)?, part.len()));
                 control.advance(part.len() as u64)?;
             }
             Ok(raws)
@@ -194,7 +194,7 @@ impl FrameEditor {
         let mut snapshot = None;
         let mut changed = Vec::new();
         let (mut at, mut rest) = (start, data);
-        let individual = self.draft.state.is_individual();
+        let sizing = self.draft.state.sizing();
         while !rest.is_empty() {
             let (nchunk, chunk) = self.chunk_at(at)?;
             let skip = (at - chunk.start) as usize;
@@ -207,13 +207,13 @@ impl FrameEditor {
                     Some(schunk) => schunk,
                     empty => empty.insert(self.careful_snapshot()?),
                 };
-                let mut plain = schunk.decompress_chunk(nchunk)?;
+                let mut plain = schunk.chunk(nchunk).decompress()?;
                 if let Some(place) = plain.get_mut(skip..skip + part.len()) {
                     place.copy_from_slice(part);
                 }
                 compress(nchunk, &plain, &cparams)?
             };
-            changed.push((nchunk, self.put(nchunk, compressed, individual)?, nbytes));
+            changed.push((nchunk, self.put(nchunk, compressed, sizing)?, nbytes));
             control.advance(part.len() as u64)?;
             at += part.len() as u64;
             rest = others;
@@ -241,7 +241,7 @@ impl FrameEditor {
     /// For repeated values, when NaNs do not match the item size, and as for
     /// [`append_bytes`](Self::append_bytes).
     pub fn append_special(&mut self, kind: SpecialKind, nbytes: u64) -> Result<(), FrameError> {
-        let pattern: &[u8] = match (kind, self.draft.fit.typesize) {
+        let pattern: &[u8] = match (kind, self.draft.rules.typesize) {
             (SpecialKind::Value, _) => {
                 return Err(FrameError::argument("kind", "repeated values need `append_value`"));
             }
@@ -257,10 +257,10 @@ impl FrameEditor {
             return Err(FrameError::argument("nbytes", "NaN needs whole items"));
         }
         self.fill(pattern, nbytes, |editor, len| {
-            if !editor.draft.state.is_individual() && len.is_multiple_of(editor.draft.fit.typesize) {
+            if !editor.draft.state.is_individual() && len.is_multiple_of(editor.draft.rules.typesize) {
                 return Ok(Entry::Special(kind).to_raw());
             }
-            editor.draft.put(editor.nchunks(), &Fitted::special(kind, len), true)
+            editor.draft.put(editor.nchunks(), &Fitted::special(kind, len), Sizing::Individual)
         })
     }
 
@@ -270,7 +270,7 @@ impl FrameEditor {
     /// When the item does not have the frame's item size, and as for
     /// [`append_bytes`](Self::append_bytes).
     pub fn append_value(&mut self, item: &[u8], count: u64) -> Result<(), FrameError> {
-        let typesize = self.draft.fit.typesize;
+        let typesize = self.draft.rules.typesize;
         if item.len() != typesize {
             let what = format!("has {} bytes, but items have {typesize}", item.len());
             return Err(FrameError::argument("item", what));
@@ -281,10 +281,10 @@ impl FrameEditor {
         }
         self.fill(item, nbytes, |editor, len| {
             let nchunk = editor.nchunks();
-            let individual = editor.draft.state.is_individual();
-            let blocksize = editor.draft.fit.blocksize;
+            let sizing = editor.draft.state.sizing();
+            let blocksize = editor.draft.rules.blocksize;
             let chunk = Chunk::special(SpecialKind::Value, item, len, typesize, blocksize);
-            editor.put(nchunk, chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?, individual)
+            editor.put(nchunk, chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?, sizing)
         })
     }
 
@@ -297,7 +297,7 @@ impl FrameEditor {
         mut chunk: impl FnMut(&mut Self, usize) -> Result<i64, FrameError>,
     ) -> Result<(), FrameError> {
         self.no_vl_blocks()?;
-        let typesize = self.draft.fit.typesize;
+        let typesize = self.draft.rules.typesize;
         let chunksize = match self.draft.state.sizes {
             Sizes::Equal { chunksize, .. } => chunksize,
             Sizes::Open | Sizes::Individual(_) => (CHUNKSIZE / typesize).max(1) * typesize,

@@ -4,20 +4,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2_chunk::{ChunkError, ChunkHeader, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
+use b2_chunk::{ChunkError, DParams, EXTENDED_HEADER_LEN, LazyChunk, LazyHead};
 use b2_core::memory;
 use bytes::Bytes;
 
-use crate::error::within;
-use crate::format::checksums::{Sum, sum};
+use crate::format::digest::{Sum, sum};
 use crate::format::index::Entry;
 use crate::format::runs::{self, Runs};
 use crate::format::starts::Starts;
 use crate::names::FrameFile;
 use crate::read::compared::ComparedChunk;
-use crate::read::fetch::spent;
-use crate::read::plan::{FramePlan, Step};
+use crate::read::locate::Place;
+use crate::read::plan::{Step, ended};
 use crate::read::sums::PageRequest;
+use crate::read::super_chunk::FramePlan;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
@@ -26,99 +26,14 @@ const LARGE: usize = 8 << 20;
 /// Size of these pieces, in bytes.
 const PIECE: u64 = 1 << 20;
 
-/// The place of a stored chunk, and what the frame knows about it.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) nchunk: usize,
-    pub(crate) file: FrameFile,
-    /// Offset of the chunk in the file.
-    pub(crate) start: u64,
-    /// End of the space that the chunk may occupy in the file.
-    pub(crate) end: u64,
-    /// Estimated stored size, which may be too small or too large.
-    pub(crate) guess: u64,
-    /// Uncompressed size, if the frame defines it.
-    pub(crate) nbytes: Option<u64>,
-    /// Estimated number of blocks, or 0 if the frame does not define it.
-    pub(crate) nblocks: u64,
-    /// Largest stored size that the memory limit allows.
-    pub(crate) most: u64,
-}
-
-impl Place {
-    pub(crate) fn structure(&self) -> Structure {
-        Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
-    }
-
-    pub(crate) fn room(&self) -> u64 {
-        self.end.saturating_sub(self.start)
-    }
-
-    pub(crate) fn at_most(&self, len: u64) -> Extent {
-        Extent::at_most(self.file, self.start..self.start.saturating_add(len.min(self.room())))
-    }
-
-    /// Returns the extent of a range of the chunk, clipped to the space of the chunk.
-    fn part(&self, range: &Range<u64>) -> Extent {
-        let at = |offset: u64| self.start.saturating_add(offset.min(self.room()));
-        Extent::at_most(self.file, at(range.start)..at(range.end))
-    }
-
-    pub(crate) fn exactly(&self, len: usize) -> Extent {
-        Extent::exactly(self.file, self.start..self.start.saturating_add(len as u64))
-    }
-
-    /// Returns the length of the first read for a whole chunk: its estimated size, unless that
-    /// exceeds the limit.
-    pub(crate) fn first(&self) -> u64 {
-        self.guess.min(self.most.max(EXTENDED_HEADER_LEN as u64))
-    }
-
-    /// Returns the extent of the first `len` bytes of the chunk.
-    ///
-    /// # Errors
-    /// When `len` exceeds the memory limit.
-    pub(crate) fn within_limit(&self, len: usize) -> Result<Extent, FrameError> {
-        within("stored chunk, in bytes", len as u64, ("max_memory", self.most))?;
-        Ok(self.exactly(len))
-    }
-
-    /// Returns the number of bytes from the start of the chunk to where it must end, after a read
-    /// of `asked` bytes returned `got`.
-    pub(crate) fn available(&self, asked: u64, got: usize) -> u64 {
-        if (got as u64) < asked.min(self.room()) { got as u64 } else { self.room() }
-    }
-
-    pub(crate) fn header(&self, head: &[u8], available: u64) -> Result<ChunkHeader, FrameError> {
-        let header = ChunkHeader::parse(head).map_err(FrameError::chunk(self.structure()))?;
-        self.check(&header, available)?;
-        Ok(header)
-    }
-
-    /// Compares the chunk header with what the frame says about the chunk.
-    pub(crate) fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
-        let cbytes = header.cbytes() as u64;
-        if cbytes > available {
-            let (structure, offset) = (self.structure(), self.start);
-            return Err(FrameError::Truncated { structure, offset, need: cbytes, have: available });
-        }
-        let nbytes = header.nbytes() as u64;
-        if self.nbytes.is_some_and(|expected| expected != nbytes) {
-            let expected = "the chunk size of the frame (the rest of nbytes in the last chunk)";
-            return Err(FrameError::field(self.structure(), "nbytes", 4, nbytes, expected));
-        }
-        Ok(())
-    }
-}
-
 /// The head of a chunk (header, block starts, dictionary) with everything that was read along with
 /// it. Returned by [`HeadPlan`].
 #[derive(Clone, Debug)]
-pub(crate) struct ChunkHead(Box<Head>);
+pub(crate) struct ChunkHead(Box<HeadContent>);
 
 /// The content of a head, boxed because heads are moved often.
 #[derive(Clone, Debug)]
-struct Head {
+struct HeadContent {
     nchunk: usize,
     /// `None` for special chunks, which are not stored.
     place: Option<Place>,
@@ -281,13 +196,13 @@ enum HeadState {
     /// A special chunk, for which nothing is stored.
     Made(Box<LazyChunk>),
     Start(Place),
-    Asked(Place, Box<Asked>),
+    AskedAlong(Place, Box<AskedAlong>),
     Spent,
 }
 
 /// What was requested along with the first `len` bytes of a chunk.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct AskedAlong {
     len: u64,
     /// Further parts of the chunk, by their offsets in it.
     ahead: Vec<usize>,
@@ -295,24 +210,22 @@ struct Asked {
     pages: Vec<PageRequest>,
 }
 
-impl SuperChunk {
-    /// Returns a plan that reads the head of chunk `nchunk`, which is needed to read its blocks.
+impl HeadPlan {
+    /// Plans to read the head of chunk `nchunk`, which is needed to read its blocks.
     ///
     /// # Errors
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
-    pub(crate) fn head_plan(&self, nchunk: usize) -> Result<HeadPlan, FrameError> {
-        let state = match self.entry(nchunk)? {
-            Entry::Stored(offset) => HeadState::Start(self.opened.place(nchunk, offset, &self.dparams)?),
+    pub(crate) fn new(frame: &SuperChunk, nchunk: usize) -> Result<Self, FrameError> {
+        let state = match frame.entry(nchunk)? {
+            Entry::Stored(offset) => HeadState::Start(frame.opened.place(nchunk, offset, &frame.dparams)?),
             Entry::Special(kind) => {
-                let lazy = self.special(nchunk, kind)?.lazy(&self.dparams);
+                let lazy = frame.special(nchunk, kind)?.lazy(&frame.dparams);
                 HeadState::Made(Box::new(lazy.map_err(FrameError::chunk(Structure::Index))?))
             }
         };
-        Ok(HeadPlan { nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
+        Ok(Self { nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
     }
-}
 
-impl HeadPlan {
     /// Tells the plan which blocks will be read next, as ranges in ascending order. If requests are expensive
     /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold them together with the
     /// head, so that no second round is needed. The head decides what these bytes are, so a wrong guess costs a round,
@@ -441,7 +354,7 @@ impl FramePlan for HeadPlan {
     fn step(&mut self, frame: &SuperChunk, parts: Vec<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
         let nchunk = self.nchunk;
         match std::mem::replace(&mut self.state, HeadState::Spent) {
-            HeadState::Made(lazy) => Ok(Step::Done(ChunkHead(Box::new(Head {
+            HeadState::Made(lazy) => Ok(Step::Done(ChunkHead(Box::new(HeadContent {
                 nchunk,
                 place: None,
                 lazy: *lazy,
@@ -469,11 +382,11 @@ impl FramePlan for HeadPlan {
                 need.extend(pages.iter().map(|page| page.extent.clone()));
                 let offset = |range: &Range<u64>| usize::try_from(range.start).unwrap_or(usize::MAX);
                 let ahead = memory::collect(ahead.iter().map(offset))?;
-                self.state = HeadState::Asked(place, Box::new(Asked { len, ahead, pages }));
+                self.state = HeadState::AskedAlong(place, Box::new(AskedAlong { len, ahead, pages }));
                 Ok(Step::Need(need))
             }
-            HeadState::Asked(place, asked) => {
-                let Asked { len, ahead, pages } = *asked;
+            HeadState::AskedAlong(place, asked) => {
+                let AskedAlong { len, ahead, pages } = *asked;
                 let mut parts = parts.into_iter();
                 let bytes = parts.next().unwrap_or_default();
                 for offset in ahead {
@@ -493,7 +406,7 @@ impl FramePlan for HeadPlan {
                     }
                     LazyHead::Ready(lazy) => {
                         let lazy = lazy.with_nchunk(Some(nchunk));
-                        return Ok(Step::Done(ChunkHead(Box::new(Head {
+                        return Ok(Step::Done(ChunkHead(Box::new(HeadContent {
                             nchunk,
                             place: Some(place),
                             lazy,
@@ -506,11 +419,13 @@ impl FramePlan for HeadPlan {
                     LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
                 };
                 let need = place.within_limit(more)?;
-                self.state =
-                    HeadState::Asked(place, Box::new(Asked { len: more as u64, ..Asked::default() }));
+                self.state = HeadState::AskedAlong(
+                    place,
+                    Box::new(AskedAlong { len: more as u64, ..AskedAlong::default() }),
+                );
                 Ok(Step::Need(vec![need]))
             }
-            HeadState::Spent => Err(spent()),
+            HeadState::Spent => Err(ended()),
         }
     }
 }
@@ -544,7 +459,7 @@ enum CompareState {
 
 impl ComparePlan {
     fn start(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
-        let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
+        let Some(ChunkHead(head)) = &mut self.head else { return Err(ended()) };
         if head.place.is_none() || !frame.compares_stored() {
             return self.finish();
         }
@@ -572,7 +487,7 @@ impl ComparePlan {
     /// Compares the head of the chunk and divides it into runs, if there is a record of these. Otherwise
     /// all of the chunk is compared.
     fn divide(&mut self, frame: &SuperChunk, record: Option<Bytes>) -> Result<Step<ChunkHead>, FrameError> {
-        let Some(ChunkHead(head)) = &mut self.head else { return Err(spent()) };
+        let Some(ChunkHead(head)) = &mut self.head else { return Err(ended()) };
         let runs = record.and_then(|record| Runs::new(&head.lazy, &record, &head.bytes));
         let Some(runs) = runs else { return self.whole(frame) };
         let Ok(runs) = runs else {
@@ -590,7 +505,7 @@ impl ComparePlan {
     }
 
     fn whole(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
-        let Some(head) = &self.head else { return Err(spent()) };
+        let Some(head) = &self.head else { return Err(ended()) };
         let Some(place) = &head.0.place else { return self.finish() };
         let cbytes = head.0.lazy.header().cbytes();
         let page = frame.sum_of(head.0.nchunk)?.err();
@@ -619,7 +534,7 @@ impl ComparePlan {
         at: u64,
         page: Option<PageRequest>,
     ) -> Result<Step<ChunkHead>, FrameError> {
-        let Some(head) = &self.head else { return Err(spent()) };
+        let Some(head) = &self.head else { return Err(ended()) };
         let start = head.0.place.as_ref().map_or(at, |place| place.start);
         let end = start.saturating_add(head.0.lazy.header().cbytes() as u64);
         if at >= end {
@@ -636,7 +551,7 @@ impl ComparePlan {
     }
 
     fn check(&mut self, frame: &SuperChunk) -> Result<Step<ChunkHead>, FrameError> {
-        let Some(head) = &mut self.head else { return Err(spent()) };
+        let Some(head) = &mut self.head else { return Err(ended()) };
         head.0.bytes.truncate(head.0.lazy.header().cbytes());
         frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
         frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
@@ -645,7 +560,7 @@ impl ComparePlan {
 
     fn finish(&mut self) -> Result<Step<ChunkHead>, FrameError> {
         self.state = CompareState::Spent;
-        self.head.take().map(Step::Done).ok_or_else(spent)
+        self.head.take().map(Step::Done).ok_or_else(ended)
     }
 }
 
@@ -658,7 +573,7 @@ impl FramePlan for ComparePlan {
             CompareState::Start => self.start(frame),
             CompareState::Runs(page) => {
                 frame.take_page(&page, parts.next().unwrap_or_default())?;
-                let Some(head) = &self.head else { return Err(spent()) };
+                let Some(head) = &self.head else { return Err(ended()) };
                 // A missing page is treated like a damaged one.
                 let record = frame.runs_of(head.0.nchunk)?.unwrap_or_default();
                 self.divide(frame, record)
@@ -666,12 +581,12 @@ impl FramePlan for ComparePlan {
             CompareState::Rest { whole, page } => {
                 if whole {
                     let bytes = parts.next().unwrap_or_default();
-                    let Some(head) = &mut self.head else { return Err(spent()) };
+                    let Some(head) = &mut self.head else { return Err(ended()) };
                     // Compare exactly the bytes of the head that were parsed.
                     let len = head.0.bytes.len().min(head.0.lazy.header().cbytes());
                     if bytes.get(..len) != head.0.bytes.get(..len) {
                         let structure = Structure::Chunk(head.0.nchunk);
-                        let what = "its head was read differently before";
+                        let what = "its head differs from what was read before";
                         return Err(FrameError::Checksum { structure, what });
                     }
                     head.0.bytes = bytes;
@@ -688,7 +603,7 @@ impl FramePlan for ComparePlan {
                 }
                 self.piece(frame, sums, at, None)
             }
-            CompareState::Spent => Err(spent()),
+            CompareState::Spent => Err(ended()),
         }
     }
 }

@@ -1,0 +1,298 @@
+//! The driver for remote storage: several requests are in flight at once, each on a thread that waits for it. Threads
+//! decode what has arrived before they fetch more.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+
+use bytes::Bytes;
+
+use crate::FrameError;
+use crate::read::places::Places;
+use crate::read::requests::{Read, Request};
+use crate::storage::files::FrameFiles;
+
+/// Maximum number of bytes in flight, and of those that have arrived but have not been decoded. A single request is
+/// always allowed.
+const MOST_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// Runs a read to its end, with as many requests in flight as the files of the frame ask for.
+pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
+    let files = read.frame().files.clone();
+    let workers = read.workers();
+    let state =
+        Progress { read, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
+    let shared = Threads { files: &*files, workers, state: Mutex::new(state), changed: Condvar::new() };
+    thread::scope(|scope| shared.run(scope));
+    match shared.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+struct Threads<'a, 'd, P: Places> {
+    files: &'a dyn FrameFiles,
+    /// Maximum number of jobs that run at once.
+    workers: usize,
+    state: Mutex<Progress<'a, 'd, P>>,
+    changed: Condvar,
+}
+
+struct Progress<'a, 'd, P: Places> {
+    read: &'a mut Read<'d, P>,
+    /// A request that has to wait for others.
+    held: Option<Request>,
+    /// Number of requests in flight, followed by their bytes.
+    flying: usize,
+    bytes: u64,
+    /// Number of running jobs.
+    decoding: usize,
+    /// Number of threads, followed by the number of those that wait for work.
+    threads: usize,
+    idle: usize,
+    /// The first error. Nothing is started after it.
+    error: Option<P::Error>,
+}
+
+impl<P: Places> Progress<'_, '_, P> {
+    /// Takes the next request, if it may be sent now.
+    fn request(&mut self, most: usize) -> Result<Option<Request>, P::Error> {
+        if self.flying >= most {
+            return Ok(None);
+        }
+        let next = match self.held.take() {
+            Some(request) => Some(request),
+            None => self.read.need()?,
+        };
+        let Some(request) = next else { return Ok(None) };
+        let bytes = size(&request);
+        // What has arrived is only decoded later if it waits for this request.
+        let soon = self.flying > 0 || self.decoding > 0 || self.read.has_jobs();
+        if soon && self.bytes.saturating_add(bytes).saturating_add(self.read.held()) > MOST_BYTES {
+            self.held = Some(request);
+            return Ok(None);
+        }
+        self.flying += 1;
+        self.bytes += bytes;
+        Ok(Some(request))
+    }
+}
+
+fn size(request: &Request) -> u64 {
+    request.extent.range.end.saturating_sub(request.extent.range.start)
+}
+
+impl<'a, 'd, P: Places> Threads<'a, 'd, P> {
+    fn lock(&self) -> MutexGuard<'_, Progress<'a, 'd, P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loop of each thread: decode if possible, else fetch, else wait, until nothing is left.
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let _wake = Wake(self);
+        let mut state = self.lock();
+        while state.error.is_none() {
+            let result = if state.decoding < self.workers
+                && let Some(job) = state.read.job()
+            {
+                state.decoding += 1;
+                self.call(scope, &mut state);
+                drop(state);
+                let result = job.run();
+                state = self.lock();
+                state.decoding -= 1;
+                result
+            } else {
+                match state.request(self.files.in_flight()) {
+                    Ok(Some(request)) => {
+                        self.call(scope, &mut state);
+                        drop(state);
+                        let bytes = self.fetch(&request);
+                        state = self.lock();
+                        state.flying -= 1;
+                        state.bytes -= size(&request);
+                        bytes.and_then(|bytes| state.read.put(request.id, bytes))
+                    }
+                    Ok(None) if state.flying == 0 && state.decoding == 0 => break,
+                    Ok(None) => {
+                        state.idle += 1;
+                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                        state.idle -= 1;
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                }
+            };
+            if let Err(error) = result {
+                state.error.get_or_insert(error);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn fetch(&self, request: &Request) -> Result<Bytes, P::Error> {
+        Ok(self.files.open(request.extent.file)?.read(&request.extent)?)
+    }
+
+    /// Gets another thread to work, since this one is about to be busy: wakes a waiting one or starts a new one.
+    fn call<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut Progress<'_, '_, P>) {
+        if state.idle > 0 {
+            self.changed.notify_one();
+        } else if state.threads <= self.files.in_flight() {
+            // If no thread can be started, the others do its work.
+            let spawned = thread::Builder::new().spawn_scoped(scope, || self.run(scope));
+            state.threads += usize::from(spawned.is_ok());
+        }
+    }
+}
+
+/// Stops the other threads if this one panics. They would otherwise wait for it.
+struct Wake<'w, 'a, 'd, P: Places>(&'w Threads<'a, 'd, P>);
+
+impl<P: Places> Drop for Wake<'_, '_, '_, P> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().error.get_or_insert_with(|| FrameError::argument("thread", "panicked").into());
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::ops::{ControlFlow, Range};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use b2_chunk::{CParams, Chunk};
+    use b2_core::Control;
+    use b2_testkit::Rng;
+
+    use super::*;
+    use crate::storage::pace;
+    use crate::{FrameParams, FrameWriter, Pace, ReadAt, ReadCosts, SuperChunk};
+
+    /// Storage that answers at once, and counts the bytes of its answers that are kept.
+    struct Quick {
+        bytes: Vec<u8>,
+        /// The bytes that are kept, and the most that were.
+        kept: Arc<(AtomicU64, AtomicU64)>,
+        /// The number of requests, and their bytes.
+        counts: Arc<(AtomicU64, AtomicU64)>,
+        pace: Option<Pace>,
+    }
+
+    struct Kept(Vec<u8>, Arc<(AtomicU64, AtomicU64)>);
+
+    impl AsRef<[u8]> for Kept {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            self.1.0.fetch_sub(self.0.len() as u64, SeqCst);
+        }
+    }
+
+    impl ReadAt for Quick {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            buf.copy_from_slice(&self.bytes[offset as usize..][..buf.len()]);
+            Ok(())
+        }
+
+        fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+            let part = self.bytes[range.start as usize..range.end as usize].to_vec();
+            self.counts.0.fetch_add(1, SeqCst);
+            self.counts.1.fetch_add(part.len() as u64, SeqCst);
+            let now = self.kept.0.fetch_add(part.len() as u64, SeqCst) + part.len() as u64;
+            self.kept.1.fetch_max(now, SeqCst);
+            Ok(Bytes::from_owner(Kept(part, self.kept.clone())))
+        }
+
+        fn in_flight(&self) -> usize {
+            16
+        }
+
+        fn pace(&self) -> Option<&Pace> {
+            self.pace.as_ref()
+        }
+    }
+
+    fn quick(bytes: &[u8], pace: Option<Pace>) -> Quick {
+        Quick { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), pace }
+    }
+
+    /// Whatever the storage sends, only so much waits to be decoded.
+    #[test]
+    fn a_quick_server_does_not_fill_the_memory_of_a_slow_reader() {
+        let cparams = CParams::builder(1).build().unwrap();
+        let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
+        let mut all = Vec::new();
+        for n in 0..40 {
+            // Items that do not compress.
+            let plain = Rng::new(n).bytes(200 << 10);
+            all.extend_from_slice(&plain);
+            writer.append(Chunk::compress_bytes(&plain, &cparams).unwrap()).unwrap();
+        }
+        let stored = writer.finish().unwrap().into_bytes();
+        // Each job ends with a pause.
+        let control = Control::new().with_progress(|_| {
+            std::thread::sleep(Duration::from_millis(3));
+            ControlFlow::Continue(())
+        });
+        for costs in [ReadCosts::REMOTE, ReadCosts { small: 0, ahead: false, ..ReadCosts::REMOTE }] {
+            let storage = quick(&stored, None);
+            let kept = storage.kept.clone();
+            let options = SuperChunk::options().costs(costs).control(control.clone());
+            let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
+            kept.1.store(0, SeqCst);
+            assert!(frame.read_bytes(0..frame.nbytes()).unwrap() == all);
+            let most = kept.1.load(SeqCst);
+            assert!(most > 0 && most <= MOST_BYTES + (512 << 10), "{most}");
+            drop(frame);
+            assert_eq!(kept.0.load(SeqCst), 0);
+        }
+    }
+    /// A slow line gets more requests and fewer bytes, a fast one far away fewer requests. The values are the same.
+    #[test]
+    fn gaps_follow_the_pace() {
+        const BLOCK: u64 = 32 << 10;
+        let cparams = CParams::builder(1).blocksize(BLOCK as usize).build().unwrap();
+        let options = FrameWriter::options().block_starts(true);
+        let mut writer = options.memory(FrameParams::from_cparams(&cparams)).unwrap();
+        let mut plain = Rng::new(3).bytes(64 * BLOCK as usize);
+        // Blocks that compress a little; otherwise the chunk would be stored as it is.
+        plain.chunks_mut(BLOCK as usize).for_each(|block| block[4096..8192].fill(1));
+        writer.append(Chunk::compress_bytes(&plain, &cparams).unwrap()).unwrap();
+        let stored = writer.finish().unwrap().into_bytes();
+        // Every fourth block.
+        let items: Vec<u64> = (2..64).step_by(4).map(|n| n * BLOCK).collect();
+        let expected: Vec<u8> = items.iter().map(|&item| plain[item as usize]).collect();
+        let read = |pace, adapt| {
+            let storage = quick(&stored, pace);
+            let counts = storage.counts.clone();
+            let options = SuperChunk::options().costs(ReadCosts { adapt, ..ReadCosts::REMOTE });
+            let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
+            let before = [counts.0.load(SeqCst), counts.1.load(SeqCst)];
+            assert_eq!(frame.gather(&items).unwrap(), expected);
+            [counts.0.load(SeqCst) - before[0], counts.1.load(SeqCst) - before[1]]
+        };
+        let usual = read(None, true);
+        // 64 blocks, without the last one.
+        assert!(usual[0] <= 3 && usual[1] > 50 * BLOCK, "{usual:?}");
+        let slow = || Some(pace::seen(20, 32, 1 << 20, 1020));
+        let [requests, bytes] = read(slow(), true);
+        assert_eq!(requests, 17);
+        assert!(bytes < 17 * BLOCK, "{bytes}");
+        assert_eq!(read(slow(), false), usual);
+        assert_eq!(read(Some(pace::seen(20, 32, 1 << 20, 60)), true), usual);
+    }
+}
