@@ -42,12 +42,12 @@ mod select;
 mod write;
 
 pub use error::NdError;
-pub use model::defaults::{default_blockshape, default_chunkshape};
+pub use model::default_shapes::default_chunkshape;
 pub use model::dtype::{Dtype, DtypeKind, Field};
 pub use model::element::Element;
 pub use model::geometry::Geometry;
 pub use model::literal;
-pub use model::meta::{ArrayMeta, MAX_DIM, METALAYER, OLD_METALAYER};
+pub use model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 #[doc(hidden)]
 pub use model::object::Object;
 /// The version of `ndarray` (0.17) whose arrays are read and written.
@@ -56,21 +56,22 @@ pub use model::object::Object;
 pub use ndarray;
 pub use read::array::{ArrayOptions, NdArray};
 pub use read::attrs::Attrs;
+pub use read::batch::Batch;
 #[doc(hidden)]
 pub use read::futures::{MaybeSendFuture, SelectionDriver};
 pub use read::items::FromItems;
 pub use read::pieces::{Piece, Pieces};
 #[doc(hidden)]
 pub use read::selected::Selected;
-pub use read::view::Slice;
+pub use read::slice::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]
 pub use rmpv::Value;
 #[doc(hidden)]
-pub use select::pieces::{CutDim, PieceRanges};
-pub use select::slice::{IntoSelections, Mark, Selection, range};
+pub use select::piece_ranges::{CutDim, PieceRanges};
+pub use select::selection::{IntoSelections, Mark, Selection, range};
 pub use write::builder::ArrayBuilder;
+pub use write::computed::{Arange, ByIndex, ByPosition, Fill, FromFn, FromReader, Items, Linspace, Number};
 pub use write::concat::Concat;
-pub use write::create::{Arange, ByIndex, ByPosition, Fill, FromFn, FromReader, Items, Linspace, Number};
 pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
-pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided, WithLength};
+pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided};

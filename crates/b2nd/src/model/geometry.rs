@@ -3,7 +3,9 @@
 use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 
 use crate::NdError;
-use crate::model::meta::MAX_DIM;
+
+/// The largest number of dimensions of an array.
+pub(crate) const MAX_DIM: usize = 16;
 
 /// How an array is divided into chunks and blocks. All products are checked for overflow once, at
 /// construction.
@@ -45,29 +47,35 @@ impl Geometry {
         chunkshape: Vec<u32>,
         blockshape: Vec<u32>,
         itemsize: usize,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, GeometryFault> {
         let nd = shape.len();
         if nd > MAX_DIM {
             let what = format!("{nd} dimensions, at most {MAX_DIM} are supported");
-            return Err(Fault::new(GeometryPart::Dimensions, 0, what));
+            return Err(GeometryFault::new(GeometryPart::Dimensions, 0, what));
         }
         if chunkshape.len() != nd || blockshape.len() != nd {
-            let (c, b) = (chunkshape.len(), blockshape.len());
-            let what = format!("shape has {nd} dimensions, chunkshape {c}, blockshape {b}");
-            return Err(Fault::new(GeometryPart::Dimensions, 0, what));
+            let (what, given) = match chunkshape.len() {
+                given if given != nd => ("chunk shape", given),
+                _ => ("block shape", blockshape.len()),
+            };
+            return Err(GeometryFault::new(GeometryPart::Dimensions, 0, wrong_length(what, given, nd)));
         }
         if itemsize == 0 || itemsize > MAX_BLOCKSIZE {
             let what = format!("item size {itemsize}, expected 1 to {MAX_BLOCKSIZE}");
-            return Err(Fault::new(GeometryPart::Shape, 0, what));
+            return Err(GeometryFault::new(GeometryPart::Shape, 0, what));
         }
         let mut grid = Vec::with_capacity(nd);
         let mut blocks = Vec::with_capacity(nd);
         let (mut chunk, mut block) = (itemsize as u64, itemsize as u64);
         for (dim, (&s, (&c, &b))) in shape.iter().zip(chunkshape.iter().zip(&blockshape)).enumerate() {
-            let fail = |part, what: String| Err(Fault::new(part, dim, format!("dimension {dim}: {what}")));
+            let fail =
+                |part, what: String| Err(GeometryFault::new(part, dim, format!("dimension {dim}: {what}")));
             if (c == 0 || b == 0) && s > 0 {
-                let part = if c == 0 { GeometryPart::Chunkshape } else { GeometryPart::Blockshape };
-                return fail(part, format!("chunk length {c}, block length {b} in an array of length {s}"));
+                let (part, what) = match c {
+                    0 => (GeometryPart::Chunkshape, "chunk"),
+                    _ => (GeometryPart::Blockshape, "block"),
+                };
+                return fail(part, format!("the {what} length is 0, expected 1 or more"));
             }
             if c > i32::MAX as u32 {
                 return fail(GeometryPart::Chunkshape, format!("length {c}, expected less than 2^31"));
@@ -87,7 +95,9 @@ impl Geometry {
             let padded = u64::from(nblocks).saturating_mul(b.into());
             let bounded = |product: u64, factor, limit: usize, part, what| {
                 let found = product.checked_mul(factor).filter(|&n| n <= limit as u64);
-                found.ok_or_else(|| Fault::new(part, dim, format!("a {what} is larger than {limit} bytes")))
+                found.ok_or_else(|| {
+                    GeometryFault::new(part, dim, format!("a {what} is larger than {limit} bytes"))
+                })
             };
             chunk = bounded(chunk, padded, MAX_CHUNK_NBYTES, GeometryPart::Chunkshape, "chunk")?;
             block = bounded(block, b.into(), MAX_BLOCKSIZE, GeometryPart::Blockshape, "block")?;
@@ -101,7 +111,7 @@ impl Geometry {
                 .try_fold(1u64, |n, &x| n.checked_mul(x))
                 .filter(|&n| n <= i64::MAX as u64)
                 .ok_or_else(|| {
-                    Fault::new(GeometryPart::Shape, 0, format!("the number of {what} is too large"))
+                    GeometryFault::new(GeometryPart::Shape, 0, format!("the number of {what} is too large"))
                 })
         };
         let nitems = product(&shape, "items")?;
@@ -109,7 +119,7 @@ impl Geometry {
         if nitems.checked_mul(itemsize as u64).is_none_or(|n| n > i64::MAX as u64)
             || nchunks.checked_mul(chunk).is_none_or(|n| n > i64::MAX as u64)
         {
-            return Err(Fault::new(GeometryPart::Shape, 0, "the array is larger than 2^63 bytes"));
+            return Err(GeometryFault::new(GeometryPart::Shape, 0, "the array is larger than 2^63 bytes"));
         }
         Ok(Self {
             shape,
@@ -229,15 +239,26 @@ impl GeometryPart {
     }
 }
 
+/// What is wrong with a list of lengths that an array of `nd` dimensions does not fit.
+pub(crate) fn wrong_length(what: &str, given: usize, nd: usize) -> String {
+    let lengths = if given == 1 { "length" } else { "lengths" };
+    format!("the {what} has {given} {lengths}, the array has {}", dimensions(nd))
+}
+
+/// `1 dimension`, `2 dimensions`.
+pub(crate) fn dimensions(n: usize) -> String {
+    format!("{n} dimension{}", if n == 1 { "" } else { "s" })
+}
+
 /// The number that is wrong, and why.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct GeometryFault {
     pub(crate) part: GeometryPart,
     pub(crate) dim: usize,
     pub(crate) what: String,
 }
 
-impl Fault {
+impl GeometryFault {
     fn new(part: GeometryPart, dim: usize, what: impl Into<String>) -> Self {
         Self { part, dim, what: what.into() }
     }

@@ -71,7 +71,7 @@ impl Parser<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Literal, (usize, &'static str)> {
         if depth > MAX_DEPTH {
-            return self.fail("the literal nests too deep");
+            return self.fail("the literal is nested too deeply");
         }
         self.skip_space();
         if self.eat("[") {

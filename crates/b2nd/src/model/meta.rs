@@ -8,10 +8,8 @@
 use b2_msgpack::{Reader, Writer};
 
 use crate::NdError;
-use crate::model::geometry::GeometryPart;
+use crate::model::geometry::{GeometryPart, MAX_DIM};
 
-/// The largest number of dimensions of an array.
-pub const MAX_DIM: usize = 16;
 /// Name of the metalayer.
 pub const METALAYER: &str = "b2nd";
 /// Name of the metalayer's predecessor, which has no dtype.

@@ -5,9 +5,15 @@ pub(crate) mod attrs;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
+    reason = "offsets are inside a dtype, which was checked"
+)]
+pub(crate) mod byte_order;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
     reason = "takes shapes from the caller, not from a file"
 )]
-pub(crate) mod defaults;
+pub(crate) mod default_shapes;
 pub(crate) mod dtype;
 pub(crate) mod element;
 pub(crate) mod foreign;
@@ -15,9 +21,3 @@ pub(crate) mod geometry;
 pub mod literal;
 pub(crate) mod meta;
 pub(crate) mod object;
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "offsets are inside a dtype, which was checked"
-)]
-pub(crate) mod swap;

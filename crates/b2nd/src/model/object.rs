@@ -54,13 +54,13 @@ impl Object {
         let mut decoder = Decoder { limits, asked: 0 };
         let result = decoder.value(&mut bytes, 0).and_then(|object| match bytes {
             [] => Ok(object),
-            _ => Err(Fault::Malformed("extra bytes follow the value".into())),
+            _ => Err(ObjectFault::Malformed("extra bytes follow the value".into())),
         });
         result.map_err(|fault| match fault {
-            Fault::Malformed(what) => {
+            ObjectFault::Malformed(what) => {
                 NdError::Attribute { name: String::from_utf8_lossy(name.as_ref()).into_owned(), what }
             }
-            Fault::Limit(limit) => limit.into(),
+            ObjectFault::Limit(limit) => limit.into(),
         })
     }
 
@@ -94,13 +94,13 @@ impl Object {
     }
 }
 
-enum Fault {
+enum ObjectFault {
     Malformed(String),
     Limit(LimitExceeded),
 }
 
-fn malformed<T>(what: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Malformed(what.into()))
+fn malformed<T>(what: impl Into<String>) -> Result<T, ObjectFault> {
+    Err(ObjectFault::Malformed(what.into()))
 }
 
 struct Decoder<'a> {
@@ -110,49 +110,28 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    fn charge(&mut self, more: u64) -> Result<(), Fault> {
+    fn charge(&mut self, more: u64) -> Result<(), ObjectFault> {
         self.asked = self.asked.saturating_add(more);
-        self.limits.check_memory("attribute, in bytes", self.asked).map_err(Fault::Limit)
+        self.limits.check_memory("attribute, in bytes", self.asked).map_err(ObjectFault::Limit)
     }
 
-    fn value(&mut self, bytes: &mut &[u8], depth: usize) -> Result<Object, Fault> {
+    fn value(&mut self, bytes: &mut &[u8], depth: usize) -> Result<Object, ObjectFault> {
         if depth > MAX_DEPTH {
-            return malformed(format!("the value nests deeper than {MAX_DEPTH} levels"));
+            return malformed(format!("the value is nested deeper than {MAX_DEPTH} levels"));
         }
         self.charge(COST)?;
         let [marker] = fixed(bytes)?;
+        let len = length(bytes, marker)?;
         Ok(match marker {
             0x00..=0x7F => Object::Int(marker.into()),
-            0x80..=0x8F => self.map(bytes, marker & 0x0F, depth)?,
-            0x90..=0x9F => self.list(bytes, marker & 0x0F, depth)?,
-            0xA0..=0xBF => self.text(bytes, marker & 0x1F)?,
+            0x80..=0x8F | 0xDE | 0xDF => self.map(bytes, len, depth)?,
+            0x90..=0x9F | 0xDC | 0xDD => self.list(bytes, len, depth)?,
+            0xA0..=0xBF | 0xD9..=0xDB => self.text(bytes, len)?,
             0xC0 => Object::Nil,
             0xC1 => return malformed("byte C1 is not valid msgpack"),
             0xC2 | 0xC3 => Object::Bool(marker == 0xC3),
-            0xC4 => {
-                let len = u8::from_be_bytes(fixed(bytes)?);
-                self.bytes(bytes, len)?
-            }
-            0xC5 => {
-                let len = u16::from_be_bytes(fixed(bytes)?);
-                self.bytes(bytes, len)?
-            }
-            0xC6 => {
-                let len = u32::from_be_bytes(fixed(bytes)?);
-                self.bytes(bytes, len)?
-            }
-            0xC7 => {
-                let len = u8::from_be_bytes(fixed(bytes)?);
-                self.ext(bytes, len, depth)?
-            }
-            0xC8 => {
-                let len = u16::from_be_bytes(fixed(bytes)?);
-                self.ext(bytes, len, depth)?
-            }
-            0xC9 => {
-                let len = u32::from_be_bytes(fixed(bytes)?);
-                self.ext(bytes, len, depth)?
-            }
+            0xC4..=0xC6 => self.content(bytes, len).map(Object::Bytes)?,
+            0xC7..=0xC9 | 0xD4..=0xD8 => self.ext(bytes, len, depth)?,
             0xCA => Object::F32(f32::from_be_bytes(fixed(bytes)?)),
             0xCB => Object::F64(f64::from_be_bytes(fixed(bytes)?)),
             0xCC => Object::Int(u8::from_be_bytes(fixed(bytes)?).into()),
@@ -166,48 +145,15 @@ impl Decoder<'_> {
             0xD1 => Object::Int(i16::from_be_bytes(fixed(bytes)?).into()),
             0xD2 => Object::Int(i32::from_be_bytes(fixed(bytes)?).into()),
             0xD3 => Object::Int(i64::from_be_bytes(fixed(bytes)?)),
-            0xD4 => self.ext(bytes, 1u8, depth)?,
-            0xD5 => self.ext(bytes, 2u8, depth)?,
-            0xD6 => self.ext(bytes, 4u8, depth)?,
-            0xD7 => self.ext(bytes, 8u8, depth)?,
-            0xD8 => self.ext(bytes, 16u8, depth)?,
-            0xD9 => {
-                let len = u8::from_be_bytes(fixed(bytes)?);
-                self.text(bytes, len)?
-            }
-            0xDA => {
-                let len = u16::from_be_bytes(fixed(bytes)?);
-                self.text(bytes, len)?
-            }
-            0xDB => {
-                let len = u32::from_be_bytes(fixed(bytes)?);
-                self.text(bytes, len)?
-            }
-            0xDC => {
-                let len = u16::from_be_bytes(fixed(bytes)?);
-                self.list(bytes, len, depth)?
-            }
-            0xDD => {
-                let len = u32::from_be_bytes(fixed(bytes)?);
-                self.list(bytes, len, depth)?
-            }
-            0xDE => {
-                let len = u16::from_be_bytes(fixed(bytes)?);
-                self.map(bytes, len, depth)?
-            }
-            0xDF => {
-                let len = u32::from_be_bytes(fixed(bytes)?);
-                self.map(bytes, len, depth)?
-            }
             0xE0..=0xFF => Object::Int(i8::from_be_bytes([marker]).into()),
         })
     }
 
-    fn list(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+    fn list(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, ObjectFault> {
         let mut items = Vec::new();
         let mut tuple = false;
         // Reserve nothing, since the items may be missing.
-        for n in 0..len.into() {
+        for n in 0..len {
             let item = self.value(bytes, depth.saturating_add(1))?;
             if n == 0 && item.text() == Some(TUPLE) {
                 tuple = true;
@@ -218,27 +164,23 @@ impl Decoder<'_> {
         Ok(if tuple { Object::Tuple(items) } else { Object::List(items) })
     }
 
-    fn map(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+    fn map(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, ObjectFault> {
         let mut pairs = Vec::new();
-        for _ in 0..len.into() {
+        for _ in 0..len {
             let key = self.value(bytes, depth.saturating_add(1))?;
             pairs.push((key, self.value(bytes, depth.saturating_add(1))?));
         }
         Ok(Object::Map(pairs))
     }
 
-    fn text(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Object, Fault> {
+    fn text(&mut self, bytes: &mut &[u8], len: u32) -> Result<Object, ObjectFault> {
         match String::from_utf8(self.content(bytes, len)?) {
             Ok(text) => Ok(Object::Text(text)),
             Err(error) => Ok(Object::Bytes(error.into_bytes())),
         }
     }
 
-    fn bytes(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Object, Fault> {
-        self.content(bytes, len).map(Object::Bytes)
-    }
-
-    fn content(&mut self, bytes: &mut &[u8], len: impl Into<u32>) -> Result<Vec<u8>, Fault> {
+    fn content(&mut self, bytes: &mut &[u8], len: u32) -> Result<Vec<u8>, ObjectFault> {
         let content = part(bytes, len)?;
         // Count the content both here and as a Python object, where text may take four bytes per character.
         self.charge((content.len() as u64).saturating_mul(5))?;
@@ -246,9 +188,8 @@ impl Decoder<'_> {
     }
 
     /// Decodes the content of an extension type in place, one level deeper.
-    fn ext(&mut self, bytes: &mut &[u8], len: impl Into<u32>, depth: usize) -> Result<Object, Fault> {
+    fn ext(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, ObjectFault> {
         let code = i8::from_be_bytes(fixed(bytes)?);
-        let len = len.into();
         match code {
             COMPLEX => {
                 let mut content = part(bytes, len)?;
@@ -262,14 +203,14 @@ impl Decoder<'_> {
             }
             SET => match self.nested(bytes, len, depth)? {
                 Object::List(items) | Object::Tuple(items) => Ok(Object::Set(items)),
-                _ => malformed("a set is no list"),
+                _ => malformed("a set is not a list"),
             },
             ARRAY => array(self.nested(bytes, len, depth)?),
             _ => Ok(Object::Ext(code, self.content(bytes, len)?)),
         }
     }
 
-    fn nested(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, Fault> {
+    fn nested(&mut self, bytes: &mut &[u8], len: u32, depth: usize) -> Result<Object, ObjectFault> {
         let mut content = part(bytes, len)?;
         let object = self.value(&mut content, depth.saturating_add(1))?;
         match content {
@@ -279,7 +220,20 @@ impl Decoder<'_> {
     }
 }
 
-fn fixed<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Fault> {
+/// Reads the length of a value with this marker: its items or bytes, or 0 if it has none.
+fn length(bytes: &mut &[u8], marker: u8) -> Result<u32, ObjectFault> {
+    Ok(match marker {
+        0x80..=0x9F => (marker & 0x0F).into(),
+        0xA0..=0xBF => (marker & 0x1F).into(),
+        0xC4 | 0xC7 | 0xD9 => u8::from_be_bytes(fixed(bytes)?).into(),
+        0xC5 | 0xC8 | 0xDA | 0xDC | 0xDE => u16::from_be_bytes(fixed(bytes)?).into(),
+        0xC6 | 0xC9 | 0xDB | 0xDD | 0xDF => u32::from_be_bytes(fixed(bytes)?),
+        0xD4..=0xD8 => 1 << (marker & 0x0F).saturating_sub(4),
+        _ => 0,
+    })
+}
+
+fn fixed<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], ObjectFault> {
     match bytes.split_first_chunk() {
         Some((first, rest)) => {
             *bytes = rest;
@@ -289,8 +243,8 @@ fn fixed<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Fault> {
     }
 }
 
-fn part<'a>(bytes: &mut &'a [u8], len: impl Into<u32>) -> Result<&'a [u8], Fault> {
-    let split = usize::try_from(len.into()).ok().and_then(|len| bytes.split_at_checked(len));
+fn part<'a>(bytes: &mut &'a [u8], len: u32) -> Result<&'a [u8], ObjectFault> {
+    let split = usize::try_from(len).ok().and_then(|len| bytes.split_at_checked(len));
     match split {
         Some((part, rest)) => {
             *bytes = rest;
@@ -301,7 +255,7 @@ fn part<'a>(bytes: &mut &'a [u8], len: impl Into<u32>) -> Result<&'a [u8], Fault
 }
 
 /// Converts an array as python-blosc2 stores it: a map of dtype, shape and bytes.
-fn array(mut map: Object) -> Result<Object, Fault> {
+fn array(mut map: Object) -> Result<Object, ObjectFault> {
     let mut dtype = map.take("dtype").unwrap_or(Object::Nil);
     let text = match (dtype.take("str"), dtype.take("descr")) {
         (Some(text), _) => text.text().map(str::to_owned),
@@ -422,7 +376,7 @@ mod tests {
         }
         assert!(decode(&nested(SET, 60)).is_ok());
         // Many small values inside one extension.
-        let limits = Limits::default().with_max_memory(100_000);
+        let limits = Limits { max_memory: 100_000, ..Limits::default() };
         let many = encode(&Value::Ext(SET, encode(&Value::Array(vec![Value::Nil; 1000]))));
         assert!(matches!(Object::decode("a", &many, &limits), Err(NdError::Limit(_))));
         assert!(matches!(decode(&[0xDD, 0xFF, 0xFF, 0xFF, 0xFF]), Err(NdError::Attribute { .. })));

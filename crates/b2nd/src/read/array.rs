@@ -3,17 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Container, Plugins};
-use b2_core::{Control, ErrorKind, LimitExceeded, Limits};
-use b2_frame::{FrameError, Metalayers, ReadAt, ReadOptions, Structure, SuperChunk, VlMetalayers};
+use b2_chunk::{CParams, Container};
+use b2_core::{Control, ErrorKind};
+use b2_frame::{FrameError, ReadAt, ReadOptions, Structure, SuperChunk};
 use bytes::Bytes;
 
 use crate::model::foreign::check_items;
 use crate::model::geometry::GeometryPart;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
-use crate::read::uniform::Uniform;
-use crate::select::slice::{IntoSelections, Mark};
-use crate::{Dtype, Geometry, NdError, Slice};
+use crate::{Dtype, Geometry, NdError};
 
 /// An N-dimensional array in a frame, open for reading. Any number of threads may read it at once,
 /// and cloning is cheap.
@@ -156,6 +154,11 @@ impl NdArray {
         &self.0.about.geometry
     }
 
+    /// Returns whether both are handles of one open array, perhaps with different options.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.about, &other.0.about)
+    }
+
     pub(crate) fn shared_geometry(&self) -> Arc<Geometry> {
         self.0.about.geometry.clone()
     }
@@ -187,19 +190,6 @@ impl NdArray {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Returns the number of chunks.
-    pub fn nchunks(&self) -> u64 {
-        self.geometry().nchunks()
-    }
-    /// Returns the metalayers of the frame, including the array's own.
-    pub fn metalayers(&self) -> &Metalayers {
-        self.0.frame.metalayers()
-    }
-    /// Returns the vlmetalayers of the frame as bytes; [`attrs`](Self::attrs) returns them as
-    /// values.
-    pub fn vlmetalayers(&self) -> &VlMetalayers {
-        self.0.frame.vlmetalayers()
-    }
     /// Returns the compression parameters that the frame header gives for chunks of this array.
     ///
     /// # Errors
@@ -218,145 +208,15 @@ impl NdArray {
             .plugins(self.0.frame.dparams().plugins.clone());
         Ok(builder.build()?)
     }
-    /// Fails if the data expand to more than [`max_output`](Limits::max_output) bytes that the file
-    /// does not store.
-    ///
-    /// Special chunks (such as runs of zeros) and chunks that share stored bytes let a tiny file
-    /// expand to any size. Call this before expanding all of an untrusted array. It decodes no
-    /// data, and if all data together are below the limit it reads only the header.
-    ///
-    /// # Errors
-    /// When the data exceed the limit ([`NdError::Limit`]), or when the index cannot be read.
-    pub fn check_output(&self) -> Result<(), NdError> {
-        // Padding counts, since it is decoded too.
-        let nbytes = self.0.frame.nbytes().max(self.nbytes());
-        let many = self.0.frame.nchunks() > FEW_CHUNKS && Uniform::of_all(self)?.is_none();
-        self.check(nbytes, many)
-    }
-
-    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
-    /// is allocated.
-    #[doc(hidden)]
-    pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
-        self.check(nbytes, false)
-    }
-
-    /// With `many`, each chunk without stored data counts as a minimum of bytes, because each costs
-    /// some work.
-    fn check(&self, nbytes: u64, many: bool) -> Result<(), NdError> {
-        let limit = self.0.frame.dparams().limits.max_output;
-        if nbytes <= limit && !many {
-            return Ok(());
-        }
-        let unstored = self.0.frame.unstored(0..self.0.frame.nchunks(), limit)?;
-        // The padding of special chunks is never produced.
-        let special = unstored.special.min(self.nbytes());
-        let mut asked = special.saturating_add(unstored.stored).min(nbytes);
-        if many {
-            let work = unstored.special_chunks.saturating_mul(SPECIAL_WORK);
-            asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
-        }
-        if asked > limit {
-            let what = "bytes of output that no stored data stands for";
-            return Err(LimitExceeded { what, asked, name: "max_output", limit }.into());
-        }
-        Ok(())
-    }
-
     /// Returns the frame that holds the array.
     pub fn super_chunk(&self) -> &SuperChunk {
         &self.0.frame
     }
-    /// Converts the array to the frame that holds it.
-    pub fn into_super_chunk(self) -> SuperChunk {
-        match Arc::try_unwrap(self.0) {
-            Ok(opened) => opened.frame,
-            Err(shared) => shared.frame.clone(),
-        }
-    }
-
     /// Returns the same array with other threads, progress callback or cancellation.
     #[must_use]
     pub fn with_control(&self, control: Control) -> Self {
         let frame = self.0.frame.clone().with_control(control);
         Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
-    }
-
-    /// Selects a part of the array as a lazy view. Missing trailing dimensions are taken whole.
-    ///
-    /// The selection consists of integers, ranges, lists and masks (see
-    /// [`Selection`](crate::Selection)), or of what the macro `s![]` of the crate `ndarray` makes
-    /// (feature `ndarray`). Each applies to its own dimension: lists select every combination of
-    /// their positions, like `oindex` in Zarr or `numpy.ix_` in NumPy. To select single items by
-    /// their coordinates, use [`points`](Self::points).
-    ///
-    /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([8, 9]).to_bytes(Fill::zeros())?)?;
-    /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
-    /// assert_eq!(array.slice((3, range(1..).step(2)))?.shape(), [4]);
-    /// assert_eq!(array.slice(([5, 0, 5], [-1]))?.shape(), [3, 1]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When there are too many selections, an index is out of range, a step is 0, a mask does not
-    /// have the shape of its dimensions, or the result would have more than 2^63 bytes.
-    pub fn slice(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
-        self.all().slice(selection)
-    }
-
-    /// Selects single positions by their coordinates, one list per dimension, like `a[rows,
-    /// columns]` in NumPy or `vindex` in Zarr. All lists have the same length, or one position.
-    /// They form one dimension of the result.
-    ///
-    /// Other selections apply to their own dimensions, as in [`slice`](Self::slice). The dimension
-    /// of the points is where NumPy puts it: in place of the lists if these are adjacent, otherwise
-    /// first. Indices count as lists if there are lists, and a mask counts as the lists of its set
-    /// positions.
-    ///
-    /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
-    /// // The items at [2, 0, 4] and [0, -1, 1].
-    /// assert_eq!(array.points(([2, 0], [0, -1], [4, 1]))?.read_bytes()?, [44, 16]);
-    /// // As a[:, [0, 3], 1] and a[[0, 1], :, [1, 2]] in NumPy.
-    /// assert_eq!(array.points((.., [0, 3], 1))?.shape(), [3, 2]);
-    /// assert_eq!(array.points(([0, 1, 2], .., [1, 2, 3]))?.shape(), [3, 4]);
-    /// // A mask of the last two dimensions.
-    /// let marks: Vec<bool> = (0..20).map(|n| n % 7 == 3).collect();
-    /// let marked = array.points((-1, Selection::mask_of([4, 5], marks)))?;
-    /// assert_eq!(marked.read_bytes()?, [43, 50, 57]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`slice`](Self::slice), and when lists differ in length.
-    pub fn points(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
-        self.all().points(selection)
-    }
-
-    /// Selects the items whose mark is set: `true`, or a byte other than 0. There must be one mark
-    /// per item, in C order. The result has one dimension. To mask single dimensions, use
-    /// [`Selection`](crate::Selection).
-    ///
-    /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
-    /// let thirteens: Vec<bool> = array.all().read::<Vec<u8>>()?.iter().map(|n| n % 13 == 0).collect();
-    /// assert_eq!(array.mask(&thirteens)?.read::<Vec<u8>>()?, [0, 13, 26, 39, 52]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the number of marks differs from the number of items.
-    pub fn mask<M: Mark>(&self, marks: impl AsRef<[M]>) -> Result<Slice, NdError> {
-        self.all().mask(marks)
-    }
-
-    /// Selects the whole array.
-    pub fn all(&self) -> Slice {
-        Slice::whole(self)
     }
 
     /// Adds details to the error of a failed read: whether another program has changed the array, or which items are
@@ -420,14 +280,6 @@ pub(crate) fn check_chunksize(
     Err(NdError::Contradiction { name, field: part.name(), offset: meta.offset_of(part, 0), what })
 }
 
-/// Up to this many chunks, the work per chunk is negligible and not counted.
-const FEW_CHUNKS: usize = 1 << 16;
-/// A special chunk costs as much work as filling this many bytes, however small it is.
-const SPECIAL_WORK: u64 = 512;
-/// A chunk that shares the stored bytes of another is decoded again, which costs as much work as
-/// filling this many bytes.
-const SHARED_WORK: u64 = 16 << 10;
-
 /// Options for opening an array.
 #[derive(Clone, Debug, Default)]
 pub struct ArrayOptions {
@@ -435,25 +287,21 @@ pub struct ArrayOptions {
 }
 
 impl ArrayOptions {
-    /// Adds codecs and filters to the built-in ones.
-    pub fn plugins(mut self, plugins: Plugins) -> Self {
-        self.options = self.options.plugins(plugins);
-        self
-    }
-    /// Sets limits on the memory and output that the file may cost.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.options = self.options.limits(limits);
-        self
-    }
-    /// Sets all options of the frame, including its file system and its offset.
+    /// Sets the options of the frame: plugins, limits, file system, offset in its file, and more.
+    ///
+    /// ```
+    /// use b2_chunk::Limits;
+    /// use b2_frame::SuperChunk;
+    /// use b2nd::{ArrayBuilder, Fill, NdArray};
+    ///
+    /// let limits = Limits { max_memory: 100 << 20, ..Limits::default() };
+    /// let options = NdArray::options().frame_options(SuperChunk::options().limits(limits));
+    /// let array = options.from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(Fill::zeros())?)?;
+    /// assert_eq!(array.shape(), [2, 3]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
     pub fn frame_options(mut self, options: ReadOptions) -> Self {
         self.options = options;
-        self
-    }
-    /// Sets the offset of the frame in its file, buffer or reader, in bytes. It is the offset of
-    /// the [`frame_options`](Self::frame_options); what was set last applies.
-    pub fn offset(mut self, offset: u64) -> Self {
-        self.options = self.options.offset(offset);
         self
     }
     /// Opens an array in a file or directory.

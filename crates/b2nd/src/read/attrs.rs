@@ -36,19 +36,19 @@ impl NdArray {
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
     pub fn attrs(&self) -> Attrs<'_> {
-        Attrs { layers: self.vlmetalayers(), limits: &self.super_chunk().dparams().limits }
+        Attrs { layers: self.super_chunk().vlmetalayers(), limits: &self.super_chunk().dparams().limits }
     }
 }
 
 impl<'a> Attrs<'a> {
     /// Returns the number of attributes.
     pub fn len(&self) -> usize {
-        self.layers.len()
+        self.layers.iter().len()
     }
 
     /// Returns whether there are no attributes.
     pub fn is_empty(&self) -> bool {
-        self.layers.is_empty()
+        self.len() == 0
     }
 
     /// Returns the names in file order. Bytes that are not UTF-8 become U+FFFD.

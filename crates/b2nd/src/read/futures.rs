@@ -3,8 +3,8 @@
 use b2_frame::Read;
 
 use crate::model::element::decode;
+use crate::read::buffer::{buffer, check_len};
 use crate::read::selected::Selected;
-use crate::read::view::{buffer, check_len};
 use crate::{Element, NdError, Slice};
 
 /// A driver for reads of selections.
@@ -48,13 +48,10 @@ impl Slice {
         Ok(())
     }
 
-    /// Like [`read_bytes`](Self::read_bytes), with an asynchronous driver. The caller checks the
-    /// size of the result ([`NdArray::check_result`]).
+    /// Fails unless the items are of type `T`, before anything is allocated for them.
     #[doc(hidden)]
-    pub async fn read_bytes_by(&self, driver: &impl SelectionDriver) -> Result<Vec<u8>, NdError> {
-        let mut out = buffer(self.nbytes())?;
-        self.read_bytes_into_by(&mut out, driver).await?;
-        Ok(out)
+    pub fn check_element<T: Element>(&self) -> Result<(), NdError> {
+        self.byte_order::<T>().map(drop)
     }
 
     /// Like [`read_into`](Self::read_into), with an asynchronous driver.
@@ -77,17 +74,5 @@ impl Slice {
         self.read_stored_by(&mut bytes, driver).await?;
         dst.copy_from_slice(&decode(&mut bytes, T::ITEMSIZE, other_order)?);
         Ok(())
-    }
-
-    /// Like [`read`](Self::read) of a `Vec<T>`, with an asynchronous driver. The caller checks the
-    /// size of the result ([`NdArray::check_result`]).
-    #[doc(hidden)]
-    pub async fn read_by<T: Element>(&self, driver: &impl SelectionDriver) -> Result<Vec<T>, NdError> {
-        self.byte_order::<T>()?;
-        let nbytes = self.nbytes();
-        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
-        let mut items = T::zeroed(len).map_err(|_| NdError::TooLarge { asked: nbytes })?;
-        self.read_into_by(&mut items, driver).await?;
-        Ok(items)
     }
 }

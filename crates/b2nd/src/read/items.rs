@@ -3,8 +3,50 @@
 use b2_core::OutOfMemory;
 
 use crate::model::element::decode;
-use crate::read::view::{buffer, check_len};
+use crate::read::buffer::{buffer, check_len};
 use crate::{Element, NdError, Slice};
+
+impl Slice {
+    /// Reads the items in C order as Rust values: into a `Vec<T>`, a boxed slice, or with feature
+    /// `ndarray` an array of fixed or dynamic dimension. Big-endian items are converted.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<f32>([4, 3]).to_bytes(ByIndex(|i| i as f32))?)?;
+    /// let row: Vec<f32> = array.slice(1)?.read()?;
+    /// assert_eq!(row, [3.0, 4.0, 5.0]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the items have another dtype ([`NdError::Element`]), when the result has another number
+    /// of dimensions than requested ([`NdError::Argument`]), when reading or decoding fails, or
+    /// when there is not enough memory.
+    pub fn read<R: FromItems>(&self) -> Result<R, NdError> {
+        R::from_items(self)
+    }
+
+    /// Reads the items in C order as Rust values into `dst`, which must have exactly
+    /// [`len`](Self::len) items.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and when `dst` has another length. After an error the content
+    /// of `dst` is unspecified.
+    pub fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<(), NdError> {
+        let other_order = self.byte_order::<T>()?;
+        check_len(dst.len().saturating_mul(T::ITEMSIZE), self.nbytes())?;
+        if let Some(bytes) = T::as_le_bytes_mut(dst) {
+            self.read_stored(bytes)?;
+            if other_order {
+                bytes.chunks_exact_mut(T::WORD).for_each(<[u8]>::reverse);
+            }
+            return Ok(());
+        }
+        let mut bytes = stored(self)?;
+        dst.copy_from_slice(&decode(&mut bytes, T::ITEMSIZE, other_order)?);
+        Ok(())
+    }
+}
 
 /// A collection of values that [`Slice::read`] can return.
 ///
@@ -30,7 +72,7 @@ impl<T: Element> FromItems for Vec<T> {
         }
         let len = usize::try_from(slice.len()).unwrap_or(usize::MAX);
         let mut items = T::zeroed(len).map_err(too_large)?;
-        read_into(slice, &mut items)?;
+        slice.read_into(&mut items)?;
         Ok(items)
     }
 }
@@ -46,7 +88,10 @@ impl<T: Element, D: ndarray::Dimension> FromItems for ndarray::Array<T, D> {
     fn from_items(slice: &Slice) -> Result<Self, NdError> {
         let ndim = slice.ndim();
         if let Some(asked) = D::NDIM.filter(|asked| *asked != ndim) {
-            let what = format!("the selection has {ndim} dimensions, but an array of {asked} was requested");
+            let what = format!(
+                "the selection has {}, but an array of {asked} was requested",
+                crate::model::geometry::dimensions(ndim)
+            );
             return Err(NdError::argument(what));
         }
         let items = Vec::from_items(slice)?;
@@ -56,22 +101,6 @@ impl<T: Element, D: ndarray::Dimension> FromItems for ndarray::Array<T, D> {
             .and_then(ndarray::ArrayBase::into_dimensionality)
             .map_err(|error| NdError::argument(error.to_string()))
     }
-}
-
-/// Reads the items of a selection into existing values.
-pub(crate) fn read_into<T: Element>(slice: &Slice, dst: &mut [T]) -> Result<(), NdError> {
-    let other_order = slice.byte_order::<T>()?;
-    check_len(dst.len().saturating_mul(T::ITEMSIZE), slice.nbytes())?;
-    if let Some(bytes) = T::as_le_bytes_mut(dst) {
-        slice.read_stored(bytes)?;
-        if other_order {
-            bytes.chunks_exact_mut(T::WORD).for_each(<[u8]>::reverse);
-        }
-        return Ok(());
-    }
-    let mut bytes = stored(slice)?;
-    dst.copy_from_slice(&decode(&mut bytes, T::ITEMSIZE, other_order)?);
-    Ok(())
 }
 
 /// Reads the items of a selection as stored bytes.

@@ -5,13 +5,22 @@ pub(crate) mod array;
 pub(crate) mod attrs;
 #[allow(
     clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "the views fit in memory, and parts are numbers that were counted here"
+)]
+pub(crate) mod batch;
+#[allow(
+    clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
     reason = "positions are inside the geometry of an array, which was checked"
 )]
-pub(crate) mod block;
+pub(crate) mod block_copier;
+pub(crate) mod buffer;
 pub(crate) mod futures;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
+pub(crate) mod output;
 #[allow(clippy::arithmetic_side_effects, reason = "positions are inside a selection, which was checked")]
 pub(crate) mod pieces;
 #[allow(
@@ -19,8 +28,6 @@ pub(crate) mod pieces;
     reason = "positions are inside the geometry of an array, which was checked"
 )]
 pub(crate) mod selected;
-#[allow(clippy::arithmetic_side_effects, reason = "counts bytes of items that exist")]
-pub(crate) mod uniform;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
@@ -28,4 +35,6 @@ pub(crate) mod uniform;
     clippy::indexing_slicing,
     reason = "positions are inside a selection, which was checked"
 )]
-pub(crate) mod view;
+pub(crate) mod slice;
+#[allow(clippy::arithmetic_side_effects, reason = "counts bytes of items that exist")]
+pub(crate) mod uniform;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::select::along::{Along, OutDim};
-use crate::select::pieces::{CutDim, PieceRanges};
+use crate::select::chosen::{Along, OutDim};
+use crate::select::piece_ranges::{CutDim, PieceRanges};
 use crate::{NdError, Slice};
 
 /// A piece of a selection. Returned by [`Slice::pieces`].

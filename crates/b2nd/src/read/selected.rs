@@ -6,11 +6,10 @@ use b2_chunk::{DParams, LazyChunk, SpecialKind};
 use b2_core::{Control, memory};
 use b2_frame::{Destination, Found, Places, Read, SuperChunk, Target, read_places};
 
-use crate::read::block::Worker;
+use crate::read::block_copier::BlockCopier;
 use crate::read::uniform::Uniform;
-use crate::read::view::check_len;
-use crate::select::moves::{ChunkPart, Moves};
-use crate::{NdArray, NdError, Slice};
+use crate::select::chunk_moves::{ChunkPart, Moves};
+use crate::{NdArray, NdError};
 
 /// The selected items of an array and their places in a destination.
 #[doc(hidden)]
@@ -64,14 +63,14 @@ fn read_from<'d>(
 }
 
 /// A selection whose reading has begun.
-enum Begun<'d> {
+pub(crate) enum Begun<'d> {
     /// Nothing has to be read; the destination is filled.
     Filled(&'d mut [u8]),
     Read(Selected, Destination<'d>, Control),
 }
 
 /// Begins to read a selection of an array, whose frame may have other options than the array's own.
-fn begin<'d>(
+pub(crate) fn begin<'d>(
     array: &NdArray,
     frame: &SuperChunk,
     moves: Box<dyn Moves>,
@@ -94,45 +93,18 @@ fn begin<'d>(
     Ok(Begun::Read(Selected { array: array.clone(), moves, disjoint }, destination, control))
 }
 
-impl Slice {
-    /// Begins to read the stored items in C order into a destination, which must have exactly
-    /// [`nbytes`](Self::nbytes) bytes, for a driver of your own that fetches the bytes that the read needs
-    /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
-    ///
-    /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// let file = ArrayBuilder::new::<u8>([20, 30]).to_bytes(ByIndex(|i| i as u8))?;
-    /// let array = NdArray::from_bytes(file.clone())?;
-    /// let mut items = vec![0; 6];
-    /// if let Some(mut read) = array.slice([3..5, 7..10])?.begin(&mut items[..])? {
-    ///     while let Some(request) = read.need()? {
-    ///         // Requests may also be collected first, and answered in any order.
-    ///         let range = request.extent.range.start as usize..request.extent.range.end as usize;
-    ///         read.put(request.id, file.slice(range.start..range.end.min(file.len())))?;
-    ///     }
-    ///     while let Some(job) = read.job() {
-    ///         job.run()?; // on any thread
-    ///     }
-    ///     read.finish()?;
-    /// }
-    /// assert_eq!(items, [97, 98, 99, 127, 128, 129]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the destination has another length, or the index is damaged.
-    pub fn begin<'d>(
-        &self,
-        destination: impl Into<Destination<'d>>,
-    ) -> Result<Option<Read<'d, Selected>>, NdError> {
-        let destination = destination.into();
-        check_len(destination.len(), self.nbytes())?;
-        let frame = self.array().super_chunk();
-        match begin(self.array(), frame, self.moves(0, &self.strides())?, destination)? {
-            Begun::Filled(_) => Ok(None),
-            Begun::Read(selected, destination, control) => {
-                Ok(Some(Read::new(frame, selected, destination, control)))
-            }
+/// Begins to read a selection for a driver of the caller. Returns `None` if nothing has to be read; the destination is
+/// filled then.
+pub(crate) fn begin_read<'d>(
+    array: &NdArray,
+    moves: Box<dyn Moves>,
+    destination: Destination<'d>,
+) -> Result<Option<Read<'d, Selected>>, NdError> {
+    let frame = array.super_chunk();
+    match begin(array, frame, moves, destination)? {
+        Begun::Filled(_) => Ok(None),
+        Begun::Read(selected, destination, control) => {
+            Ok(Some(Read::new(frame, selected, destination, control)))
         }
     }
 }
@@ -180,7 +152,7 @@ unsafe impl Places for Selected {
     type Error = NdError;
     type Fill = (Uniform, ChunkPart);
     type Part = SelectedPart;
-    type Worker<'w> = Worker<'w>;
+    type Worker<'w> = BlockCopier<'w>;
 
     fn nbytes(&self) -> u64 {
         self.moves.nbytes()
@@ -268,13 +240,13 @@ unsafe impl Places for Selected {
         dparams: &'w DParams,
         block0: Option<&'w [u8]>,
         streaming: bool,
-    ) -> Result<Worker<'w>, NdError> {
-        Worker::new(chunk, dparams, block0, streaming)
+    ) -> Result<BlockCopier<'w>, NdError> {
+        BlockCopier::new(chunk, dparams, block0, streaming)
     }
 
     fn copy(
         &self,
-        worker: &mut Worker<'_>,
+        worker: &mut BlockCopier<'_>,
         part: &SelectedPart,
         nblock: usize,
         stored: &[u8],

@@ -7,7 +7,7 @@ use b2_chunk::{Chunk, ChunkHeader, LazyChunk, SpecialKind};
 use b2_core::memory;
 use b2_frame::{Entry, Target};
 
-use crate::select::moves::{ChunkPart, Moves};
+use crate::select::chunk_moves::{ChunkPart, Moves};
 use crate::{NdArray, NdError};
 
 /// Larger items are not examined, in bytes.
@@ -30,7 +30,7 @@ impl Uniform {
         if frame.nchunks() == 0 {
             return Ok(None);
         }
-        match frame.index().run(0)? {
+        match frame.chunk(0).run()? {
             // The last chunk may be shorter than the others, so it is checked too.
             (Entry::Special(_), run) if run.end == frame.nchunks() => {
                 Self::of_entry(array, run.end - 1)?;
@@ -43,17 +43,17 @@ impl Uniform {
     /// Returns the value of all items of a chunk, if the index determines it.
     pub(crate) fn of_entry(array: &NdArray, nchunk: usize) -> Result<Option<Self>, NdError> {
         let frame = array.super_chunk();
-        match frame.entry(nchunk)? {
+        match frame.chunk(nchunk).entry()? {
             Entry::Stored(_) => Ok(None),
             // A fast path for zeros, since there may be very many such chunks.
             Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) if !frame.dparams().has_postfilter() => {
-                let nbytes = frame.chunk_nbytes(nchunk)?;
+                let nbytes = frame.chunk(nchunk).nbytes()?;
                 frame.dparams().limits.check_chunk(nbytes)?;
                 array.check_chunk(nchunk, usize::try_from(nbytes).unwrap_or(usize::MAX))?;
                 Ok(Some(Self::Zeros))
             }
             Entry::Special(_) => {
-                let chunk = frame.chunk(nchunk)?;
+                let chunk = frame.chunk(nchunk).read()?;
                 array.check_chunk(nchunk, chunk.nbytes())?;
                 Ok(Self::of_stored(array, &chunk))
             }
@@ -64,7 +64,7 @@ impl Uniform {
     fn of_stored(array: &NdArray, chunk: &Chunk) -> Option<Self> {
         let dparams = array.super_chunk().dparams();
         Self::of_header(array, chunk.header(), |itemsize| {
-            chunk.get_bytes_with(0..itemsize.min(chunk.nbytes()), dparams).ok()
+            chunk.get_bytes(0..itemsize.min(chunk.nbytes()), dparams).ok()
         })
     }
 

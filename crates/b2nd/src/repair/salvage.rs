@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use b2_chunk::Container;
-use b2_frame::{FrameError, FrameHeader, Metalayers, ReadOptions, Salvaged, WriteOptions, salvage_with};
+use b2_frame::{FrameError, FrameHeader, Metalayers, ReadOptions, Salvaged, Use, WriteOptions, salvage_with};
 
 use crate::Dtype;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
@@ -20,7 +20,7 @@ pub fn salvage(
     options: &ReadOptions,
     write: &WriteOptions,
 ) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, container)
+    salvage_with(input, output, options, write, container, Use::Intact, |_, _| Ok(Vec::new()))
 }
 
 /// As [`salvage`]; `fill` returns the item that replaces lost ones. It gets the dtype, if there is one, and the item
@@ -36,7 +36,7 @@ pub fn salvage_filled(
     write: &WriteOptions,
     fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
 ) -> Result<Salvaged, FrameError> {
-    b2_frame::salvage_filled(input, output, options, write, container, true, |metalayers, itemsize| {
+    salvage_with(input, output, options, write, container, Use::Blocks, |metalayers, itemsize| {
         let meta = metalayers.and_then(array_meta);
         let text = meta.and_then(|meta| String::from_utf8(meta.dtype?).ok());
         let dtype = text.and_then(|text| Dtype::parse(&text).ok());

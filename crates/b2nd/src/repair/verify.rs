@@ -34,7 +34,7 @@ impl NdArray {
                 if next >= frame.nchunks() {
                     return None;
                 }
-                let run = frame.index().run(next);
+                let run = frame.chunk(next).run();
                 next = run.as_ref().map_or(usize::MAX, |(_, run)| run.end);
                 Some(run)
             });
@@ -79,7 +79,7 @@ impl NdArray {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let mut nchunk = 0;
         while nchunk < frame.nchunks() {
-            let (entry, run) = frame.index().run(nchunk)?;
+            let (entry, run) = frame.chunk(nchunk).run()?;
             if matches!(entry, Entry::Stored(_)) {
                 let (_, lens) = geometry.chunk_box(&geometry.chunk_coords(nchunk as u64));
                 self.decode_padding_of(nchunk, &lens)?;
@@ -93,7 +93,7 @@ impl NdArray {
     fn decode_padding_of(&self, nchunk: usize, lens: &[u64]) -> Result<(), NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let Some(padding) = Padding::of(geometry, lens) else { return Ok(()) };
-        let chunk = frame.chunk_head(nchunk)?;
+        let chunk = frame.chunk(nchunk).head()?;
         if chunk.header().special().is_some() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl NdArray {
             if some.is_empty() {
                 return Ok(());
             }
-            frame.blocks(nchunk, &some, |_, _| ())?;
+            frame.chunk(nchunk).blocks(&some, |_, _| ())?;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use b2_frame::Target;
 
-use crate::model::meta::MAX_DIM;
+use crate::model::geometry::MAX_DIM;
 
 /// Nested loops that copy a box of items between two buffers, one contiguous row at a time.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Selections of every kind, and the mapping from selected items to chunks and blocks. Everything
 //! here is computed from a geometry, without I/O. Uses `model`.
 
-pub(crate) mod along;
+pub(crate) mod chosen;
+pub(crate) mod chunk_moves;
 pub(crate) mod copy;
-pub(crate) mod moves;
-pub(crate) mod pieces;
-pub(crate) mod points;
-pub(crate) mod slice;
+pub(crate) mod piece_ranges;
+pub(crate) mod point_moves;
+pub(crate) mod selection;

@@ -1,17 +1,19 @@
 //! Writes whole arrays.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 
 use b2_chunk::{CParams, Compression};
-use b2_core::{Control, Progress};
-use b2_frame::{Durability, FrameParams, FrameWriter, Storage, WriteOptions};
+use b2_core::Control;
+use b2_frame::{FrameParams, FrameWriter, Storage, WriteOptions};
 use bytes::Bytes;
 
+use crate::model::default_shapes::default_blockshape;
+use crate::model::geometry::wrong_length;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::write::produce::{ChunkProducer, Produced};
 use crate::write::source::{Amount, RegionSource};
-use crate::{Dtype, Element, Geometry, NdArray, NdError, default_blockshape, default_chunkshape};
+use crate::{Dtype, Element, Geometry, NdArray, NdError, default_chunkshape};
 
 /// Describes a new array and writes it.
 ///
@@ -127,11 +129,15 @@ impl ArrayBuilder {
         }
         self
     }
-    /// Sets the length of a block along each dimension, in items.
+    /// Sets the length of a block along each dimension, in items: at most that of a chunk.
     pub fn blocks(mut self, blocks: impl Into<Vec<u32>>) -> Self {
         self.blocks = Some(blocks.into());
         self.inherited = false;
         self
+    }
+    /// Sets chunks and blocks to those of another array: with other chunks, other blocks are chosen.
+    pub(crate) fn inherit(self, chunks: Vec<u32>, blocks: Vec<u32>) -> Self {
+        Self { chunks: Some(chunks), blocks: Some(blocks), inherited: true, ..self }
     }
     /// Sets the compression of chunks. Item size, block size and block shape come from the array.
     pub fn compression(mut self, compression: impl Into<Compression>) -> Self {
@@ -152,16 +158,6 @@ impl ArrayBuilder {
     /// for each chunk.
     pub fn storage(mut self, storage: Storage) -> Self {
         self.options = self.options.storage(storage);
-        self
-    }
-    /// Sets whether an existing file or directory is replaced.
-    pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.options = self.options.overwrite(overwrite);
-        self
-    }
-    /// Sets whether a written array must survive a power loss (the default).
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.options = self.options.durability(durability);
         self
     }
     /// Sets all write options: replacing, durability, checksums and file system.
@@ -187,16 +183,6 @@ impl ArrayBuilder {
         self.control = Some(control);
         self
     }
-    /// Sets a progress callback that is called after each chunk, on any working thread. Use
-    /// [`control`](Self::control) for a callback that can cancel writing.
-    pub fn progress(self, mut callback: impl FnMut(Progress) + Send + 'static) -> Self {
-        let control = self.control.clone().unwrap_or_default().with_progress(move |progress| {
-            callback(progress);
-            ControlFlow::Continue(())
-        });
-        self.control(control)
-    }
-
     /// Returns the shapes that will be written, with defaults filled in.
     ///
     /// # Errors
@@ -214,15 +200,20 @@ impl ArrayBuilder {
             (None, blocks) => {
                 let blocks = blocks.clone().unwrap_or_else(|| default_blockshape(&self.shape, itemsize));
                 if blocks.len() != self.shape.len() {
-                    return Err(NdError::geometry(format!(
-                        "shape has {} dimensions, blockshape {}",
-                        self.shape.len(),
-                        blocks.len()
-                    )));
+                    let what = wrong_length("block shape", blocks.len(), self.shape.len());
+                    return Err(NdError::geometry(what));
                 }
                 (default_chunkshape(&self.shape, &blocks, itemsize), blocks)
             }
         };
+        let (larger, inherited) =
+            (chunkshape.iter().zip(&blockshape).position(|(c, b)| b > c), self.inherited);
+        if let (Some(dim), false) = (larger, inherited) {
+            // Other programs may have written such arrays, and copies keep their shapes.
+            return Err(NdError::geometry(format!(
+                "blocks {blockshape:?} are larger than chunks {chunkshape:?} along dimension {dim}"
+            )));
+        }
         Geometry::new(self.shape.clone(), chunkshape, blockshape, itemsize)
     }
 

@@ -4,9 +4,9 @@ use std::io;
 
 use b2_frame::Entry;
 
-use crate::model::geometry::{product, strides};
-use crate::read::view::check_len;
-use crate::select::along::{Along, OutDim};
+use crate::model::geometry::{dimensions, product, strides};
+use crate::read::buffer::check_len;
+use crate::select::chosen::{Along, OutDim};
 use crate::write::source::{Amount, ChunkContent, Region, RegionSource, invalid};
 use crate::{ArrayBuilder, Dtype, Geometry, NdArray, NdError, Slice};
 
@@ -49,7 +49,7 @@ impl Concat {
         let Some(first) = parts.first() else { return Err(NdError::argument("no arrays to join")) };
         let mut shape = first.own_shape();
         if axis >= shape.len() {
-            let what = format!("out of range, the arrays have {} dimensions", shape.len());
+            let what = format!("out of range, the arrays have {}", dimensions(shape.len()));
             return Err(NdError::Slice { dim: axis, what });
         }
         let mut starts = Vec::with_capacity(parts.len());
@@ -90,11 +90,6 @@ impl Concat {
         self
     }
 
-    /// Returns the shape of the result.
-    pub fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
     /// Returns a builder for the result, with the chunks, blocks and compression of the first part.
     /// Along a new axis chunks have length 1.
     pub fn builder(&self) -> ArrayBuilder {
@@ -110,9 +105,9 @@ impl Concat {
         let builder = ArrayBuilder::like(array);
         if first.itemsize() != array.itemsize() {
             let builder = ArrayBuilder::with_dtype(&self.shape[..], first.dtype().clone());
-            return builder.chunks(along(array.chunkshape())).blocks(along(array.blockshape()));
+            return builder.inherit(along(array.chunkshape()), along(array.blockshape()));
         }
-        builder.shape(&self.shape[..]).chunks(along(array.chunkshape())).blocks(along(array.blockshape()))
+        builder.shape(&self.shape[..]).inherit(along(array.chunkshape()), along(array.blockshape()))
     }
 
     /// Returns the parts that overlap `start..end` along the axis, each with the overlapping range
@@ -223,13 +218,13 @@ fn same_chunk(
     if coords.len() != own.ndim() || (g.ndim() != own.ndim() && !shapeless(array, &coords)) {
         return None;
     }
-    usize::try_from(crate::select::moves::linear(&coords, own.grid())).ok()
+    usize::try_from(crate::select::chunk_moves::linear(&coords, own.grid())).ok()
 }
 
 /// Returns whether a chunk decodes without knowing the shape of its blocks.
 fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
-    let nchunk = crate::select::moves::linear(coords, array.geometry().grid()) as usize;
-    let Ok(header) = array.super_chunk().chunk_header(nchunk) else { return false };
+    let nchunk = crate::select::chunk_moves::linear(coords, array.geometry().grid()) as usize;
+    let Ok(header) = array.super_chunk().chunk(nchunk).header() else { return false };
     let Some(header) = header else { return true };
     let plugins = &array.super_chunk().dparams().plugins;
     let needs_shape = |slot| !plugins.filter_properties(slot, header.typesize()).shapeless;
@@ -242,10 +237,10 @@ fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
 /// Returns a stored chunk unchanged if it is valid in another frame; otherwise asks for its items.
 fn as_stored(array: &NdArray, nchunk: usize) -> Result<ChunkContent, NdError> {
     let frame = array.super_chunk();
-    if let Entry::Special(kind) = frame.entry(nchunk)? {
+    if let Entry::Special(kind) = frame.chunk(nchunk).entry()? {
         return Ok(ChunkContent::Special(kind));
     }
-    let chunk = frame.chunk(nchunk)?;
+    let chunk = frame.chunk(nchunk).read()?;
     let (header, geometry) = (chunk.header(), array.geometry());
     let fits = chunk.nbytes() == geometry.chunk_nbytes()
         && !header.is_vl()

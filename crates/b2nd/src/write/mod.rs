@@ -2,11 +2,11 @@
 //! existing ones. Uses `model`, `select` and `read` (an editor reads what it changes).
 
 pub(crate) mod builder;
+pub(crate) mod chunk_blocks;
+pub(crate) mod computed;
 pub(crate) mod concat;
-#[cfg(feature = "ndarray")]
-pub(crate) mod convert;
-pub(crate) mod create;
-pub(crate) mod cut;
 pub(crate) mod edit;
+#[cfg(feature = "ndarray")]
+pub(crate) mod from_ndarray;
 pub(crate) mod produce;
 pub(crate) mod source;

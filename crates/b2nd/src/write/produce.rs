@@ -8,8 +8,8 @@ use b2_core::{Control, in_order, memory};
 use bytes::Bytes;
 
 use crate::model::geometry::{for_each_position, product};
-use crate::select::moves::linear;
-use crate::write::cut::{Cut, Direct};
+use crate::select::chunk_moves::linear;
+use crate::write::chunk_blocks::{Cut, Direct};
 use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided, failed};
 use crate::{Dtype, Geometry, NdError};
 
@@ -38,7 +38,7 @@ pub(crate) struct ChunkProducer<'a> {
 }
 
 /// Neighbouring chunks of the grid, with consecutive numbers.
-struct Run {
+struct ChunkRun {
     /// Grid position of the first chunk.
     at: Vec<u64>,
     /// The axis along which they lie; `None` if there is only one.
@@ -46,7 +46,7 @@ struct Run {
     count: u64,
 }
 
-impl Run {
+impl ChunkRun {
     fn position(&self, k: u64) -> Vec<u64> {
         let mut at = self.at.clone();
         if let Some(axis) = self.axis {
@@ -143,7 +143,7 @@ impl<'a> ChunkProducer<'a> {
             Access::Shared(_) => READ_SHARED,
         };
         let most = (most / g.chunk_nbytes().max(1)).max(1) as u64;
-        let runs = Runs::new(grid, skip, most);
+        let runs = ChunkRuns::new(grid, skip, most);
         let (_, shape) = self.items_of(grid);
         let nbytes = product(shape).saturating_mul(g.itemsize() as u64);
         self.produce(runs, nbytes, |run| self.make(run, access), &mut each)
@@ -152,13 +152,13 @@ impl<'a> ChunkProducer<'a> {
     /// Makes the chunks of `runs` and passes them on in order.
     fn produce(
         &self,
-        runs: impl Iterator<Item = Run> + Send,
+        runs: impl Iterator<Item = ChunkRun> + Send,
         nbytes: u64,
-        make: impl Fn(&Run) -> Result<Vec<Chunk>, NdError> + Sync,
+        make: impl Fn(&ChunkRun) -> Result<Vec<Chunk>, NdError> + Sync,
         each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
     ) -> Result<(), NdError> {
-        let make = |run: Run| Ok((make(&run)?, run));
-        let each = |(chunks, run): (Vec<Chunk>, Run)| {
+        let make = |run: ChunkRun| Ok((make(&run)?, run));
+        let each = |(chunks, run): (Vec<Chunk>, ChunkRun)| {
             for (k, chunk) in (0..).zip(chunks) {
                 let at = run.position(k);
                 each(linear(&at, self.geometry.grid()), Produced::Chunk(chunk))?;
@@ -172,7 +172,7 @@ impl<'a> ChunkProducer<'a> {
         in_order(self.control, usize::MAX, nbytes.saturating_mul(4), ahead, runs, make, each)
     }
 
-    fn make(&self, run: &Run, access: Access<'_>) -> Result<Vec<Chunk>, NdError> {
+    fn make(&self, run: &ChunkRun, access: Access<'_>) -> Result<Vec<Chunk>, NdError> {
         let (start, shape) = run.items(self.geometry);
         let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
         match access {
@@ -198,7 +198,7 @@ impl<'a> ChunkProducer<'a> {
     }
 
     /// Compresses the chunks of a run whose first item is at `at` of `items`.
-    fn compress_run(&self, run: &Run, items: &Strided<'_>, at: &[u64]) -> Result<Vec<Chunk>, NdError> {
+    fn compress_run(&self, run: &ChunkRun, items: &Strided<'_>, at: &[u64]) -> Result<Vec<Chunk>, NdError> {
         let g = self.geometry;
         let compress = |k| {
             let position = run.position(k);
@@ -231,7 +231,7 @@ impl<'a> ChunkProducer<'a> {
         let most = chunks_at_once(geometry.chunk_nbytes(), b2_core::workers(self.control));
         let mut buffer = Vec::new();
         for_each_position(&outer, |at| {
-            let coords = |k: u64| Run { at: at.to_vec(), axis, count: 1 }.position(k - row.start);
+            let coords = |k: u64| ChunkRun { at: at.to_vec(), axis, count: 1 }.position(k - row.start);
             let number = |k: u64| linear(&coords(k), geometry.grid());
             let ask = |source: &mut dyn RegionSource, k| source.chunk(geometry, number(k)).map_err(failed);
             let mut k = row.start;
@@ -270,7 +270,7 @@ impl<'a> ChunkProducer<'a> {
                         }
                     }
                 }
-                let run = Run { at: coords(k), axis, count };
+                let run = ChunkRun { at: coords(k), axis, count };
                 self.batch(&run, source, &mut buffer, each)?;
                 k += count;
             }
@@ -287,7 +287,7 @@ impl<'a> ChunkProducer<'a> {
     /// Reads a run and compresses its chunks in parallel.
     fn batch(
         &self,
-        run: &Run,
+        run: &ChunkRun,
         source: &mut dyn RegionSource,
         buffer: &mut Vec<u8>,
         each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
@@ -302,7 +302,7 @@ impl<'a> ChunkProducer<'a> {
                 Strided::packed(items, &shape, self.geometry.itemsize())?
             }
         };
-        let runs = (0..run.count).map(|k| Run { at: run.position(k), axis: None, count: 1 });
+        let runs = (0..run.count).map(|k| ChunkRun { at: run.position(k), axis: None, count: 1 });
         let nbytes = run.count.saturating_mul(self.geometry.chunk_nbytes() as u64);
         self.produce(runs, nbytes, |run| self.make(run, Access::Memory(&items, &start)), each)
     }
@@ -328,7 +328,7 @@ fn rows(grid: &[Range<u64>]) -> (Option<usize>, Range<u64>, Vec<Range<u64>>) {
 }
 
 /// The chunks of a box of the grid in C order, in runs of at most `most`.
-struct Runs<F> {
+struct ChunkRuns<F> {
     grid: Vec<Range<u64>>,
     axis: Option<usize>,
     skip: F,
@@ -337,7 +337,7 @@ struct Runs<F> {
     next: Option<Vec<u64>>,
 }
 
-impl<F: Fn(&[u64]) -> bool> Runs<F> {
+impl<F: Fn(&[u64]) -> bool> ChunkRuns<F> {
     fn new(grid: &[Range<u64>], skip: F, most: u64) -> Self {
         let axis = row_axis(grid);
         let next =
@@ -359,10 +359,10 @@ impl<F: Fn(&[u64]) -> bool> Runs<F> {
     }
 }
 
-impl<F: Fn(&[u64]) -> bool> Iterator for Runs<F> {
-    type Item = Run;
+impl<F: Fn(&[u64]) -> bool> Iterator for ChunkRuns<F> {
+    type Item = ChunkRun;
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<ChunkRun> {
         while (self.skip)(self.next.as_ref()?) {
             self.advance();
         }
@@ -377,7 +377,7 @@ impl<F: Fn(&[u64]) -> bool> Iterator for Runs<F> {
             count += 1;
             self.advance();
         }
-        Some(Run { at, axis: self.axis, count })
+        Some(ChunkRun { at, axis: self.axis, count })
     }
 }
 

@@ -7,9 +7,9 @@ use b2_chunk::{Chunk, SpecialKind};
 
 use crate::model::element::byte_order;
 use crate::model::geometry::{for_each_position, product, strides};
-use crate::read::view::{buffer, check_len};
+use crate::read::buffer::{buffer, check_len};
 use crate::select::copy::copy_box;
-use crate::{Dtype, Element, Fill, Geometry, NdArray, NdError, Slice};
+use crate::{Dtype, Element, Geometry, NdArray, NdError, Slice};
 
 /// A source of items, for a new array or for a change of an existing one.
 ///
@@ -67,9 +67,10 @@ pub trait RegionSource {
         None
     }
 
-    /// Returns the value of all items, if they are constant.
+    /// Returns the stored bytes of the item that the source repeats, if it is a constant. `itemsize` is the size of an
+    /// item of the array.
     #[doc(hidden)]
-    fn constant(&self) -> Option<&Fill> {
+    fn constant(&self, _itemsize: usize) -> Option<io::Result<Vec<u8>>> {
         None
     }
 
@@ -84,7 +85,7 @@ pub trait RegionSource {
     /// assert_eq!(editor.snapshot()?.slice(0)?.read_bytes()?, [0, 0, 7, 7, 7]);
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
-    fn with_length(self, length: u64) -> WithLength<Self>
+    fn with_length(self, length: u64) -> impl RegionSource
     where
         Self: Sized,
     {
@@ -271,7 +272,7 @@ pub enum ChunkContent {
 
 /// A source with a length; see [`RegionSource::with_length`].
 #[derive(Clone, Debug)]
-pub struct WithLength<S> {
+struct WithLength<S> {
     source: S,
     length: u64,
 }
@@ -294,8 +295,8 @@ macro_rules! forward {
         fn item_dtype(&$self) -> Option<Dtype> {
             $inner.item_dtype()
         }
-        fn constant(&$self) -> Option<&Fill> {
-            $inner.constant()
+        fn constant(&$self, itemsize: usize) -> Option<io::Result<Vec<u8>>> {
+            $inner.constant(itemsize)
         }
     };
 }
@@ -534,34 +535,41 @@ impl RegionSource for Lifted<'_> {
     }
 }
 
-/// Returns how many positions a source has along `axis` of an array of `shape`, and whether it
-/// lacks the axis.
+/// What a source has along an axis.
+pub(crate) enum Along {
+    /// This many positions.
+    Axis(u64),
+    /// It lacks the axis, so it is one position.
+    NoAxis,
+}
+
+/// Returns how many positions a source has along `axis` of an array of `shape`.
 pub(crate) fn length_along(
     amount: &Amount,
     shape: &[u64],
     axis: usize,
     itemsize: usize,
-) -> Result<(u64, bool), NdError> {
+) -> Result<Along, NdError> {
     let mut others = shape.to_vec();
     others.remove(axis);
     match amount {
-        Amount::Length(length) => Ok((*length, false)),
+        Amount::Length(length) => Ok(Along::Axis(*length)),
         Amount::Endless => Err(NdError::argument("the source has no end: set a length with `with_length`")),
         Amount::Bytes(nbytes) => match product(others.iter().copied()).saturating_mul(itemsize as u64) {
-            _ if *nbytes == 0 => Ok((0, false)),
-            per @ 1.. if nbytes.is_multiple_of(per) => Ok((nbytes / per, false)),
+            _ if *nbytes == 0 => Ok(Along::Axis(0)),
+            per @ 1.. if nbytes.is_multiple_of(per) => Ok(Along::Axis(nbytes / per)),
             per => Err(NdError::argument(format!(
                 "{nbytes} bytes are not a whole number of positions along axis {axis}, which need {per} bytes each"
             ))),
         },
-        Amount::Shape(own) if *own == others => Ok((1, true)),
+        Amount::Shape(own) if *own == others => Ok(Along::NoAxis),
         Amount::Shape(own) => match own.get(axis) {
             Some(&length)
                 if own.len() == shape.len()
                     && own[..axis] == others[..axis]
                     && own[axis + 1..] == others[axis..] =>
             {
-                Ok((length, false))
+                Ok(Along::Axis(length))
             }
             _ => Err(NdError::argument(format!(
                 "items of shape {own:?} do not fit an array of shape {shape:?} along axis {axis}"

@@ -150,7 +150,11 @@ fn on_disk_contiguous_and_sparse() {
     }
     // Nothing is replaced unless asked to.
     assert!(builder.write(&file, &raw[..]).is_err());
-    builder.clone().overwrite(true).write(&file, &raw[..]).unwrap();
+    builder
+        .clone()
+        .write_options(b2_frame::FrameWriter::options().overwrite(true))
+        .write(&file, &raw[..])
+        .unwrap();
     // A source that fails leaves neither the file nor litter.
     let short = &raw[1..];
     assert!(matches!(builder.write(dir.path().join("c"), short), Err(NdError::BufferLength { .. })));
@@ -283,10 +287,8 @@ fn an_offset_holds_however_it_is_set_and_the_array_is_opened() {
     std::fs::write(&path, &archive).unwrap();
     let inside = b2_frame::SuperChunk::options().offset(6);
     for options in [
-        NdArray::options().offset(6),
         NdArray::options().frame_options(inside.clone()),
-        NdArray::options().offset(1).frame_options(inside.clone()),
-        NdArray::options().frame_options(inside.clone().offset(1)).offset(6),
+        NdArray::options().frame_options(inside.clone().offset(1).offset(6)),
     ] {
         let reader = std::sync::Arc::new(archive.clone());
         for array in

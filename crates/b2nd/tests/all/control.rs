@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use b2_core::{Control, Progress};
 use b2_frame::Storage;
-use b2nd::{ArrayBuilder, ArrayEditor, Axis, ByIndex, Concat, Fill, NdArray, NdError, RegionSource};
+use b2nd::{
+    ArrayBuilder, ArrayEditor, Axis, ByIndex, Concat, Fill, NdArray, NdError, RegionSource, Selection,
+};
 
 type Seen = Arc<Mutex<Vec<Progress>>>;
 
@@ -65,7 +67,11 @@ fn building_tells_and_stops() {
     }
     let total = Arc::new(Mutex::new(0));
     let told = Arc::clone(&total);
-    builder().progress(move |done| *told.lock().unwrap() = done.items()).to_bytes(&items).unwrap();
+    let control = Control::new().with_progress(move |done| {
+        *told.lock().unwrap() = done.items();
+        ControlFlow::Continue(())
+    });
+    builder().control(control).to_bytes(&items).unwrap();
     assert_eq!(*total.lock().unwrap(), 3500);
 }
 
@@ -83,7 +89,7 @@ const CHANGES: [Change; 9] = [
     ("set a value", 35 * 50 * 4, |e| e.set(0..35, Fill::value(6u32))),
     ("set a mask", 350 * 4, |e| {
         let marks: Vec<bool> = (0..3500).map(|n| n % 10 == 0).collect();
-        e.set_mask(&marks, vec![1u32; 350])
+        e.set_points(Selection::mask_of([70, 50], marks), vec![1u32; 350])
     }),
 ];
 

@@ -22,7 +22,7 @@ fn memory(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
 }
 
 fn chunk_bytes(array: &NdArray, nchunk: usize) -> Vec<u8> {
-    array.super_chunk().chunk(nchunk).unwrap().as_bytes().to_vec()
+    array.super_chunk().chunk(nchunk).read().unwrap().as_bytes().to_vec()
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn constants_take_no_space() {
     ] {
         let array = memory(&ArrayBuilder::new::<u32>([100, 70]).chunks([30, 30]), &mut fill);
         assert_eq!(array.super_chunk().nchunks(), 12);
-        assert_eq!(array.super_chunk().entry(11).unwrap(), Entry::Special(kind));
+        assert_eq!(array.super_chunk().chunk(11).entry().unwrap(), Entry::Special(kind));
         assert_eq!(array.all().read::<Vec<u32>>().unwrap(), [0; 7000]);
     }
     let dtype = Dtype::parse("<f8").unwrap();
     let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), Fill::nans(&dtype).unwrap());
-    assert_eq!(array.super_chunk().entry(0).unwrap(), Entry::Special(SpecialKind::NaN));
+    assert_eq!(array.super_chunk().chunk(0).entry().unwrap(), Entry::Special(SpecialKind::NaN));
     assert!(array.all().read::<Vec<f64>>().unwrap().iter().all(|x| x.is_nan()));
     // A NaN in the index means a little-endian float; others are repeated values.
     let dtype = Dtype::parse(">f4").unwrap();
@@ -51,7 +51,7 @@ fn constants_take_no_space() {
     assert!(Fill::nans(&Dtype::parse("<i4").unwrap()).is_err());
 
     let array = memory(&ArrayBuilder::new::<i16>([100, 70]).chunks([30, 30]), Fill::value(-5i16));
-    assert_eq!(array.super_chunk().chunk(3).unwrap().cbytes(), 34);
+    assert_eq!(array.super_chunk().chunk(3).read().unwrap().cbytes(), 34);
     assert_eq!(array.all().read::<Vec<i16>>().unwrap(), [-5; 7000]);
     // Wider than chunk headers can tell.
     let item: Vec<u8> = (0..=255).chain(0..=44).collect();
@@ -128,7 +128,7 @@ fn aligned_chunks_are_copied_as_they_are() {
     let builder = joined.builder().compression(other);
     let array = memory(&builder, &mut joined);
     assert_eq!(array.shape(), [77, 50]);
-    assert_eq!(array.super_chunk().entry(6).unwrap(), Entry::Special(SpecialKind::Zeros));
+    assert_eq!(array.super_chunk().chunk(6).entry().unwrap(), Entry::Special(SpecialKind::Zeros));
     let sources = (0..6)
         .map(|n| (&a, n, n))
         .chain((0..9).map(|n| (&b, n, n + 12)))

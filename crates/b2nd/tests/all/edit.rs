@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Dice, Failing, Model, check};
 use b2_chunk::{CParams, CodecId, FilterSlot};
 use b2_frame::{Durability, FrameEditor, Storage};
-use b2nd::{ArrayBuilder, ArrayEditor, Axis, Fill, NdArray, RegionSource};
+use b2nd::{ArrayBuilder, ArrayEditor, Axis, Fill, NdArray, RegionSource, Selection};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ fn check_padding(array: &NdArray) {
     // In the order of a chunk's bytes: places of blocks, then places in a block.
     let (blocks, items) = (Model::walk(&lens(g.blocks())), Model::walk(&lens(g.blockshape())));
     for nchunk in 0..g.nchunks() {
-        let plain = array.super_chunk().decompress_chunk(nchunk as usize).unwrap();
+        let plain = array.super_chunk().chunk(nchunk as usize).decompress().unwrap();
         let (_, real) = g.chunk_box(&g.chunk_coords(nchunk));
         let mut values = plain.chunks(4);
         for block in &blocks {
@@ -118,7 +118,8 @@ fn step(editor: &mut ArrayEditor, model: &mut Model, dice: &mut Dice, next: &mut
         4 if nd > 0 => {
             let marks: Vec<bool> = model.items.iter().map(|_| dice.below(4) == 0).collect();
             let items = fresh(marks.iter().filter(|mark| **mark).count());
-            editor.set_mask(&marks, &items).unwrap();
+            let mask = Selection::mask_of(editor.shape(), &marks);
+            editor.set_points(mask, &items).unwrap();
             let places = (0..marks.len()).filter(|&place| marks[place]);
             places.zip(&items).for_each(|(place, &item)| model.items[place] = item);
         }

@@ -51,10 +51,10 @@ fn whole_chunks_of_one_value_take_no_space() {
     let mut editor = memory(&ArrayBuilder::new::<u32>([50, 50]).chunks([20, 20]), ByIndex(|i| i as u32));
     editor.set([10..50, 0..50], Fill::item([0; 4])).unwrap();
     let array = editor.snapshot().unwrap();
-    assert_eq!(array.super_chunk().entry(4).unwrap(), Entry::Special(SpecialKind::Zeros));
+    assert_eq!(array.super_chunk().chunk(4).entry().unwrap(), Entry::Special(SpecialKind::Zeros));
     editor.set(range(0..40), Fill::value(7u32)).unwrap();
     let array = editor.snapshot().unwrap();
-    assert_eq!(array.super_chunk().chunk(4).unwrap().cbytes(), 36);
+    assert_eq!(array.super_chunk().chunk(4).read().unwrap().cbytes(), 36);
     assert_eq!(array.slice([Selection::Index(39)]).unwrap().read::<Vec<u32>>().unwrap(), [7; 50]);
     // Growth is free.
     let mut editor = memory(&ArrayBuilder::new::<u8>([0, 1 << 15]).chunks([1 << 15, 1 << 15]), Fill::zeros());
@@ -73,7 +73,7 @@ fn chunks_that_only_move_are_not_touched() {
     let mut editor = memory(&builder, ByIndex(|i| i as u32 * 3 + 1));
     editor.commit().unwrap();
     let before = editor.snapshot().unwrap();
-    let bytes = |array: &NdArray, n| array.super_chunk().chunk(n).unwrap().into_bytes();
+    let bytes = |array: &NdArray, n| array.super_chunk().chunk(n).read().unwrap().into_bytes();
     // Another array's chunks, compressed otherwise, are taken as they are.
     let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).level(1).build().unwrap();
     let other = ArrayBuilder::new::<u32>([30, 20]).chunks([10, 10]).compression(cparams);
@@ -94,7 +94,7 @@ fn chunks_that_only_move_are_not_touched() {
     editor.commit().unwrap();
     let after = editor.snapshot().unwrap();
     for nchunk in 0..9 {
-        let entry = |array: &NdArray| array.super_chunk().entry(nchunk).unwrap();
+        let entry = |array: &NdArray| array.super_chunk().chunk(nchunk).entry().unwrap();
         assert_eq!(entry(&before), entry(&after));
     }
 }
@@ -155,7 +155,7 @@ fn the_old_metalayer_changes_in_place() {
     meta.truncate(3 + 1 + 18 + 2 * (1 + 10));
     let params = b2_frame::FrameParams::like(array.super_chunk().header()).metalayer("caterva", &meta);
     let mut writer = b2_frame::FrameWriter::memory(params).unwrap();
-    writer.append(array.super_chunk().chunk(0).unwrap()).unwrap();
+    writer.append(array.super_chunk().chunk(0).read().unwrap()).unwrap();
     let mut editor = NdArray::edit_bytes(writer.finish().unwrap().into_bytes()).unwrap();
     editor.resize(&[3, 4]).unwrap();
     editor.commit().unwrap();

@@ -2,8 +2,8 @@
 
 use b2_chunk::{CParams, Chunk, Limits, SpecialKind};
 use b2_core::ErrorKind;
-use b2_frame::{FrameParams, FrameWriter};
-use b2nd::{ArrayBuilder, ArrayMeta, ArrayOptions, Axis, Dtype, Fill, NdArray, NdError, Selection};
+use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+use b2nd::{ArrayBuilder, ArrayMeta, Axis, Dtype, Fill, NdArray, NdError, Selection};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -193,7 +193,8 @@ fn chunks_above_the_limit_for_memory_are_not_changed() {
     let builder = ArrayBuilder::new::<u8>([1 << 20]).chunks([1 << 20]).blocks([1 << 10]);
     let bytes = builder.to_bytes(Fill::zeros()).unwrap();
     for (max_memory, fits) in [(1 << 20, false), (2 << 20, true)] {
-        let options = ArrayOptions::default().limits(Limits::default().with_max_memory(max_memory));
+        let options = NdArray::options()
+            .frame_options(SuperChunk::options().limits(Limits { max_memory, ..Limits::default() }));
         let mut editor = options.edit_bytes(bytes.clone()).unwrap();
         assert_eq!(editor.set([Selection::Index(5)], &[1u8]).is_ok(), fits);
         assert_eq!(editor.append(Axis(0), [1u8, 2, 3]).and_then(|()| editor.commit()).is_ok(), fits);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use b2_chunk::{CParams, CodecId};
 use b2_frame::{
-    Disk, FileSystem, FrameError, FrameFile, FrameFiles, Links, OpenFile, ReadAt, Storage, SuperChunk,
+    Disk, FrameError, FrameFile, FrameFiles, Links, OpenFile, ReadAt, ReadFiles, Storage, SuperChunk,
 };
 use b2nd::{ArrayBuilder, Dtype, NdArray, Region, RegionSource, Selection, range};
 
@@ -139,7 +139,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
             continue;
         }
         touched += 1;
-        let lazy = frame.chunk(nchunk as usize).unwrap().lazy(frame.dparams()).unwrap();
+        let lazy = frame.chunk(nchunk as usize).read().unwrap().lazy(frame.dparams()).unwrap();
         needed += 32 + 4 * lazy.nblocks() as u64;
         for nblock in 0..lazy.nblocks() {
             let mut rest = nblock as u64;

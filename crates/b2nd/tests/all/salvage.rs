@@ -25,7 +25,7 @@ fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
     builder.write_options(options).write(path, &raw[..]).unwrap();
     let frame = SuperChunk::open(path).unwrap();
     let index = frame.layout().index.start as usize..frame.layout().index.end as usize;
-    (raw, Places { metalayers: 88..frame.header().header_len(), index })
+    (raw, Places { metalayers: 88..frame.layout().header.end as usize, index })
 }
 
 fn save(path: &Path) -> Salvaged {
@@ -63,7 +63,7 @@ fn where_the_shape_is_lost_checksums_do() {
         let (_, places) = write(&path, checksums);
         let stored = |path: &Path| {
             let frame = SuperChunk::open(path).unwrap();
-            (0..4).map(|n| frame.chunk(n).unwrap().as_bytes().to_vec()).collect::<Vec<_>>()
+            (0..4).map(|n| frame.chunk(n).read().unwrap().as_bytes().to_vec()).collect::<Vec<_>>()
         };
         let before = stored(&path);
         let mut bytes = fs::read(&path).unwrap();

@@ -44,12 +44,12 @@ impl Whole {
         let frame = SuperChunk::open(path).unwrap();
         let (hasher, mut blocks) = (RandomState::new(), Vec::new());
         for nchunk in 0..frame.nchunks() {
-            let Entry::Stored(offset) = frame.entry(nchunk).unwrap() else { continue };
+            let Entry::Stored(offset) = frame.chunk(nchunk).entry().unwrap() else { continue };
             let (file, start) = match path.is_dir() {
                 true => (path.join(format!("{offset:08X}.chunk")), 0),
                 false => (path.to_owned(), frame.layout().data.start + offset),
             };
-            let chunk = frame.chunk(nchunk).unwrap();
+            let chunk = frame.chunk(nchunk).read().unwrap();
             let LazyHead::Ready(lazy) = b2_chunk::LazyChunk::parse(
                 chunk.as_bytes(),
                 chunk.as_bytes().len() as u64,
@@ -108,7 +108,7 @@ impl Whole {
                 assert!(saved.nchunks() <= self.nchunks && saved.nbytes() <= self.nbytes, "{what}");
                 let (mut there, mut anywhere) = (HashSet::new(), HashSet::new());
                 for nchunk in 0..saved.nchunks() {
-                    let chunk = saved.chunk(nchunk).unwrap();
+                    let chunk = saved.chunk(nchunk).read().unwrap();
                     for (nblock, plain) in plain_blocks(&chunk).iter().enumerate() {
                         let hash = self.hasher.hash_one((nblock, plain));
                         there.insert((nchunk, hash));

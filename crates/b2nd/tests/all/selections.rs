@@ -1,7 +1,8 @@
 //! Selections and views against a plain model.
 
 use crate::common::{Dice, Model};
-use b2_chunk::{CParams, CodecId, FilterSlot};
+use b2_chunk::{CParams, CodecId, FilterSlot, Limits};
+use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, Dtype, NdArray, NdError, Selection, range};
 use proptest::prelude::*;
 use std::mem::MaybeUninit;
@@ -153,7 +154,7 @@ proptest! {
         values.push(0);
         prop_assert!(slice.read_into(&mut values).is_err());
         let mut memory = vec![MaybeUninit::uninit(); wanted.items.len() * 4];
-        prop_assert_eq!(&*slice.read_uninit(&mut memory).unwrap(), &wanted.bytes()[..]);
+        prop_assert_eq!(&*slice.read_to(&mut memory[..]).unwrap(), &wanted.bytes()[..]);
         // Dimensions in any order, forward and backward, with gaps.
         let nd = wanted.shape.len();
         let mut order: Vec<usize> = (0..nd).collect();
@@ -207,12 +208,11 @@ fn selections_that_do_not_fit_are_errors() {
     assert!(all.read_bytes_into(&mut bytes[..79]).is_err());
     assert!(all.read_into(&mut [0u32; 19]).is_err());
     assert!(all.read_into(&mut [0f32; 20]).is_err());
-    assert!(all.read_uninit(&mut [MaybeUninit::uninit(); 79]).is_err());
+    assert!(all.read_to(&mut [MaybeUninit::uninit(); 79][..]).is_err());
     assert!(array.slice(&[vec![0], vec![0], vec![0]]).is_err());
     assert!(array.slice(&[vec![-5]]).is_err());
     assert!(array.all().permute(&[0]).is_err());
     assert!(array.all().permute(&[0, 0]).is_err());
-    assert!(array.all().squeeze_axis(0).is_err());
     assert!(array.all().expand_dims(3).is_err());
     assert!(array.slice([Selection::NewAxis]).unwrap().slice([vec![0, 0]]).is_err());
     assert!(matches!(array.all().field("a"), Err(NdError::Field { .. })));
@@ -246,10 +246,16 @@ fn results_beyond_all_memory_are_errors() {
     };
     assert!(limited(array.all().read_bytes()));
     assert!(limited(array.check_output().map(|()| Vec::new())));
-    let limits = b2_chunk::Limits::default().with_max_output(u64::MAX);
-    let array = NdArray::options().limits(limits.clone()).from_bytes(frame.clone()).unwrap();
+    let limits = Limits { max_output: u64::MAX, ..Limits::default() };
+    let array = NdArray::options()
+        .frame_options(SuperChunk::options().limits(limits.clone()))
+        .from_bytes(frame.clone())
+        .unwrap();
     assert!(matches!(array.all().read_bytes(), Err(NdError::TooLarge { .. })));
-    let error = NdArray::options().limits(limits.with_max_dimensions(0)).from_bytes(frame).unwrap_err();
+    let error = NdArray::options()
+        .frame_options(SuperChunk::options().limits(Limits { max_dimensions: 0, ..limits }))
+        .from_bytes(frame)
+        .unwrap_err();
     let named = |error: &NdError| matches!(error, NdError::Limit(limit) if limit.name == "max_dimensions");
     assert!(named(&error), "{error}");
 }
@@ -300,7 +306,7 @@ fn bytes_come_in_the_order_of_this_machine() {
     let swapped: Vec<u8> = raw.chunks(10).flat_map(swap).collect();
     assert_eq!(all.read_bytes().unwrap(), swapped);
     let mut memory = [MaybeUninit::uninit(); 60];
-    assert_eq!(all.read_uninit(&mut memory).unwrap(), swapped);
+    assert_eq!(all.read_to(&mut memory[..]).unwrap(), swapped);
     let mut rows = [0; 64];
     all.read_bytes_strided(&mut rows, &[-22, 10]).unwrap();
     assert_eq!((&rows[..20], &rows[22..42], &rows[44..]), (&swapped[40..], &swapped[20..40], &swapped[..20]));

@@ -111,7 +111,7 @@ fn damage_in_the_middle_changes_nothing() {
     let mut editor = NdArray::edit_bytes(frame).unwrap();
     let entries = |editor: &mut ArrayEditor| -> Vec<_> {
         let array = editor.snapshot().unwrap();
-        (0..8).map(|nchunk| array.super_chunk().entry(nchunk).unwrap()).collect()
+        (0..8).map(|nchunk| array.super_chunk().chunk(nchunk).entry().unwrap()).collect()
     };
     let before = entries(&mut editor);
     let shared = editor.share().unwrap();

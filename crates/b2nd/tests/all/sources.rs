@@ -5,7 +5,7 @@ use std::io::{self, Cursor};
 use b2_core::ErrorKind;
 use b2nd::{
     Amount, ArrayBuilder, Axis, Dtype, Element, Fill, FromFn, FromReader, Items, NdArray, NdError, Region,
-    RegionSource, SharedRegions, Strided,
+    RegionSource, Selection, SharedRegions, Strided,
 };
 
 fn built(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
@@ -241,7 +241,8 @@ fn items_are_set_from_any_layout() {
         )
         .unwrap();
     editor.set_points([[0, 22], [0, 16]], [8u16, 9]).unwrap();
-    editor.set_mask([[false; 390].as_slice(), &[true]].concat(), Fill::value(10u16)).unwrap();
+    let mask = Selection::mask_of(editor.shape(), [[false; 390].as_slice(), &[true]].concat());
+    editor.set_points(mask, Fill::value(10u16)).unwrap();
     assert!(editor.set(0..2, [1u8; 68]).is_err());
     editor.set_bytes([0..1, 15..17], &[1, 1, 2, 2]).unwrap();
     assert!(editor.set(0..2, [1u16; 35]).is_err());

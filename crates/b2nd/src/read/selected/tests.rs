@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
-use b2_frame::{Compare, Driver, FrameError, FrameParams, FrameWriter, Job, ReadCosts, Request, SuperChunk};
+use b2_frame::{Compare, FrameError, FrameParams, FrameWriter, Job, Read, ReadCosts, Request, SuperChunk};
 use b2_testkit::Rng;
 use bytes::Bytes;
 
 use super::*;
-use crate::select::moves::extent;
-use crate::{ArrayBuilder, METALAYER, Selection, range};
+use crate::select::chunk_moves::extent;
+use crate::{ArrayBuilder, METALAYER, Selection, Slice, range};
 
 /// What a driver has fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Fetched {
 /// Fetches in rounds: takes all requests, then answers all of them.
 fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
     let frame = read.frame().clone();
-    let (mut driver, mut fetched) = (Driver::new(frame.files()), Fetched::default());
+    let mut fetched = Fetched::default();
     loop {
         let mut requests = Vec::new();
         while let Some(request) = read.need()? {
@@ -33,7 +33,7 @@ fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
         }
         fetched.rounds += usize::from(!requests.is_empty());
         for Request { id, extent } in &requests {
-            let bytes = driver.read(std::slice::from_ref(extent))?.remove(0);
+            let bytes = frame.files().open(extent.file)?.read(extent)?;
             fetched.ranges += 1;
             fetched.bytes += bytes.len() as u64;
             read.put(*id, bytes)?;
@@ -50,7 +50,6 @@ fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
 /// Takes requests, answers and runs jobs in random order.
 fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdError> {
     let frame = read.frame().clone();
-    let mut driver = Driver::new(frame.files());
     let (mut requests, mut jobs, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     loop {
         match dice.below(3) {
@@ -62,7 +61,7 @@ fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdE
             }
             1 if !requests.is_empty() => {
                 let Request { id, extent } = requests.swap_remove(dice.below(requests.len()));
-                read.put(id, driver.read(&[extent])?.remove(0))?;
+                read.put(id, frame.files().open(extent.file)?.read(&extent)?)?;
                 assert!(read.put(id, Bytes::new()).is_err());
             }
             _ if !jobs.is_empty() => {
@@ -100,7 +99,7 @@ fn mixed(array: &NdArray, dice: &mut Rng, sparse: Option<&std::path::Path>) -> (
         None => FrameWriter::memory(params).unwrap(),
     };
     for nchunk in 0..frame.nchunks() {
-        let content = frame.decompress_chunk(nchunk).unwrap();
+        let content = frame.chunk(nchunk).decompress().unwrap();
         let chunk = match if variable { 3 } else { dice.below(7) } {
             0 => Chunk::compress_bytes(
                 &content,
@@ -199,7 +198,7 @@ fn any_order_of_arrival_gives_the_same() {
         let path = dir.path().join(case.to_string());
         let (frame, twin) = mixed(&base, dice, (case % 10 == 0).then_some(&path));
         // `tiny` fetches as little as a single byte at a time.
-        let tiny = ReadCosts { small: 0, head: 0, gap: 0, at_once: 0, ahead: case % 2 == 0 };
+        let tiny = ReadCosts { small: 0, head: 0, gap: 0, at_once: 0, ahead: case % 2 == 0, adapt: false };
         let costs = [ReadCosts::LOCAL, ReadCosts::REMOTE, tiny][dice.below(3)];
         let compares = [Compare::Never, Compare::Once, Compare::Always];
         let frame = frame.with_costs(costs).with_compare(compares[dice.below(3)]);
@@ -305,10 +304,10 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     assert!(matches!(error, Err(NdError::Frame(FrameError::Argument { name: "read", .. }))));
     // A job is still running.
     let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
-    let mut driver = Driver::new(array.super_chunk().files());
+    let files = array.super_chunk().files();
     let mut jobs = Vec::new();
     while let Some(Request { id, extent }) = read.need().unwrap() {
-        read.put(id, driver.read(&[extent]).unwrap().remove(0)).unwrap();
+        read.put(id, files.open(extent.file).unwrap().read(&extent).unwrap()).unwrap();
         jobs.extend(std::iter::from_fn(|| read.job()));
     }
     assert!(read.is_done() && !jobs.is_empty());
@@ -316,7 +315,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     // A job that nobody ran.
     let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
     while let Some(Request { id, extent }) = read.need().unwrap() {
-        read.put(id, driver.read(&[extent]).unwrap().remove(0)).unwrap();
+        read.put(id, files.open(extent.file).unwrap().read(&extent).unwrap()).unwrap();
     }
     drop(std::iter::from_fn(|| read.job()).collect::<Vec<_>>());
     assert!(read.is_done());

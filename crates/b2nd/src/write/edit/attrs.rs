@@ -3,11 +3,11 @@
 use rmpv::Value;
 
 use crate::NdError;
+use crate::model::attrs::encode;
 #[cfg(feature = "serde")]
 use crate::model::attrs::to_value;
-use crate::model::attrs::{decode, encode};
 use crate::model::object::Object;
-use crate::write::edit::ArrayEditor;
+use crate::write::edit::editor::ArrayEditor;
 
 /// The attributes of an array, open for changing. Returned by [`ArrayEditor::attrs_mut`].
 #[derive(Debug)]
@@ -63,17 +63,6 @@ impl AttrsMut<'_> {
     /// Removes an attribute. Returns whether it existed.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
         self.editor.remove_vlmetalayer(name)
-    }
-
-    /// Returns the value of an attribute, including changes that are not committed, or `None` if
-    /// there is none.
-    ///
-    /// # Errors
-    /// As for [`Attrs::get`](crate::Attrs::get).
-    pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Value>, NdError> {
-        let (name, frame) = (name.as_ref(), &self.editor.frame);
-        let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
-        decode(name, &bytes, &frame.dparams().limits).map(Some)
     }
 
     /// Returns the value of an attribute as a Python object, including uncommitted changes.

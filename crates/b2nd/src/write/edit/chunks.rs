@@ -1,26 +1,50 @@
 //! Puts chunks into the frame.
 
+use std::ops::Range;
+
 use b2_chunk::{Chunk, SpecialKind};
+use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
 use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::model::geometry::{for_each_position, product, strides};
 use crate::model::meta::{METALAYER, OLD_METALAYER};
+use crate::select::chunk_moves::linear;
 use crate::select::copy::copy_box;
-use crate::write::edit::ArrayEditor;
-use crate::write::produce::Produced;
+use crate::write::edit::changed::{Changed, NewItems, ReadChanged, SharedChanged};
+use crate::write::edit::editor::ArrayEditor;
+use crate::write::produce::{ChunkProducer, Produced};
+use crate::write::source::RegionSource;
 use crate::{Geometry, NdArray, NdError};
 
 /// The origin of one chunk of the changed array.
-pub(super) enum Target {
+pub(super) enum ChunkOrigin {
     /// The chunk with this number in the old array, unchanged.
     Kept(usize),
     /// The next of the chunks that were appended to the frame.
     Appended,
 }
 
+/// The chunks that are made anew when positions along an axis change.
+pub(super) struct Renewed<K> {
+    /// The position along the axis of the first of them. Earlier chunks stay.
+    pub(super) first: u64,
+    /// Whether all chunks that stay keep their numbers.
+    pub(super) in_place: bool,
+    /// Returns the number of the old chunk that becomes a later one of the new grid unchanged.
+    pub(super) kept: K,
+}
+
+/// Returns the position along an axis of the chunk with the item at `start`.
+pub(super) fn first_chunk(new: &Geometry, axis: usize, start: u64) -> u64 {
+    match new.chunkshape()[axis] {
+        0 => 0,
+        c => (start / u64::from(c)).min(new.grid()[axis]),
+    }
+}
+
 impl ArrayEditor {
-    pub(super) fn to_chunk(&self, produced: Produced) -> Result<Chunk, NdError> {
+    fn to_chunk(&self, produced: Produced) -> Result<Chunk, NdError> {
         match produced {
             Produced::Special(kind) => special(&self.geometry, kind, self.tells_blocks),
             Produced::Chunk(chunk) => Ok(chunk),
@@ -39,6 +63,73 @@ impl ArrayEditor {
         Ok(())
     }
 
+    /// Replaces the positions `range` along an axis by those of a source, when no rows are pending. `new` is the
+    /// geometry of the result.
+    pub(super) fn replace(
+        &mut self,
+        new: &Geometry,
+        axis: usize,
+        range: Range<u64>,
+        source: &mut dyn RegionSource,
+        control: &Control,
+        renewed: Renewed<impl Fn(&[u64]) -> Option<usize> + Send + Sync>,
+    ) -> Result<(), NdError> {
+        let mut shape = new.shape().to_vec();
+        let len = shape[axis] + (range.end - range.start) - self.geometry.shape()[axis];
+        shape[axis] = len;
+        let data = new.within(&shape);
+        self.guarded(|editor| {
+            let old = editor.now()?.clone().with_control(control.quiet());
+            check_memory(&old)?;
+            editor.renew(new, control, &Changed { old: &old, axis, range, len, data }, source, renewed)?;
+            drop(old);
+            editor.set_shape(new.clone())
+        })
+    }
+
+    /// Makes the changed chunks and puts all chunks in their order.
+    fn renew(
+        &mut self,
+        new: &Geometry,
+        control: &Control,
+        changed: &Changed<'_>,
+        source: &mut dyn RegionSource,
+        Renewed { first, in_place, kept }: Renewed<impl Fn(&[u64]) -> Option<usize> + Send + Sync>,
+    ) -> Result<(), NdError> {
+        let old = self.geometry.clone();
+        let all: Vec<Range<u64>> = new.grid().iter().map(|&n| 0..n).collect();
+        let mut grid = all.clone();
+        grid[changed.axis].start = first;
+        let before = self.frame.nchunks();
+        let (cparams, dtype) = (self.cparams(control)?, self.dtype.clone());
+        let producer = ChunkProducer::new(new, &dtype, &cparams, control)?;
+        let skip = |at: &[u64]| kept(at).is_some();
+        let put = |nchunk, produced| {
+            let chunk = self.to_chunk(produced)?;
+            match in_place && (nchunk as usize) < before {
+                true => self.frame.update(nchunk as usize, chunk)?,
+                false => drop(self.frame.append(chunk)?),
+            }
+            Ok(())
+        };
+        match NewItems::new(changed, source, &dtype) {
+            Some(items) => producer.run_shared(&grid, skip, &SharedChanged { changed, items }, put)?,
+            None => producer.run(&grid, skip, &mut ReadChanged { changed, source }, put)?,
+        }
+        if in_place {
+            return self.truncate(new.nchunks());
+        }
+        let mut origins = Vec::new();
+        for_each_position(&all, |at| -> Result<(), NdError> {
+            origins.push(match at[changed.axis] < first {
+                true => ChunkOrigin::Kept(linear(at, old.grid()) as usize),
+                false => kept(at).map_or(ChunkOrigin::Appended, ChunkOrigin::Kept),
+            });
+            Ok(())
+        })?;
+        self.rearrange(before, &origins)
+    }
+
     /// Removes chunks from the end of the frame until `nchunks` are left.
     pub(super) fn truncate(&mut self, nchunks: u64) -> Result<(), NdError> {
         while self.frame.nchunks() as u64 > nchunks {
@@ -47,17 +138,17 @@ impl ArrayEditor {
         Ok(())
     }
 
-    /// Puts the chunks in the order of `targets` and removes those that are not among them. `old`
+    /// Puts the chunks in the order of `origins` and removes those that are not among them. `old`
     /// is the number of chunks before any were appended.
-    pub(super) fn rearrange(&mut self, old: usize, targets: &[Target]) -> Result<(), NdError> {
+    pub(super) fn rearrange(&mut self, old: usize, origins: &[ChunkOrigin]) -> Result<(), NdError> {
         let total = self.frame.nchunks();
         let mut used = memory::collect((0..total).map(|_| false))?;
         let mut appended = old;
         let mut order = memory::list(total)?;
-        for target in targets {
-            let nchunk = match target {
-                Target::Kept(nchunk) => *nchunk,
-                Target::Appended => {
+        for origin in origins {
+            let nchunk = match origin {
+                ChunkOrigin::Kept(nchunk) => *nchunk,
+                ChunkOrigin::Appended => {
                     appended += 1;
                     appended - 1
                 }
@@ -140,12 +231,12 @@ pub(super) fn check_memory(array: &NdArray) -> Result<(), NdError> {
 /// Decodes chunk `nchunk`, block after block. Returns `None` if all its bytes are zero.
 pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, NdError> {
     let frame: &SuperChunk = array.super_chunk();
-    if let Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) = frame.entry(nchunk)? {
+    if let Entry::Special(SpecialKind::Zeros | SpecialKind::Uninit) = frame.chunk(nchunk).entry()? {
         return Ok(None);
     }
     check_memory(array)?;
     // The items go into a new chunk, so damage must be found: it must not get a valid checksum.
-    let plain = frame.to_keep().decompress_chunk(nchunk)?;
+    let plain = frame.to_keep().chunk(nchunk).decompress()?;
     array.check_chunk(nchunk, plain.len())?;
     Ok(Some(plain))
 }

@@ -5,12 +5,12 @@ use b2_core::{in_order, memory, workers};
 use b2_frame::Entry;
 
 use crate::model::geometry::strides;
-use crate::select::moves::{ChunkPart, Moves};
-use crate::select::slice::{IntoSelections, Mark};
-use crate::write::edit::ArrayEditor;
+use crate::select::chunk_moves::{ChunkPart, Moves};
+use crate::select::selection::IntoSelections;
 use crate::write::edit::chunks::{check_memory, plain, special};
+use crate::write::edit::editor::ArrayEditor;
 use crate::write::source::{Region, RegionSource, Strided, check_amount, failed, read_whole};
-use crate::{Dtype, DtypeKind, Element, Fill, Geometry, NdArray, NdError, Slice};
+use crate::{Dtype, DtypeKind, Element, Geometry, NdArray, NdError, Slice};
 
 impl ArrayEditor {
     /// Sets the selected items to those of a source, in the order in which [`NdArray::slice`] reads
@@ -69,8 +69,9 @@ impl ArrayEditor {
         self.set_view(&array, &slice, &mut values)
     }
 
-    /// Sets the items at the given coordinates; see [`NdArray::points`]. If a point is repeated,
-    /// the last item wins.
+    /// Sets the items at the given coordinates, or those whose mark is set in a mask of the whole array
+    /// ([`Selection::mask_of`](crate::Selection::mask_of)); see [`NdArray::points`]. If a point is repeated, the last
+    /// item wins.
     ///
     /// # Errors
     /// As for [`NdArray::points`] and [`set`](Self::set).
@@ -82,20 +83,6 @@ impl ArrayEditor {
         check_values(&self.dtype, &values)?;
         let array = self.now()?.clone();
         self.set_view(&array, &array.points(selection)?, &mut values)
-    }
-
-    /// Sets the items whose mark is set; see [`NdArray::mask`].
-    ///
-    /// # Errors
-    /// As for [`NdArray::mask`] and [`set`](Self::set).
-    pub fn set_mask<M: Mark>(
-        &mut self,
-        marks: impl AsRef<[M]>,
-        mut values: impl RegionSource,
-    ) -> Result<(), NdError> {
-        check_values(&self.dtype, &values)?;
-        let array = self.now()?.clone();
-        self.set_view(&array, &array.mask(marks)?, &mut values)
     }
 
     fn set_view(
@@ -145,18 +132,19 @@ pub(super) struct Values<'a> {
     pub(super) offset: usize,
     /// The strides of the values along each dimension of the selection, in bytes.
     pub(super) strides: Vec<isize>,
-    constant: Option<Fill>,
+    /// Whether the values are one item, which is repeated.
+    constant: bool,
 }
 
 impl<'a> Values<'a> {
     /// Reads or borrows the values for a view.
     pub(super) fn of_view(values: &'a mut dyn RegionSource, slice: &Slice) -> Result<Self, NdError> {
         let (shape, nd) = (slice.shape(), slice.own_shape().len());
-        if let Some(fill) = values.constant().cloned().filter(|_| shape.len() == nd) {
-            let itemsize = slice.dtype().itemsize();
-            let mut bytes = fill.bytes(itemsize).map_err(failed)?.to_vec();
-            bytes.resize(itemsize, 0);
-            return Ok(Self { bytes: bytes.into(), offset: 0, strides: vec![0; nd], constant: Some(fill) });
+        if shape.len() == nd
+            && let Some(item) = values.constant(slice.dtype().itemsize())
+        {
+            let bytes = item.map_err(failed)?.into();
+            return Ok(Self { bytes, offset: 0, strides: vec![0; nd], constant: true });
         }
         let packed = strides(shape.iter().map(|&n| n as usize), slice.dtype().itemsize());
         // The sub-array of a field is one item, so its part must be contiguous.
@@ -175,20 +163,20 @@ impl<'a> Values<'a> {
         if values.lend_region(&region).is_some_and(|lent| fits(lent.strides())) {
             let values: &'a dyn RegionSource = values;
             let lent = values.lend_region(&region);
-            let lent = lent.ok_or_else(|| NdError::argument("a region that was lent is gone"))?;
+            let lent = lent.ok_or_else(|| NdError::argument("a lent region is missing"))?;
             let (offset, strides) = (lent.offset(), lent.strides().to_vec());
-            return Ok(Self { bytes: lent.bytes().into(), offset, strides, constant: None });
+            return Ok(Self { bytes: lent.bytes().into(), offset, strides, constant: false });
         }
         let read = read_whole(values, &region)?;
         let strides = Strided::packed(&read, shape, dtype.itemsize())?.strides().to_vec();
-        Ok(Self { bytes: read.into(), offset: 0, strides, constant: None })
+        Ok(Self { bytes: read.into(), offset: 0, strides, constant: false })
     }
 
     /// Returns the chunk that results from setting a whole chunk to a constant, if the values are
     /// one.
     pub(super) fn whole(&self, g: &Geometry, tells_blocks: bool) -> Result<Option<Chunk>, NdError> {
         let item = &self.bytes;
-        if self.constant.is_none() || item.len() != g.itemsize() {
+        if !self.constant || item.len() != g.itemsize() {
             return Ok(None);
         }
         if item.iter().all(|&b| b == 0) {
@@ -264,13 +252,13 @@ impl Setting<'_> {
         let size = array.geometry().block_nbytes();
         let frame = array.super_chunk();
         let few = 2 * part.nblocks.len() * size <= array.geometry().chunk_nbytes();
-        if part.whole || !few || !matches!(frame.entry(part.nchunk)?, Entry::Stored(_)) {
+        if part.whole || !few || !matches!(frame.chunk(part.nchunk).entry()?, Entry::Stored(_)) {
             return Ok(None);
         }
         // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
         // checksum.
         let frame = frame.to_keep();
-        let chunk = frame.chunk(part.nchunk)?;
+        let chunk = frame.chunk(part.nchunk).read()?;
         array.check_chunk(part.nchunk, chunk.nbytes())?;
         let lazy = chunk.lazy(frame.dparams())?;
         if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {

@@ -6,9 +6,9 @@ use b2_chunk::Chunk;
 use b2_core::{Control, in_order, workers};
 
 use crate::model::geometry::{for_each_position, product};
-use crate::select::moves::linear;
-use crate::write::edit::ArrayEditor;
-use crate::write::edit::chunks::{Target, cropped, plain, same_numbers};
+use crate::select::chunk_moves::linear;
+use crate::write::edit::chunks::{ChunkOrigin, cropped, plain, same_numbers};
+use crate::write::edit::editor::ArrayEditor;
 use crate::write::produce::BATCH;
 use crate::{Geometry, NdError};
 
@@ -32,7 +32,7 @@ impl ArrayEditor {
     pub fn resize(&mut self, shape: &[u64]) -> Result<(), NdError> {
         self.usable()?;
         let new = self.with_shape(shape)?;
-        if new == self.geometry {
+        if new == *self.geometry() {
             return Ok(());
         }
         self.flush()?;
@@ -125,20 +125,20 @@ impl ArrayEditor {
             self.append_zeros(new.nchunks().saturating_sub(old.nchunks()))?;
             return self.truncate(new.nchunks());
         }
-        let mut targets = Vec::new();
+        let mut origins = Vec::new();
         let mut appended = 0;
         let ranges: Vec<Range<u64>> = new.grid().iter().map(|&n| 0..n).collect();
         for_each_position(&ranges, |at| -> Result<(), NdError> {
             if at.iter().zip(old.grid()).all(|(at, n)| at < n) {
-                targets.push(Target::Kept(linear(at, old.grid()) as usize));
+                origins.push(ChunkOrigin::Kept(linear(at, old.grid()) as usize));
             } else {
-                targets.push(Target::Appended);
+                origins.push(ChunkOrigin::Appended);
                 appended += 1;
             }
             Ok(())
         })?;
         let before = self.frame.nchunks();
         self.append_zeros(appended)?;
-        self.rearrange(before, &targets)
+        self.rearrange(before, &origins)
     }
 }

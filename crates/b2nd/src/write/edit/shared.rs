@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use b2_core::{Control, memory};
 use b2_frame::{Entry, Prepared};
 
-use crate::select::slice::IntoSelections;
-use crate::write::edit::ArrayEditor;
+use crate::select::selection::IntoSelections;
+use crate::write::edit::editor::ArrayEditor;
 use crate::write::edit::set::{Setting, Values, check_values};
 use crate::write::source::RegionSource;
 use crate::{NdArray, NdError, Slice};
@@ -68,11 +68,6 @@ struct Ready {
 }
 
 impl<'e> SharedEditor<'e> {
-    /// Returns the length of each dimension, in items.
-    pub fn shape(&self) -> &[u64] {
-        self.array.shape()
-    }
-
     /// Sets the selected items, like [`ArrayEditor::set`].
     ///
     /// # Errors
@@ -104,7 +99,7 @@ impl<'e> SharedEditor<'e> {
         for npart in 0..moves.nparts() {
             let part = moves.part(npart)?;
             let chunk = setting.chunk(&part)?;
-            let base = if part.whole { None } else { Some(array.super_chunk().entry(part.nchunk)?) };
+            let base = if part.whole { None } else { Some(array.super_chunk().chunk(part.nchunk).entry()?) };
             let prepared = self.turn().frame.prepare(part.nchunk, chunk)?;
             ready.push(Ready { npart, prepared, base });
             control.advance(setting.share(npart))?;

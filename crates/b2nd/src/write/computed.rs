@@ -81,7 +81,7 @@ impl Fill {
     }
 
     /// Returns the bytes of one item, or nothing for zeros.
-    pub(crate) fn bytes(&self, itemsize: usize) -> io::Result<&[u8]> {
+    fn bytes(&self, itemsize: usize) -> io::Result<&[u8]> {
         match &self.0 {
             Value::Special(SpecialKind::NaN) if itemsize == 4 => Ok(&[0x00, 0x00, 0xC0, 0x7F]),
             Value::Special(SpecialKind::NaN) if itemsize == 8 => Ok(&[0, 0, 0, 0, 0, 0, 0xF8, 0x7F]),
@@ -107,8 +107,11 @@ impl RegionSource for Fill {
         Ok(())
     }
 
-    fn constant(&self) -> Option<&Self> {
-        Some(self)
+    fn constant(&self, itemsize: usize) -> Option<io::Result<Vec<u8>>> {
+        Some(self.bytes(itemsize).map(|item| match item {
+            [] => vec![0; itemsize],
+            item => item.to_vec(),
+        }))
     }
 
     fn chunk(&mut self, g: &Geometry, _: u64) -> io::Result<ChunkContent> {

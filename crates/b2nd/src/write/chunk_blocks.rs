@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use b2_chunk::{ChunkError, HookError, PlainBlocks};
 use b2_core::memory::{self, sized};
 
+use crate::model::geometry::MAX_DIM;
 use crate::model::geometry::{coords, strides};
-use crate::model::meta::MAX_DIM;
 use crate::select::copy::{Loops, copy_box};
 use crate::write::source::{Region, SharedRegions, Strided, failed};
 use crate::{Dtype, Geometry, NdError};

@@ -10,8 +10,8 @@ use b2_core::memory::sized;
 use b2_frame::Target;
 
 use crate::NdError;
+use crate::select::chunk_moves::{ChunkPart, Moves};
 use crate::select::copy::Loops;
-use crate::select::moves::{ChunkPart, Moves};
 
 /// Rows of at least this many bytes are written straight to their places.
 const LONG_ROW: usize = 1024;
@@ -28,7 +28,7 @@ thread_local! {
 const LARGEST_KEPT: usize = 8 << 20;
 
 /// Decodes blocks of one chunk on one thread.
-pub struct Worker<'a> {
+pub struct BlockCopier<'a> {
     chunk: &'a LazyChunk,
     decoder: BlockDecoder<'a>,
     limits: &'a Limits,
@@ -47,7 +47,7 @@ pub struct Worker<'a> {
     counts: bool,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> BlockCopier<'a> {
     /// `block0` is the decoded block 0, if the other blocks refer to it. `streaming` says whether
     /// the result exceeds the caches.
     pub(crate) fn new(
@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-impl Worker<'_> {
+impl BlockCopier<'_> {
     /// Copies the selected items of a block in a chunk whose block size differs from the array's;
     /// only the byte order in the chunk matters. `size` is the size of an array block. Returns the size of the copied items in bytes.
     pub(crate) fn copy_foreign(
@@ -193,7 +193,7 @@ impl Worker<'_> {
     }
 }
 
-impl Drop for Worker<'_> {
+impl Drop for BlockCopier<'_> {
     fn drop(&mut self) {
         let plain = std::mem::take(&mut self.plain);
         if plain.len() <= LARGEST_KEPT {

@@ -14,11 +14,7 @@ const CHUNK_TARGET: u64 = 32 * BLOCK_TARGET;
 /// Dimensions are taken whole, from the last to the first, as long as they fit, as python-blosc2
 /// does. The result does not depend on the machine, so the same input gives the same file
 /// everywhere.
-///
-/// ```
-/// assert_eq!(b2nd::default_blockshape(&[132, 73, 144], 4), [6, 73, 144]);
-/// ```
-pub fn default_blockshape(shape: &[u64], itemsize: usize) -> Vec<u32> {
+pub(crate) fn default_blockshape(shape: &[u64], itemsize: usize) -> Vec<u32> {
     walk(shape, &vec![1; shape.len()], BLOCK_TARGET / (itemsize as u64).max(1))
 }
 

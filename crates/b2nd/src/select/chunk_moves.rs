@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use b2_core::memory::{self, OutOfMemory};
 
-use crate::model::geometry::{coords, for_each_position, product, strides};
-use crate::select::along::{Along, Run};
+use crate::Geometry;
+use crate::model::geometry::{MAX_DIM, coords, for_each_position, product, strides};
+use crate::select::chosen::{Along, PositionRun};
 use crate::select::copy::Loops;
-use crate::{Geometry, MAX_DIM};
 
 /// A box of items in a block and the matching box in the buffer. Offsets and strides are in bytes.
 pub(crate) struct Move<'a> {
@@ -79,12 +79,33 @@ pub struct ChunkPart {
     pub(crate) nblocks: Vec<usize>,
     /// Whether every byte of every item of the chunk is selected.
     pub(crate) whole: bool,
-    /// Whether the chunk is treated as a single block.
-    pub(crate) unblocked: bool,
+    pub(crate) units: Units,
     /// The group of points, if the selection has points.
     pub(crate) group: usize,
     /// The share of the chunk in each dimension of the selection.
     pub(crate) dims: Vec<PartDim>,
+    /// If several selections are read at once: the number of each that has items in the chunk, and its part.
+    pub(crate) members: Vec<(usize, ChunkPart)>,
+}
+
+impl ChunkPart {
+    /// Returns the part of several selections that are read at once.
+    pub(crate) fn of_members(
+        nchunk: usize,
+        nblocks: Vec<usize>,
+        units: Units,
+        members: Vec<(usize, Self)>,
+    ) -> Self {
+        Self { nchunk, nblocks, whole: false, units, group: 0, dims: Vec::new(), members }
+    }
+}
+
+/// What a chunk is divided into.
+#[derive(Clone, Copy)]
+pub(crate) enum Units {
+    Blocks,
+    /// The chunk is treated as a single block.
+    WholeChunk,
 }
 
 /// The share of a chunk in a dimension of the selection.
@@ -141,20 +162,20 @@ impl BoxMoves {
     }
 
     /// Returns the shape of a block, and the number of blocks along each dimension of a chunk.
-    fn blocks(&self, unblocked: bool) -> (&[u32], &[u32]) {
+    fn blocks(&self, units: Units) -> (&[u32], &[u32]) {
         let geometry = &self.geometry;
-        match unblocked {
-            true => (geometry.chunkshape(), &ONES[..geometry.ndim()]),
-            false => (geometry.blockshape(), geometry.blocks()),
+        match units {
+            Units::WholeChunk => (geometry.chunkshape(), &ONES[..geometry.ndim()]),
+            Units::Blocks => (geometry.blockshape(), geometry.blocks()),
         }
     }
 
-    fn part_of(&self, npart: u64, unblocked: bool) -> Result<ChunkPart, OutOfMemory> {
+    fn part_of(&self, npart: u64, units: Units) -> Result<ChunkPart, OutOfMemory> {
         let geometry = &self.geometry;
         let grid = self.grid(npart);
         let nchunk = linear(&grid, geometry.grid());
         let (starts, real) = geometry.chunk_box(&grid);
-        let (blockshape, in_chunk) = self.blocks(unblocked);
+        let (blockshape, in_chunk) = self.blocks(units);
 
         let mut dims = memory::list(starts.len())?;
         for (dim, along) in self.along.iter().enumerate() {
@@ -172,7 +193,7 @@ impl BoxMoves {
             let nblock = along.fold(0, |n, ((&i, dim), &len)| n * u64::from(len) + dim.blocks[i as usize].0);
             memory::push(&mut nblocks, nblock as usize)
         })?;
-        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole, unblocked, group: 0, dims })
+        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole, units, group: 0, dims, members: Vec::new() })
     }
 }
 
@@ -232,21 +253,21 @@ impl Moves for BoxMoves {
     }
 
     fn part(&self, npart: u64) -> Result<ChunkPart, OutOfMemory> {
-        self.part_of(npart, false)
+        self.part_of(npart, Units::Blocks)
     }
 
     fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart>, OutOfMemory> {
-        self.part_of(npart, true).map(Some)
+        self.part_of(npart, Units::WholeChunk).map(Some)
     }
 
     fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
-        let (blockshape, in_chunk) = self.blocks(part.unblocked);
+        let (blockshape, in_chunk) = self.blocks(part.units);
         let nd = self.along.len();
         let (mut at, mut rest) = ([0; MAX_DIM], nblock as u64);
         for (at, &len) in at[..nd].iter_mut().zip(in_chunk).rev() {
             (*at, rest) = (rest % u64::from(len), rest / u64::from(len));
         }
-        let mut runs: Vec<Vec<Run>> = Vec::with_capacity(nd);
+        let mut runs: Vec<Vec<PositionRun>> = Vec::with_capacity(nd);
         let mut origin = [0; MAX_DIM];
         for (dim, of_part) in part.dims.iter().enumerate() {
             // Callers pass only members of `nblocks`, so the block is always found.
@@ -262,7 +283,7 @@ impl Moves for BoxMoves {
 impl BoxMoves {
     fn visit_runs(
         &self,
-        runs: &[Vec<Run>],
+        runs: &[Vec<PositionRun>],
         origin: &[u64],
         block_strides: &[isize],
         each: &mut dyn FnMut(Move<'_>),

@@ -7,8 +7,8 @@ use b2_core::memory::{self, OutOfMemory};
 
 use crate::Geometry;
 use crate::model::geometry::{for_each_position, product, strides};
-use crate::select::along::{Along, Points, Run};
-use crate::select::moves::{ChunkPart, Move, Moves, PartDim, cut, separate};
+use crate::select::chosen::{Along, Points, PositionRun};
+use crate::select::chunk_moves::{ChunkPart, Move, Moves, PartDim, Units, cut, separate};
 
 /// Points in some dimensions of the array, combined with every combination of the positions chosen
 /// along the other dimensions.
@@ -269,14 +269,15 @@ impl Moves for PointMoves {
             })?;
         }
         nblocks.sort_unstable();
-        Ok(ChunkPart { nchunk: nchunk as usize, nblocks, whole: false, unblocked: false, group, dims })
+        let (nchunk, members) = (nchunk as usize, Vec::new());
+        Ok(ChunkPart { nchunk, nblocks, whole: false, units: Units::Blocks, group, dims, members })
     }
 
     fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
         // Subtract the contributions of the other dimensions; the contribution of the points remains.
         let mut block = self.share_of_group(part.group) * self.per_chunk + nblock as u64;
         // For each other dimension, the first position of the block and the positions chosen in it.
-        let mut chosen: Vec<(u64, Vec<Run>)> = Vec::with_capacity(part.dims.len());
+        let mut chosen: Vec<(u64, Vec<PositionRun>)> = Vec::with_capacity(part.dims.len());
         for (dim, other) in part.dims.iter().zip(&self.others) {
             let at = other.axis.block_at(nblock as u64);
             // Callers pass only members of `nblocks`, so the block is always found.

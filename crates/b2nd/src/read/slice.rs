@@ -1,22 +1,21 @@
 //! Views: checked selections that read from the array on request.
 
 use std::convert::Infallible;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
-use b2_frame::Destination;
+use b2_frame::{Destination, Read};
 
-use crate::model::geometry::{coords, for_each_position, product, strides};
-use crate::model::swap::Native;
-use crate::read::items::FromItems;
-use crate::read::selected::{read_selection, read_to_keep};
-use crate::select::along::{Along, Chosen, OutDim, count_set, set_marks};
-use crate::select::moves::{BoxMoves, Moves, extent};
-use crate::select::points::PointMoves;
-use crate::select::slice::{IntoSelections, Mark, Selection};
+use crate::model::byte_order::Native;
+use crate::model::geometry::{coords, dimensions, for_each_position, product, strides};
+use crate::read::buffer::{buffer, check_len};
+use crate::read::selected::{Selected, begin_read, read_selection, read_to_keep};
+use crate::select::chosen::{Along, Chosen, OutDim, count_set, set_marks};
+use crate::select::chunk_moves::{BoxMoves, Moves, extent};
+use crate::select::point_moves::PointMoves;
+use crate::select::selection::{IntoSelections, Mark, Selection};
 use crate::{Dtype, Element, Field, NdArray, NdError};
 
 /// A checked selection of an array: a lazy view. Reading it reads only the blocks that hold
@@ -46,6 +45,85 @@ pub struct Slice {
     field: Option<Arc<Field>>,
     /// Set if items are converted to the machine's byte order and are stored in the other one.
     native: Option<Arc<Native>>,
+}
+
+impl NdArray {
+    /// Selects a part of the array as a lazy view. Missing trailing dimensions are taken whole.
+    ///
+    /// The selection consists of integers, ranges, lists and masks (see
+    /// [`Selection`](crate::Selection)), or of what the macro `s![]` of the crate `ndarray` makes
+    /// (feature `ndarray`). Each applies to its own dimension: lists select every combination of
+    /// their positions, like `oindex` in Zarr or `numpy.ix_` in NumPy. To select single items by
+    /// their coordinates, use [`points`](Self::points).
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([8, 9]).to_bytes(Fill::zeros())?)?;
+    /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
+    /// assert_eq!(array.slice((3, range(1..).step(2)))?.shape(), [4]);
+    /// assert_eq!(array.slice(([5, 0, 5], [-1]))?.shape(), [3, 1]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there are too many selections, an index is out of range, a step is 0, a mask does not
+    /// have the shape of its dimensions, or the result would have more than 2^63 bytes.
+    pub fn slice(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
+        self.all().slice(selection)
+    }
+
+    /// Selects single positions by their coordinates, one list per dimension, like `a[rows,
+    /// columns]` in NumPy or `vindex` in Zarr. All lists have the same length, or one position.
+    /// They form one dimension of the result.
+    ///
+    /// Other selections apply to their own dimensions, as in [`slice`](Self::slice). The dimension
+    /// of the points is where NumPy puts it: in place of the lists if these are adjacent, otherwise
+    /// first. Indices count as lists if there are lists, and a mask counts as the lists of its set
+    /// positions.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// // The items at [2, 0, 4] and [0, -1, 1].
+    /// assert_eq!(array.points(([2, 0], [0, -1], [4, 1]))?.read_bytes()?, [44, 16]);
+    /// // As a[:, [0, 3], 1] and a[[0, 1], :, [1, 2]] in NumPy.
+    /// assert_eq!(array.points((.., [0, 3], 1))?.shape(), [3, 2]);
+    /// assert_eq!(array.points(([0, 1, 2], .., [1, 2, 3]))?.shape(), [3, 4]);
+    /// // A mask of the last two dimensions.
+    /// let marks: Vec<bool> = (0..20).map(|n| n % 7 == 3).collect();
+    /// let marked = array.points((-1, Selection::mask_of([4, 5], marks)))?;
+    /// assert_eq!(marked.read_bytes()?, [43, 50, 57]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`slice`](Self::slice), and when lists differ in length.
+    pub fn points(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
+        self.all().points(selection)
+    }
+
+    /// Selects the items whose mark is set: `true`, or a byte other than 0. There must be one mark
+    /// per item, in C order. The result has one dimension. To mask single dimensions, use
+    /// [`Selection`](crate::Selection).
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// let thirteens: Vec<bool> = array.all().read::<Vec<u8>>()?.iter().map(|n| n % 13 == 0).collect();
+    /// assert_eq!(array.mask(&thirteens)?.read::<Vec<u8>>()?, [0, 13, 26, 39, 52]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the number of marks differs from the number of items.
+    pub fn mask<M: Mark>(&self, marks: impl AsRef<[M]>) -> Result<Slice, NdError> {
+        self.all().mask(marks)
+    }
+
+    /// Selects the whole array.
+    pub fn all(&self) -> Slice {
+        Slice::whole(self)
+    }
 }
 
 impl Slice {
@@ -215,7 +293,7 @@ impl Slice {
             }
         }
         if axes.len() != self.chosen.out.len() {
-            let what = format!("{} axes for {} dimensions", axes.len(), self.chosen.out.len());
+            let what = format!("{} axes for {}", axes.len(), dimensions(self.chosen.out.len()));
             return Err(NdError::Slice { dim: axes.len(), what });
         }
         let mut view = self.clone();
@@ -231,29 +309,12 @@ impl Slice {
         view
     }
 
-    /// Removes all dimensions of length 1.
+    /// Removes all dimensions of length 1. To remove one of them, [select](Self::slice) its position 0.
     #[must_use]
     pub fn squeeze(&self) -> Self {
         let mut view = self.clone();
         view.chosen.out.retain(|&dim| self.chosen.length(dim) != 1);
         view
-    }
-
-    /// Removes dimension `axis`, which must have length 1.
-    ///
-    /// # Errors
-    /// When the dimension does not exist, or its length is not 1.
-    pub fn squeeze_axis(&self, axis: usize) -> Result<Self, NdError> {
-        let fail = |what: String| Err(NdError::Slice { dim: axis, what });
-        match self.chosen.out.get(axis).map(|&dim| self.chosen.length(dim)) {
-            None => fail(format!("out of range, the view has {} dimensions", self.chosen.out.len())),
-            Some(1) => {
-                let mut view = self.clone();
-                view.chosen.out.remove(axis);
-                Ok(view)
-            }
-            Some(length) => fail(format!("cannot be removed, its length is {length}")),
-        }
     }
 
     /// Inserts a dimension of length 1 before dimension `axis`, or after the last one.
@@ -262,7 +323,7 @@ impl Slice {
     /// When `axis` is greater than the number of dimensions, or the result would have too many.
     pub fn expand_dims(&self, axis: usize) -> Result<Self, NdError> {
         if axis > self.chosen.out.len() {
-            let what = format!("out of range, the view has {} dimensions", self.chosen.out.len());
+            let what = format!("out of range, the view has {}", dimensions(self.chosen.out.len()));
             return Err(NdError::Slice { dim: axis, what });
         }
         let mut selection = vec![Selection::ALL; axis];
@@ -300,35 +361,6 @@ impl Slice {
         let native = self.native.is_some();
         let view = Self { item, field: Some(Arc::new(field.clone())), ..self.clone() };
         Ok(if native { view.native() } else { view })
-    }
-
-    /// Reads the items in C order as Rust values: into a `Vec<T>`, a boxed slice, or with feature
-    /// `ndarray` an array of fixed or dynamic dimension. Big-endian items are converted.
-    ///
-    /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<f32>([4, 3]).to_bytes(ByIndex(|i| i as f32))?)?;
-    /// let row: Vec<f32> = array.slice(1)?.read()?;
-    /// assert_eq!(row, [3.0, 4.0, 5.0]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the items have another dtype ([`NdError::Element`]), when the result has another number
-    /// of dimensions than requested ([`NdError::Argument`]), when reading or decoding fails, or
-    /// when there is not enough memory.
-    pub fn read<R: FromItems>(&self) -> Result<R, NdError> {
-        R::from_items(self)
-    }
-
-    /// Reads the items in C order as Rust values into `dst`, which must have exactly
-    /// [`len`](Self::len) items.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read), and when `dst` has another length. After an error the content
-    /// of `dst` is unspecified.
-    pub fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<(), NdError> {
-        crate::read::items::read_into(self, dst)
     }
 
     /// Reads the bytes of the items in C order: as stored, or in the machine's byte order after
@@ -384,7 +416,7 @@ impl Slice {
     pub fn read_bytes_strided(&self, dst: &mut [u8], strides: &[isize]) -> Result<(), NdError> {
         let shape = self.shape();
         if strides.len() != shape.len() {
-            let what = format!("{} strides for {} dimensions", strides.len(), shape.len());
+            let what = format!("{} strides for {}", strides.len(), dimensions(shape.len()));
             return Err(NdError::argument(what));
         }
         let (own, inner) = strides.split_at(self.chosen.out.len());
@@ -428,29 +460,20 @@ impl Slice {
         let Ok(()) = done;
     }
 
-    /// Reads the bytes of the items in C order into possibly uninitialised memory, and returns that
-    /// memory as an initialised slice. `dst` must have exactly [`nbytes`](Self::nbytes) bytes.
+    /// Reads the bytes of the items in C order into possibly uninitialised memory, which need not be borrowed, and
+    /// returns it as an initialised slice. It must have exactly [`nbytes`](Self::nbytes) bytes.
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
     /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(ByIndex(|i| i as u8))?)?;
     /// let mut memory = Box::new_uninit_slice(6);
-    /// assert_eq!(array.all().read_uninit(&mut memory)?, [0, 1, 2, 3, 4, 5]);
+    /// assert_eq!(array.all().read_to(&mut memory[..])?, [0, 1, 2, 3, 4, 5]);
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`read_bytes`](Self::read_bytes), and when `dst` has another length. After an error
-    /// `dst` may be uninitialised.
-    pub fn read_uninit<'d>(&self, dst: &'d mut [MaybeUninit<u8>]) -> Result<&'d mut [u8], NdError> {
-        self.read_to(dst)
-    }
-
-    /// Like [`read_uninit`](Self::read_uninit), for memory that need not be borrowed.
-    ///
-    /// # Errors
-    /// As for [`read_uninit`](Self::read_uninit).
-    #[doc(hidden)]
+    /// As for [`read_bytes`](Self::read_bytes), and when the memory has another length. After
+    /// an error it may be uninitialised.
     pub fn read_to<'d>(&self, destination: impl Into<Destination<'d>>) -> Result<&'d mut [u8], NdError> {
         let destination = destination.into();
         check_len(destination.len(), self.nbytes())?;
@@ -459,6 +482,41 @@ impl Slice {
             native.swap(dst);
         }
         Ok(dst)
+    }
+
+    /// Begins to read the stored items in C order into a destination, which must have exactly
+    /// [`nbytes`](Self::nbytes) bytes, for a driver of your own that fetches the bytes that the read needs
+    /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
+    ///
+    /// ```
+    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// let file = ArrayBuilder::new::<u8>([20, 30]).to_bytes(ByIndex(|i| i as u8))?;
+    /// let array = NdArray::from_bytes(file.clone())?;
+    /// let mut items = vec![0; 6];
+    /// if let Some(mut read) = array.slice([3..5, 7..10])?.begin(&mut items[..])? {
+    ///     while let Some(request) = read.need()? {
+    ///         // Requests may also be collected first, and answered in any order.
+    ///         let range = request.extent.range.start as usize..request.extent.range.end as usize;
+    ///         read.put(request.id, file.slice(range.start..range.end.min(file.len())))?;
+    ///     }
+    ///     while let Some(job) = read.job() {
+    ///         job.run()?; // on any thread
+    ///     }
+    ///     read.finish()?;
+    /// }
+    /// assert_eq!(items, [97, 98, 99, 127, 128, 129]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the destination has another length, or the index is damaged.
+    pub fn begin<'d>(
+        &self,
+        destination: impl Into<Destination<'d>>,
+    ) -> Result<Option<Read<'d, Selected>>, NdError> {
+        let destination = destination.into();
+        check_len(destination.len(), self.nbytes())?;
+        begin_read(&self.array, self.moves(0, &self.strides())?, destination)
     }
 
     /// Reads the bytes of all items in C order, as stored.
@@ -480,6 +538,12 @@ impl Slice {
         read_to_keep(&self.array, self.moves(offset, strides)?, dst)?;
         self.swap_at(dst, offset, strides);
         Ok(())
+    }
+
+    /// Returns whether both views are of the same open array, and read the same bytes of each item in the same way.
+    pub(crate) fn has_same_items(&self, other: &Self) -> bool {
+        let native = self.native.is_some() == other.native.is_some();
+        self.array.is_same(&other.array) && self.item == other.item && self.field == other.field && native
     }
 
     /// Returns whether values of type `T` are stored in the other byte order.
@@ -541,19 +605,5 @@ impl Slice {
 
     fn inner_shape(&self) -> &[usize] {
         self.field.as_ref().map_or(&[], |field| &field.shape)
-    }
-}
-
-/// Allocates a zeroed buffer. Running out of memory is an error, not an abort.
-pub(crate) fn buffer(nbytes: u64) -> Result<Vec<u8>, NdError> {
-    let too_large = || NdError::TooLarge { asked: nbytes };
-    let len = usize::try_from(nbytes).map_err(|_| too_large())?;
-    memory::zeroed(len).map_err(|_| too_large())
-}
-
-pub(crate) fn check_len(have: usize, need: u64) -> Result<(), NdError> {
-    match have as u64 == need {
-        true => Ok(()),
-        false => Err(NdError::BufferLength { have, need: usize::try_from(need).unwrap_or(usize::MAX) }),
     }
 }

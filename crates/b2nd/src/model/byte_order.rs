@@ -7,14 +7,14 @@ use crate::model::dtype::{Dtype, DtypeKind, Field};
 pub(crate) struct Native {
     dtype: Dtype,
     /// Runs of numbers in an item whose bytes are reversed.
-    runs: Vec<Run>,
+    runs: Vec<NumberRun>,
     /// Size of an item in bytes, after which the runs repeat.
     period: usize,
 }
 
 /// Consecutive numbers of one width in an item.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct NumberRun {
     offset: usize,
     width: usize,
     count: usize,
@@ -59,12 +59,12 @@ fn width(code: char, itemsize: usize) -> usize {
     }
 }
 
-fn find(dtype: &Dtype, offset: usize, runs: &mut Vec<Run>) {
+fn find(dtype: &Dtype, offset: usize, runs: &mut Vec<NumberRun>) {
     match dtype.kind() {
         DtypeKind::Simple { code, big_endian } => {
             let width = width(*code, dtype.itemsize());
             if *big_endian != BIG && width > 1 {
-                runs.push(Run { offset, width, count: dtype.itemsize() / width });
+                runs.push(NumberRun { offset, width, count: dtype.itemsize() / width });
             }
         }
         DtypeKind::Struct(fields) => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use b2_core::memory;
 
-use crate::model::geometry::{coords, product};
-use crate::select::slice::{Mark, Positions, Selection};
-use crate::{MAX_DIM, NdError};
+use crate::NdError;
+use crate::model::geometry::{MAX_DIM, coords, dimensions, product};
+use crate::select::selection::{Mark, Positions, Selection};
 
 /// The positions chosen along one dimension of the array.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Listed {
 
 /// Equally spaced positions whose places in the result are equally spaced too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct PositionRun {
     pub(crate) position: u64,
     pub(crate) step: i64,
     pub(crate) place: u64,
@@ -84,16 +84,22 @@ impl Along {
     }
 
     /// Groups a range of ranks into runs.
-    pub(crate) fn runs(&self, ranks: Range<u64>) -> Vec<Run> {
+    pub(crate) fn runs(&self, ranks: Range<u64>) -> Vec<PositionRun> {
         let list = match self {
             Self::Steps(p) => {
                 let count = ranks.end - ranks.start;
                 let position = p.position(ranks.start);
-                return vec![Run { position, step: p.step, place: ranks.start, place_step: 1, count }];
+                return vec![PositionRun {
+                    position,
+                    step: p.step,
+                    place: ranks.start,
+                    place_step: 1,
+                    count,
+                }];
             }
             Self::List(list) => list,
         };
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<PositionRun> = Vec::new();
         for &place in &list.order[ranks.start as usize..ranks.end as usize] {
             let (position, place) = (list.positions[place], place as u64);
             if let Some(run) = runs.last_mut() {
@@ -109,7 +115,7 @@ impl Along {
                     continue;
                 }
             }
-            runs.push(Run { position, step: 1, place, place_step: 1, count: 1 });
+            runs.push(PositionRun { position, step: 1, place, place_step: 1, count: 1 });
         }
         runs
     }
@@ -302,7 +308,7 @@ impl Chosen {
         let ndim = self.out.len();
         let named: usize = selections.iter().map(Selection::ndim).sum();
         if named > ndim {
-            return Err(wrong(ndim, format!("the array has only {ndim} dimensions")));
+            return Err(wrong(ndim, format!("the array has only {}", dimensions(ndim))));
         }
         let mut items = Vec::with_capacity(selections.len() + 1);
         let (mut first, mut ellipsis) = (0, false);
@@ -544,7 +550,7 @@ fn wrong(dim: usize, what: impl Into<String>) -> NdError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::slice::range;
+    use crate::select::selection::range;
 
     #[test]
     fn lists_become_runs() {

@@ -1,0 +1,68 @@
+//! Limits the output that reading an array may cost.
+
+use b2_core::LimitExceeded;
+
+use crate::read::uniform::Uniform;
+use crate::{NdArray, NdError};
+
+/// Up to this many chunks, the work per chunk is negligible and not counted.
+const FEW_CHUNKS: usize = 1 << 16;
+/// A special chunk costs as much work as filling this many bytes, however small it is.
+const SPECIAL_WORK: u64 = 512;
+/// A chunk that shares the stored bytes of another is decoded again, which costs as much work as
+/// filling this many bytes.
+const SHARED_WORK: u64 = 16 << 10;
+
+/// What a read is charged for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cost {
+    /// The bytes of its result.
+    Output,
+    /// Also a minimum of bytes for each chunk without stored data, because each costs some work.
+    OutputAndWork,
+}
+
+impl NdArray {
+    /// Fails if the data expand to more than [`max_output`](b2_core::Limits::max_output) bytes that the file
+    /// does not store.
+    ///
+    /// Special chunks (such as runs of zeros) and chunks that share stored bytes let a tiny file
+    /// expand to any size. Call this before expanding all of an untrusted array. It decodes no
+    /// data, and if all data together are below the limit it reads only the header.
+    ///
+    /// # Errors
+    /// When the data exceed the limit ([`NdError::Limit`]), or when the index cannot be read.
+    pub fn check_output(&self) -> Result<(), NdError> {
+        // Padding counts, since it is decoded too.
+        let nbytes = self.super_chunk().nbytes().max(self.nbytes());
+        let many = self.super_chunk().nchunks() > FEW_CHUNKS && Uniform::of_all(self)?.is_none();
+        self.check(nbytes, if many { Cost::OutputAndWork } else { Cost::Output })
+    }
+
+    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
+    /// is allocated.
+    #[doc(hidden)]
+    pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+        self.check(nbytes, Cost::Output)
+    }
+
+    fn check(&self, nbytes: u64, cost: Cost) -> Result<(), NdError> {
+        let limit = self.super_chunk().dparams().limits.max_output;
+        if nbytes <= limit && cost == Cost::Output {
+            return Ok(());
+        }
+        let unstored = self.super_chunk().unstored(0..self.super_chunk().nchunks(), limit)?;
+        // The padding of special chunks is never produced.
+        let special = unstored.special.min(self.nbytes());
+        let mut asked = special.saturating_add(unstored.stored).min(nbytes);
+        if cost == Cost::OutputAndWork {
+            let work = unstored.special_chunks.saturating_mul(SPECIAL_WORK);
+            asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
+        }
+        if asked > limit {
+            let what = "bytes of zeros and repeated values";
+            return Err(LimitExceeded { what, asked, name: "max_output", limit }.into());
+        }
+        Ok(())
+    }
+}

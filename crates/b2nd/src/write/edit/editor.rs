@@ -1,0 +1,366 @@
+//! Opens arrays for changing, commits the changes, and returns the staged array.
+
+use std::path::Path;
+
+use b2_chunk::{CParams, Compression};
+use b2_core::Control;
+use b2_frame::{Committed, EditOptions, FrameEditor};
+use bytes::Bytes;
+
+use crate::model::meta::{METALAYER, OLD_METALAYER};
+use crate::read::array::check_chunksize;
+use crate::write::produce::controlled;
+use crate::{ArrayOptions, Dtype, Geometry, NdArray, NdError};
+
+/// The number of a dimension, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Axis(pub usize);
+
+impl From<usize> for Axis {
+    fn from(axis: usize) -> Self {
+        Self(axis)
+    }
+}
+
+#[cfg(feature = "ndarray")]
+impl From<ndarray::Axis> for Axis {
+    fn from(axis: ndarray::Axis) -> Self {
+        Self(axis.0)
+    }
+}
+
+/// An array that is open for changing, in a contiguous file, a sparse directory, or a buffer.
+///
+/// Changes are staged until [`commit`](Self::commit) makes all of them visible in one step. After a
+/// crash or a power loss at any moment, the array is exactly the old or exactly the new one, shape
+/// and items together, for this crate and for C-Blosc2. Dropping the editor discards changes that
+/// were not committed.
+///
+/// An operation that fails changes nothing; earlier staged changes remain.
+///
+/// ```
+/// use b2nd::{ArrayBuilder, Axis, Fill, NdArray, RegionSource};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log.b2nd");
+/// ArrayBuilder::new::<i32>([0, 3]).chunks([100, 3]).write(&path, Fill::zeros())?;
+///
+/// let mut editor = NdArray::edit(&path)?;
+/// editor.append(Axis(0), [1, 2, 3, 4, 5, 6])?;
+/// editor.set((.., 1), [20, 50])?;
+/// editor.resize(&[3, 3])?;
+/// editor.commit()?;
+/// assert_eq!(NdArray::open(&path)?.all().read::<Vec<i32>>()?, [1, 20, 3, 4, 50, 6, 0, 0, 0]);
+///
+/// // Several operations, one commit; nothing happens if one of them fails.
+/// editor.transaction(|editor| {
+///     editor.delete(Axis(0), 0..1)?;
+///     editor.insert(Axis(1), 0, Fill::value(-1).with_length(1))
+/// })?;
+/// assert_eq!(NdArray::open(&path)?.all().read::<Vec<i32>>()?, [-1, 4, 50, 6, -1, 0, 0, 0]);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+#[derive(Debug)]
+pub struct ArrayEditor {
+    pub(super) frame: FrameEditor,
+    /// The geometry of the chunks in the frame.
+    pub(super) geometry: Geometry,
+    pub(super) dtype: Dtype,
+    /// The array as it was opened. Everything but its geometry remains valid.
+    opened: NdArray,
+    /// Compression of new chunks; `None` if this build lacks the codec or a filter.
+    pub(super) cparams: Option<CParams>,
+    /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index
+    /// entries.
+    pub(super) tells_blocks: bool,
+    pub(super) pending: Pending,
+    /// The staged array, cached until the next change.
+    pub(super) current: Option<NdArray>,
+    pub(super) control: Control,
+    /// Whether a rollback failed.
+    broken: bool,
+}
+
+/// Rows appended along the first axis that are not in chunks yet.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) items: Vec<u8>,
+    /// The geometry of the array with these rows; `None` if there are none.
+    pub(super) geometry: Option<Geometry>,
+}
+
+impl ArrayOptions {
+    /// Opens an array in a file or directory for changing. Other writers wait until the editor is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As for [`NdArray::open`]; when the array is at an offset in its file, when the lock file
+    /// cannot be created, or when the file has bytes after the frame that are not part of it.
+    pub fn edit(&self, path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
+        ArrayEditor::new(self.editing()?.edit(path)?)
+    }
+
+    /// Opens an array in memory for changing. The buffer is copied only if others share it.
+    /// [`ArrayEditor::into_bytes`] returns the changed frame.
+    ///
+    /// # Errors
+    /// As for [`NdArray::from_bytes`].
+    pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<ArrayEditor, NdError> {
+        ArrayEditor::new(self.editing()?.edit_bytes(frame)?)
+    }
+
+    fn editing(&self) -> Result<EditOptions, NdError> {
+        if self.options.frame_offset() != 0 {
+            let what = "cannot change an array that does not start at the beginning of its file";
+            return Err(NdError::Unsupported { what });
+        }
+        Ok(EditOptions::from(self.options.clone()))
+    }
+}
+
+impl NdArray {
+    /// Opens an array for changing, with default options.
+    ///
+    /// # Errors
+    /// As for [`ArrayOptions::edit`].
+    pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
+        Self::options().edit(path)
+    }
+
+    /// Opens an array in memory for changing, with default options.
+    ///
+    /// # Errors
+    /// As for [`ArrayOptions::edit_bytes`].
+    pub fn edit_bytes(frame: impl Into<Bytes>) -> Result<ArrayEditor, NdError> {
+        Self::options().edit_bytes(frame)
+    }
+
+    /// Updates an array on disk to its newest committed state, including its shape. Returns whether
+    /// there was a newer one.
+    ///
+    /// # Errors
+    /// As for opening. After an error this array is unchanged.
+    pub fn refresh(&mut self) -> Result<bool, NdError> {
+        let mut frame = self.super_chunk().clone();
+        if !frame.refresh()? {
+            return Ok(false);
+        }
+        *self = Self::from_super_chunk(frame)?;
+        Ok(true)
+    }
+}
+
+impl ArrayEditor {
+    /// Creates an editor for the array in a frame that is open for changing.
+    ///
+    /// # Errors
+    /// When the frame is not an array, or its fields contradict each other.
+    pub fn new(mut frame: FrameEditor) -> Result<Self, NdError> {
+        let array = NdArray::from_super_chunk(frame.snapshot()?)?;
+        let chunksize = array.super_chunk().header().chunksize();
+        if array.super_chunk().nchunks() == 0 && chunksize > 0 {
+            // An empty array is readable even if its header is wrong, but the first chunk would not
+            // be.
+            let metalayers = array.super_chunk().metalayers();
+            let name = if metalayers.get(METALAYER).is_some() { METALAYER } else { OLD_METALAYER };
+            check_chunksize(name, array.meta(), array.geometry(), chunksize)?;
+        }
+        frame.set_container(array.super_chunk().dparams().container.clone());
+        Ok(Self {
+            geometry: array.geometry().clone(),
+            dtype: array.dtype().clone(),
+            cparams: array.cparams().ok(),
+            tells_blocks: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
+            frame,
+            pending: Pending::default(),
+            control: array.super_chunk().dparams().control.clone(),
+            current: Some(array.clone()),
+            opened: array,
+            broken: false,
+        })
+    }
+
+    /// Returns the length of each dimension, in items, including staged changes.
+    pub fn shape(&self) -> &[u64] {
+        self.geometry().shape()
+    }
+    /// Returns the geometry of the array, including staged changes.
+    pub fn geometry(&self) -> &Geometry {
+        self.pending.geometry.as_ref().unwrap_or(&self.geometry)
+    }
+    /// Returns the dtype of the items.
+    pub fn dtype(&self) -> &Dtype {
+        &self.dtype
+    }
+
+    /// Sets the compression of new chunks. Item size, block size and block shape come from the
+    /// array. The frame header, which gives other writers their defaults, is not changed.
+    ///
+    /// # Errors
+    /// When the parameters do not fit the array.
+    pub fn set_compression(&mut self, compression: impl Into<Compression>) -> Result<(), NdError> {
+        let builder = compression.into().typesize(self.geometry.itemsize());
+        let builder = builder.blocksize(self.geometry.block_nbytes()).blockshape(self.geometry.blockshape());
+        self.cparams = Some(builder.build()?);
+        Ok(())
+    }
+
+    /// Sets the threads, the thread pool and the progress callback of further changes. The callback
+    /// may cancel a change, which then fails and changes nothing.
+    pub fn set_control(&mut self, control: Control) {
+        self.control = control;
+    }
+
+    /// Returns the array with all changes, committed or not, for reading. Later changes do not
+    /// affect it. It must not be used after a [`rollback`](Self::rollback).
+    ///
+    /// # Errors
+    /// When buffered rows cannot be written.
+    pub fn snapshot(&mut self) -> Result<NdArray, NdError> {
+        self.usable()?;
+        Ok(self.now()?.clone())
+    }
+
+    /// Sets a vlmetalayer. The change becomes visible with the next commit.
+    ///
+    /// # Errors
+    /// As for [`EditVlMeta::set`](b2_frame::EditVlMeta::set).
+    pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), NdError> {
+        self.current = None;
+        Ok(self.frame.vlmeta().set(name, value)?)
+    }
+
+    /// Removes a vlmetalayer. Returns whether it existed.
+    pub fn remove_vlmetalayer(&mut self, name: impl AsRef<[u8]>) -> bool {
+        self.current = None;
+        self.frame.vlmeta().remove(name)
+    }
+
+    /// Replaces the value of a metalayer by one of the same length.
+    ///
+    /// # Errors
+    /// As for [`FrameEditor::set_metalayer`], and for the array's own metalayer.
+    pub fn set_metalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), NdError> {
+        let name = name.as_ref();
+        if [METALAYER.as_bytes(), OLD_METALAYER.as_bytes()].contains(&name) {
+            return Err(NdError::argument("the array's own metalayer changes only with its shape"));
+        }
+        self.current = None;
+        Ok(self.frame.set_metalayer(name, value)?)
+    }
+
+    /// Makes all staged changes visible at once.
+    ///
+    /// # Errors
+    /// As for [`FrameEditor::commit`]. After an error the array on disk is unchanged, and the
+    /// changes are still staged.
+    pub fn commit(&mut self) -> Result<Committed, NdError> {
+        self.usable()?;
+        self.flush()?;
+        // Drop our snapshot: while it exists, a buffer cannot be changed in place.
+        self.current = None;
+        Ok(self.frame.commit()?)
+    }
+
+    /// Discards all changes since the last commit.
+    ///
+    /// # Errors
+    /// When the committed array cannot be opened; the editor is unusable then.
+    pub fn rollback(&mut self) -> Result<(), NdError> {
+        self.current = None;
+        self.pending = Pending::default();
+        self.broken = true;
+        self.frame.rollback();
+        let array = NdArray::from_super_chunk(self.frame.snapshot()?)?;
+        self.geometry = array.geometry().clone();
+        self.current = Some(array);
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Runs operations and commits them. If an operation or the commit fails, all changes since the
+    /// last commit are rolled back.
+    ///
+    /// # Errors
+    /// Any error of the operations or of the commit.
+    pub fn transaction<T>(
+        &mut self,
+        operations: impl FnOnce(&mut Self) -> Result<T, NdError>,
+    ) -> Result<T, NdError> {
+        let result = operations(self).and_then(|output| self.commit().map(|_| output));
+        if result.is_err() {
+            // Return the first error. If the rollback fails too, the editor stays unusable.
+            let _ = self.rollback();
+        }
+        result
+    }
+
+    /// Commits, and reclaims the space of dead bytes.
+    ///
+    /// # Errors
+    /// As for [`FrameEditor::compact`].
+    pub fn compact(&mut self) -> Result<Committed, NdError> {
+        self.usable()?;
+        self.flush()?;
+        self.current = None;
+        Ok(self.frame.compact()?)
+    }
+
+    /// Returns the number of dead bytes in the committed frame, to which nothing refers.
+    ///
+    /// # Errors
+    /// As for [`FrameEditor::dead_bytes`].
+    pub fn dead_bytes(&mut self) -> Result<u64, NdError> {
+        Ok(self.frame.dead_bytes()?)
+    }
+
+    /// Returns the frame as last committed if it is in memory, otherwise `None`.
+    pub fn into_bytes(mut self) -> Option<Bytes> {
+        self.current = None;
+        self.frame.into_bytes()
+    }
+
+    pub(super) fn usable(&self) -> Result<(), NdError> {
+        match self.broken {
+            false => Ok(()),
+            true => Err(NdError::Frame(b2_frame::FrameError::Abandoned)),
+        }
+    }
+
+    /// Returns the staged array.
+    pub(super) fn now(&mut self) -> Result<&NdArray, NdError> {
+        self.flush()?;
+        let array = match self.current.take() {
+            Some(array) => array,
+            None => self.opened.staged(self.frame.snapshot()?, self.geometry.clone()),
+        };
+        Ok(self.current.insert(array))
+    }
+
+    /// Returns the compression parameters for the chunks of one call.
+    pub(super) fn cparams(&self, control: &Control) -> Result<CParams, NdError> {
+        match &self.cparams {
+            Some(cparams) => controlled(cparams, control),
+            // Building the parameters again returns the reason why that is impossible.
+            None => controlled(&self.frame.cparams()?, control),
+        }
+    }
+
+    /// Runs a change and undoes it if it fails.
+    pub(super) fn guarded<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T, NdError>,
+    ) -> Result<T, NdError> {
+        self.usable()?;
+        let (before, geometry) = (self.frame.savepoint()?, self.geometry.clone());
+        // The editor stays marked as broken if the change panics.
+        self.broken = true;
+        let result = change(self);
+        self.current = None;
+        self.broken = result.is_err() && !self.frame.restore(&before);
+        if result.is_err() {
+            self.geometry = geometry;
+        }
+        result
+    }
+}
