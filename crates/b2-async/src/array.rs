@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use b2_core::{Control, Limits};
+use b2_core::{Control, Limits, memory};
 use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
 use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Piece, Pieces, Slice};
 
@@ -227,8 +227,13 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// # Errors
     /// As for [`Slice::read`], and when the store fails or the file has changed.
     pub async fn read<T: Element>(&self) -> Result<Vec<T>, NdError> {
+        self.slice.check_element::<T>()?;
         self.check().await?;
-        self.slice.read_by(&*self.remote).await
+        let too_large = |_| NdError::TooLarge { asked: self.slice.nbytes() };
+        let len = usize::try_from(self.slice.len()).unwrap_or(usize::MAX);
+        let mut items = T::zeroed(len).map_err(too_large)?;
+        self.read_into(&mut items).await?;
+        Ok(items)
     }
 
     /// Reads the items as an array of the crate `ndarray`.
@@ -261,7 +266,11 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// As for [`Slice::read_bytes`], and when the store fails or the file has changed.
     pub async fn read_bytes(&self) -> Result<Vec<u8>, NdError> {
         self.check().await?;
-        self.slice.read_bytes_by(&*self.remote).await
+        let nbytes = self.slice.nbytes();
+        let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        let mut bytes = memory::zeroed(len).map_err(|_| NdError::TooLarge { asked: nbytes })?;
+        self.read_bytes_into(&mut bytes).await?;
+        Ok(bytes)
     }
 
     /// Reads the bytes of the items in C order into `dst`, like [`Slice::read_bytes_into`].

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use b2_chunk::Chunk;
-use b2_core::{Control, memory};
+use b2_core::Control;
 use b2_frame::{
-    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, NumberedBlocks, Places, Read,
-    ReadCosts, ReadOptions, SuperChunk, VlMetalayers,
+    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, ReadCosts, ReadOptions,
+    SuperChunk, VlMetalayers,
 };
 
 use crate::flock::Flock;
@@ -133,52 +133,47 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
 
     /// Reads the sizes of chunks if that of chunk `nchunk` follows from the others.
     async fn read_size_of(&self, nchunk: usize) -> Result<(), FrameError> {
-        match self.frame.entry(nchunk)? {
+        match self.frame.chunk(nchunk).entry()? {
             Entry::Special(_) => self.read_sizes().await,
             Entry::Stored(_) => Ok(()),
         }
     }
 
-    /// Reads chunk `nchunk` for immediate decoding.
-    async fn chunk_to_decode(&self, nchunk: usize) -> Result<Chunk, FrameError> {
-        self.read_size_of(nchunk).await?;
-        self.remote.run(self.frame.chunk_plan(nchunk)?.to_decode()).await
-    }
-
-    /// Reads chunk `nchunk` without decoding it, like [`SuperChunk::chunk`].
+    /// Reads chunk `nchunk` without decoding it, like [`ChunkRef::read`](b2_frame::ChunkRef::read).
     ///
     /// # Errors
-    /// As for [`SuperChunk::chunk`].
+    /// As for [`ChunkRef::read`](b2_frame::ChunkRef::read).
     pub async fn chunk(&self, nchunk: usize) -> Result<Chunk, FrameError> {
         self.read_size_of(nchunk).await?;
-        self.remote.run(self.frame.chunk_plan(nchunk)?).await
+        self.remote.run(self.frame.chunk(nchunk).plan()?).await
     }
 
     /// Decompresses chunk `nchunk`.
     ///
     /// # Errors
-    /// As for [`SuperChunk::decompress_chunk`].
+    /// As for [`ChunkRef::decompress`](b2_frame::ChunkRef::decompress).
     pub async fn decompress_chunk(&self, nchunk: usize) -> Result<Vec<u8>, FrameError> {
-        let chunk = self.chunk_to_decode(nchunk).await?;
-        let decoded = chunk.decompress_bytes_with(self.frame.dparams());
-        decoded.map_err(self.frame.chunk_error(nchunk))
+        self.read_size_of(nchunk).await?;
+        let decode = |chunk: &Chunk| chunk.decompress_bytes_with(self.frame.dparams());
+        self.remote.run(self.frame.chunk(nchunk).plan_decoding(decode)?).await
     }
 
     /// Decompresses the blocks of chunk `nchunk` one by one: the values of a frame with
     /// variable-length blocks.
     ///
     /// # Errors
-    /// As for [`SuperChunk::chunk_blocks`].
+    /// As for [`ChunkRef::all_blocks`](b2_frame::ChunkRef::all_blocks).
     pub async fn chunk_blocks(&self, nchunk: usize) -> Result<Vec<Vec<u8>>, FrameError> {
-        let chunk = self.chunk_to_decode(nchunk).await?;
-        chunk.blocks(self.frame.dparams()).map_err(self.frame.chunk_error(nchunk))
+        self.read_size_of(nchunk).await?;
+        let decode = |chunk: &Chunk| chunk.blocks(self.frame.dparams());
+        self.remote.run(self.frame.chunk(nchunk).plan_decoding(decode)?).await
     }
 
     /// Reads and decodes some blocks of chunk `nchunk`. `each` receives their numbers and plain
     /// bytes in the order of `nblocks`.
     ///
     /// # Errors
-    /// As for [`SuperChunk::blocks`].
+    /// As for [`ChunkRef::blocks`](b2_frame::ChunkRef::blocks).
     pub async fn blocks(
         &self,
         nchunk: usize,
@@ -187,17 +182,12 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     ) -> Result<(), FrameError> {
         self.read_size_of(nchunk).await?;
         let control = self.frame.dparams().control.quiet();
-        let mut rest = nblocks;
-        loop {
-            let (now, later) = rest.split_at(NumberedBlocks::at_once(&self.frame).min(rest.len()));
-            let blocks = NumberedBlocks::new(&self.frame, nchunk, now)?;
+        for blocks in self.frame.chunk(nchunk).block_reads(nblocks) {
+            let blocks = blocks?;
             self.read(&blocks, Destination::nowhere(), control.clone()).await?;
-            blocks.each(now, &mut each);
-            if later.is_empty() {
-                return Ok(());
-            }
-            rest = later;
+            blocks.each(&mut each);
         }
+        Ok(())
     }
 
     /// Returns information about all chunks, in order. This reads the chunk headers.
@@ -218,9 +208,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// As for [`SuperChunk::read_bytes`].
     pub async fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
         self.read_sizes().await?;
-        self.frame.check_bytes(&range)?;
-        let nbytes = range.end.saturating_sub(range.start);
-        let mut dst = memory::zeroed(usize::try_from(nbytes).unwrap_or(usize::MAX))?;
+        let mut dst = self.frame.room_for(&range)?;
         self.read_bytes_into(range.start, &mut dst).await?;
         Ok(dst)
     }
@@ -231,19 +219,12 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// As for [`SuperChunk::read_bytes_into`].
     pub async fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
         self.read_sizes().await?;
-        let total = dst.len() as u64;
-        let control = self.frame.dparams().control.begin(total, self.frame.typesize() as u64);
-        let (mut at, mut rest, end) = (start, dst, start.saturating_add(total));
-        loop {
-            let (pieces, next) = self.frame.pieces_of_bytes(at, end)?;
-            let len = usize::try_from(next.saturating_sub(at)).unwrap_or(usize::MAX);
-            let (now, later) = rest.split_at_mut(len.min(rest.len()));
-            self.read(pieces, now.into(), control.clone()).await?;
-            if later.is_empty() {
-                return Ok(());
-            }
-            (at, rest) = (next, later);
+        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.typesize() as u64);
+        for read in self.frame.byte_reads(start, dst) {
+            let (places, dst) = read?;
+            self.read(places, dst, control.clone()).await?;
         }
+        Ok(())
     }
 
     async fn read<P: Places<Error = FrameError>>(
@@ -279,10 +260,9 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// As for [`SuperChunk::gather`].
     pub async fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
         self.read_sizes().await?;
-        let mut dst = self.frame.room_for(items)?;
-        let pieces = self.frame.pieces_of_items(items)?;
+        let (places, mut dst) = self.frame.item_read(items)?;
         let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.typesize() as u64);
-        self.read(pieces, Destination::from(&mut dst[..]), control).await?;
+        self.read(places, Destination::from(&mut dst[..]), control).await?;
         Ok(dst)
     }
 
@@ -299,10 +279,10 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         }
         let mut flock = Flock::new();
         let verify = async |nchunk: usize| {
-            let chunk = self.remote.run(frame.chunk_plan(nchunk)?).await?;
+            let chunk = self.remote.run(frame.chunk(nchunk).plan()?).await?;
             Ok::<_, FrameError>(chunk.nbytes() as u64)
         };
-        let stored = |nchunk: &usize| !matches!(frame.entry(*nchunk), Ok(Entry::Special(_)));
+        let stored = |nchunk: &usize| !matches!(frame.chunk(*nchunk).entry(), Ok(Entry::Special(_)));
         let mut nchunks = (0..self.nchunks()).filter(stored);
         loop {
             while flock.len() < self.remote.most()

@@ -24,5 +24,6 @@ mod reader;
 mod remote;
 
 pub use array::{AsyncNdArray, AsyncOptions, AsyncSlice, Part, Parts};
+pub use b2_frame::{Answer, Opening, Version};
 pub use frame::AsyncSuperChunk;
-pub use reader::{Answer, MaybeSend, MaybeSync, Opening, RangeReader, Version};
+pub use reader::{MaybeSend, MaybeSync, RangeReader};

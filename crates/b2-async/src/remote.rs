@@ -1,24 +1,22 @@
 //! Fetches the bytes that plans request, and checks the responses of the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(not(target_family = "wasm"))]
+use b2_frame::Flight;
 use b2_frame::{
-    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Places, Plan, Read, ReadAt,
-    ReadOptions, Request, Step, Storage, Structure, SuperChunk,
+    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Opening, Pace, Places, Plan, Read,
+    ReadAt, ReadOptions, Request, Step, Storage, SuperChunk, Version,
 };
 use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
 
 use crate::flock::Flock;
-use crate::reader::{Opening, RangeReader, Version};
+use crate::reader::RangeReader;
 
-/// Length of the first read, in bytes.
-const FIRST: u64 = 16 << 10;
-/// Length of the read of the end, in bytes: trailer, index and checksums of most frames.
-const LAST: u64 = 64 << 10;
 /// Default limit on the bytes in flight.
 pub(crate) const IN_FLIGHT: u64 = 64 << 20;
 
@@ -28,13 +26,12 @@ pub(crate) struct Remote<R> {
     name: Arc<str>,
     /// Offset of the frame in the main file.
     base: u64,
-    /// Length of the main file from `base` on.
-    len: u64,
-    /// The start of the main file, and its end with its offset.
-    ends: [(u64, Bytes); 2],
-    /// The version of each file that was read.
+    /// The main file.
+    main: Opening,
+    /// The version of each chunk file that was read.
     versions: Mutex<HashMap<FrameFile, Version>>,
     pub(crate) max_bytes: u64,
+    pace: Arc<Pace>,
 }
 
 impl<R: RangeReader> Remote<R> {
@@ -45,38 +42,43 @@ impl<R: RangeReader> Remote<R> {
         max_bytes: u64,
     ) -> Result<(Self, SuperChunk), FrameError> {
         let (name, base) = (Arc::<str>::from(reader.name()), options.frame_offset());
-        let first = base.saturating_add(FIRST);
-        let opening = reader.open(FrameFile::Main, first, LAST).await;
-        let Opening { first: start, last, len, version } = opening.map_err(|error| failed(&name, error))?;
-        let wrong = |what: &str| failed(&name, io::Error::new(io::ErrorKind::InvalidData, what));
-        if start.len() as u64 != first.min(len)
-            || last.len() as u64 != LAST.min(len)
-            || version.len.is_some_and(|told| told != len)
+        let (first, last) = (base.saturating_add(Opening::FIRST), Opening::LAST);
+        let pace = Arc::<Pace>::default();
+        let flight = begin(&pace);
+        let opening = reader.open(FrameFile::Main, first, last).await;
+        let mut main = opening.map_err(|error| failed(&name, error))?;
+        end(flight, main.first.len().saturating_add(main.last.len()));
+        let len = main.len;
+        if main.first.len() as u64 != first.min(len)
+            || main.last.len() as u64 != last.min(len)
+            || main.version.len.is_some_and(|reported| reported != len)
         {
-            return Err(wrong("the store answered with another length than it tells"));
+            let what = "the store returned another length than it reports";
+            return Err(failed(&name, io::Error::new(io::ErrorKind::InvalidData, what)));
         }
+        main.version.len = Some(len);
         let Some(room) = len.checked_sub(base) else {
             return Err(FrameError::OutOfRange { what: "file bytes", start: base, end: base, len });
         };
-        let ends = [(0, start), (len.saturating_sub(last.len() as u64), last)];
-        let version = Version { len: Some(len), ..version };
-        let versions = Mutex::new(HashMap::from([(FrameFile::Main, version)]));
-        let remote = Self { reader, name, base, len: room, ends, versions, max_bytes };
-        let extent = Extent::at_most(FrameFile::Main, 0..FIRST);
+        let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, pace };
+        let extent = Extent::at_most(FrameFile::Main, 0..Opening::FIRST);
         let header = FrameHeader::parse(&remote.fetch(&extent).await?)?;
         let storage = header.storage();
         if base > 0 && storage == Storage::Sparse {
             return Err(FrameError::Argument { name: "offset", what: "this frame is sparse".to_owned() });
         }
         let opened = remote.run(options.open_plan(room, storage)).await?;
-        let nowhere = Arc::new(Nowhere(remote.name.clone()));
+        let nowhere = Arc::new(Nowhere {
+            name: remote.name.clone(),
+            pace: remote.pace.clone(),
+            in_flight: remote.reader.in_flight(),
+        });
         let frame = options.opened(opened, nowhere);
         Ok((remote, frame))
     }
 
-    pub(crate) fn version(&self) -> Version {
-        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        versions.get(&FrameFile::Main).cloned().unwrap_or_default()
+    pub(crate) fn version(&self) -> &Version {
+        &self.main.version
     }
 
     /// Runs a plan to its end. The ranges of each step are requested at once.
@@ -110,64 +112,42 @@ impl<R: RangeReader> Remote<R> {
     }
 
     pub(crate) fn most(&self) -> usize {
-        self.reader.in_flight().max(1)
+        self.pace.in_flight(self.reader.in_flight())
     }
 
     /// Fetches an extent, like [`OpenFile::read`].
     pub(crate) async fn fetch(&self, extent: &Extent) -> Result<Bytes, FrameError> {
-        let Extent { file, mut range, or_less } = extent.clone();
-        let main = file == FrameFile::Main;
-        if main && range.end > self.len {
-            if !or_less {
-                return Err(truncated(extent, self.len));
-            }
-            range.end = self.len;
+        let main = extent.file == FrameFile::Main;
+        let mut range = extent.range.clone();
+        if main {
+            range = extent.within(self.main.len.saturating_sub(self.base))?;
+            range = range.start.saturating_add(self.base)..range.end.saturating_add(self.base);
         }
         if range.start >= range.end {
             return Ok(Bytes::new());
         }
-        if main {
-            range = range.start.saturating_add(self.base)..range.end.saturating_add(self.base);
-            if let Some(known) = self.ends.iter().find_map(|(at, bytes)| known(*at, bytes, &range)) {
-                return Ok(known);
-            }
+        if let Some(kept) = self.main.kept(&range).filter(|_| main) {
+            return Ok(kept);
         }
-        let asked = range.end.saturating_sub(range.start);
-        let answer =
-            self.reader.range(file, range.clone()).await.map_err(|error| failed(&self.name, error))?;
-        let (got, len) = (answer.bytes.len() as u64, answer.version.len);
-        self.check(file, answer.version)?;
-        let wrong = |what: String| failed(&self.name, io::Error::new(io::ErrorKind::InvalidData, what));
-        if got > asked {
-            return Err(wrong(format!("the store answered {got} bytes where {asked} were asked for")));
+        let flight = begin(&self.pace);
+        let answer = self.reader.range(extent.file, range.clone()).await;
+        if let Ok(answer) = &answer {
+            end(flight, answer.bytes.len());
         }
-        if got < asked {
-            let end = range.start.saturating_add(got);
-            // A short answer is only legitimate at the end of a file whose length was not known.
-            if main || len.is_some_and(|len| end < len) {
-                let what = format!("the store answered {got} bytes where {asked} were asked for");
-                return Err(failed(&self.name, io::Error::new(io::ErrorKind::UnexpectedEof, what)));
-            }
-            if !or_less {
-                return Err(truncated(extent, end));
-            }
-        }
-        Ok(answer.bytes)
+        let bytes = answer.and_then(|answer| match main {
+            true => self.main.version.accept(&range, answer),
+            false => self.known(extent.file, &answer.version).accept(&range, answer),
+        });
+        let bytes = bytes.map_err(|error| failed(&self.name, error))?;
+        // The length of a chunk file is not known before.
+        extent.within(range.start.saturating_add(bytes.len() as u64))?;
+        Ok(bytes)
     }
 
-    /// Fails if this is not the version of the file that was read before.
-    fn check(&self, file: FrameFile, version: Version) -> Result<(), FrameError> {
+    /// Returns the version of a chunk file that was read first: this one, if there is no other.
+    fn known(&self, file: FrameFile, version: &Version) -> Version {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        match versions.get(&file) {
-            Some(known) if !known.may_be(&version) => {
-                Err(FrameError::Changed { name: self.name.to_string() })
-            }
-            Some(_) => Ok(()),
-            None => {
-                versions.insert(file, version);
-                Ok(())
-            }
-        }
+        versions.entry(file).or_insert_with(|| version.clone()).clone()
     }
 
     async fn answer(&self, request: Request) -> (u64, u64, Result<Bytes, FrameError>) {
@@ -175,27 +155,26 @@ impl<R: RangeReader> Remote<R> {
     }
 }
 
-/// Returns the bytes of a range, if `bytes` at offset `at` contain it.
-fn known(at: u64, bytes: &Bytes, range: &std::ops::Range<u64>) -> Option<Bytes> {
-    let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
-    let inside = index(range.start)?..index(range.end)?;
-    bytes.get(inside.clone())?;
-    Some(bytes.slice(inside))
-}
-
 fn size(request: &Request) -> u64 {
     request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
-fn truncated(extent: &Extent, len: u64) -> FrameError {
-    let structure = match extent.file {
-        FrameFile::Main => Structure::Frame,
-        FrameFile::Chunk(id) => Structure::ChunkFile(id),
-    };
-    let start = extent.range.start;
-    let (need, have) = (extent.range.end.saturating_sub(start), len.saturating_sub(start));
-    FrameError::Truncated { structure, offset: start, need, have }
+/// Begins to measure a request. In browsers there is no clock for it.
+#[cfg(not(target_family = "wasm"))]
+fn begin(pace: &Pace) -> Flight<'_> {
+    pace.begin()
 }
+
+#[cfg(not(target_family = "wasm"))]
+fn end(flight: Flight<'_>, bytes: usize) {
+    flight.end(bytes as u64);
+}
+
+#[cfg(target_family = "wasm")]
+fn begin(_: &Pace) {}
+
+#[cfg(target_family = "wasm")]
+fn end(_: (), _: usize) {}
 
 fn failed(name: &str, error: io::Error) -> FrameError {
     match error.kind() {
@@ -214,8 +193,9 @@ impl<R: RangeReader> Remote<R> {
     /// Fetches what a read needs, with several requests in flight, and runs its jobs until it is
     /// done.
     pub(crate) async fn work_off<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
+        let (control, workers) = (read.control().clone(), read.workers());
         let mut flock = Flock::new();
-        let (mut bytes, mut held) = (0u64, None::<Request>);
+        let (mut bytes, mut held, mut jobs) = (0u64, None::<Request>, VecDeque::new());
         loop {
             while flock.len() < self.most() {
                 let next = match held.take() {
@@ -223,8 +203,10 @@ impl<R: RangeReader> Remote<R> {
                     None => read.need()?,
                 };
                 let Some(request) = next else { break };
-                // A single request is always allowed, however large.
-                if flock.len() > 0 && bytes.saturating_add(size(&request)) > self.max_bytes {
+                // A single request is always allowed, however large. What has arrived may wait for it.
+                let soon = flock.len() > 0 || !jobs.is_empty();
+                let kept = bytes.saturating_add(read.held());
+                if soon && kept.saturating_add(size(&request)) > self.max_bytes {
                     held = Some(request);
                     break;
                 }
@@ -232,43 +214,54 @@ impl<R: RangeReader> Remote<R> {
                 flock.push(self.answer(request));
             }
             let mut answers = flock.ready().await;
-            let mut jobs = Vec::new();
-            let more = answers.len();
-            if more == 0 {
-                // Nothing new has arrived: decode what there is before waiting.
-                jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
-                if jobs.is_empty() {
-                    match flock.next().await {
-                        Some(answer) => answers.push(answer),
-                        None if held.is_none() => return Ok(()),
-                        None => {}
-                    }
+            jobs.extend(std::iter::from_fn(|| read.job()));
+            if answers.is_empty() && jobs.is_empty() {
+                // Nothing new has arrived, and there is nothing to decode meanwhile.
+                match flock.next().await {
+                    Some(answer) => answers.push(answer),
+                    None if held.is_none() => return Ok(()),
+                    None => {}
                 }
             }
             for (id, size, answer) in answers {
                 bytes = bytes.saturating_sub(size);
                 read.put(id, answer?)?;
             }
-            // Decode what has arrived before requesting more, so that memory stays bounded.
-            jobs.extend(std::iter::from_fn(|| read.job()).take(JOBS));
-            if !jobs.is_empty() {
-                let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
-                let (control, workers) = (read.control().clone(), read.workers());
-                b2_core::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), |(), job| job.run())?;
+            jobs.extend(std::iter::from_fn(|| read.job()));
+            let (mut some, mut work) = (Vec::new(), 0u64);
+            while work < AT_ONCE
+                && let Some(job) = jobs.pop_front()
+            {
+                work = work.saturating_add(job.work());
+                some.push(job);
             }
+            b2_core::for_each(&control, workers, some.into_iter(), work, || Ok(()), |(), job| job.run())?;
         }
     }
 }
 
-/// Number of jobs that run before requests are handled again.
-const JOBS: usize = 64;
+/// Number of bytes that are decoded before requests are handled again: responses arrive only while they are polled.
+const AT_ONCE: u64 = 8 << 20;
 
 /// Stands for the files of a frame that can only be read asynchronously.
-struct Nowhere(Arc<str>);
+#[derive(Clone)]
+struct Nowhere {
+    name: Arc<str>,
+    pace: Arc<Pace>,
+    in_flight: usize,
+}
 
 impl FrameFiles for Nowhere {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
-        OpenFile::new(Arc::new(Self(self.0.clone())), self.0.clone(), 0)
+        OpenFile::new(Arc::new(self.clone()), self.name.clone(), 0)
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        Some(&self.pace)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.pace.in_flight(self.in_flight)
     }
 }
 

@@ -27,9 +27,8 @@ use std::sync::Arc;
 
 use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
 
-pub use b2_async::Version;
 pub use client::{Counts, HttpOptions};
-pub use file::HttpFile;
+pub use file::{HttpFile, HttpSource};
 pub use system::Http;
 pub use url::is_url;
 

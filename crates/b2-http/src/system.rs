@@ -1,20 +1,16 @@
 //! A file system whose paths are URLs.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use b2_frame::{FileKind, FileSystem, INDEX_NAME, Links, ReadAt, WriteAt};
+use b2_frame::{FileKind, INDEX_NAME, Links, OpenFiles, ReadAt, ReadFiles};
 
 use crate::client::{Client, Counts, HttpOptions};
-use crate::file::HttpFile;
+use crate::file::{self, HttpFile, HttpSource};
 use crate::url::Url;
-
-/// Maximum number of files that are kept open. Opening takes two requests; an open file holds 80 KiB.
-const MOST_OPEN: usize = 64;
 
 /// A file system whose paths are URLs. It only reads. Cloning is cheap; clones share connections.
 ///
@@ -25,7 +21,7 @@ pub struct Http(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     client: Arc<Client>,
-    open: Mutex<HashMap<String, Arc<HttpFile>>>,
+    open: OpenFiles<HttpSource>,
     /// URLs by their names without secrets; see [`Http::hide`].
     hidden: Mutex<HashMap<String, String>>,
 }
@@ -40,7 +36,7 @@ impl Http {
     /// Creates a file system with these settings.
     pub fn new(options: HttpOptions) -> Self {
         let client = Client::new(options);
-        Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
+        Self(Arc::new(Shared { client, open: OpenFiles::default(), hidden: Mutex::default() }))
     }
 
     /// Creates a file system that shares the connections of this one but has no open files. A file system keeps files
@@ -48,12 +44,12 @@ impl Http {
     #[must_use]
     pub fn afresh(&self) -> Self {
         let client = self.0.client.clone();
-        Self(Arc::new(Shared { client, open: Mutex::default(), hidden: Mutex::default() }))
+        Self(Arc::new(Shared { client, open: OpenFiles::default(), hidden: Mutex::default() }))
     }
 
-    /// Sets the total time limit of a request, from now on, for all clones.
-    pub fn set_timeout(&self, timeout: Duration) {
-        self.0.client.set_timeout(timeout);
+    /// Sets the total time limit of a request, from now on, for all clones. Returns the previous value.
+    pub fn set_timeout(&self, timeout: Duration) -> Duration {
+        self.0.client.set_timeout(timeout)
     }
 
     /// Sets whether redirects to other hosts are followed from now on, for all clones. Returns the previous value.
@@ -90,22 +86,15 @@ impl Http {
     /// # Errors
     /// When the path is not a URL, or the server cannot be reached, refuses access or does not support ranges.
     pub fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
-        self.open_url(self.url(path)?)
+        self.0.open_file(path)
     }
+}
 
-    fn open_url(&self, url: Url) -> io::Result<Arc<HttpFile>> {
+impl Shared {
+    fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
+        let url = self.url(path)?;
         let key = format!("{} {:?}", url.target(), url.authorization());
-        let lock = || self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = lock().get(&key) {
-            return Ok(file.clone());
-        }
-        let file = Arc::new(HttpFile::open(&self.0.client, url)?);
-        let mut open = lock();
-        if open.len() >= MOST_OPEN {
-            open.clear();
-        }
-        open.insert(key, file.clone());
-        Ok(file)
+        self.open.get(&key, || file::open(&self.client, url))
     }
 
     /// Returns the URL of a path: the path itself, the URL that it hides, or the URL of a file in a
@@ -114,7 +103,7 @@ impl Http {
         let bad = || io::Error::new(io::ErrorKind::InvalidInput, "not an http or https URL");
         let text = path.to_str().ok_or_else(bad)?;
         let parse = |name: &str| {
-            let hidden = self.0.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+            let hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
             Url::parse(hidden.get(name).map_or(name, String::as_str))
         };
         let member = |name: &str| name == INDEX_NAME || name.ends_with(".chunk") && name.len() == 14;
@@ -125,59 +114,21 @@ impl Http {
     }
 }
 
-fn read_only<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "files on web servers can only be read"))
+impl ReadFiles for Http {
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        self.0.open(path, links)
+    }
+
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        match self.0.url(path)?.is_folder() {
+            true => self.open(&path.join(INDEX_NAME), links).map(|_| FileKind::Directory),
+            false => self.0.kind(path, links),
+        }
+    }
 }
 
-impl FileSystem for Http {
-    fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
-        let url = self.url(path)?;
-        let index = || self.open_url(url.join(INDEX_NAME)).map(|_| FileKind::Directory);
-        if url.is_folder() {
-            return index();
-        }
-        match self.open_url(url.clone()) {
-            Ok(_) => Ok(FileKind::File),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => index().map_err(|_| error),
-            Err(error) => Err(error),
-        }
-    }
-
+impl ReadFiles for Shared {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Ok(self.open_file(path)?)
-    }
-
-    fn open_write(&self, _: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
-        read_only()
-    }
-    fn create_new(&self, _: &Path) -> io::Result<Arc<dyn WriteAt>> {
-        read_only()
-    }
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn rename_new(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn remove_file(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn remove_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn list(&self, _: &Path) -> io::Result<Vec<OsString>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "folders on web servers cannot be listed"))
-    }
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
-        Ok(path.to_owned())
-    }
-    fn copy_attributes(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
     }
 }

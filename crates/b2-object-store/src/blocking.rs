@@ -2,43 +2,37 @@
 //! `gs://bucket/path`, `az://container/path`.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::{Path as FsPath, PathBuf};
+use std::path::Path as FsPath;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use b2_async::{Opening, RangeReader};
+use b2_async::RangeReader;
 use b2_core::{PerProcess, ProcessId};
-use b2_frame::{FileKind, FileSystem, FrameFile, INDEX_NAME, Links, ReadAt, WriteAt};
-use bytes::Bytes;
+use b2_frame::{
+    Answer, FrameFile, Links, OpenFiles, Opening, Pace, ReadAt, ReadFiles, RemoteFile, RemoteSource,
+};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Object, failed};
+use crate::object::{Object, failed};
 
-/// Length of the first read, in bytes.
-const FIRST: u64 = 16 << 10;
-/// Length of the read at the end, in bytes; enough for trailer, index and checksums of most frames.
-const LAST: u64 = 64 << 10;
 /// Number of requests of a reader in flight.
-const IN_FLIGHT: usize = 16;
+const IN_FLIGHT: usize = 64;
 /// Number of parts of an upload in flight, all of which are in memory.
 const PARTS_IN_FLIGHT: u64 = 4;
 /// Minimum part size of an upload, in bytes. S3 requires at least 5 MiB for all parts but the last.
 const PART: u64 = 8 << 20;
 /// Maximum number of parts of an upload; S3 accepts 10,000.
 const MOST_PARTS: u64 = 9_000;
-/// Maximum number of files that are kept open. Each holds 80 KiB.
-const MOST_OPEN: usize = 64;
 
-/// Object stores accessed by URL. As a [`FileSystem`] it is read-only, and the path of a
-/// sparse frame is that of the folder with its objects. Cloning is cheap.
+/// Object stores accessed by URL. For [`ReadFiles`] the path of a sparse frame is that of the
+/// folder with its objects. Cloning is cheap.
 ///
 /// Buckets are opened on first use, with settings from the environment such as `AWS_ACCESS_KEY_ID` and
 /// `AWS_ENDPOINT_URL`, as `object_store` reads them.
@@ -56,13 +50,13 @@ struct Shared {
 struct Inner {
     runtime: Runtime,
     buckets: Mutex<HashMap<String, Bucket>>,
-    open: Mutex<HashMap<String, Arc<StoreFile>>>,
+    open: OpenFiles<Source>,
 }
 
 impl Inner {
     fn new(buckets: HashMap<String, Bucket>) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { runtime, buckets: Mutex::new(buckets), open: Mutex::default() })
+        Ok(Self { runtime, buckets: Mutex::new(buckets), open: OpenFiles::default() })
     }
 
     /// Creates the state of a child, with the stores that were inserted in its parent. Stores from the environment are
@@ -113,7 +107,7 @@ impl Stores {
     /// When the threads cannot be started.
     pub fn new() -> io::Result<Self> {
         #[cfg(feature = "cloud")]
-        crate::install_tls();
+        crate::tls::install_tls();
         let stores = Self::with(PerProcess::new());
         stores.0.here()?;
         Ok(stores)
@@ -157,7 +151,7 @@ impl Stores {
         let (bucket, path) = self.bucket(url)?;
         let len = file.len()?;
         let here = self.0.here()?;
-        lock(&here.open).clear();
+        here.open.clear();
         here.runtime.block_on(async {
             going()?;
             if len <= PART {
@@ -226,30 +220,19 @@ impl Stores {
         Ok((bucket, path))
     }
 
-    fn open_file(&self, path: &FsPath) -> io::Result<Arc<StoreFile>> {
-        let url = path.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-        let here = self.0.here()?;
-        if let Some(file) = lock(&here.open).get(url) {
-            return Ok(file.clone());
-        }
+    fn open_object(&self, url: &str) -> io::Result<RemoteFile<Source>> {
         let (bucket, path) = self.bucket(url)?;
         let object = Object::new(bucket.objects, path);
         self.0.requests.fetch_add(2, Relaxed);
-        let opening = here.runtime.block_on(RangeReader::open(&object, FrameFile::Main, FIRST, LAST))?;
-        self.0.bytes.fetch_add(opening.first.len() as u64 + opening.last.len() as u64, Relaxed);
-        let file = Arc::new(StoreFile {
-            stores: self.clone(),
-            url: url.to_owned(),
-            process: ProcessId::current(),
-            object,
-            opening,
-        });
-        let mut open = lock(&here.open);
-        if open.len() >= MOST_OPEN {
-            open.clear();
-        }
-        open.insert(url.to_owned(), file.clone());
-        Ok(file)
+        let opening = object.open(FrameFile::Main, Opening::FIRST, Opening::LAST);
+        let pace = Pace::default();
+        let flight = pace.begin();
+        let opening = self.0.here()?.runtime.block_on(opening)?;
+        let bytes = opening.first.len() as u64 + opening.last.len() as u64;
+        flight.end(bytes);
+        self.0.bytes.fetch_add(bytes, Relaxed);
+        let (stores, process) = (self.clone(), ProcessId::current());
+        Ok(RemoteFile::new(Source { stores, url: url.to_owned(), process, object }, opening).with_pace(pace))
     }
 }
 
@@ -282,66 +265,29 @@ fn open_bucket(prefix: &str) -> io::Result<Bucket> {
     }
 }
 
-/// An object that is open for reading.
-struct StoreFile {
+/// Where requests for the ranges of an object go.
+struct Source {
     stores: Stores,
     url: String,
     /// The process that opened it.
     process: ProcessId,
     object: Object,
-    opening: Opening,
 }
 
-impl ReadAt for StoreFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.opening.len)
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = self.read_at(offset..offset.saturating_add(buf.len() as u64))?;
-        buf.copy_from_slice(&bytes);
-        Ok(())
-    }
-
-    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let Opening { first, last, len, version } = &self.opening;
-        if range.start >= range.end {
-            return Ok(Bytes::new());
-        }
-        if range.end > *len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        for (at, bytes) in [(0, first), (len.saturating_sub(last.len() as u64), last)] {
-            let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
-            if let (Some(from), Some(to)) = (index(range.start), index(range.end))
-                && to <= bytes.len()
-            {
-                return Ok(bytes.slice(from..to));
-            }
-        }
+impl RemoteSource for Source {
+    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
         let shared = &self.stores.0;
         shared.requests.fetch_add(1, Relaxed);
         let here = shared.here()?;
         let answer = if self.process.is_current() {
-            here.runtime.block_on(self.object.range(FrameFile::Main, range.clone()))?
+            here.runtime.block_on(self.object.range(FrameFile::Main, range))?
         } else {
             // The file was opened in the parent, whose connections must not be used here.
             let (bucket, path) = self.stores.bucket(&self.url)?;
-            let object = Object::new(bucket.objects, path);
-            here.runtime.block_on(object.range(FrameFile::Main, range.clone()))?
+            here.runtime.block_on(Object::new(bucket.objects, path).range(FrameFile::Main, range))?
         };
         shared.bytes.fetch_add(answer.bytes.len() as u64, Relaxed);
-        if !version.may_be(&answer.version) {
-            let what = "the object has changed since it was opened";
-            return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, what));
-        }
-        match answer.bytes.len() as u64 == range.end - range.start {
-            true => Ok(answer.bytes),
-            false => Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the store answered with another length than was asked for",
-            )),
-        }
+        Ok(answer)
     }
 
     fn in_flight(&self) -> usize {
@@ -349,57 +295,10 @@ impl ReadAt for StoreFile {
     }
 }
 
-fn read_only<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "objects in stores cannot be changed in place"))
-}
-
-impl FileSystem for Stores {
-    fn kind(&self, path: &FsPath, _: Links) -> io::Result<FileKind> {
-        match self.open_file(path) {
-            Ok(_) => Ok(FileKind::File),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.open_file(&path.join(INDEX_NAME)).map(|_| FileKind::Directory).map_err(|_| error)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
+impl ReadFiles for Stores {
     fn open(&self, path: &FsPath, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        Ok(self.open_file(path)?)
-    }
-
-    fn open_write(&self, _: &FsPath, _: Links) -> io::Result<Arc<dyn WriteAt>> {
-        read_only()
-    }
-    fn create_new(&self, _: &FsPath) -> io::Result<Arc<dyn WriteAt>> {
-        read_only()
-    }
-    fn create_dir(&self, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn rename(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn rename_new(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn remove_file(&self, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn remove_dir(&self, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn list(&self, _: &FsPath) -> io::Result<Vec<OsString>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "folders in stores are not listed"))
-    }
-    fn sync_dir(&self, _: &FsPath) -> io::Result<()> {
-        read_only()
-    }
-    fn resolve(&self, path: &FsPath) -> io::Result<PathBuf> {
-        Ok(path.to_owned())
-    }
-    fn copy_attributes(&self, _: &FsPath, _: &FsPath) -> io::Result<()> {
-        read_only()
+        let url = path.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.0.here()?.open.get(url, || self.open_object(url))?)
     }
 }
 
@@ -427,7 +326,8 @@ mod tests {
         let far = NdArray::options().frame_options(options).open("mem://b/a.b2nd").unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
         // The file is in the child's list of open files, not in its parent's.
-        assert_eq!(lock(&stores.0.here().unwrap().open).len(), 1);
+        let open = &stores.0.here().unwrap().open;
+        assert!(open.get("mem://b/a.b2nd", || Err(io::ErrorKind::NotFound.into())).is_ok());
         // The process was forked while a thread of the parent held the lock.
         let parent = Inner::new(HashMap::new()).unwrap();
         let held = parent.buckets.lock().unwrap();

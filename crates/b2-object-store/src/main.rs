@@ -5,14 +5,14 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use b2_frame::{FileSystem, ReadAt};
+use b2_frame::{ReadAt, ReadFiles};
 use b2_object_store::Stores;
 
 #[derive(Debug)]
 struct Cloud(Stores);
 
 impl b2_cli::Stores for Cloud {
-    fn file_system(&self) -> Arc<dyn FileSystem> {
+    fn file_system(&self) -> Arc<dyn ReadFiles> {
         Arc::new(self.0.clone())
     }
 

@@ -159,7 +159,7 @@ mod uploads {
         let noted = std::mem::take(&mut *store.1.lock().unwrap());
         assert_eq!(noted.len(), 6, "{noted:?}");
         assert_eq!((&*noted[0], &*noted[4], &*noted[5]), ("create", "part 0, 8", "complete"));
-        use b2_frame::{FileSystem, Links};
+        use b2_frame::{Links, ReadFiles};
         let stored = stores.open("mem://x/a".as_ref(), Links::Follow).unwrap();
         assert!(stored.read_at(0..stored.len().unwrap()).unwrap() == file);
         let error = stores.upload("mem://x/a", &file, false, &mut || Ok(())).unwrap_err();

@@ -2,7 +2,7 @@
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSlice};
 use b2_chunk::{CParams, CodecId, FilterSlot};
-use b2_frame::{FrameWriter, Storage};
+use b2_frame::{FrameWriter, Storage, SuperChunk};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, NdArray, NdError, Selection, range};
 
@@ -74,7 +74,7 @@ fn selections_read_the_same() {
         let (mut store, near) = array(dice, (case % 5 == 0).then_some(&path));
         store.most = *dice.pick(&[1, 2, 16]);
         let (costs, compare) = (costs(dice), compare(dice));
-        let near = near.into_super_chunk().with_costs(costs).with_compare(compare);
+        let near = near.super_chunk().clone().with_costs(costs).with_compare(compare);
         let near = NdArray::from_super_chunk(near).unwrap();
         let options = AsyncOptions::new().costs(costs).compare(compare);
         let options = options.max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
@@ -141,10 +141,11 @@ fn futures_can_be_sent_and_limits_hold() {
     // 64 MiB of zeros, of which the file stores nothing.
     let frame = ArrayBuilder::new::<u8>([1 << 13, 1 << 13]).to_bytes(b2nd::Fill::zeros()).unwrap();
     let store = Store::new(frame.clone());
-    let limits = b2_core::Limits::default().with_max_output(1 << 20);
+    let limits = b2_core::Limits { max_output: 1 << 20, ..b2_core::Limits::default() };
     let options = AsyncOptions::new().limits(limits.clone());
     let far = store.in_rounds(sendable(options.open(store.clone()))).unwrap();
-    let near = NdArray::options().limits(limits).from_bytes(frame).unwrap();
+    let near =
+        NdArray::options().frame_options(SuperChunk::options().limits(limits)).from_bytes(frame).unwrap();
     same(store.in_rounds(sendable(far.all().read::<u8>())), near.all().read::<Vec<u8>>(), "limit");
     let some = far.slice(..1000).unwrap();
     same(store.in_rounds(sendable(some.read_bytes())), near.slice(..1000).unwrap().read_bytes(), "limit");

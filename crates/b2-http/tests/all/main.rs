@@ -80,6 +80,53 @@ fn requests_are_in_flight_together() {
     assert!(counts.most >= 6, "{counts:?}");
 }
 
+/// A server far away gets more requests at once, one nearby does not.
+#[test]
+fn requests_in_flight_follow_the_latency() {
+    let server = Server::start().unwrap();
+    let builder = ArrayBuilder::new::<u32>([100, 10_000]).chunks([1, 10_000]).blocks([1, 1000]);
+    let url = server.put("a.b2nd", builder.to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let most = |delay: u64, limit: Option<usize>| {
+        server.delay(Duration::from_millis(delay));
+        let options = HttpOptions::default().proxy(false);
+        let http = Http::new(limit.map_or(options.clone(), |limit| options.in_flight(limit)));
+        let far = open(&http, &url).unwrap();
+        server.counts();
+        far.all().read_bytes().unwrap();
+        let counts = server.counts();
+        // Two chunks came with the opening.
+        assert_eq!(counts.requests, 98);
+        counts.most
+    };
+    // All requests of a round are sent before the first response.
+    let very_far = most(400, None);
+    assert!(very_far > 16 && very_far <= 64, "{very_far}");
+    assert!(most(400, Some(40)) <= 40);
+}
+
+/// Responses arrive in another order than the requests were sent, some late.
+#[test]
+fn responses_may_come_in_any_order() {
+    let server = Server::start().unwrap();
+    let frame = field().to_bytes(ByIndex(mix)).unwrap();
+    let url = server.put("a.b2nd", frame.to_vec());
+    let near = NdArray::from_bytes(frame).unwrap();
+    server.delays(&[60, 0, 30, 5, 90, 0, 1].map(Duration::from_millis));
+    let far = open(&client(60_000), &url).unwrap();
+    for view in [(0i64..300, 0i64..400), (90..210, 7..333), (150..151, 0..400)] {
+        server.counts();
+        let found = far.slice(view.clone()).unwrap().read_bytes().unwrap();
+        assert!(found == near.slice(view).unwrap().read_bytes().unwrap());
+        assert!(server.counts().requests <= 13);
+    }
+    // One response never ends: an error after the time limit, not wrong bytes.
+    let far = open(&client(1500), &url).unwrap();
+    server.spoil(Manner::Freeze, 5, 1);
+    let error = far.all().read_bytes().unwrap_err();
+    assert!(report(&error).contains("timed out"), "{}", report(&error));
+    assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
+}
+
 #[test]
 fn super_chunks_are_read_and_verified() {
     let server = Server::start().unwrap();
@@ -128,20 +175,21 @@ fn sparse_frames_are_folders() {
 #[test]
 fn servers_that_misbehave_are_errors() {
     let cases = [
-        (Manner::Whole, "does not answer ranges"),
+        (Manner::Whole, "does not support range requests"),
         (Manner::Other, "another range"),
         (Manner::Short, "connection"),
         (Manner::Long, "more or less"),
         (Manner::Endless, "more than the range"),
-        (Manner::Slow, "in time"),
+        (Manner::Slow, "timed out"),
+        (Manner::Freeze, "timed out"),
         (Manner::Compressed, "compressed"),
-        (Manner::Silent, "does not tell which range"),
+        (Manner::Silent, "does not say which range"),
         (Manner::Status(404, false), "no such file"),
         (Manner::Status(403, false), "refuses access"),
         (Manner::Status(503, true), "cannot answer now"),
         (Manner::Status(418, false), "418"),
         (Manner::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
-        (Manner::Redirect("/a.b2nd".to_owned()), "again and again"),
+        (Manner::Redirect("/a.b2nd".to_owned()), "redirects too often"),
         (Manner::Noise, ""),
         (Manner::Close, ""),
     ];
@@ -159,6 +207,22 @@ fn servers_that_misbehave_are_errors() {
         server.spoil(manner.clone(), 2, usize::MAX);
         let error = text(far.all().read_bytes().map(drop).unwrap_err());
         assert!(error.contains(what), "{manner:?}: {error}");
+    }
+}
+
+/// A file that a local writer truncates is read again, but not one whose responses end too early.
+#[test]
+fn responses_that_always_end_early_are_not_requested_over_and_over() {
+    for manner in [Manner::Short, Manner::Close] {
+        for good in [0, 1, 2] {
+            let server = Server::start().unwrap();
+            let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+            server.spoil(manner.clone(), good, usize::MAX);
+            let opened = open(&client(60_000), &url).and_then(|far| far.all().read_bytes());
+            assert!(opened.is_err(), "{manner:?} {good}");
+            let requests = server.counts().requests;
+            assert!(requests <= 80, "{manner:?} {good}: {requests} requests");
+        }
     }
 }
 
@@ -199,7 +263,7 @@ fn a_changed_file_is_an_error() {
     server.spoil(Manner::Unguarded, 0, usize::MAX);
     let http = client(60_000);
     open(&http, &url).unwrap().all().read_bytes().unwrap();
-    assert!(!http.open_file(Path::new(&url)).unwrap().is_guarded());
+    assert!(!http.open_file(Path::new(&url)).unwrap().version().is_guarded());
     // The end is asked for by its place where the server knows no other way.
     server.spoil(Manner::NoSuffix, 0, usize::MAX);
     open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
