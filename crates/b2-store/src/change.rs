@@ -1,0 +1,193 @@
+//! Changes of stores in directories, each of which is visible to others when it is complete.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use b2_frame::{EditOptions, FileKind, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions};
+
+use crate::StoreError;
+use crate::names::{self, EMBEDDED, Kind, absolute, last_part};
+use crate::store::{Files, Place, Root, Store};
+
+impl Store {
+    /// Returns the directory of the store, which does not follow links: the file system for what is written to
+    /// [`place_for`](Self::place_for). `None` for archives and frames, which cannot be changed.
+    pub fn directory(&self) -> Option<&Arc<Inside>> {
+        match &self.root {
+            Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
+            _ => None,
+        }
+    }
+
+    /// Returns the path at which to write the frame of a new member, or of one that is replaced if `overwrite` is given.
+    /// Creates the directories above it.
+    ///
+    /// # Errors
+    /// When the key is no relative path or is taken, or the store cannot be changed.
+    pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
+        let path = self.with_folder(self.free(key, overwrite)?, kind)?;
+        match self.members.get(&absolute(key)).map(|member| &member.place) {
+            // Readers would go on to find the other file, or might.
+            Some(Place::Path(there)) if *there != path => {
+                Err(StoreError::Exists(format!("{key}: there is a member of another kind: remove it first")))
+            }
+            _ => Ok(path),
+        }
+    }
+
+    /// Creates a group. Readers see it only once it has members or attributes, since nothing else is stored.
+    ///
+    /// # Errors
+    /// As for [`place_for`](Self::place_for).
+    pub fn create_group(&self, key: &str) -> Result<(), StoreError> {
+        let path = self.free(key, false)?;
+        self.changed()?.create_dirs(&path).map_err(StoreError::io(&path))
+    }
+
+    /// Removes a member, or a group and all its contents.
+    ///
+    /// # Errors
+    /// When there is neither, or one of the members is embedded, or the store cannot be changed.
+    pub fn remove(&self, key: &str) -> Result<(), StoreError> {
+        let (inside, key) = (self.changed()?, absolute(key));
+        let group = format!("{key}/");
+        let below = self.members.range(group.clone()..).take_while(|(member, _)| member.starts_with(&group));
+        let gone: Vec<_> = self.members.get_key_value(&key).into_iter().chain(below).collect();
+        if gone.is_empty() {
+            return Err(StoreError::NoSuchKey(key));
+        }
+        let mut paths = Vec::new();
+        for (member, found) in gone {
+            let Place::Path(path) = &found.place else {
+                return Err(StoreError::Unsupported(format!(
+                    "{member}: small members in {EMBEDDED} cannot be removed"
+                )));
+            };
+            // Files of the same key with another suffix would come to light.
+            let others = names::suffixes().map(|suffix| path.with_extension(suffix));
+            paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
+            paths.push(path.clone());
+        }
+        let folder = self.path_of(&key)?;
+        if matches!(inside.kind(&folder, Links::Refuse), Ok(FileKind::Directory)) {
+            paths.push(folder);
+        }
+        paths.iter().try_for_each(|path| inside.remove_all(path).map_err(StoreError::io(path)))
+    }
+
+    /// Changes attributes of a group in one commit. The values are msgpack; the root is `""`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] if an attribute to be removed does not exist, or as for [`place_for`](Self::place_for).
+    pub fn set_attributes(
+        &self,
+        group: &str,
+        changed: &[(String, Vec<u8>)],
+        removed: &[String],
+        options: &ReadOptions,
+    ) -> Result<(), StoreError> {
+        let (inside, key) = (self.changed()?, names::attributes_of(group));
+        let missing = |name: &String| StoreError::NoSuchKey(name.clone());
+        if let Some(Place::Path(path)) = self.members.get(&key).map(|member| &member.place) {
+            let mut editor = EditOptions::from(self.options(options)).edit(path)?;
+            for name in removed {
+                editor.vlmeta().remove(name).then_some(()).ok_or_else(|| missing(name))?;
+            }
+            for (name, value) in changed {
+                editor.vlmeta().set(name, value)?;
+            }
+            editor.commit()?;
+            return Ok(());
+        }
+        // Attributes in the frame with small members are copied, since that frame cannot be changed.
+        let mut all = BTreeMap::new();
+        if let Some(frame) = self.attributes(group, options)? {
+            for (name, _) in frame.vlmetalayers().iter() {
+                all.insert(name.to_vec(), frame.vlmetalayers().get(name)?.unwrap_or_default());
+            }
+        }
+        for name in removed {
+            all.remove(name.as_bytes()).ok_or_else(|| missing(name))?;
+        }
+        all.extend(changed.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())));
+        let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
+        let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
+        write_attributes(writer, &all)?;
+        Ok(())
+    }
+
+    fn changed(&self) -> Result<&Arc<Inside>, StoreError> {
+        let fixed = || StoreError::Unsupported("only stores in directories (.b2d) can be changed".to_owned());
+        self.directory().ok_or_else(fixed)
+    }
+
+    /// Returns the path of a member or group without a suffix.
+    fn path_of(&self, key: &str) -> Result<PathBuf, StoreError> {
+        let parts = names::parts(key)?;
+        Ok(parts.into_iter().fold(self.changed()?.path().to_owned(), |path, part| path.join(part)))
+    }
+
+    /// Creates the directories above a member, and returns its path with the suffix.
+    fn with_folder(&self, mut path: PathBuf, kind: Kind) -> Result<PathBuf, StoreError> {
+        if let Some(parent) = path.parent() {
+            self.changed()?.create_dirs(parent).map_err(StoreError::io(parent))?;
+        }
+        path.as_mut_os_string().push(names::suffix(kind));
+        Ok(path)
+    }
+
+    /// Returns the path for a new member or group, unless its key is taken.
+    fn free(&self, key: &str, overwrite: bool) -> Result<PathBuf, StoreError> {
+        let (path, key) = (self.path_of(key)?, absolute(key));
+        check_free(
+            &key,
+            overwrite,
+            |key| self.members.contains_key(key),
+            |group| {
+                self.members
+                    .range(group.to_owned()..)
+                    .next()
+                    .is_some_and(|(member, _)| member.starts_with(group))
+            },
+        )?;
+        Ok(path)
+    }
+}
+
+/// Checks that a key can be used: it is no group, no part of it is a member, and neither is the key itself.
+pub(crate) fn check_free(
+    key: &str,
+    overwrite: bool,
+    is_member: impl Fn(&str) -> bool,
+    is_group: impl Fn(&str) -> bool,
+) -> Result<(), StoreError> {
+    if last_part(key) == names::ATTRIBUTES {
+        return Err(StoreError::Key(key.to_owned()));
+    }
+    if is_group(&format!("{key}/")) {
+        return Err(StoreError::Exists(format!("{key}: there is a group of that name")));
+    }
+    let slashes = key.match_indices('/').map(|(at, _)| at).skip(1);
+    let above = slashes.filter_map(|at| key.get(..at)).chain((!overwrite).then_some(key));
+    match above.into_iter().find(|key| is_member(key)) {
+        Some(key) => Err(StoreError::Exists(format!("{key}: there is a member of that name"))),
+        None => Ok(()),
+    }
+}
+
+/// Parameters of a frame without data, for attributes.
+pub(crate) fn bare() -> FrameParams {
+    FrameParams::new(1).chunksize(0)
+}
+
+/// Writes attributes to a new frame, and returns it if it is in memory.
+pub(crate) fn write_attributes(
+    mut writer: FrameWriter,
+    attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<b2_frame::Written, StoreError> {
+    for (name, value) in attributes {
+        writer.set_vlmetalayer(name, value)?;
+    }
+    Ok(writer.finish()?)
+}

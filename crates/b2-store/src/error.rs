@@ -1,0 +1,59 @@
+use std::io;
+use std::path::Path;
+
+use b2_core::ErrorKind;
+use b2_frame::FrameError;
+
+/// The reason why a store could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file system or another storage failed.
+    #[error("{name}")]
+    Io {
+        /// Name of the file or storage.
+        name: String,
+        /// The error that it returned.
+        source: io::Error,
+    },
+    /// A frame, which is a member or has members, could not be read or written.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The zip archive is damaged or could not be read.
+    #[error("zip archive")]
+    Archive(#[source] rawzip::Error),
+    /// The store is malformed, or leads out of itself.
+    #[error("{0}")]
+    Damaged(String),
+    /// The member cannot be read or changed where it is.
+    #[error("{0}")]
+    Unsupported(String),
+    /// There is no member with this key, or no attribute with this name.
+    #[error("{0}: there is no such key")]
+    NoSuchKey(String),
+    /// A member, group or store of this name exists already.
+    #[error("{0}")]
+    Exists(String),
+    /// The key cannot be used for a new member.
+    #[error("{0:?} is no key: the parts between slashes must be names, at most 64 of them")]
+    Key(String),
+}
+
+impl StoreError {
+    /// Returns the class of the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Frame(error) => error.kind(),
+            Self::Archive(error) if matches!(error.kind(), rawzip::ErrorKind::IO(_)) => ErrorKind::Io,
+            Self::Archive(_) | Self::Damaged(_) => ErrorKind::Damaged,
+            Self::Unsupported(_) => ErrorKind::Unsupported,
+            Self::NoSuchKey(_) | Self::Exists(_) | Self::Key(_) => ErrorKind::Argument,
+        }
+    }
+
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let name = path.display().to_string();
+        move |source| Self::Io { name, source }
+    }
+}

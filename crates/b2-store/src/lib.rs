@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "stores may hold any bytes, and none of them may cause a panic or a wrong number"
+    )
+)]
+
+mod archive;
+mod change;
+mod error;
+mod names;
+mod store;
+mod window;
+mod write;
+
+pub use error::StoreError;
+pub use names::{ATTRIBUTES, Kind};
+pub use store::{Member, Place, Store};
+pub use write::{Layout, StoreWriter};

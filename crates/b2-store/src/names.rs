@@ -1,0 +1,132 @@
+//! The names that python-blosc2 gives members, and the rules for them.
+
+use crate::StoreError;
+
+/// What the name of a member says it holds. Opening it tells for sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An array: `.b2nd`.
+    Array,
+    /// A super-chunk: `.b2f`.
+    SuperChunk,
+    /// Batches of objects: `.b2b`.
+    Batches,
+    /// Nothing, as for embedded members.
+    Unknown,
+}
+
+/// Last part of the key of the member with the attributes of a group.
+pub const ATTRIBUTES: &str = "__vlmeta__";
+/// The frame with small members, in the root of directories and archives.
+pub(crate) const EMBEDDED: &str = "embed.b2e";
+/// The vlmetalayer with the positions of the embedded members.
+pub(crate) const MAP: &str = "estore_metadata";
+/// Metalayers that mark frames with embedded members.
+pub(crate) const MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
+/// Maximum number of members, and of entries of an archive.
+pub(crate) const MAX_MEMBERS: usize = 1 << 20;
+/// Maximum nesting. It is limited because trees are indented, so that the size of one grows with the square of the depth.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+const SUFFIXES: [(&str, Kind); 3] =
+    [(".b2nd", Kind::Array), (".b2f", Kind::SuperChunk), (".b2b", Kind::Batches)];
+
+pub(crate) fn last_part(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns the last part of the key for the name of a file, and what it says about the content; `None` for files that
+/// are no members.
+pub(crate) fn key_of(name: &str) -> Option<(&str, Kind)> {
+    let (stem, kind) =
+        SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)))?;
+    // As for Python, dots at the start belong to the name: it has no suffix then.
+    (!stem.trim_start_matches('.').is_empty()).then_some((stem, kind))
+}
+
+pub(crate) fn suffix(kind: Kind) -> &'static str {
+    SUFFIXES.iter().find(|(_, other)| *other == kind).map_or(".b2f", |(suffix, _)| suffix)
+}
+
+/// Returns the suffixes of members, without the dot.
+pub(crate) fn suffixes() -> impl Iterator<Item = &'static str> {
+    SUFFIXES.iter().map(|(suffix, _)| suffix.trim_start_matches('.'))
+}
+
+/// Returns whether a part of a path is the name of a file or directory, and nothing else: no `..`, no drive, and no path
+/// on any system.
+fn is_name(part: &str) -> bool {
+    let drive =
+        cfg!(windows) && matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    !part.trim_start_matches('.').is_empty() && !drive && !part.contains(['\\', '\0'])
+}
+
+/// Returns whether a directory of this name is still being written, by this crate or by `b2kit.dask.to_b2kit`.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with(".b2kit-") && name.ends_with(".tmp") || name.contains(".b2nd.parts-")
+}
+
+/// Checks that the name of an entry of an archive does not lead out of it.
+pub(crate) fn check_entry(name: &str) -> Result<(), StoreError> {
+    match name.split('/').all(is_name) {
+        true => Ok(()),
+        false => Err(StoreError::Damaged(format!(
+            "zip archive: the member name {name:?} is not a path inside the archive"
+        ))),
+    }
+}
+
+/// Returns the parts of a key under which something is to be stored. The slash at the start may be omitted.
+pub(crate) fn parts(key: &str) -> Result<Vec<&str>, StoreError> {
+    let parts: Vec<&str> = key.strip_prefix('/').unwrap_or(key).split('/').collect();
+    match parts.len() <= MAX_DEPTH
+        && parts.iter().all(|part| is_name(part) && !is_temporary(part) && !part.contains(['\n', '\r', '\t']))
+    {
+        true => Ok(parts),
+        false => Err(StoreError::Key(key.to_owned())),
+    }
+}
+
+/// Returns the key with a slash at its start.
+pub(crate) fn absolute(key: &str) -> String {
+    if key.starts_with('/') { key.to_owned() } else { format!("/{key}") }
+}
+
+/// Returns the key of the member with the attributes of a group. The root is `""` or `"/"`.
+pub(crate) fn attributes_of(group: &str) -> String {
+    format!("{}/{ATTRIBUTES}", absolute(group).trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_relative_paths_are_names() {
+        for name in ["a.b2nd", "g/a.b2nd", "g/.hidden.b2f", "ä/b.b2b", "ab:c.b2nd", "..a.b2nd"] {
+            assert!(check_entry(name).is_ok(), "{name}");
+        }
+        for name in
+            ["/a.b2nd", "../a.b2nd", "g/../a.b2nd", "./a.b2nd", "g//a.b2nd", "a\\b.b2nd", "a\0.b2nd", ""]
+        {
+            assert!(check_entry(name).is_err(), "{name}");
+        }
+        assert_eq!(check_entry("C:/a.b2nd").is_err(), cfg!(windows));
+        assert_eq!(parts("c:x").is_err(), cfg!(windows));
+        assert_eq!(parts("/a/.b2kit-b").unwrap(), ["a", ".b2kit-b"]);
+        for key in
+            ["", "/", "a/", "//a", "a//b", "/..", "/a/../b", "/.", "a\nb", ".b2kit-x.tmp/a", &"d/".repeat(80)]
+        {
+            assert!(parts(key).is_err(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn suffixes_are_not_part_of_keys() {
+        assert_eq!(key_of("a.b.b2nd"), Some(("a.b", Kind::Array)));
+        assert_eq!(key_of("..a.b2f"), Some(("..a", Kind::SuperChunk)));
+        for name in [".b2nd", "..b2nd", "...b2f", "a.B2ND", "a.b2e", "embed.b2e", "a", "a.b2nd.tmp"] {
+            assert_eq!(key_of(name), None, "{name}");
+        }
+    }
+}

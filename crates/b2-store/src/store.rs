@@ -1,0 +1,399 @@
+//! Opening and listing stores, and opening their members.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_frame::{
+    FileKind, FrameError, INDEX_NAME, Inside, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, SuperChunk,
+};
+use b2nd::Object;
+
+use crate::StoreError;
+use crate::archive::{Archive, Entry};
+use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MARKS, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
+use crate::window::{Decoded, Window};
+
+/// Where a member is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// A file, or the directory of a sparse frame.
+    Path(PathBuf),
+    /// Stored in the archive. [`Store::window`] returns its bytes.
+    Archived {
+        /// Offset of the header of the member, in bytes.
+        header: u64,
+        /// Length of the member, in bytes.
+        len: u64,
+    },
+    /// A range of the uncompressed bytes of the frame with small members.
+    Embedded(Range<u64>),
+    /// It cannot be opened: it is compressed in the archive, or elsewhere on the network.
+    Unreadable(String),
+}
+
+/// A member of a store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// What its name says it holds.
+    pub kind: Kind,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// An open store: the keys, and where their members are. It does not follow later changes of the store.
+pub struct Store {
+    name: String,
+    pub(crate) root: Root,
+    pub(crate) members: BTreeMap<String, Member>,
+    /// The frame with small members.
+    embedded: Option<SuperChunk>,
+}
+
+pub(crate) enum Root {
+    Directory { files: Files, path: PathBuf },
+    Archive(Archive),
+    Frame,
+}
+
+/// The files of a directory.
+pub(crate) enum Files {
+    /// On this computer: links are not followed.
+    Inside(Arc<Inside>),
+    Other(Arc<dyn ReadFiles>),
+}
+
+impl Files {
+    pub(crate) fn file_system(&self) -> Arc<dyn ReadFiles> {
+        match self {
+            Self::Inside(inside) => inside.clone(),
+            Self::Other(fs) => fs.clone(),
+        }
+    }
+
+    fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
+        match self {
+            Self::Inside(inside) => inside.entries(dir),
+            Self::Other(fs) => {
+                let kind = |name: OsString| Ok((name.clone(), fs.kind(&dir.join(name), Links::Refuse)?));
+                fs.list(dir)?.into_iter().map(kind).collect()
+            }
+        }
+    }
+
+    /// Returns whether there is something of this name.
+    fn exists(&self, path: &Path) -> Result<bool, StoreError> {
+        match self.file_system().kind(path, Links::Refuse) {
+            Ok(_) => Ok(true),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(StoreError::io(path)(error)),
+        }
+    }
+}
+
+/// Returns whether there is nothing of a name. A link in place of a directory counts as nothing.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+impl Store {
+    /// Opens the store at a path, told by its content; `None` if there is something else, or a frame that does not open.
+    /// `options` say how to read it, and from which file system.
+    ///
+    /// # Errors
+    /// When there is nothing, or the store is damaged or cannot be read.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
+        let (path, fs) = (path.as_ref(), options.frame_file_system());
+        match fs.kind(path, Links::Follow).map_err(StoreError::io(path))? {
+            FileKind::Directory => Self::open_directory(path, options),
+            FileKind::File => {
+                let file = fs.open(path, Links::Follow).map_err(StoreError::io(path))?;
+                let start = start_of(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
+                match start.as_slice() {
+                    b"PK\x03\x04" | b"PK\x05\x06" if options.frame_offset() == 0 => {
+                        Self::open_archive(file, path.display().to_string(), options)
+                    }
+                    start if start.len() == 4 && MAGIC.starts_with(start) => {
+                        options.open(path).map_or(Ok(None), Self::from_frame)
+                    }
+                    _ => Ok(None),
+                }
+            }
+            FileKind::Link | FileKind::Other => Ok(None),
+        }
+    }
+
+    /// Opens the frame of an `EmbedStore`, which may itself be a member of a store; `None` if it has no members.
+    ///
+    /// # Errors
+    /// When the list of members is damaged.
+    pub fn from_frame(frame: SuperChunk) -> Result<Option<Self>, StoreError> {
+        let marked = MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
+        if !marked || !frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes()) {
+            return Ok(None);
+        }
+        let mut store = Self::new(String::new(), Root::Frame);
+        store.list_embedded(frame)?;
+        Ok(Some(store))
+    }
+
+    fn new(name: String, root: Root) -> Self {
+        Self { name, root, members: BTreeMap::new(), embedded: None }
+    }
+
+    fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
+        let fs = options.frame_file_system();
+        let (files, path) = if fs.is_local() {
+            let inside = Inside::new(path).map_err(StoreError::io(path))?;
+            let path = inside.path().to_owned();
+            (Files::Inside(Arc::new(inside)), path)
+        } else {
+            (Files::Other(fs.clone()), path.to_owned())
+        };
+        if files.exists(&path.join(INDEX_NAME))? {
+            return Ok(None);
+        }
+        let embedded = path.join(EMBEDDED);
+        let has_embedded = files.exists(&embedded)?;
+        if !has_embedded && path.extension().is_none_or(|end| end != "b2d") && !has_member(&files, &path)? {
+            return Ok(None);
+        }
+        let mut store = Self::new(path.display().to_string(), Root::Directory { files, path });
+        store.list_directory()?;
+        if has_embedded {
+            store.list_embedded(store.options(options).open(embedded)?)?;
+        }
+        Ok(Some(store))
+    }
+
+    fn open_archive(
+        file: Arc<dyn ReadAt>,
+        name: String,
+        options: &ReadOptions,
+    ) -> Result<Option<Self>, StoreError> {
+        let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
+        let (archive, entries) = Archive::open(file, wanted)?;
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let mut store = Self::new(name, Root::Archive(archive));
+        let mut embedded = None;
+        // Of several entries of one name, the last one counts, as in Python.
+        for Entry { name, header, len, unreadable } in entries {
+            let place = unreadable.map_or(Place::Archived { header, len }, Place::Unreadable);
+            match key_of(last_part(&name)) {
+                Some((stem, kind)) => {
+                    let folder = name.strip_suffix(last_part(&name)).unwrap_or_default();
+                    store.insert(format!("/{folder}{stem}"), Member { kind, place })?;
+                }
+                None => embedded = Some(place),
+            }
+        }
+        if let Some(place) = embedded {
+            let frame = store.open_place(&place, EMBEDDED, options)?;
+            store.list_embedded(frame)?;
+        }
+        Ok(Some(store))
+    }
+
+    /// Returns all members by key, including those with attributes of groups, see [`ATTRIBUTES`].
+    pub fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    /// Returns the keys in order, except for those with attributes of groups, as python-blosc2 lists them.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str).filter(|key| last_part(key) != ATTRIBUTES)
+    }
+
+    /// Returns the member with this key. The slash at its start may be omitted.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] if there is none.
+    pub fn member(&self, key: &str) -> Result<&Member, StoreError> {
+        let found = self.members.get(key).or_else(|| self.members.get(&names::absolute(key)));
+        found.ok_or_else(|| StoreError::NoSuchKey(key.to_owned()))
+    }
+
+    /// Opens a member. File system and offset of `options` are replaced by those of the member.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be opened.
+    pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
+        self.open_place(&self.member(key)?.place, key, options)
+    }
+
+    /// Opens the frame whose vlmetalayers are the attributes of a group; `None` if it has none. The root is `""`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn attributes(&self, group: &str, options: &ReadOptions) -> Result<Option<SuperChunk>, StoreError> {
+        match self.frame(&names::attributes_of(group), options) {
+            Err(StoreError::NoSuchKey(_)) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Returns the bytes of the archive that a member has; `None` for other stores and members.
+    ///
+    /// # Errors
+    /// When there is no such member, or its header is damaged.
+    pub fn window(&self, key: &str) -> Result<Option<Range<u64>>, StoreError> {
+        match (&self.root, &self.member(key)?.place) {
+            (Root::Archive(archive), Place::Archived { header, len }) => {
+                archive.data(*header, *len).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the options for members that are files.
+    pub(crate) fn options(&self, options: &ReadOptions) -> ReadOptions {
+        let options = options.clone().offset(0);
+        match &self.root {
+            Root::Directory { files, .. } => options.file_system(files.file_system()),
+            _ => options,
+        }
+    }
+
+    fn open_place(&self, place: &Place, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
+        let options = self.options(options);
+        let name = || format!("{}:{key}", self.name);
+        match (place, &self.root, &self.embedded) {
+            (Place::Path(path), ..) => Ok(options.open(path)?),
+            (Place::Archived { header, len }, Root::Archive(archive), _) => {
+                let data = archive.data(*header, *len)?;
+                let window = Window::new(archive.file().clone(), data.start, *len);
+                options.from_reader(Arc::new(window), name()).map_err(|error| match error {
+                    FrameError::Truncated { need, .. } if need > *len => {
+                        StoreError::Damaged(format!("has {need} bytes, its place in the archive {len}"))
+                    }
+                    error => error.into(),
+                })
+            }
+            (Place::Embedded(range), _, Some(frame)) => {
+                let len = range.end.saturating_sub(range.start);
+                let window = Window::new(Arc::new(Decoded(frame.clone())), range.start, len);
+                Ok(options.from_reader(Arc::new(window), name())?)
+            }
+            (Place::Unreadable(why), ..) => Err(StoreError::Unsupported(format!("{key} is {why}"))),
+            (Place::Archived { .. } | Place::Embedded(_), ..) => Err(StoreError::NoSuchKey(key.to_owned())),
+        }
+    }
+
+    fn insert(&mut self, key: String, member: Member) -> Result<(), StoreError> {
+        let damaged = |what: String| Err(StoreError::Damaged(what));
+        if self.members.len() >= MAX_MEMBERS {
+            return damaged(format!("more than {MAX_MEMBERS} members"));
+        }
+        let depth = key.split('/').count().saturating_sub(2);
+        if depth > MAX_DEPTH {
+            return damaged(format!("a key is nested {depth} deep, at most {MAX_DEPTH} are allowed"));
+        }
+        match (self.members.get(&key).map(|there| &there.place), &member.place) {
+            // The names differ only in their suffix. Which one is used must not depend on the order of the directory.
+            (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
+            // Files come before embedded members, as in Python.
+            (Some(there), Place::Embedded(_)) if !matches!(there, Place::Embedded(_)) => {}
+            _ => drop(self.members.insert(key, member)),
+        }
+        Ok(())
+    }
+
+    fn list_directory(&mut self) -> Result<(), StoreError> {
+        let Root::Directory { files, path } = &self.root else { return Ok(()) };
+        let (mut found, mut pending) = (Vec::new(), vec![(path.clone(), String::new(), 0usize)]);
+        while let Some((dir, prefix, depth)) = pending.pop() {
+            if depth > MAX_DEPTH || found.len() > MAX_MEMBERS {
+                return Err(StoreError::Damaged(format!(
+                    "directories are nested more than {MAX_DEPTH} deep, or have more than {MAX_MEMBERS} members"
+                )));
+            }
+            let entries = match files.entries(&dir) {
+                // Removed, or replaced by a link, since its name was listed.
+                Err(error) if depth > 0 && is_missing(&error) => continue,
+                entries => entries.map_err(StoreError::io(&dir))?,
+            };
+            for (name, kind) in entries {
+                let Ok(name) = name.into_string() else { continue };
+                let path = dir.join(&name);
+                match (key_of(&name), kind) {
+                    (Some((stem, of)), FileKind::File) => found.push((format!("{prefix}/{stem}"), of, path)),
+                    (Some((stem, of)), FileKind::Directory) if files.exists(&path.join(INDEX_NAME))? => {
+                        found.push((format!("{prefix}/{stem}"), of, path));
+                    }
+                    (_, FileKind::Directory) if !names::is_temporary(&name) => {
+                        pending.push((path, format!("{prefix}/{name}"), depth.saturating_add(1)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (key, kind, path) in found {
+            self.insert(key, Member { kind, place: Place::Path(path) })?;
+        }
+        Ok(())
+    }
+
+    fn list_embedded(&mut self, frame: SuperChunk) -> Result<(), StoreError> {
+        let damaged = |what: &str| StoreError::Damaged(format!("{MAP}{what}"));
+        let map = frame.vlmetalayers().get(MAP)?.unwrap_or_default();
+        let map = Object::decode(MAP, &map, &frame.dparams().limits)
+            .map_err(|error| damaged(&format!(": {error}")))?;
+        let Some(Object::Map(entries)) = field(&map, "embed_map") else {
+            return Err(damaged(" is malformed"));
+        };
+        for (key, entry) in entries {
+            let Object::Text(key) = key else { return Err(damaged(": an entry is malformed")) };
+            let number = |name| match field(entry, name) {
+                Some(Object::Int(number)) => u64::try_from(*number).ok(),
+                Some(Object::Large(number)) => Some(*number),
+                _ => None,
+            };
+            let place = match (number("offset"), number("length"), field(entry, "urlbase")) {
+                (Some(start), Some(len), _) => match start.checked_add(len) {
+                    Some(end) if end <= frame.nbytes() => Place::Embedded(start..end),
+                    _ => {
+                        return Err(damaged(&format!(
+                            ": key {key}: bytes {start} + {len} are outside the frame"
+                        )));
+                    }
+                },
+                (None, None, Some(_)) => Place::Unreadable(
+                    "a reference to an array on the network, which is not followed".to_owned(),
+                ),
+                _ => return Err(damaged(": an entry is malformed")),
+            };
+            self.insert(names::absolute(key), Member { kind: Kind::Unknown, place })?;
+        }
+        self.embedded = Some(frame);
+        Ok(())
+    }
+}
+
+fn field<'a>(map: &'a Object, name: &str) -> Option<&'a Object> {
+    let Object::Map(pairs) = map else { return None };
+    pairs.iter().find(|(key, _)| matches!(key, Object::Text(key) if key == name)).map(|(_, value)| value)
+}
+
+/// Returns the first four bytes from `offset` on, or fewer.
+fn start_of(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
+    Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
+}
+
+/// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. Looks no deeper,
+/// since the directory may be any.
+fn has_member(files: &Files, dir: &Path) -> Result<bool, StoreError> {
+    let is_member = |(name, _): &(OsString, FileKind)| name.to_str().and_then(key_of).is_some();
+    let entries = files.entries(dir).map_err(StoreError::io(dir))?;
+    Ok(entries.iter().any(is_member)
+        || entries.iter().any(|(name, kind)| {
+            *kind == FileKind::Directory
+                && files.entries(&dir.join(name)).is_ok_and(|inner| inner.iter().any(is_member))
+        }))
+}

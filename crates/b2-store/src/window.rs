@@ -1,0 +1,55 @@
+//! Members that are a range of something else.
+
+use std::io;
+use std::sync::Arc;
+
+use b2_frame::{Pace, ReadAt, SuperChunk};
+
+/// A range of bytes as a file of its own, so that nothing outside is read.
+pub(crate) struct Window {
+    file: Arc<dyn ReadAt>,
+    start: u64,
+    len: u64,
+}
+
+impl Window {
+    /// The range must be inside the file.
+    pub(crate) fn new(file: Arc<dyn ReadAt>, start: u64, len: u64) -> Self {
+        Self { file, start, len }
+    }
+}
+
+impl ReadAt for Window {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        match self.start.checked_add(offset) {
+            Some(start) if end.is_some_and(|end| end <= self.len) => self.file.read_exact_at(start, buf),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.file.in_flight()
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        self.file.pace()
+    }
+}
+
+/// The uncompressed bytes of a frame, decoded as they are read.
+pub(crate) struct Decoded(pub(crate) SuperChunk);
+
+impl ReadAt for Decoded {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.nbytes())
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_bytes_into(offset, buf).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,383 @@
+//! Writing new stores.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use b2_frame::{
+    Disk, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter, ReadOptions, Storage,
+    SuperChunk,
+};
+use b2nd::{METALAYER, OLD_METALAYER};
+use rawzip::ZipArchiveWriter;
+use rawzip::path::EntryPath;
+use tempfile::TempDir;
+
+use crate::StoreError;
+use crate::change::{bare, check_free, write_attributes};
+use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MAX_MEMBERS};
+use crate::store::Store;
+
+/// Chunk size of the frame for small members, as python-blosc2 creates it, in bytes.
+const CHUNKSIZE: usize = 1 << 13;
+/// Bytes copied at once.
+const PIECE: u64 = 1 << 20;
+
+/// How a store is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// A directory with a file per member, as `TreeStore` keeps it: `.b2d`.
+    Directory,
+    /// A zip archive of these files: `.b2z`.
+    Archive,
+    /// One frame whose bytes are the members, as `EmbedStore` keeps it: `.b2e`.
+    Frame,
+}
+
+/// Writes a new store, which gets its name when it is [finished](Self::finish). Dropped before that, it leaves nothing.
+pub struct StoreWriter {
+    target: PathBuf,
+    overwrite: bool,
+    /// A directory beside the target, with the store under the name `new`.
+    beside: TempDir,
+    inner: Inner,
+    members: BTreeSet<String>,
+    groups: BTreeSet<String>,
+    attributes: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Whether a member could not be written, so that the store is incomplete.
+    failed: bool,
+}
+
+enum Inner {
+    Directory(PathBuf),
+    Archive(ZipArchiveWriter<File>),
+    Frame { editor: Box<FrameEditor>, map: Vec<(String, u64, u64)> },
+}
+
+impl StoreWriter {
+    /// Starts a store. With `overwrite`, a file of this name is replaced; a directory never is.
+    ///
+    /// # Errors
+    /// When the path is taken, or nothing can be created beside it.
+    pub fn create(path: impl AsRef<Path>, layout: Layout, overwrite: bool) -> Result<Self, StoreError> {
+        let mut target = std::path::absolute(path.as_ref()).map_err(StoreError::io(path.as_ref()))?;
+        check_target(&target, layout, overwrite)?;
+        if target.is_symlink() {
+            // Keep the user's link and replace the file behind it.
+            target = Disk.resolve(&target).map_err(StoreError::io(&target))?;
+        }
+        let parent = target.parent().unwrap_or(&target);
+        let beside = tempfile::Builder::new().prefix(".b2kit-").suffix(".tmp").tempdir_in(parent);
+        let beside = beside.map_err(StoreError::io(&target))?;
+        let new = beside.path().join("new");
+        let inner = match layout {
+            Layout::Directory => {
+                fs::create_dir(&new).map_err(StoreError::io(&target))?;
+                Inner::Directory(new)
+            }
+            Layout::Archive => {
+                Inner::Archive(ZipArchiveWriter::new(File::create_new(new).map_err(StoreError::io(&target))?))
+            }
+            Layout::Frame => {
+                let editor = FrameEditor::create(new, embedding("b2embed"), &FrameWriter::options())?;
+                Inner::Frame { editor: Box::new(editor), map: Vec::new() }
+            }
+        };
+        let (members, groups) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self {
+            target,
+            overwrite,
+            beside,
+            inner,
+            members,
+            groups,
+            attributes: BTreeMap::new(),
+            failed: false,
+        })
+    }
+
+    /// Adds a member: a copy of the frame, byte by byte if it is contiguous.
+    ///
+    /// # Errors
+    /// When the key is no relative path or is taken, or the frame cannot be read or the copy not be written. If writing
+    /// has begun, the store is incomplete, and cannot be finished.
+    pub fn put(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
+        let key = self.take(key)?;
+        let written = self.write(&key, frame);
+        self.failed |= written.is_err();
+        written
+    }
+
+    /// Sets an attribute of a group, for which there need be no members. The value is msgpack; the root is `""`.
+    ///
+    /// # Errors
+    /// When the group is no relative path, or there is a member of that name.
+    pub fn set_attribute(
+        &mut self,
+        group: &str,
+        name: impl AsRef<[u8]>,
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        let key = names::attributes_of(group);
+        names::parts(&key)?;
+        if self.members.contains(names::absolute(group).as_str()) {
+            return Err(StoreError::Exists(format!("{group}: there is a member of that name")));
+        }
+        self.note_groups(&key);
+        self.attributes.entry(key).or_default().insert(name.as_ref().to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    /// Adds the members and attributes of a group of another store, and of the groups below it; the root is `""`.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put), when there is no such group, or when a member cannot be opened. If a member cannot be
+    /// copied, the store cannot be finished.
+    pub fn copy(&mut self, store: &Store, group: &str, options: &ReadOptions) -> Result<(), StoreError> {
+        let copied = self.copy_below(store, group, options);
+        self.failed |= copied.is_err();
+        copied
+    }
+
+    fn copy_below(&mut self, store: &Store, group: &str, options: &ReadOptions) -> Result<(), StoreError> {
+        let start = format!("{}/", names::absolute(group).trim_end_matches('/'));
+        if start != "/" && !store.members().keys().any(|key| key.starts_with(&start)) {
+            return Err(StoreError::NoSuchKey(group.to_owned()));
+        }
+        let below = store.members().keys().filter_map(|key| Some((key, key.strip_prefix(&start)?)));
+        for (key, relative) in below {
+            let frame = store.frame(key, options)?;
+            let (group, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+            if name != ATTRIBUTES {
+                self.put(relative, &frame)?;
+                continue;
+            }
+            for (name, _) in frame.vlmetalayers().iter() {
+                let value = frame.vlmetalayers().get(name)?.unwrap_or_default();
+                self.set_attribute(group, name, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the store, syncs it, and gives it its name.
+    ///
+    /// # Errors
+    /// When something cannot be written, now or before, or the path has been taken meanwhile.
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        if self.failed {
+            let what = "a member could not be written, so the store is incomplete".to_owned();
+            return Err(StoreError::Unsupported(what));
+        }
+        for (key, attributes) in std::mem::take(&mut self.attributes) {
+            let frame = write_attributes(FrameWriter::memory(bare())?, &attributes)?.into_bytes();
+            self.write(&key, &SuperChunk::from_bytes(frame)?)?;
+        }
+        let new = self.beside.path().join("new");
+        let io = || StoreError::io(&self.target);
+        if !matches!(self.inner, Inner::Frame { .. }) {
+            let mut empty = FrameWriter::memory(embedding("b2tree"))?;
+            empty.set_vlmetalayer(MAP, &encode(&[], 0))?;
+            let empty = SuperChunk::from_bytes(empty.finish()?.into_bytes())?;
+            write_file(&mut self.inner, EMBEDDED, &empty).map_err(|error| error.or(&self.target))?;
+        }
+        let layout = match self.inner {
+            Inner::Directory(root) => {
+                sync_dirs(&root).map_err(io())?;
+                Layout::Directory
+            }
+            Inner::Archive(writer) => {
+                let file = writer.finish().map_err(StoreError::Archive)?;
+                file.sync_all().map_err(io())?;
+                Layout::Archive
+            }
+            Inner::Frame { mut editor, map } => {
+                let end = editor.nbytes();
+                editor.vlmeta().set(MAP, &encode(&map, end))?;
+                editor.commit()?;
+                Layout::Frame
+            }
+        };
+        let taken = check_target(&self.target, layout, self.overwrite)?;
+        if taken {
+            Disk.copy_attributes(&self.target, &new).map_err(io())?;
+        }
+        match self.overwrite || layout == Layout::Directory {
+            true => Disk.rename(&new, &self.target),
+            false => Disk.rename_new(&new, &self.target),
+        }
+        .map_err(io())?;
+        let parent = self.target.parent().unwrap_or(&self.target);
+        Disk.sync_dir(parent).map_err(StoreError::io(parent))
+    }
+
+    /// Takes a key for a new member.
+    fn take(&mut self, key: &str) -> Result<String, StoreError> {
+        names::parts(key)?;
+        let key = names::absolute(key);
+        let (members, groups) = (&self.members, &self.groups);
+        check_free(&key, false, |key| members.contains(key), |group| groups.contains(group))?;
+        if members.len() >= MAX_MEMBERS {
+            return Err(StoreError::Key(key));
+        }
+        self.note_groups(&key);
+        self.members.insert(key.clone());
+        Ok(key)
+    }
+
+    fn note_groups(&mut self, key: &str) {
+        let slashes = key.match_indices('/').map(|(at, _)| at.saturating_add(1)).skip(1);
+        self.groups.extend(slashes.filter_map(|end| key.get(..end)).map(str::to_owned));
+    }
+
+    fn write(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
+        if let Inner::Frame { editor, map } = &mut self.inner {
+            let start = editor.nbytes();
+            copy(frame, |piece| Ok(editor.append_bytes(piece)?)).map_err(|error| error.or(&self.target))?;
+            map.push((key.to_owned(), start, editor.nbytes().saturating_sub(start)));
+            return Ok(());
+        }
+        let name = format!("{}{}", key.trim_start_matches('/'), names::suffix(kind_of(frame)));
+        write_file(&mut self.inner, &name, frame).map_err(|error| error.or(&self.target))
+    }
+}
+
+/// A failure of reading, or of writing to a file that has no name yet.
+enum Failed {
+    Store(StoreError),
+    Io(io::Error),
+}
+
+impl Failed {
+    fn or(self, target: &Path) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Io(error) => StoreError::io(target)(error),
+        }
+    }
+}
+
+impl<E: Into<StoreError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Writes a file of a directory or archive.
+fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), Failed> {
+    match inner {
+        Inner::Directory(root) => {
+            let path = root.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(Failed::Io)?;
+            }
+            let mut file = File::create_new(path).map_err(Failed::Io)?;
+            copy(frame, |piece| file.write_all(piece).map_err(Failed::Io))?;
+            file.sync_all().map_err(Failed::Io)
+        }
+        Inner::Archive(archive) => {
+            let (mut entry, config) =
+                archive.new_file(entry_path(name)?).start().map_err(StoreError::Archive)?;
+            let mut writer = config.wrap(&mut entry);
+            copy(frame, |piece| writer.write_all(piece).map_err(Failed::Io))?;
+            let (_, end) = writer.finish().map_err(StoreError::Archive)?;
+            entry.finish(end).map_err(StoreError::Archive)?;
+            Ok(())
+        }
+        Inner::Frame { .. } => Ok(()),
+    }
+}
+
+/// Returns the name of an entry as it is to be stored: the archive writer drops what precedes a colon, unless it is told
+/// to keep all bytes, and then it cannot mark them as UTF-8.
+fn entry_path(name: &str) -> Result<EntryPath<'_>, StoreError> {
+    match (name.contains(':'), name.is_ascii()) {
+        (false, _) => Ok(EntryPath::conformant(name)),
+        (true, true) => Ok(EntryPath::verbatim(name.as_bytes())),
+        (true, false) => Err(StoreError::Unsupported(format!(
+            "{name}: a name with a colon and letters beyond ASCII cannot be stored in an archive"
+        ))),
+    }
+}
+
+/// Passes the bytes of a frame to `put`, piece by piece.
+///
+/// The header is that with which the frame was opened: another program may commit a change meanwhile, which overwrites
+/// the header in the file but nothing that the frame as it was opened consists of.
+fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) -> Result<(), Failed> {
+    if frame.storage() == Storage::Sparse {
+        return put(&frame.to_frame()?);
+    }
+    let (file, len) = (frame.files().open(FrameFile::Main)?, frame.header().frame_len());
+    let head = frame.header_bytes();
+    put(head)?;
+    let mut at = head.len() as u64;
+    while at < len {
+        let end = at.saturating_add(PIECE).min(len);
+        put(&file.read(&Extent::exactly(FrameFile::Main, at..end))?)?;
+        at = end;
+    }
+    Ok(())
+}
+
+fn kind_of(frame: &SuperChunk) -> Kind {
+    let has = |name: &str| frame.metalayers().get(name).is_some();
+    if has(METALAYER) || has(OLD_METALAYER) {
+        Kind::Array
+    } else if has("batcharray") {
+        Kind::Batches
+    } else {
+        Kind::SuperChunk
+    }
+}
+
+/// Parameters of a frame with embedded members; the value of its mark is `{"version": 1}`.
+fn embedding(mark: &str) -> FrameParams {
+    FrameParams::new(1).chunksize(CHUNKSIZE).metalayer(mark, b"\x81\xa7version\x01")
+}
+
+/// Encodes the positions of embedded members.
+fn encode(map: &[(String, u64, u64)], end: u64) -> Vec<u8> {
+    use rmp::encode::{write_map_len, write_str, write_uint};
+    let mut out = Vec::new();
+    let written = (|| -> Result<(), rmp::encode::ValueWriteError> {
+        write_map_len(&mut out, 2)?;
+        write_str(&mut out, "embed_map")?;
+        write_map_len(&mut out, u32::try_from(map.len()).unwrap_or(u32::MAX))?;
+        for (key, start, len) in map {
+            write_str(&mut out, key)?;
+            write_map_len(&mut out, 2)?;
+            write_str(&mut out, "offset")?;
+            write_uint(&mut out, *start)?;
+            write_str(&mut out, "length")?;
+            write_uint(&mut out, *len)?;
+        }
+        write_str(&mut out, "current_offset")?;
+        write_uint(&mut out, end).map(drop)
+    })();
+    debug_assert!(written.is_ok(), "writing to memory does not fail");
+    out
+}
+
+/// Returns whether a file is to be replaced.
+fn check_target(target: &Path, layout: Layout, overwrite: bool) -> Result<bool, StoreError> {
+    let exists = || Err(StoreError::Exists(format!("{}: already exists", target.display())));
+    match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io(target)(error)),
+        Ok(_) if !overwrite || layout == Layout::Directory => exists(),
+        Ok(_) if fs::metadata(target).is_ok_and(|there| there.is_file()) => Ok(true),
+        Ok(_) => exists(),
+    }
+}
+
+fn sync_dirs(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_dirs(&entry.path())?;
+        }
+    }
+    Disk.sync_dir(dir)
+}

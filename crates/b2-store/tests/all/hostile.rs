@@ -1,0 +1,364 @@
+//! Stores that were made to lead elsewhere, to contradict themselves, or to be too large.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use b2_store::{Layout, Place, Store, StoreError, StoreWriter};
+use b2_testkit::Rng;
+
+use crate::{bytes, embedding, open, options, raw, refused};
+
+/// A member of an archive: what its own header and what the directory say.
+#[derive(Clone)]
+struct Entry<'a> {
+    name: &'a str,
+    data: &'a [u8],
+    /// Method, and flags.
+    how: [u16; 2],
+    /// Length in the directory, compressed and uncompressed, if it is not that of the data.
+    lens: Option<[u32; 2]>,
+    /// Offset in the directory, if it is not that of the header.
+    at: Option<u32>,
+    /// Extra fields of the header and of the directory.
+    extra: [&'a [u8]; 2],
+}
+
+fn entry<'a>(name: &'a str, data: &'a [u8]) -> Entry<'a> {
+    Entry { name, data, how: [0, 0], lens: None, at: None, extra: [b"", b""] }
+}
+
+fn zip(entries: &[Entry<'_>]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    let put = |to: &mut Vec<u8>, numbers: &[u16]| to.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+    for entry in entries {
+        let at = entry.at.unwrap_or(out.len() as u32);
+        let lens = entry.lens.unwrap_or([entry.data.len() as u32; 2]);
+        let [method, flags] = entry.how;
+        let common = |to: &mut Vec<u8>, extra: &[u8]| {
+            put(to, &[20, flags, method, 0, 0, 0, 0]);
+            to.extend(lens.iter().flat_map(|len| len.to_le_bytes()));
+            put(to, &[entry.name.len() as u16, extra.len() as u16]);
+        };
+        out.extend(b"PK\x03\x04");
+        common(&mut out, entry.extra[0]);
+        out.extend([entry.name.as_bytes(), entry.extra[0], entry.data].concat());
+        directory.extend(b"PK\x01\x02\x14\0");
+        common(&mut directory, entry.extra[1]);
+        directory.extend([0; 10]);
+        directory.extend(at.to_le_bytes());
+        directory.extend([entry.name.as_bytes(), entry.extra[1]].concat());
+    }
+    let (at, len, n) = (out.len() as u32, directory.len() as u32, entries.len() as u16);
+    out.extend(directory);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    put(&mut out, &[n, n]);
+    out.extend([len.to_le_bytes(), at.to_le_bytes()].concat());
+    put(&mut out, &[0]);
+    out
+}
+
+/// Opens an archive with these bytes.
+fn archive(bytes: &[u8]) -> Result<Option<Store>, StoreError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.b2z");
+    fs::write(&path, bytes).unwrap();
+    // The file stays readable when its name is gone.
+    Store::open(&path, &options())
+}
+
+fn read(store: &Store, key: &str) -> Result<Vec<u8>, StoreError> {
+    let frame = store.frame(key, &options())?;
+    Ok(frame.read_bytes(0..frame.nbytes())?)
+}
+
+#[test]
+fn names_in_archives_do_not_lead_out() {
+    let frame = raw(&bytes(b"hello"));
+    for name in [
+        "../a.b2nd",
+        "/a.b2nd",
+        "g/../../a.b2nd",
+        "./a.b2nd",
+        "g//a.b2nd",
+        "g\\a.b2nd",
+        "..\\a.b2nd",
+        "a\0.b2nd",
+        ".../a.b2nd",
+    ] {
+        refused(archive(&zip(&[entry(name, &frame)])), "is not a path inside the archive");
+    }
+    // Entries that are no members do no harm, since nothing is unpacked.
+    let store = archive(&zip(&[entry("../notes.txt", b"x"), entry("g/a.b2nd", &frame)])).unwrap().unwrap();
+    assert_eq!(read(&store, "/g/a").unwrap(), b"hello");
+    assert!(matches!(store.frame("/../notes.txt", &options()), Err(StoreError::NoSuchKey(_))));
+    assert!(archive(&zip(&[entry("notes.txt", b"x")])).unwrap().is_none());
+    // The frame with small members is in the root only.
+    let store = archive(&zip(&[entry("g/embed.b2e", &frame), entry("a.b2f", &frame)])).unwrap().unwrap();
+    assert!(store.keys().eq(["/a"]));
+}
+
+#[test]
+fn entries_that_contradict_each_other() {
+    let (one, two) = (raw(&bytes(b"first")), raw(&bytes(b"second")));
+    // Of two of one name, the last one counts, as in Python.
+    let store = archive(&zip(&[entry("x.b2f", &one), entry("x.b2f", &two)])).unwrap().unwrap();
+    assert_eq!((store.members().len(), read(&store, "/x").unwrap()), (1, b"second".to_vec()));
+    // Two in one place.
+    let same = Entry { at: Some(0), ..entry("y.b2f", &one) };
+    refused(archive(&zip(&[entry("x.b2f", &one), same])), "overlap");
+    // One that reaches into the next, or into the directory, as the directory says.
+    let longer = Some([one.len() as u32 + 1; 2]);
+    refused(
+        archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
+        "overlap",
+    );
+    refused(archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }])), "overlap");
+    // The same because of an extra field that only the header has.
+    let extra = Entry { extra: [&[0; 8], b""], ..entry("x.b2f", &one[..one.len() - 8]) };
+    let mut bytes = zip(&[extra, entry("y.b2f", &two)]);
+    assert_eq!(bytes[18] as usize, (one.len() - 8) & 0xFF);
+    let directory = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    for at in [20, 24] {
+        bytes[directory + at..][..4].copy_from_slice(&(one.len() as u32).to_le_bytes());
+    }
+    let store = archive(&bytes).unwrap().unwrap();
+    refused(read(&store, "/x"), "longer than its place in the archive");
+    assert_eq!(read(&store, "/y").unwrap(), b"second");
+    // A frame that is longer than its member.
+    let shorter = &one[..one.len() - 1];
+    let store = archive(&zip(&[entry("x.b2f", shorter), entry("y.b2f", &two)])).unwrap().unwrap();
+    refused(read(&store, "/x"), "its place in the archive");
+    // No member at the offset, and one beyond the end.
+    let mut bytes = zip(&[entry("x.b2f", &one), entry("y.b2f", &two)]);
+    let header = 35 + one.len();
+    bytes[header] = 0;
+    let store = archive(&bytes).unwrap().unwrap();
+    refused(read(&store, "/y"), &format!("no member starts at byte {header}"));
+    assert_eq!(read(&store, "/x").unwrap(), b"first");
+    refused(archive(&zip(&[Entry { at: Some(u32::MAX - 9), ..entry("x.b2f", &one) }])), "overlap");
+}
+
+#[test]
+fn what_is_packed_or_encrypted_is_listed_and_refused() {
+    let frame = raw(&bytes(b"hello"));
+    let bomb = Some([frame.len() as u32, u32::MAX - 1]);
+    let entries = [
+        Entry { how: [8, 0], lens: bomb, ..entry("bomb.b2nd", &frame) },
+        Entry { how: [0, 1], ..entry("locked.b2nd", &frame) },
+        Entry { lens: bomb, ..entry("odd.b2nd", &frame) },
+        entry("plain.b2f", &frame),
+    ];
+    let store = archive(&zip(&entries)).unwrap().unwrap();
+    assert!(store.keys().eq(["/bomb", "/locked", "/odd", "/plain"]));
+    for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two lengths")] {
+        refused(read(&store, key), why);
+        assert!(matches!(&store.member(key).unwrap().place, Place::Unreadable(told) if told.contains(why)));
+        assert_eq!(store.window(key).unwrap(), None);
+    }
+    assert_eq!(read(&store, "/plain").unwrap(), b"hello");
+    refused(archive(&zip(&[Entry { how: [8, 0], ..entry("embed.b2e", &frame) }])), "compressed");
+}
+
+#[test]
+fn lengths_in_64_bits() {
+    let frame = raw(&bytes(b"hello"));
+    let field = |len: u64| [&[1, 0, 16, 0][..], &len.to_le_bytes(), &len.to_le_bytes()].concat();
+    let made = |len: u64| {
+        let extra = field(len);
+        let entry = Entry { lens: Some([u32::MAX; 2]), extra: [&extra, &extra], ..entry("x.b2f", &frame) };
+        archive(&zip(&[entry]))
+    };
+    assert_eq!(read(&made(frame.len() as u64).unwrap().unwrap(), "/x").unwrap(), b"hello");
+    for len in [u64::MAX, u64::MAX - 40, 1 << 40] {
+        refused(made(len), "overlap");
+    }
+    let longer = made(frame.len() as u64 + 1).unwrap().unwrap();
+    refused(read(&longer, "/x"), "longer than its place in the archive");
+}
+
+#[test]
+fn archives_cut_anywhere_or_with_changed_bytes() {
+    let frame = raw(&bytes(b"hello"));
+    let embed = raw(&embedding(
+        &frame,
+        &format!(r#"{{"embed_map": {{"/s": {{"offset": 0, "length": {}}}}}}}"#, frame.len()),
+    ));
+    let whole = zip(&[entry("x.b2f", &frame), entry("g/y.b2nd", &frame), entry("embed.b2e", &embed)]);
+    assert_eq!(read(&archive(&whole).unwrap().unwrap(), "/s").unwrap(), b"hello");
+    for len in (0..whole.len()).step_by(7) {
+        assert!(!matches!(archive(&whole[..len]), Ok(Some(_))), "{len}");
+    }
+    let mut rng = Rng::new(3);
+    for _ in 0..600 {
+        let mut odd = whole.clone();
+        for _ in 0..rng.within(1..=3) {
+            // Most of them where the directory is.
+            let at = if rng.chance(70) { whole.len() - 1 - rng.below(220) } else { rng.below(whole.len()) };
+            odd[at] = *rng.pick(&[0, 1, 0x7F, 0x80, 0xFF]);
+        }
+        if let Ok(Some(store)) = archive(&odd) {
+            for key in store.members().keys() {
+                assert!(key.starts_with('/') && !key.contains(".."), "{key}");
+                let _ = read(&store, key);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_and_depths_are_bounded() {
+    let frame = raw(&bytes(b"x"));
+    for (depth, fine) in [(64, true), (65, false), (10_000, false)] {
+        let name = "d/".repeat(depth) + "a.b2f";
+        let made = archive(&zip(&[entry(&name, &frame)]));
+        if fine { assert!(made.is_ok()) } else { refused(made, "nested") }
+    }
+    let key = "/d".repeat(70);
+    let map = format!(r#"{{"embed_map": {{"{key}": {{"offset": 0, "length": 1}}}}}}"#);
+    refused(Store::from_frame(embedding(&frame, &map)), "nested");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.b2f"), &frame).unwrap();
+    fs::create_dir_all(folder.path().join("d/".repeat(64))).unwrap();
+    assert!(open(folder.path()).keys().eq(["/a"]));
+    fs::create_dir_all(folder.path().join("d/".repeat(65))).unwrap();
+    refused(Store::open(folder.path(), &options()), "nested more than 64 deep");
+    // A directory of more entries than any store has: 48 MB of them, which say that they are empty.
+    let count: u32 = (1 << 20) + 1;
+    let mut out = zip(&[entry("a.b2f", &frame)]);
+    let start = out.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    out.truncate(start);
+    for _ in 0..count {
+        out.extend(b"PK\x01\x02\x14\0\x14\0");
+        out.extend([0; 20]);
+        out.extend([1, 0]);
+        out.extend([0; 16]);
+        out.push(b'x');
+    }
+    let (offset, len) = (start as u64, (out.len() - start) as u64);
+    let end = out.len() as u64;
+    out.extend([b"PK\x06\x06", &44u64.to_le_bytes()[..], &[45, 0, 45, 0], &[0; 8]].concat());
+    out.extend([u64::from(count), count.into(), len, offset].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([b"PK\x06\x07", &[0; 4][..], &end.to_le_bytes(), &[1, 0, 0, 0]].concat());
+    out.extend([b"PK\x05\x06\0\0\0\0", &[0xFF; 12][..], &[0; 2]].concat());
+    refused(archive(&out), "more than 1048576 members");
+}
+
+#[test]
+fn maps_of_embedded_members() {
+    let frame = raw(&bytes(b"hello"));
+    let len = frame.len();
+    let made =
+        |entry: &str| Store::from_frame(embedding(&frame, &format!(r#"{{"embed_map": {{{entry}}}}}"#)));
+    for entry in [
+        format!(r#""/s": {{"offset": {len}, "length": 1}}"#),
+        format!(r#""/s": {{"offset": {}, "length": 1}}"#, u64::MAX),
+        format!(r#""/s": {{"offset": 0, "length": {}}}"#, u64::MAX),
+        r#""/s": {"offset": -1, "length": 1}"#.to_owned(),
+        r#""/s": {"offset": "0", "length": 1}"#.to_owned(),
+        r#""/s": {"offset": 0}"#.to_owned(),
+        r#""/s": 5"#.to_owned(),
+    ] {
+        refused(made(&entry), "estore_metadata");
+    }
+    refused(Store::from_frame(embedding(&frame, "{}")), "estore_metadata");
+    refused(Store::from_frame(embedding(&frame, "5")), "estore_metadata");
+    // Keys are names and no paths; a copy to a directory is where they would become paths.
+    let whole = format!(r#"{{"offset": 0, "length": {len}}}"#);
+    let store = made(&format!(
+        r#""/../../s": {whole}, "t": {whole}, "/short": {{"offset": 0, "length": {}}}"#,
+        len - 1
+    ));
+    let store = store.unwrap().unwrap();
+    assert_eq!(
+        (read(&store, "/../../s").unwrap(), read(&store, "/t").unwrap()),
+        (b"hello".to_vec(), b"hello".to_vec())
+    );
+    refused(read(&store, "/short"), "truncated");
+    let folder = tempfile::tempdir().unwrap();
+    for (layout, name) in [(Layout::Directory, "d"), (Layout::Archive, "z"), (Layout::Frame, "e")] {
+        let mut writer = StoreWriter::create(folder.path().join(name), layout, false).unwrap();
+        assert!(matches!(writer.copy(&store, "", &options()), Err(StoreError::Key(_))));
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // References are listed and not followed.
+    let store = made(r#""/far": {"urlbase": "http://127.0.0.1:9/", "path": "@public/a"}"#).unwrap().unwrap();
+    assert!(store.keys().eq(["/far"]));
+    refused(read(&store, "/far"), "not followed");
+}
+
+/// A member that refers to itself as a store ends where the bytes do: each level is shorter than the one around it.
+#[test]
+fn a_store_in_itself() {
+    let frame = raw(&bytes(b"hello"));
+    let map = |len: usize| format!(r#"{{"embed_map": {{"/s": {{"offset": 0, "length": {len}}}}}}}"#);
+    let mut outer = frame;
+    for _ in 0..5 {
+        outer = raw(&embedding(&outer, &map(outer.len())));
+    }
+    let mut frame = b2_frame::SuperChunk::from_bytes(outer).unwrap();
+    let mut depth = 0;
+    while let Some(store) = Store::from_frame(frame.clone()).unwrap() {
+        frame = store.frame("/s", &options()).unwrap();
+        depth += 1;
+    }
+    assert_eq!((depth, frame.read_bytes(0..5).unwrap()), (5, b"hello".to_vec()));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_directories_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, out) = (folder.path().join("s.b2d"), folder.path().join("out"));
+    fs::create_dir_all(path.join("g")).unwrap();
+    fs::create_dir_all(&out).unwrap();
+    let write = |path: &Path, data: &[u8]| fs::write(path, raw(&bytes(data))).unwrap();
+    write(&path.join("g/a.b2f"), b"hello");
+    write(&out.join("a.b2f"), b"secret");
+    write(&out.join("b.b2f"), b"secret");
+    symlink(out.join("a.b2f"), path.join("link.b2f")).unwrap();
+    symlink(&out, path.join("aside")).unwrap();
+    symlink("../..", path.join("g/up")).unwrap();
+    let store = open(&path);
+    assert!(store.keys().eq(["/g/a"]));
+    for key in ["/link", "/aside/a", "/g/up/out/a", "/../out/a", "/g/../../out/a"] {
+        assert!(matches!(store.frame(key, &options()), Err(StoreError::NoSuchKey(_))), "{key}");
+    }
+    for key in ["aside/new", "g/up/new"] {
+        assert!(store.place_for(key, b2_store::Kind::Array, false).is_err(), "{key}");
+        assert!(store.create_group(&format!("{key}/deep")).is_err(), "{key}");
+        assert!(store.set_attributes(key, &[("a".to_owned(), vec![1])], &[], &options()).is_err(), "{key}");
+    }
+    // A directory that becomes a link after the store was opened.
+    fs::rename(path.join("g"), folder.path().join("was")).unwrap();
+    symlink(&out, path.join("g")).unwrap();
+    assert!(store.frame("/g/a", &options()).is_err());
+    assert!(store.place_for("/g/c", b2_store::Kind::Array, false).is_err());
+    assert!(store.set_attributes("/g", &[("a".to_owned(), vec![1])], &[], &options()).is_err());
+    assert!(store.remove("/g/a").is_err());
+    assert!(out.join("a.b2f").exists() && fs::read_dir(&out).unwrap().count() == 2);
+    // Removing a group removes links in it, not what they lead to.
+    fs::remove_file(path.join("g")).unwrap();
+    fs::rename(folder.path().join("was"), path.join("g")).unwrap();
+    open(&path).remove("/g").unwrap();
+    assert!(!path.join("g").exists() && out.join("a.b2f").exists());
+    // In place of the frame with small members, and of a store.
+    symlink(out.join("a.b2f"), path.join("embed.b2e")).unwrap();
+    assert!(Store::open(&path, &options()).is_err());
+    symlink(&path, folder.path().join("named.b2d")).unwrap();
+    fs::remove_file(path.join("embed.b2e")).unwrap();
+    assert!(
+        Store::open(folder.path().join("named.b2d"), &options()).unwrap().is_some(),
+        "the user's own link"
+    );
+}
+
+/// An error of the storage, and none of the store.
+#[test]
+fn failing_storage_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Store::open(folder.path().join("none.b2z"), &options()).err().unwrap();
+    assert!(matches!(missing, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
+    assert!(StoreWriter::create(folder.path().join("none/s.b2z"), Layout::Archive, false).is_err());
+}
