@@ -23,7 +23,7 @@ pub(crate) fn plugins() -> Plugins {
 }
 
 fn dparams(dice: &mut Dice) -> DParams {
-    let limits = Limits::default().with_max_chunk_nbytes(MAX_PLAIN);
+    let limits = Limits { max_chunk_nbytes: MAX_PLAIN, ..Limits::default() };
     let container = match dice.below(4) {
         0 => {
             let blockshape: Vec<u32> = (0..dice.below(4)).map(|_| 1 + dice.below(12) as u32).collect();
@@ -33,7 +33,7 @@ fn dparams(dice: &mut Dice) -> DParams {
         }
         _ => Container::default(),
     };
-    DParams::default().with_limits(limits).with_plugins(plugins()).with_container(container)
+    DParams { limits, plugins: plugins(), container, ..DParams::default() }
 }
 
 /// The input is a chunk. Its bytes also determine which parts are read.
@@ -82,10 +82,10 @@ fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice
         }
     }
     let items = dice.range(chunk.nbytes() / 4);
-    let _ = chunk.get_items_with::<f32>(items, dparams);
+    let _ = chunk.get_items::<f32>(items, dparams);
     let borrowed = ChunkRef::from_slice(chunk.as_bytes()).map(|chunk| chunk.decompress_bytes_with(dparams));
     assert!(matches!(borrowed, Ok(bytes) if bytes.is_ok() == whole.is_ok()), "borrowed");
-    assert!(chunk.get_bytes_with(0..chunk.nbytes() + 1, dparams).is_err());
+    assert!(chunk.get_bytes(0..chunk.nbytes() + 1, dparams).is_err());
     match (chunk.blocks(dparams), whole) {
         (Ok(blocks), Ok(whole)) => assert!(blocks.concat() == *whole, "blocks"),
         (Err(_), Err(_)) => {}

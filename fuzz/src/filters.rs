@@ -34,16 +34,18 @@ pub(crate) fn run(data: &[u8]) {
         block.resize(wanted, 0x55);
     }
     let reference: Vec<u8> = block.iter().rev().copied().collect();
-    let cx = FilterContext::new(typesize)
-        .with_itemsize(itemsize)
-        .with_chunk_version(version)
-        .with_blockshape(&shape)
-        .with_reference((flags & 32 != 0).then_some(&reference[..]));
+    let cx = FilterContext {
+        itemsize,
+        chunk_version: version,
+        blockshape: &shape,
+        reference: (flags & 32 != 0).then_some(&reference[..]),
+        ..FilterContext::new(typesize)
+    };
     let dice = &mut Dice::of(data);
     let (mut backward, mut forward) = (None, None);
     for kernel in available_kernels() {
         fuzzing::force(Some(kernel));
-        let streaming = cx.with_streaming(dice.one_in(3));
+        let streaming = FilterContext { streaming: dice.one_in(3), ..cx };
         let back = filled(block.len(), |dst| filter.backward(&streaming, meta, &block, dst));
         let forth = filled(block.len(), |dst| filter.forward(&streaming, meta, &block, dst));
         if let Ok(back) = &back {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::{fs, io};
 
-use b2_chunk::{DParams, Limits};
+use b2_chunk::Limits;
 use b2_frame::{
-    Condition, Extent, FrameError, FrameFile, FrameFiles, OpenFile, OpenPlan, Plan, ReadAt, ReadOptions,
-    Step, Storage, SuperChunk, WriteOptions, salvage,
+    Condition, Extent, FrameError, FrameFile, FrameFiles, OpenFile, Plan, ReadAt, ReadOptions, Step, Storage,
+    SuperChunk, WriteOptions, salvage,
 };
 use b2nd::NdArray;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const MAX_PLAIN: u64 = 1 << 19;
 
 /// Limits small enough that each input runs quickly.
 pub(crate) fn small() -> Limits {
-    let mut limits = Limits::default().with_max_chunk_nbytes(1 << 18);
+    let mut limits = Limits { max_chunk_nbytes: 1 << 18, ..Limits::default() };
     limits.max_nchunks = 1 << 14;
     limits.max_metadata = 1 << 18;
     limits
@@ -140,7 +140,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
     }
     let mut nchunk = 0;
     for _ in 0..SOME {
-        match schunk.index().run(nchunk) {
+        match schunk.chunk(nchunk).run() {
             Ok((_, run)) => {
                 assert!(run.end > nchunk && run.end <= schunk.nchunks(), "a run that does not end");
                 nchunk = run.end;
@@ -148,25 +148,26 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
             Err(_) => break,
         }
     }
-    assert!(schunk.entry(schunk.nchunks()).is_err());
+    assert!(schunk.chunk(schunk.nchunks()).entry().is_err());
     let _ = format!("{schunk:?}").len();
     outcomes
 }
 
 /// Reads a chunk as a whole, some of its blocks, and some of its items.
 fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
-    let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
+    let chunk = schunk.chunk(nchunk).read().map_err(|error| error.to_string())?;
     if chunk.nbytes() as u64 > MAX_PLAIN {
         return Err("large".into());
     }
-    let whole = filled(chunk.nbytes(), |dst| schunk.decompress_chunk_into(nchunk, dst));
-    let head = schunk.chunk_head(nchunk);
+    let whole = filled(chunk.nbytes(), |dst| schunk.chunk(nchunk).decompress_into(dst));
+    let head = schunk.chunk(nchunk).head();
     if let Ok(head) = head {
         let nblocks = head.nblocks();
         if nblocks > 0 {
             let wanted: Vec<usize> = (0..1 + dice.below(3)).map(|_| dice.below(nblocks)).collect();
             let mut got = Vec::new();
-            let read = schunk.blocks(nchunk, &wanted, |nblock, plain| got.push((nblock, plain.to_vec())));
+            let read =
+                schunk.chunk(nchunk).blocks(&wanted, |nblock, plain| got.push((nblock, plain.to_vec())));
             for (nblock, plain) in got {
                 let range = chunk.lazy(schunk.dparams()).map(|lazy| lazy.block_range(nblock));
                 if let (Ok(whole), Ok(range)) = (&whole, range) {
@@ -286,14 +287,12 @@ pub(crate) fn split(data: &[u8]) {
     let options = options(small());
     let frame = Bytes::copy_from_slice(data);
     let whole = options.from_bytes(frame.clone());
-    let plan = |dparams: &DParams| OpenPlan::new(data.len() as u64, Storage::Contiguous, dparams).whole();
-    let dparams = DParams::default().with_limits(small()).with_plugins(plugins());
     let pieces = Pieces { data: frame.clone(), dice: dice.clone() };
-    let opened = pieces.drive(plan(&dparams));
+    let opened = pieces.drive(options.open_plan(data.len() as u64, Storage::Contiguous).whole());
     assert_eq!(opened.is_ok(), whole.is_ok(), "opened in pieces: {:?}", opened.err());
     if let (Ok(opened), Ok(whole)) = (opened, &whole) {
         let files = Arc::new(One(Arc::new(Copies(frame.clone()))));
-        let copies = SuperChunk::new(opened, files, dparams.clone());
+        let copies = options.opened(opened, files);
         compare(&observe(whole, &mut dice.clone()), &observe(&copies, &mut dice.clone()), "in pieces");
     }
     for kind in [Unsteady::Failing, Unsteady::Changing, Unsteady::Short] {
@@ -304,8 +303,8 @@ pub(crate) fn split(data: &[u8]) {
             Ok(schunk) => {
                 // Different reads of one chunk may see different bytes or fail, so they need not agree.
                 for nchunk in 0..schunk.nchunks().min(SOME) {
-                    let _ = schunk.decompress_chunk(nchunk).map_err(|error| error.to_string());
-                    let _ = schunk.blocks(nchunk, &[0, 1], |_, _| ());
+                    let _ = schunk.chunk(nchunk).decompress().map_err(|error| error.to_string());
+                    let _ = schunk.chunk(nchunk).blocks(&[0, 1], |_, _| ());
                 }
                 let _ = schunk.read_bytes(0..schunk.nbytes().min(1 << 14));
                 if let Ok(array) = NdArray::from_super_chunk(schunk)

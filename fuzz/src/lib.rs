@@ -10,6 +10,7 @@ mod codecs;
 mod dice;
 mod filters;
 mod frame;
+mod memory;
 mod meta;
 mod msgpack;
 pub mod mutate;
@@ -21,27 +22,7 @@ pub mod targets;
 mod versus;
 
 pub use libfuzzer_sys;
-use peak_alloc::PeakAlloc;
-
-#[global_allocator]
-static ALLOCATED: PeakAlloc = PeakAlloc;
-
-/// Maximum memory that an input may use, in bytes: what the command allows for small files.
-const MOST: usize = 768 << 20;
-
-/// Runs a target on an input, and checks how much memory it uses.
-pub fn bounded(target: fn(&[u8]), data: &[u8]) {
-    within(MOST, &format!("an input of {} bytes", data.len()), || target(data));
-}
-
-/// Panics if `run` uses more than `most` bytes of memory.
-pub(crate) fn within(most: usize, what: &str, run: impl FnOnce()) {
-    ALLOCATED.reset_peak_usage();
-    let before = ALLOCATED.current_usage();
-    run();
-    let taken = ALLOCATED.peak_usage().saturating_sub(before);
-    assert!(taken <= most, "{what}: {} MiB of memory", taken >> 20);
-}
+pub use memory::bounded;
 
 /// Defines the binary of a target: one of [`targets`] and, if it has one, its structured mutator.
 #[macro_export]

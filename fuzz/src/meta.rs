@@ -1,6 +1,6 @@
 //! Metadata: the array metalayer with its dtype, literals, and vlmetalayers.
 
-use b2_chunk::DParams;
+use b2_chunk::{DParams, Limits};
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 use b2nd::{ArrayMeta, Dtype, Geometry, Object, literal};
 
@@ -61,7 +61,7 @@ fn text(text: &str) {
 
 /// The input is the value of an attribute. An accepted value must fit the memory limit.
 pub(crate) fn attribute(data: &[u8]) {
-    let limits = small().with_max_memory(1 << 24);
+    let limits = Limits { max_memory: 1 << 24, ..small() };
     match Object::decode("a", data, &limits) {
         Ok(object) => assert!(held(&object, 0) <= limits.max_memory),
         Err(error) => drop(error.to_string()),
@@ -106,8 +106,8 @@ pub(crate) fn vlmetalayers(data: &[u8]) {
         Err(error) => return drop(error.to_string()),
     };
     let vlmetalayers = schunk.vlmetalayers();
-    let dparams = DParams::default().with_limits(small());
-    assert_eq!(vlmetalayers.names().len(), vlmetalayers.len());
+    let dparams = DParams { limits: small(), ..DParams::default() };
+    assert_eq!(vlmetalayers.names().len(), vlmetalayers.iter().len());
     for (name, value) in vlmetalayers.iter().take(50) {
         assert!(value.len() <= data.len() && name.len() <= 31);
         match (vlmetalayers.chunk(name), vlmetalayers.get(name)) {

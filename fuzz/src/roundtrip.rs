@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, SpecialKind};
 use b2_codecs::fuzzing as loops;
 use b2_filters::{available_kernels, fuzzing as kernels};
-use b2_frame::{FrameEditor, FrameParams, FrameWriter, SuperChunk};
+use b2_frame::{EditOptions, FrameEditor, FrameParams, FrameWriter, SuperChunk};
 
 use crate::checks::filled;
 use crate::chunk::plugins;
@@ -32,11 +32,11 @@ pub(crate) fn write_read(data: &[u8]) {
     kernels::force(Some(*dice.pick(&filters)));
     let other = Chunk::compress_bytes(&plain, &cparams).expect("as before");
     assert!(other.as_bytes() == chunk.as_bytes(), "another chunk from other instructions");
-    let dparams = DParams::default().with_plugins(plugins());
+    let dparams = DParams { plugins: plugins(), ..DParams::default() };
     let read = filled(plain.len(), |dst| chunk.decompress_bytes_into(dst, &dparams));
     assert!(read.as_deref() == Ok(&plain[..]), "{cparams:?}: {:?}", read.err());
     let range = dice.range(plain.len());
-    let part = chunk.get_bytes_with(range.clone(), &dparams);
+    let part = chunk.get_bytes(range.clone(), &dparams);
     assert!(part.as_deref().is_ok_and(|part| *part == plain[range]));
     loops::force(None);
     kernels::force(None);
@@ -84,7 +84,9 @@ pub(crate) fn edit(data: &[u8]) {
     let new = new.memory(FrameParams::from_cparams(&cparams).chunksize(FULL));
     let mut frame = new.and_then(FrameWriter::finish).expect("an empty frame").into_bytes();
     let options = || SuperChunk::options().checksums(sums);
-    let mut editor = FrameEditor::options().checksums(sums).edit_bytes(frame).expect("a frame of our own");
+    let mut editor = EditOptions::from(SuperChunk::options().checksums(sums))
+        .edit_bytes(frame)
+        .expect("a frame of our own");
     let (mut model, mut committed) = (Model::default(), Model::default());
     for _ in 0..24 {
         if params.is_empty() {
@@ -95,7 +97,9 @@ pub(crate) fn edit(data: &[u8]) {
             frame = editor.into_bytes().expect("it is in memory");
             check(&options().from_bytes(frame.clone()).expect("what was committed"), &committed);
             model = committed.clone();
-            editor = FrameEditor::options().checksums(sums).edit_bytes(frame).expect("what was committed");
+            editor = EditOptions::from(SuperChunk::options().checksums(sums))
+                .edit_bytes(frame)
+                .expect("what was committed");
             continue;
         }
         apply(op % 16, &mut params, &mut editor, &mut model, &mut committed);
@@ -176,12 +180,12 @@ fn apply(
         }
         9 => {
             let value = some(params, at * 2);
-            editor.set_vlmetalayer([b'a' + at as u8 % 5], &value).expect("any value");
+            editor.vlmeta().set([b'a' + at as u8 % 5], &value).expect("any value");
             model.vlmetalayers.insert(b'a' + at as u8 % 5, value);
         }
         10 => {
             let was = model.vlmetalayers.remove(&(b'a' + at as u8 % 5)).is_some();
-            assert_eq!(editor.remove_vlmetalayer([b'a' + at as u8 % 5]), was);
+            assert_eq!(editor.vlmeta().remove([b'a' + at as u8 % 5]), was);
         }
         11 => {
             editor.rollback();
@@ -208,7 +212,7 @@ fn check(schunk: &SuperChunk, model: &Model) {
     let whole = model.chunks.concat();
     assert_eq!((schunk.nchunks(), schunk.nbytes()), (model.chunks.len(), whole.len() as u64));
     assert!(schunk.read_bytes(0..schunk.nbytes()).is_ok_and(|read| read == whole), "other bytes");
-    assert_eq!(schunk.vlmetalayers().len(), model.vlmetalayers.len());
+    assert_eq!(schunk.vlmetalayers().iter().len(), model.vlmetalayers.len());
     for (name, value) in &model.vlmetalayers {
         assert!(schunk.vlmetalayers().get([*name]).is_ok_and(|got| got.as_ref() == Some(value)));
     }

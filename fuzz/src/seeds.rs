@@ -6,6 +6,7 @@ use std::{fs, io};
 use b2_chunk::{CParams, Chunk, CodecId};
 use b2_codecs::{CodecContext, Encoded};
 use b2_frame::{Checksums, FrameParams, FrameWriter, Storage, SuperChunk};
+use b2_testkit::hostile::{Layout, Seal};
 use b2nd::{ArrayBuilder, Dtype};
 
 use crate::dice::Dice;
@@ -188,7 +189,7 @@ fn check_seal() {
     let at = frame.windows(80).position(|w| w == [2; 80]).expect("a stored chunk");
     frame[at] ^= 1;
     assert!(verdict(&frame).is_err(), "damage is seen");
-    crate::mutate::reseal(&mut frame).expect("a frame with checksums");
+    crate::mutate::seal(&mut frame, Seal::Sealed).expect("a frame with checksums");
     assert_eq!(verdict(&frame).expect("sums that fit"), Checksums::Ok);
 }
 
@@ -225,7 +226,6 @@ fn frame_with_values(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
         writer.set_vlmetalayer(format!("v{k}"), &plain[..plain.len() - k]).expect("any value");
     }
     let frame = writer.finish().expect("a frame").into_bytes();
-    let len = frame.len();
-    let trailer = u32::from_be_bytes(*frame[len - 22..].first_chunk().expect("four bytes")) as usize;
-    frame[len - trailer..len - 23].to_vec()
+    let trailer = Layout::of(&frame).expect("a valid frame").trailer;
+    frame[trailer.start..trailer.end - 23].to_vec()
 }

@@ -178,9 +178,10 @@ fn ours(data: &[u8]) -> Said {
         Err(error) => return Said::Rejected(error.to_string()),
     };
     // Open arrays as such, because some filters and codecs need the shape of a block.
-    let schunk = NdArray::from_super_chunk(schunk.clone()).map_or(schunk, NdArray::into_super_chunk);
+    let schunk =
+        NdArray::from_super_chunk(schunk.clone()).map_or(schunk, |array| array.super_chunk().clone());
     let read = |nchunk| {
-        let chunk = schunk.chunk(nchunk).map_err(|error| error.to_string())?;
+        let chunk = schunk.chunk(nchunk).read().map_err(|error| error.to_string())?;
         if chunk.nbytes() > MAX_NBYTES {
             return Err("large".to_owned());
         }

@@ -92,6 +92,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// Returns the smallest and the largest value.
+pub fn spread(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values.into_iter().fold((f64::INFINITY, 0.0), |(low, high), x| (low.min(x), high.max(x)))
+}
+
 /// Returns the geometric mean; `None` if there are no values.
 pub fn geomean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut n) = (0.0, 0u32);
@@ -100,6 +105,13 @@ pub fn geomean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
         n += 1;
     }
     (n > 0).then(|| (sum / f64::from(n)).exp())
+}
+
+/// Returns a table in Markdown: the head and the rows have their cells separated by ` | `.
+pub fn table(head: &str, rows: impl IntoIterator<Item = String>) -> String {
+    let line = "| --- ".repeat(head.split(" | ").count());
+    let rows = rows.into_iter().map(|row| format!("| {row} |\n"));
+    format!("| {head} |\n{line}|\n{}", rows.collect::<String>())
 }
 
 /// The SplitMix64 random number generator. Programs that share the seed access the same items.
@@ -150,8 +162,14 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert!(median([]).is_nan());
         assert_eq!(least([3.0, 1.0, 2.0]), 1.0);
+        assert_eq!(spread([3.0, 1.0, 2.0]), (1.0, 3.0));
         assert!((geomean([2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
         assert_eq!(geomean([]), None);
+    }
+
+    #[test]
+    fn tables_have_a_line_below_the_head() {
+        assert_eq!(table("a | b", ["1 | 2".into()]), "| a | b |\n| --- | --- |\n| 1 | 2 |\n");
     }
 
     #[test]

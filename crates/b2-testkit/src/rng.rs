@@ -67,6 +67,13 @@ impl Rng {
         if options.is_empty() { None } else { Some(self.pick(options)) }
     }
 
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
     /// Returns a range inside `0..len`, occasionally empty or all of it.
     pub fn range(&mut self, len: usize) -> Range<usize> {
         let (a, b) = (self.below(len + 1), self.below(len + 1));

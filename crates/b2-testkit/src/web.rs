@@ -26,6 +26,8 @@ pub enum Manner {
     Endless,
     /// Sends one byte at a time, with pauses.
     Slow,
+    /// Sends half of the bytes, and then nothing until the client closes the connection.
+    Freeze,
     /// Claims that the bytes are compressed.
     Compressed,
     /// Does not send the range in the response.
@@ -67,7 +69,8 @@ struct State {
     good: usize,
     /// Number of requests to misbehave for; afterwards the server is correct again.
     bad: usize,
-    delay: Duration,
+    /// The times between a request and its response, for one request after the other.
+    delays: Vec<Duration>,
     /// Bytes per second for each connection, and for all together.
     speed: (Option<u64>, Option<u64>),
     /// The time when everything sent so far has passed the link.
@@ -121,7 +124,13 @@ impl Server {
 
     /// Sets the time between a request and its response.
     pub fn delay(&self, delay: Duration) {
-        self.lock().delay = delay;
+        self.delays(&[delay]);
+    }
+
+    /// Sets the times between a request and its response, which requests take in turn: with different ones, responses
+    /// arrive in another order than that of the requests.
+    pub fn delays(&self, delays: &[Duration]) {
+        self.lock().delays = delays.to_vec();
     }
 
     /// Sets the bytes per second for each connection, and for all together.
@@ -187,7 +196,11 @@ impl Server {
             } else {
                 Manner::Good
             };
-            (state.files.get(path).cloned(), manner, state.delay, state.speed.0)
+            let delay = match state.delays.len() {
+                0 => Duration::ZERO,
+                len => state.delays[state.counts.requests as usize % len],
+            };
+            (state.files.get(path).cloned(), manner, delay, state.speed.0)
         };
         thread::sleep(delay);
         let mut plain = |status: &str, more: &str| -> io::Result<bool> {
@@ -254,6 +267,11 @@ impl Server {
         match manner {
             Manner::Short => {
                 stream.write_all(&body[..body.len() / 2])?;
+                return Ok(false);
+            }
+            Manner::Freeze => {
+                stream.write_all(&body[..body.len() / 2])?;
+                while io::Read::read(&mut stream, &mut [0; 64])? > 0 {}
                 return Ok(false);
             }
             Manner::Endless => loop {

@@ -1,9 +1,8 @@
 //! Mutates chunks: the header, the table of block starts, the streams.
 
 use b2_chunk::{CParams, Chunk, CodecId, FilterId, FilterSlot, SpecialKind, SplitMode};
-use b2_testkit::hostile::{CHUNK_HEADER, EXTENDED_HEADER};
 
-use super::{Rng, le32, put};
+use super::{Rng, put, walk};
 use crate::dice::Dice;
 
 const FILTERS: [u8; 10] = [0, 1, 2, 3, 4, 32, 33, 34, 35, 36];
@@ -14,30 +13,18 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
         *bytes = made(&[7; 100], &mut rng.0).unwrap_or_default();
         return;
     }
-    let extended = bytes[2] & 5 == 5;
-    let header = if extended { 32 } else { 16 };
-    let nblocks = match (le32(bytes, 4), le32(bytes, 8)) {
-        (Some(nbytes), Some(blocksize @ 1..)) if bytes[0x1E] & 1 == 0 || !extended => {
-            nbytes.div_ceil(blocksize)
-        }
-        (_, Some(blocksize)) => blocksize,
-        _ => 1,
-    }
-    .clamp(1, 1 << 14) as usize;
-    let tables = header + 4 * nblocks;
+    let mut streams = Vec::new();
+    let numbers = walk(bytes, |walk| {
+        walk.chunk(0, None);
+        streams = std::mem::take(&mut walk.streams);
+    });
+    // Where the streams start, if there are any.
+    let data = streams.iter().map(|stream| stream.start).min().unwrap_or(32).min(bytes.len() - 1);
     match rng.0.below(14) {
-        0..=2 => {
-            rng.header(bytes, &[CHUNK_HEADER, EXTENDED_HEADER], false);
-        }
-        3 => {
+        0..=7 if rng.0.one_in(5) => {
             let slot = rng.0.below(6);
             bytes[0x10 + slot] = *rng.0.pick(&FILTERS);
-            if rng.0.one_in(2) {
-                rng.field(bytes, 0x18 + slot, 1, false);
-            }
-        }
-        4 => {
-            // Change the codec format, the split bit, or the kind of special value.
+            // The codec format, the split bit, or the kind of special value.
             match rng.0.below(4) {
                 0 => bytes[2] = bytes[2] & 0x1F | (rng.0.below(8) as u8) << 5,
                 1 => bytes[2] ^= 0x10,
@@ -45,25 +32,8 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
                 _ => bytes[0x1F] = bytes[0x1F] & 0x8F | (rng.0.below(6) as u8) << 4,
             }
         }
-        5 => {
-            // Move a block start, or copy that of another block.
-            let at = header + 4 * rng.0.below(nblocks);
-            if rng.0.one_in(2) {
-                rng.field(bytes, at, 4, false);
-            } else if let Some(other) = le32(bytes, header + 4 * rng.0.below(nblocks)) {
-                put(bytes, at, &other.to_le_bytes());
-            }
-        }
-        6 | 7 => {
-            // Change the length or token of a stream.
-            if let Some(start) = le32(bytes, header + 4 * rng.0.below(nblocks)) {
-                rng.field(bytes, start as usize, 4, false);
-            }
-        }
-        8 | 9 => {
-            let end = bytes.len();
-            rng.raw(bytes, tables.min(end)..end, false);
-        }
+        0..=7 => rng.one_of(bytes, &numbers),
+        8 | 9 => rng.raw(bytes, data..usize::MAX, false),
         10 => {
             // Set sizes that are consistent with each other, but not with the streams.
             let blocksize = 1 + rng.0.below(4096) as u32;
@@ -76,8 +46,7 @@ pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
             bytes.truncate(keep.max(16));
         }
         _ => {
-            let plain = bytes[tables.min(bytes.len() - 1)..].to_vec();
-            if let Some(made) = made(&plain, &mut rng.0) {
+            if let Some(made) = made(&bytes[data..], &mut rng.0) {
                 *bytes = made;
             }
         }

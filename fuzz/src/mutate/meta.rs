@@ -1,6 +1,6 @@
 //! Mutates the array metalayer: its numbers and its dtype.
 
-use super::{Rng, put};
+use super::{Rng, put, walk};
 
 /// Parts of dtypes, valid and invalid.
 const WORDS: [&str; 20] = [
@@ -29,27 +29,15 @@ const WORDS: [&str; 20] = [
 /// Mutates an array metalayer.
 pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let len = bytes.len();
-    // Numbers of 8 and 4 bytes, after their markers.
-    let numbers: Vec<(usize, usize)> = bytes
-        .iter()
-        .enumerate()
-        .filter_map(|(at, byte)| match byte {
-            0xD3 => Some((at + 1, 8)),
-            0xD2 => Some((at + 1, 4)),
-            _ => None,
-        })
-        .collect();
+    let numbers = walk(bytes, |walk| walk.array(&(0..len)));
     match rng.0.below(8) {
-        0..=3 if !numbers.is_empty() => {
-            let (at, width) = *rng.0.pick(&numbers);
-            if rng.0.one_in(2) {
-                let small = rng.0.below(40) as u64;
-                let wide = small.to_be_bytes();
-                put(bytes, at, &wide[8 - width..]);
-            } else {
-                rng.field(bytes, at, width, true);
+        0 | 1 => {
+            let small = rng.0.below(40) as u64;
+            if let Some(number) = rng.0.pick_some(&numbers) {
+                number.set(bytes, small);
             }
         }
+        2..=3 | 6 => rng.one_of(bytes, &numbers),
         4 => *bytes = fresh(rng),
         5 => {
             // Insert words into the dtype at the end.
@@ -60,10 +48,6 @@ pub fn meta(bytes: &mut Vec<u8>, rng: &mut Rng) {
             bytes.splice(at..end, word.bytes());
             let dtype_len = (bytes.len() - dtype) as u32;
             put(bytes, dtype.saturating_sub(4), &dtype_len.to_be_bytes());
-        }
-        6 => {
-            let byte = rng.0.below(3);
-            rng.field(bytes, byte, 1, true);
         }
         _ => rng.raw(bytes, 0..len, false),
     }

@@ -6,10 +6,11 @@
 mod chunk;
 mod frame;
 mod meta;
-mod seal;
 mod sparse;
 
-use b2_testkit::hostile::{Number, Row};
+use std::ops::Range;
+
+use b2_testkit::hostile::{Number, Walk};
 use libfuzzer_sys::fuzzer_mutate;
 
 use crate::dice::Dice;
@@ -17,8 +18,8 @@ use crate::dice::Dice;
 pub use chunk::chunk;
 pub(crate) use chunk::{made, parameters};
 pub use frame::frame;
+pub(crate) use frame::seal;
 pub use meta::meta;
-pub(crate) use seal::reseal;
 pub use sparse::sparse;
 
 /// Mutates an input with `mutator`, or one time in four as libFuzzer does. Returns the new size.
@@ -35,7 +36,7 @@ pub fn with(
     }
     let mut bytes = data[..size].to_vec();
     // Do not count the mutator's memory as the target's.
-    crate::within(64 << 20, &format!("{size} bytes to change"), || {
+    crate::memory::within(64 << 20, &format!("{size} bytes to change"), || {
         for _ in 0..1 + rng.0.below(3) {
             mutator(&mut bytes, &mut rng);
         }
@@ -52,27 +53,16 @@ pub struct Rng(pub(crate) Dice);
 const MAX_LEN: usize = 1 << 16;
 
 impl Rng {
-    /// Changes the number of `width` bytes at `at`, if it is in bounds.
-    fn field(&mut self, bytes: &mut [u8], at: usize, width: usize, big_endian: bool) {
-        self.one_of(bytes, &[Number { at, width, big_endian }]);
-    }
-
-    /// Changes one of the numbers of a header.
-    fn header(&mut self, bytes: &mut [u8], tables: &[&[Row]], big_endian: bool) {
-        let rows = tables.iter().copied().flatten();
-        let numbers: Vec<_> = rows.map(|&(at, width, _)| Number { at, width, big_endian }).collect();
-        self.one_of(bytes, &numbers);
-    }
-
+    /// Changes one of the numbers, if there are any.
     fn one_of(&mut self, bytes: &mut [u8], numbers: &[Number]) {
-        let number = self.0.pick(numbers);
+        let Some(number) = self.0.pick_some(numbers) else { return };
         let kind = self.0.below(number.nvalues() as usize) as u32;
         let value = number.value(kind, bytes, numbers, &mut self.0);
         number.set(bytes, value);
     }
 
     /// Lets libFuzzer mutate a part of the input, keeping its length if `keep` is set.
-    fn raw(&mut self, bytes: &mut Vec<u8>, part: std::ops::Range<usize>, keep: bool) {
+    fn raw(&mut self, bytes: &mut Vec<u8>, part: Range<usize>, keep: bool) {
         let (start, end) = (part.start.min(bytes.len()), part.end.min(bytes.len()));
         if start >= end {
             return;
@@ -90,20 +80,20 @@ impl Rng {
     }
 }
 
-fn le32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+/// Returns all numbers that a walk over `bytes` finds.
+fn walk(bytes: &[u8], over: impl FnOnce(&mut Walk<'_>)) -> Vec<Number> {
+    let mut numbers = Vec::new();
+    over(&mut Walk::new(bytes, &mut |_, _, number| numbers.push(number)));
+    numbers
 }
 
-fn le64(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn be64(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+/// Lets a mutator change a part without moving the bytes after it.
+fn in_place(bytes: &mut [u8], part: Range<usize>, mutator: fn(&mut Vec<u8>, &mut Rng), rng: &mut Rng) {
+    let Some(stored) = bytes.get_mut(part) else { return };
+    let mut new = stored.to_vec();
+    mutator(&mut new, rng);
+    new.resize(stored.len(), 0);
+    stored.copy_from_slice(&new);
 }
 
 fn put(bytes: &mut [u8], at: usize, new: &[u8]) {

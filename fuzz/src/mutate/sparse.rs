@@ -1,5 +1,7 @@
 //! Mutates several files in one input: those of a sparse frame.
 
+use b2_testkit::hostile::Number;
+
 use super::{Rng, chunk, frame};
 use crate::sparse::{pack, unpack};
 
@@ -20,7 +22,7 @@ pub fn sparse(bytes: &mut Vec<u8>, rng: &mut Rng) {
         },
         5 => {
             let mut id = files[n].0.to_le_bytes();
-            rng.field(&mut id, 0, 4, false);
+            rng.one_of(&mut id, &[Number { at: 0, width: 4, big_endian: false }]);
             files[n].0 = u32::from_le_bytes(id);
         }
         6 => {

@@ -1,13 +1,14 @@
 //! The valid files from which the cases are made, with the positions of their parts.
 
+use std::fmt::Arguments;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
+use b2_testkit::hostile::{Layout, Number, Walk, stored, sum};
 use b2kit::Chunk;
 
 use super::content::Content;
-use super::fields::Field;
-use super::layout::{Layout, Map};
+use super::groups::Group;
 use crate::digest;
 
 /// The kind of a base.
@@ -20,6 +21,16 @@ pub(crate) enum Kind {
 
 /// The name of the index file of sparse frames.
 pub(crate) const INDEX: &str = "chunks.b2frame";
+
+/// A number in a file, and its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) group: Group,
+    pub(crate) name: String,
+    /// The file of a sparse frame, by its position in the list of the base.
+    pub(crate) file: usize,
+    pub(crate) number: Number,
+}
 
 /// A valid file, and the positions of its parts.
 pub(crate) struct Base {
@@ -34,8 +45,8 @@ pub(crate) struct Base {
     pub(crate) layout: Option<Layout>,
     pub(crate) entries: Vec<i64>,
     pub(crate) fields: Vec<Field>,
-    /// Bytes of codec streams: file number, range, chunk number.
-    pub(crate) streams: Vec<(usize, Range<usize>, Option<usize>)>,
+    /// Bytes of codec streams: file number, range.
+    pub(crate) streams: Vec<(usize, Range<usize>)>,
     /// Stored chunks: chunk number, file number, range.
     pub(crate) chunks: Vec<(usize, usize, Range<usize>)>,
     /// Whether damage to unused bytes may go unnoticed: the frame has holes, or a tail.
@@ -84,75 +95,65 @@ impl Base {
         kind.is_some_and(|kind| *kind == 3)
     }
 
-    /// Returns the range of the value of the array's metalayer.
-    pub(crate) fn array(&self) -> Option<Range<usize>> {
-        let layers = &self.layout.as_ref()?.metalayers;
-        layers.iter().find(|(name, _)| name == b"b2nd").map(|(_, range)| range.clone())
+    /// Walks over a file, and keeps its fields and streams.
+    fn walk<T>(&mut self, file: usize, over: impl FnOnce(&mut Walk<'_>) -> T) -> T {
+        let bytes = self.bytes(file).to_vec();
+        let mut sink = |part, name: Arguments<'_>, number| {
+            self.fields.push(Field { group: Group::Field(part), name: name.to_string(), file, number });
+        };
+        let mut walk = Walk::new(&bytes, &mut sink);
+        let out = over(&mut walk);
+        self.streams.extend(walk.streams.into_iter().map(|range| (file, range)));
+        out
     }
 
     fn take_apart(&mut self) -> Result<()> {
-        match self.kind {
-            Kind::Chunk | Kind::Contiguous => self.files.push(String::new()),
-            Kind::Sparse => {
-                self.files.push(INDEX.into());
-                let names = self.content.0.iter().map(|(name, _)| name.clone());
-                let mut names: Vec<String> = names.filter(|name| name.ends_with(".chunk")).collect();
-                names.sort();
-                self.files.extend(names);
-            }
+        self.files.push(if self.kind == Kind::Sparse { INDEX.into() } else { String::new() });
+        if self.kind == Kind::Sparse {
+            let names = self.content.0.iter().map(|(name, _)| name.clone());
+            let mut names: Vec<String> = names.filter(|name| name.ends_with(".chunk")).collect();
+            names.sort();
+            self.files.extend(names);
         }
-        let bytes = self.bytes(0).to_vec();
-        let mut map = Map::new(&bytes, 0);
         if self.kind == Kind::Chunk {
-            map.data_chunk(0, None);
-            self.chunks.push((0, 0, 0..bytes.len()));
+            self.chunks.push((0, 0, 0..self.bytes(0).len()));
         } else {
-            let layout = map.frame();
-            if !layout.index.is_empty() {
-                let index = bytes.get(layout.index.clone()).context("the index is outside")?;
-                let plain = Chunk::from_bytes(index.to_vec())?.decompress_bytes()?;
-                self.entries =
-                    plain.as_chunks::<8>().0.iter().map(|entry| i64::from_le_bytes(*entry)).collect();
-            }
-            for (n, entry) in self.entries.iter().enumerate() {
-                let Ok(at) = usize::try_from(*entry) else { continue };
-                if self.kind == Kind::Contiguous {
-                    let start = layout.header.end + at;
-                    let len = bytes.get(start + 12..).and_then(|rest| rest.first_chunk().copied());
-                    let end = start + u32::from_le_bytes(len.context("a chunk is outside")?) as usize;
-                    self.chunks.push((n, 0, start..end));
-                    if n < MAPPED {
-                        map.data_chunk(start, Some(n));
-                    }
-                } else {
-                    let name = format!("{at:08X}.chunk");
-                    let file = self.files.iter().position(|f| *f == name).context("a chunk is missing")?;
-                    self.chunks.push((n, file, 0..self.bytes(file).len()));
-                }
-            }
-            let stored: usize = self.chunks.iter().map(|(_, _, range)| range.len()).sum();
-            let data = layout.index.start.saturating_sub(layout.header.end);
-            self.holes = self.kind == Kind::Contiguous && stored != data
-                || layout.trailer.end != bytes.len()
-                || layout.index.end
-                    + layout.pages.iter().chain([&layout.sums]).map(Range::len).sum::<usize>()
-                    != layout.trailer.start
-                    && !layout.index.is_empty();
+            let layout = self.walk(0, |walk| walk.frame()).context("its lengths contradict each other")?;
+            self.find_chunks(&layout)?;
+            let len: usize = self.chunks.iter().map(|(_, _, range)| range.len()).sum();
+            let sums: usize = layout.pages.iter().chain([&layout.sums]).map(Range::len).sum();
+            self.holes = self.kind == Kind::Contiguous && len != layout.index.start - layout.header.end
+                || layout.trailer.end != self.bytes(0).len()
+                || layout.index.end + sums != layout.trailer.start;
             self.layout = Some(layout);
         }
-        let streams = std::mem::take(&mut map.streams);
-        self.streams.extend(streams.into_iter().map(|(range, chunk)| (0, range, chunk)));
-        self.fields = std::mem::take(&mut map.fields);
-        if self.kind == Kind::Sparse {
-            for (n, file, _) in self.chunks.clone().into_iter().take(MAPPED) {
-                let bytes = self.bytes(file).to_vec();
-                let mut map = Map::new(&bytes, file);
-                map.data_chunk(0, Some(n));
-                self.fields.extend(map.fields);
-                self.streams.extend(map.streams.into_iter().map(|(range, chunk)| (file, range, chunk)));
+        for (number, (n, file, range)) in self.chunks.clone().into_iter().enumerate() {
+            // Files of chunks are counted without those of special values.
+            if if self.kind == Kind::Sparse { number } else { n } < MAPPED {
+                let name = (self.kind != Kind::Chunk).then_some(n);
+                self.walk(file, |walk| walk.chunk(range.start, name));
             }
         }
         ensure!(!self.fields.is_empty(), "no fields");
+        Ok(())
+    }
+
+    fn find_chunks(&mut self, layout: &Layout) -> Result<()> {
+        if !layout.index.is_empty() {
+            let plain =
+                Chunk::from_bytes(self.bytes(0)[layout.index.clone()].to_vec())?.decompress_bytes()?;
+            self.entries = plain.as_chunks::<8>().0.iter().map(|entry| i64::from_le_bytes(*entry)).collect();
+        }
+        for (n, entry) in self.entries.iter().enumerate() {
+            let Ok(at) = usize::try_from(*entry) else { continue };
+            self.chunks.push(if self.kind == Kind::Contiguous {
+                (n, 0, stored(self.bytes(0), layout.header.end + at).context("a chunk is outside")?)
+            } else {
+                let name = format!("{at:08X}.chunk");
+                let file = self.files.iter().position(|f| *f == name).context("a chunk is missing")?;
+                (n, file, 0..self.bytes(file).len())
+            });
+        }
         Ok(())
     }
 
@@ -162,14 +163,10 @@ impl Base {
         for (n, file, range) in &self.chunks {
             let Some(bytes) = self.files.get(*file).and_then(|name| content.bytes(name)) else { continue };
             // Use the length in the damaged header if that is possible.
-            let rest = bytes.get(range.start..).unwrap_or_default();
-            let says = rest.get(12..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_le_bytes);
-            let len = match says {
-                Some(len) if len >= 32 && len as usize <= rest.len() => len as usize,
-                _ => range.len().min(rest.len()),
-            };
-            if let (Some(sum), Some(chunk)) = (sums.get_mut(*n), rest.get(..len)) {
-                *sum = b2_testkit::hostile::sum(chunk);
+            let intact = range.start.min(bytes.len())..range.end.min(bytes.len());
+            let range = stored(bytes, range.start).filter(|range| range.len() >= 32).unwrap_or(intact);
+            if let (Some(sum_of), Some(chunk)) = (sums.get_mut(*n), bytes.get(range)) {
+                *sum_of = sum(chunk);
             }
         }
         sums.into_iter().zip(&self.entries).filter(|(_, entry)| **entry >= 0).map(|(sum, _)| sum).collect()

@@ -6,8 +6,8 @@ use b2kit::chunk::CParams;
 use b2kit::{Chunk, CodecId};
 
 use super::content::{Content, Node};
+use super::expect::Expect;
 use super::groups::Group;
-use super::mutate::Expect;
 use super::rebuild::{Parts, b2nd, chunk_header, entry, memcpyed, special, stream, streams};
 use super::relations;
 
@@ -342,52 +342,38 @@ fn arrays(maker: &mut Maker) {
 /// Adds files with a hole: long, but almost empty.
 fn holes(maker: &mut Maker) {
     for len in [1u64 << 31, 1 << 40] {
+        let mut put = |name: String, bytes: &[u8], expect| {
+            maker.put(name, Content::node(Node::Hole(bytes.to_vec(), len)), expect);
+        };
         let mut parts = Parts::empty(1, 1000, 1000);
         parts.set_entries(&[entry(1)]);
-        let bytes = parts.encode_plain();
-        maker.put(
-            format!("a frame and {len} bytes of nothing"),
-            Content::node(Node::Hole(bytes.clone(), len)),
-            Expect::Same,
-        );
-        let mut long = bytes.clone();
-        long[16..24].copy_from_slice(&len.to_be_bytes());
-        maker.put(
-            format!("a frame of {len} bytes"),
-            Content::node(Node::Hole(long.clone(), len)),
-            Expect::Reject,
-        );
-        long[11..15].copy_from_slice(&(i32::MAX as u32 - 97).to_be_bytes());
-        maker.put(
-            format!("a long header in {len} bytes"),
-            Content::node(Node::Hole(long, len)),
-            Expect::Reject,
-        );
+        let mut bytes = parts.encode_plain();
+        put(format!("a frame and {len} bytes of nothing"), &bytes, Expect::Same);
+        bytes[16..24].copy_from_slice(&len.to_be_bytes());
+        put(format!("a frame of {len} bytes"), &bytes, Expect::Reject);
+        bytes[11..15].copy_from_slice(&(i32::MAX as u32 - 97).to_be_bytes());
+        put(format!("a long header in {len} bytes"), &bytes, Expect::Reject);
         for flags in [0x07, 0x95, 0x15] {
             let cbytes = if flags == 7 { MAX_CHUNK } else { i32::MAX as u32 };
             let chunk = chunk_header(flags, 1, MAX_CHUNK - 32, 1 << 20, cbytes);
-            maker.put(
-                format!("a chunk of 2 GiB in {len} bytes, flags {flags:#x}"),
-                Content::node(Node::Hole(chunk, len)),
-                Expect::Any,
-            );
+            put(format!("a chunk of 2 GiB in {len} bytes, flags {flags:#x}"), &chunk, Expect::Any);
         }
-        maker.put(
-            format!("{len} bytes of nothing"),
-            Content::node(Node::Hole(Vec::new(), len)),
-            Expect::Reject,
-        );
+        put(format!("{len} bytes of nothing"), b"", Expect::Reject);
     }
 }
 
+/// Names of metalayers whose values are parsed, and one that is not.
+const NAMES: [&str; 6] =
+    ["any", "vlarray", "batcharray", "b2embed", "_batch_array_metadata", "estore_metadata"];
+
 fn nesting(maker: &mut Maker) {
-    let with = |name: &[u8], value: Vec<u8>, vl: bool| {
+    let with = |name: &str, value: Vec<u8>, vl: bool| {
         let mut parts = Parts::empty(1, 1000, 1000);
         parts.set_entries(&[entry(1)]);
         if vl {
-            parts.vlmetalayers.push((name.to_vec(), memcpyed(&value, 1)));
+            parts.vlmetalayers.push((name.into(), memcpyed(&value, 1)));
         } else {
-            parts.metalayers.push((name.to_vec(), value));
+            parts.metalayers.push((name.into(), value));
         }
         parts.encode_plain()
     };
@@ -407,18 +393,8 @@ fn nesting(maker: &mut Maker) {
     ];
     for (what, value) in values {
         for vl in [false, true] {
-            for name in [
-                &b"any"[..],
-                b"vlarray",
-                b"batcharray",
-                b"b2embed",
-                b"_batch_array_metadata",
-                b"estore_metadata",
-            ] {
-                maker.add(
-                    format!("{what} in {}, {vl}", String::from_utf8_lossy(name)),
-                    with(name, value.clone(), vl),
-                );
+            for name in NAMES {
+                maker.add(format!("{what} in {name}, {vl}"), with(name, value.clone(), vl));
             }
         }
     }

@@ -52,7 +52,7 @@ impl Verdict {
 }
 
 /// The results of one worker for a case.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) verdict: Option<Verdict>,
     pub(crate) answers: Vec<(Vec<String>, Answer)>,
@@ -64,40 +64,28 @@ pub(crate) struct Ran {
     pub(crate) millis: u128,
 }
 
-/// Frames with more chunks than this are not listed or written.
+/// Frames with more chunks than this are not listed or written, which takes time and memory for each chunk, whether it is
+/// stored or not.
 const WRITTEN: u64 = 1 << 20;
 /// Data larger than this are not printed, in bytes.
 const PRINTED: u64 = 32 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extra {
-    Cat,
-    Slice,
-    Chunk,
-    Copy,
-    Salvage,
-    Append,
-    VlMeta,
-    Diff,
-    Checksum,
-    Set,
-    Keys,
-    Items,
-}
+/// Up to how many chunks it runs, and a command, or some, with what must hold then.
+type Extra = (u64, fn(&mut Session<'_>) -> Result<()>);
 
 const EXTRAS: [Extra; 12] = [
-    Extra::Cat,
-    Extra::Slice,
-    Extra::Chunk,
-    Extra::Copy,
-    Extra::Salvage,
-    Extra::Append,
-    Extra::VlMeta,
-    Extra::Diff,
-    Extra::Checksum,
-    Extra::Set,
-    Extra::Keys,
-    Extra::Items,
+    (u64::MAX, |s| s.cat()),
+    (u64::MAX, |s| s.slice()),
+    (WRITTEN, |s| s.chunk()),
+    (WRITTEN, |s| s.copy()),
+    (WRITTEN, |s| s.salvage()),
+    (WRITTEN, |s| s.append()),
+    (WRITTEN, |s| s.vlmeta()),
+    (u64::MAX, |s| s.diff()),
+    (WRITTEN, |s| s.checksum()),
+    (WRITTEN, |s| s.set()),
+    (WRITTEN, |s| s.keys()),
+    (WRITTEN, |s| s.items()),
 ];
 
 /// Returns the additional commands to run: for few cases in general, and for more of those built from scratch.
@@ -114,25 +102,24 @@ fn extras(case: &Case) -> Vec<Extra> {
 struct Session<'a> {
     worker: &'a mut Worker,
     folder: &'a Path,
-    name: String,
+    case: &'a Case,
+    /// The name of the case, and that of what commands write.
+    name: &'a str,
+    out: &'a str,
+    /// The results of `verify` and `info`.
+    verdict: Verdict,
+    info: Value,
     ran: Ran,
 }
 
 /// Runs all commands of a case, which is stored in `folder` under `name`.
 pub(crate) fn run(worker: &mut Worker, folder: &Path, name: &str, case: &Case) -> Result<Ran> {
-    let ran = Ran {
-        verdict: None,
-        answers: Vec::new(),
-        death: None,
-        odd: None,
-        stderr: String::new(),
-        over_kib: 0,
-        millis: 0,
-    };
     worker.mark()?;
     let started = Instant::now();
-    let mut session = Session { worker, folder, name: name.to_owned(), ran };
-    session.all(case)?;
+    let (verdict, out) = (Verdict::Fail(String::new()), &format!("{name}.out"));
+    let ran = Ran::default();
+    let mut session = Session { worker, folder, case, name, out, verdict, info: Value::Null, ran };
+    session.all()?;
     let Session { worker, mut ran, .. } = session;
     ran.millis = started.elapsed().as_millis();
     ran.over_kib = worker.over_kib(KEPT_KIB);
@@ -150,161 +137,167 @@ pub(crate) fn verify(worker: &mut Worker, name: &str) -> Result<Option<Verdict>>
 const KEPT_KIB: u64 = 96 << 10;
 
 impl Session<'_> {
-    fn all(&mut self, case: &Case) -> Result<()> {
-        let name = self.name.clone();
-        let Some(answer) = self.ask(&["verify", &name], &[0, 1])? else { return Ok(()) };
-        let verdict = Verdict::of(&answer);
-        if let Verdict::Strange(line) = &verdict {
-            self.odd(format!("verify answers {line:?}"));
+    fn all(&mut self) -> Result<()> {
+        let Some(answer) = self.ask(&["verify", self.name])? else { return Ok(()) };
+        self.verdict = Verdict::of(&answer);
+        if let Verdict::Strange(line) = &self.verdict {
+            let odd = format!("verify answers {line:?}");
+            self.odd(odd);
         }
-        self.ran.verdict = Some(verdict.clone());
-        let extras = extras(case);
+        self.ran.verdict = Some(self.verdict.clone());
+        let extras = extras(self.case);
         if extras.is_empty() {
             return Ok(());
         }
-        let Some(info) = self.ask(&["info", &name, "--json"], &[0, 1])? else { return Ok(()) };
-        if verdict.is_ok() && info.rc != 0 {
+        let Some(info) = self.ask(&["info", self.name, "--json"])? else { return Ok(()) };
+        if self.verdict.is_ok() && info.rc != 0 {
             self.odd(format!("verify is content, info is not: {}", info.err));
         }
-        let info = serde_json::from_slice::<Value>(&info.out).unwrap_or(Value::Null);
-        for extra in extras {
-            if self.ran.death.is_some() {
-                return Ok(());
+        self.info = serde_json::from_slice(&info.out).unwrap_or_default();
+        let nchunks = self.info["nchunks"].as_u64().unwrap_or(0);
+        for (_, extra) in extras.into_iter().filter(|(most, _)| nchunks <= *most) {
+            if self.ran.death.is_none() {
+                extra(self)?;
             }
-            self.extra(extra, case, &verdict, &info)?;
         }
         Ok(())
     }
 
-    fn extra(&mut self, extra: Extra, case: &Case, verdict: &Verdict, info: &Value) -> Result<()> {
-        let name = self.name.clone();
-        let out = format!("{name}.out");
-        let nbytes = info["nbytes"].as_u64().unwrap_or(u64::MAX);
-        // Listing or writing takes time and memory for each chunk, whether it is stored or not.
-        if info["nchunks"].as_u64().is_some_and(|n| n > WRITTEN)
-            && !matches!(extra, Extra::Cat | Extra::Slice | Extra::Diff)
-        {
+    /// Whether the data are few enough to be printed or written.
+    fn is_short(&self) -> bool {
+        self.info["nbytes"].as_u64().is_some_and(|nbytes| nbytes <= PRINTED)
+    }
+
+    fn cat(&mut self) -> Result<()> {
+        if !self.is_short() && !self.info.is_null() {
             return Ok(());
         }
-        match extra {
-            Extra::Cat if nbytes <= PRINTED || info.is_null() => {
-                let Some(answer) = self.ask(&["cat", &name, "--raw"], &[0, 1])? else { return Ok(()) };
-                if let Verdict::Ok { sha256, .. } = verdict
-                    && (answer.rc != 0 || *sha256 != answer.sha256)
-                {
-                    self.odd(format!("verify is content, cat is not: {}", answer.err));
-                }
-            }
-            Extra::Cat => {}
-            Extra::Slice => {
-                let slice = format!("--slice={}", slice(info, case.id));
-                self.ask(&["cat", &name, "--raw", &slice], &[0, 1])?;
-            }
-            Extra::Chunk => {
-                let nchunk = (case.id % 3).to_string();
-                if info["chunksize"].as_u64().is_none_or(|n| n <= PRINTED) {
-                    self.ask(&["cat", &name, "--chunk", &nchunk], &[0, 1])?;
-                }
-            }
-            Extra::Copy if nbytes <= PRINTED => {
-                let copied = self.ask(&["copy", &name, &out, "--force"], &[0, 1])?;
-                if let (Verdict::Ok { nbytes, .. }, Some(0)) = (verdict, copied.map(|answer| answer.rc)) {
-                    let nbytes = *nbytes;
-                    self.must_hold(&out, |now| now == nbytes, "a copy of what is fine is not")?;
-                }
-            }
-            Extra::Copy => {}
-            // Salvage searches every byte of a file, including holes.
-            Extra::Salvage if is_long(case) => {}
-            Extra::Salvage => {
-                let Some(answer) = self.ask(&["salvage", &name, &out, "--force"], &[0, 1])? else {
-                    return Ok(());
-                };
-                let saved = answer.rc == 0;
-                if saved {
-                    let report = String::from_utf8_lossy(&answer.out).into_owned();
-                    let guessed = report.lines().any(|line| line.split_whitespace().eq(["index", "lost"]));
-                    self.salvaged(&out, verdict, guessed)?;
-                } else if case.group == Group::Valid && verdict.is_ok() && info["kind"] != "chunk" {
-                    self.odd(format!("salvage does not save what is valid: {}", answer.err));
-                }
-            }
-            Extra::Append => self.append(verdict, info)?,
-            Extra::VlMeta => {
-                let layers = info["vlmetalayers"].as_object();
-                let known = layers.and_then(|layers| layers.keys().next().cloned());
-                self.ask(&["vlmeta", "get", &name, known.as_deref().unwrap_or("none")], &[0, 1])?;
-            }
-            Extra::Diff if nbytes <= PRINTED => {
-                self.ask(&["diff", &name, "../more.b2nd"], &[0, 1, 2])?;
-            }
-            Extra::Diff => {}
-            Extra::Checksum if nbytes <= PRINTED => {
-                let word = if case.id.is_multiple_of(2) { "add" } else { "remove" };
-                if !self.copy_to(&out)? {
-                    return Ok(());
-                }
-                let Some(answer) = self.ask(&["checksum", word, &out], &[0, 1])? else { return Ok(()) };
-                // Without checksums, headers are compared with each other; recomputed checksums had prevented that.
-                let exposed = word == "remove" && case.name.contains("Sealed");
-                if answer.rc == 0 && verdict.is_ok() && !exposed {
-                    self.must_hold(&out, |_| true, "checksums broke what was fine")?;
-                }
-                let limit = matches!(verdict, Verdict::Fail(message) if message.contains("limit"));
-                if answer.rc == 0 && word == "add" && !verdict.is_ok() && !limit {
-                    let after = self.ask(&["verify", &out], &[0, 1])?;
-                    if after.is_some_and(|after| after.rc == 0) {
-                        self.odd("checksums bless what verify refuses".into());
-                    }
-                }
-            }
-            Extra::Checksum => {}
-            Extra::Set => {
-                if self.copy_to(&out)? {
-                    self.ask(&["vlmeta", "set", &out, "new", "[1,2,3]"], &[0, 1])?;
-                    self.ask(&["chunk", "delete", &out, "0"], &[0, 1])?;
-                }
-            }
-            Extra::Keys => {
-                let Some(answer) = self.ask(&["ls", &name], &[0, 1])? else { return Ok(()) };
-                let keys = String::from_utf8_lossy(&answer.out).into_owned();
-                for key in keys.lines().take(3) {
-                    self.ask(&["info", &name, "--json", "--key", key], &[0, 1])?;
-                    self.ask(&["cat", &name, "--slice=0:3", "--key", key], &[0, 1])?;
-                }
-                self.ask(&["info", &name, "--tree"], &[0, 1])?;
-            }
-            Extra::Items => {
-                self.ask(&["items", &name], &[0, 1])?;
-                self.ask(&["info", &name, "--meta", "--chunks"], &[0, 1])?;
+        let Some(answer) = self.ask(&["cat", self.name, "--raw"])? else { return Ok(()) };
+        if let Verdict::Ok { sha256, .. } = &self.verdict
+            && (answer.rc != 0 || *sha256 != answer.sha256)
+        {
+            self.odd(format!("verify is content, cat is not: {}", answer.err));
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self) -> Result<()> {
+        let slice = format!("--slice={}", slice(&self.info, self.case.id));
+        self.ask(&["cat", self.name, "--raw", &slice]).map(drop)
+    }
+
+    fn chunk(&mut self) -> Result<()> {
+        if self.info["chunksize"].as_u64().is_none_or(|n| n <= PRINTED) {
+            self.ask(&["cat", self.name, "--chunk", &(self.case.id % 3).to_string()])?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self) -> Result<()> {
+        if self.is_short() {
+            let copied = self.ask(&["copy", self.name, self.out, "--force"])?;
+            if let (Verdict::Ok { nbytes, .. }, Some(0)) = (&self.verdict, copied.map(|answer| answer.rc)) {
+                let nbytes = *nbytes;
+                self.must_hold(|now| now == nbytes, "a copy of what is fine is not")?;
             }
         }
         Ok(())
+    }
+
+    fn salvage(&mut self) -> Result<()> {
+        // Salvage searches every byte of a file, including holes.
+        if matches!(self.case.content.0.first(), Some((_, Node::Hole(..)))) {
+            return Ok(());
+        }
+        let Some(answer) = self.ask(&["salvage", self.name, self.out, "--force"])? else { return Ok(()) };
+        if answer.rc == 0 {
+            let report = String::from_utf8_lossy(&answer.out).into_owned();
+            let guessed = report.lines().any(|line| line.split_whitespace().eq(["index", "lost"]));
+            self.salvaged(guessed)?;
+        } else if self.case.group == Group::Valid && self.verdict.is_ok() && self.info["kind"] != "chunk" {
+            self.odd(format!("salvage does not save what is valid: {}", answer.err));
+        }
+        Ok(())
+    }
+
+    fn vlmeta(&mut self) -> Result<()> {
+        let layers = self.info["vlmetalayers"].as_object();
+        let known = layers.and_then(|layers| layers.keys().next().cloned());
+        self.ask(&["vlmeta", "get", self.name, known.as_deref().unwrap_or("none")]).map(drop)
+    }
+
+    fn diff(&mut self) -> Result<()> {
+        if self.is_short() {
+            self.ask_for(&["diff", self.name, "../more.b2nd"], 2)?;
+        }
+        Ok(())
+    }
+
+    fn checksum(&mut self) -> Result<()> {
+        let word = if self.case.id.is_multiple_of(2) { "add" } else { "remove" };
+        if !self.is_short() || !self.copy_to_out()? {
+            return Ok(());
+        }
+        let Some(answer) = self.ask(&["checksum", word, self.out])? else { return Ok(()) };
+        // Without checksums, headers are compared with each other; recomputed checksums had prevented that.
+        let exposed = word == "remove" && self.case.name.contains("Sealed");
+        if answer.rc == 0 && self.verdict.is_ok() && !exposed {
+            self.must_hold(|_| true, "checksums broke what was fine")?;
+        }
+        let limit = matches!(&self.verdict, Verdict::Fail(message) if message.contains("limit"));
+        if answer.rc == 0 && word == "add" && !self.verdict.is_ok() && !limit {
+            let after = self.ask(&["verify", self.out])?;
+            if after.is_some_and(|after| after.rc == 0) {
+                self.odd("checksums bless what verify refuses".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self) -> Result<()> {
+        if self.copy_to_out()? {
+            self.ask(&["vlmeta", "set", self.out, "new", "[1,2,3]"])?;
+            self.ask(&["chunk", "delete", self.out, "0"])?;
+        }
+        Ok(())
+    }
+
+    fn keys(&mut self) -> Result<()> {
+        let Some(answer) = self.ask(&["ls", self.name])? else { return Ok(()) };
+        for key in String::from_utf8_lossy(&answer.out).lines().take(3) {
+            self.ask(&["info", self.name, "--json", "--key", key])?;
+            self.ask(&["cat", self.name, "--slice=0:3", "--key", key])?;
+        }
+        self.ask(&["info", self.name, "--tree"]).map(drop)
+    }
+
+    fn items(&mut self) -> Result<()> {
+        self.ask(&["items", self.name])?;
+        self.ask(&["info", self.name, "--meta", "--chunks"]).map(drop)
     }
 
     /// Appends to a copy of the case.
-    fn append(&mut self, verdict: &Verdict, info: &Value) -> Result<()> {
-        let out = format!("{}.out", self.name);
-        let typesize = info["typesize"].as_u64().unwrap_or(1);
-        let shape = info["shape"].as_array();
+    fn append(&mut self) -> Result<()> {
+        let typesize = self.info["typesize"].as_u64().unwrap_or(1);
+        let shape = self.info["shape"].as_array();
         let row = shape.into_iter().flatten().skip(1).filter_map(Value::as_u64);
         let nbytes = row.fold(typesize.saturating_mul(3), u64::saturating_mul);
-        if nbytes > 1 << 20 || !self.copy_to(&out)? {
+        if nbytes > 1 << 20 || !self.copy_to_out()? {
             return Ok(());
         }
         let more = format!("{}.more", self.name);
         fs::write(self.folder.join(&more), vec![7; nbytes as usize])?;
-        let Some(answer) = self.ask(&["append", &out, &more], &[0, 1])? else { return Ok(()) };
-        if let (Verdict::Ok { nbytes: before, .. }, 0) = (verdict, answer.rc) {
+        let Some(answer) = self.ask(&["append", self.out, &more])? else { return Ok(()) };
+        if let (Verdict::Ok { nbytes: before, .. }, 0) = (&self.verdict, answer.rc) {
             let after = before + nbytes;
-            self.must_hold(&out, |now| now == after, "appending broke what was fine")?;
+            self.must_hold(|now| now == after, "appending broke what was fine")?;
         }
         Ok(())
     }
 
     /// Copies the case if it consists of files.
-    fn copy_to(&mut self, out: &str) -> Result<bool> {
-        let (from, to) = (self.folder.join(&self.name), self.folder.join(out));
+    fn copy_to_out(&mut self) -> Result<bool> {
+        let (from, to) = (self.folder.join(self.name), self.folder.join(self.out));
         remove(&to)?;
         let there = fs::symlink_metadata(&from)?;
         if there.is_file() && there.len() < 64 << 20 {
@@ -327,8 +320,8 @@ impl Session<'_> {
     }
 
     /// Records a contradiction if the result is not as required.
-    fn must_hold(&mut self, out: &str, nbytes: impl Fn(u64) -> bool, odd: &str) -> Result<()> {
-        let Some(answer) = self.ask(&["verify", out], &[0, 1])? else { return Ok(()) };
+    fn must_hold(&mut self, nbytes: impl Fn(u64) -> bool, odd: &str) -> Result<()> {
+        let Some(answer) = self.ask(&["verify", self.out])? else { return Ok(()) };
         match Verdict::of(&answer) {
             Verdict::Ok { nbytes: now, .. } if nbytes(now) => {}
             other => self.odd(format!("{odd}: {other:?}")),
@@ -339,19 +332,26 @@ impl Session<'_> {
     /// Records a contradiction if a complete salvage is invalid or lost data. If the original is invalid, three faults
     /// may remain: chunks that match their checksum are saved even if they need a missing plug-in, more bytes may be
     /// special values than `verify` expands, and the frame of a store is saved as it is, whatever its members are.
-    fn salvaged(&mut self, out: &str, before: &Verdict, guessed: bool) -> Result<()> {
-        let Some(answer) = self.ask(&["verify", out], &[0, 1])? else { return Ok(()) };
-        match (before, Verdict::of(&answer)) {
-            (Verdict::Ok { sha256, .. }, Verdict::Ok { sha256: now, .. }) if *sha256 == now => {}
-            (Verdict::Fail(_), Verdict::Ok { .. }) => {}
+    fn salvaged(&mut self, guessed: bool) -> Result<()> {
+        let Some(answer) = self.ask(&["verify", self.out])? else { return Ok(()) };
+        let odd = match (&self.verdict, Verdict::of(&answer)) {
+            (Verdict::Ok { sha256, .. }, Verdict::Ok { sha256: now, .. }) if *sha256 == now => return Ok(()),
+            (Verdict::Fail(_), Verdict::Ok { .. }) => return Ok(()),
             // An index with inconsistent entries is not trusted.
-            (Verdict::Ok { .. }, Verdict::Ok { .. }) if guessed => {}
+            (Verdict::Ok { .. }, Verdict::Ok { .. }) if guessed => return Ok(()),
             (Verdict::Fail(_), Verdict::Fail(why))
-                if why.contains("is not registered") || why.contains("max_output") => {}
+                if why.contains("is not registered") || why.contains("max_output") =>
+            {
+                return Ok(());
+            }
             (Verdict::Fail(before), Verdict::Fail(why))
-                if *before == why && ["key ", "estore_metadata"].iter().any(|at| why.starts_with(at)) => {}
-            (_, now) => self.odd(format!("what salvage wrote is not fine: {now:?}, it was {before:?}")),
-        }
+                if *before == why && ["key ", "estore_metadata"].iter().any(|at| why.starts_with(at)) =>
+            {
+                return Ok(());
+            }
+            (before, now) => format!("what salvage wrote is not fine: {now:?}, it was {before:?}"),
+        };
+        self.odd(odd);
         Ok(())
     }
 
@@ -360,11 +360,16 @@ impl Session<'_> {
     }
 
     /// Runs a command; returns `None` if it killed the worker.
-    fn ask(&mut self, args: &[&str], allowed: &[u8]) -> Result<Option<Answer>> {
+    fn ask(&mut self, args: &[&str]) -> Result<Option<Answer>> {
+        self.ask_for(args, 1)
+    }
+
+    /// The same for a command whose exit codes go up to `most`.
+    fn ask_for(&mut self, args: &[&str], most: u8) -> Result<Option<Answer>> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         match self.worker.run(&args)? {
             Ok(answer) => {
-                if !allowed.contains(&answer.rc) {
+                if answer.rc > most {
                     self.odd(format!("{} ends with code {}: {}", args.join(" "), answer.rc, answer.err));
                 }
                 self.ran.answers.push((args, answer.clone()));
@@ -376,11 +381,6 @@ impl Session<'_> {
             }
         }
     }
-}
-
-/// Whether most of the case's own file is a hole.
-fn is_long(case: &Case) -> bool {
-    matches!(case.content.0.first(), Some((_, Node::Hole(..))))
 }
 
 /// Removes a file or folder if it exists.

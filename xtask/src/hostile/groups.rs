@@ -1,18 +1,13 @@
 //! Groups of cases, which are the rows of the table.
 
+use b2_testkit::hostile::Part;
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Group {
     Valid,
-    Header,
-    Metalayers,
-    Array,
-    VlMetalayers,
-    Index,
-    Trailer,
-    Checksums,
-    ChunkHeader,
-    Streams,
+    /// One field of this part of a file is changed.
+    Field(Part),
     Codec,
     Pairs,
     Truncation,
@@ -31,15 +26,15 @@ pub(crate) enum Group {
 /// always run).
 pub(crate) const GROUPS: &[(Group, &str, u32)] = &[
     (Group::Valid, "valid", 0),
-    (Group::Header, "frame header", 110),
-    (Group::Metalayers, "metalayer map", 45),
-    (Group::Array, "b2nd metalayer", 60),
-    (Group::VlMetalayers, "vlmetalayers", 60),
-    (Group::Index, "index", 45),
-    (Group::Trailer, "trailer", 35),
-    (Group::Checksums, "checksum block", 30),
-    (Group::ChunkHeader, "chunk header", 120),
-    (Group::Streams, "bstarts, csizes, tokens", 95),
+    (Group::Field(Part::Header), "frame header", 110),
+    (Group::Field(Part::Metalayers), "metalayer map", 45),
+    (Group::Field(Part::Array), "b2nd metalayer", 60),
+    (Group::Field(Part::VlMetalayers), "vlmetalayers", 60),
+    (Group::Field(Part::Index), "index", 45),
+    (Group::Field(Part::Trailer), "trailer", 35),
+    (Group::Field(Part::Checksums), "checksum block", 30),
+    (Group::Field(Part::ChunkHeader), "chunk header", 120),
+    (Group::Field(Part::Streams), "bstarts, csizes, tokens", 95),
     (Group::Codec, "codec streams", 65),
     (Group::Pairs, "two fields at once", 65),
     (Group::Truncation, "truncation", 70),

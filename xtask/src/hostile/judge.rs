@@ -1,7 +1,7 @@
 //! Classifies a case from the results of two workers.
 
 use super::commands::{Ran, Verdict};
-use super::mutate::Expect;
+use super::expect::Expect;
 use super::plan::Case;
 use super::worker::Death;
 

@@ -80,7 +80,10 @@ impl Maker<'_> {
     }
 
     fn chunk(&mut self, name: &str, chunk: &Chunk) -> Result<()> {
-        let data = chunk.decompress_bytes_with(&b2kit::chunk::DParams::default().with_plugins(plugins()))?;
+        let data = chunk.decompress_bytes_with(&b2kit::chunk::DParams {
+            plugins: plugins(),
+            ..b2kit::chunk::DParams::default()
+        })?;
         self.out.push(Base::new(name, Content::file(chunk.as_bytes().to_vec()), &data)?);
         Ok(())
     }
@@ -143,20 +146,17 @@ impl Maker<'_> {
         data: &[u8],
     ) -> Result<()> {
         for form in forms {
-            let options = FrameWriter::options().checksums(form.sums()).overwrite(true);
-            let content = match form {
-                Form::Plain | Form::Sums => {
-                    let mut writer = options.memory(params.clone())?;
-                    fill(&mut writer)?;
-                    Content::file(writer.finish()?.into_bytes().to_vec())
-                }
-                Form::Sparse | Form::SparseSums => {
-                    let path = self.folder.join("sparse");
-                    let mut writer = options.storage(Storage::Sparse).create(&path, params.clone())?;
-                    fill(&mut writer)?;
-                    writer.finish()?;
-                    take_folder(&path)?
-                }
+            let options = FrameWriter::options().checksums(form.sums).overwrite(true);
+            let content = if form.sparse {
+                let path = self.folder.join("sparse");
+                let mut writer = options.storage(Storage::Sparse).create(&path, params.clone())?;
+                fill(&mut writer)?;
+                writer.finish()?;
+                take_folder(&path)?
+            } else {
+                let mut writer = options.memory(params.clone())?;
+                fill(&mut writer)?;
+                Content::file(writer.finish()?.into_bytes().to_vec())
             };
             self.out.push(Base::new(format!("{name}{}", form.suffix()), content, data)?);
         }
@@ -175,15 +175,13 @@ impl Maker<'_> {
             let params = layers(FrameParams::from_cparams(&cparams).chunksize(chunksize), n);
             let vlmeta = self.data(50, 3);
             let fill = |writer: &mut FrameWriter| {
-                for part in data.chunks(chunksize) {
-                    writer.append(Chunk::compress_bytes(part, &cparams)?)?;
-                }
+                append(writer, data.chunks(chunksize), &cparams)?;
                 for (k, name) in ["unit", "history", "z"].iter().enumerate().take(n % 4) {
                     writer.set_vlmetalayer(name, &vlmeta[k * 20..])?;
                 }
                 Ok(())
             };
-            let forms = if n % 2 == 0 { &ALL[..] } else { &[Form::Sums, Form::Sparse] };
+            let forms = if n % 2 == 0 { &ALL[..] } else { &ALL[1..3] };
             self.frame(&format!("frame-{codec_name}-{filters_name}"), forms, fill, &params, &data)?;
         }
         let cparams = self.cparams(CodecId::LZ4, &[FilterSlot::SHUFFLE], 4)?;
@@ -205,9 +203,7 @@ impl Maker<'_> {
         };
         self.frame("frame-special", &ALL, fill, &params, &data.concat())?;
         let zeros = |writer: &mut FrameWriter| {
-            (0..12).try_for_each(|_| {
-                writer.append_special(SpecialKind::Zeros, 400).map(drop).map_err(anyhow::Error::from)
-            })
+            (0..12).try_for_each(|_| Ok(writer.append_special(SpecialKind::Zeros, 400).map(drop)?))
         };
         let params = FrameParams::from_cparams(cparams).chunksize(400);
         self.frame("frame-zeros", &ALL[..3], zeros, &params, &[0; 4800])?;
@@ -216,11 +212,7 @@ impl Maker<'_> {
 
     fn odd_frames(&mut self, cparams: &CParams) -> Result<()> {
         let parts: Vec<Vec<u8>> = [40, 100, 1, 77].into_iter().map(|n| self.data(n, 4)).collect();
-        let variable = |writer: &mut FrameWriter| {
-            parts.iter().try_for_each(|part| {
-                writer.append(Chunk::compress_bytes(part, cparams)?).map(drop).map_err(anyhow::Error::from)
-            })
-        };
+        let variable = |writer: &mut FrameWriter| append(writer, parts.iter().map(Vec::as_slice), cparams);
         let params = FrameParams::from_cparams(cparams).chunksize(0);
         self.frame("frame-variable", &ALL, variable, &params, &parts.concat())?;
 
@@ -230,56 +222,39 @@ impl Maker<'_> {
         let fill = |writer: &mut FrameWriter| {
             batches.iter().try_for_each(|blocks| {
                 let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-                writer.append(Chunk::compress_vl(&blocks, &vl)?).map(drop).map_err(anyhow::Error::from)
+                Ok(writer.append(Chunk::compress_vl(&blocks, &vl)?).map(drop)?)
             })
         };
         let params = FrameParams::from_cparams(&vl).chunksize(0);
-        self.frame(
-            "frame-vl",
-            &[Form::Plain, Form::Sums, Form::Sparse],
-            fill,
-            &params,
-            &batches.concat().concat(),
-        )?;
+        self.frame("frame-vl", THREE, fill, &params, &batches.concat().concat())?;
 
         let dict = cparams.to_builder().codec(CodecId::ZSTD).use_dict(true).blocksize(512).build()?;
-        let data = self.data(1500, 4);
-        let fill = |writer: &mut FrameWriter| {
-            data.chunks(4000).try_for_each(|part| {
-                writer.append(Chunk::compress_bytes(part, &dict)?).map(drop).map_err(anyhow::Error::from)
-            })
-        };
-        let params = FrameParams::from_cparams(&dict).chunksize(4000);
-        self.frame("frame-dict", &[Form::Plain, Form::Sums], fill, &params, &data)?;
-
         let wide = cparams.to_builder().typesize(300).build()?;
-        let data = self.data(10, 300);
-        let fill = |writer: &mut FrameWriter| {
-            data.chunks(1200).try_for_each(|part| {
-                writer.append(Chunk::compress_bytes(part, &wide)?).map(drop).map_err(anyhow::Error::from)
-            })
-        };
-        let params = FrameParams::from_cparams(&wide).chunksize(1200);
-        self.frame("frame-typesize-300", &[Form::Plain, Form::Sums], fill, &params, &data)?;
+        for (name, cparams, nitems, typesize, chunksize) in
+            [("frame-dict", dict, 1500, 4, 4000), ("frame-typesize-300", wide, 10, 300, 1200)]
+        {
+            let data = self.data(nitems, typesize);
+            let fill = |writer: &mut FrameWriter| append(writer, data.chunks(chunksize), &cparams);
+            let params = FrameParams::from_cparams(&cparams).chunksize(chunksize);
+            self.frame(name, TWO, fill, &params, &data)?;
+        }
 
         // Many metalayers, and a frame that was changed and so has holes.
         let data = self.data(200, 4);
         let fill = |writer: &mut FrameWriter| {
-            for part in data.chunks(400) {
-                writer.append(Chunk::compress_bytes(part, cparams)?)?;
-            }
+            append(writer, data.chunks(400), cparams)?;
             (0..16).try_for_each(|n| Ok(writer.set_vlmetalayer(format!("v{n}"), &[n; 5])?))
         };
         let mut params = FrameParams::from_cparams(cparams).chunksize(400);
         for n in 0..16u8 {
             params = params.metalayer(format!("m{n}"), vec![n; usize::from(n)]);
         }
-        self.frame("frame-layers-16", &[Form::Plain, Form::Sums], fill, &params, &data)?;
+        self.frame("frame-layers-16", TWO, fill, &params, &data)?;
         for sums in [false, true] {
             let mut editor = FrameEditor::options().edit_bytes(self.edited(cparams, sums)?)?;
             editor.delete(1)?;
             editor.update_bytes(0, &data[..400])?;
-            editor.set_vlmetalayer("new", b"\x01")?;
+            editor.vlmeta().set("new", b"\x01")?;
             editor.commit()?;
             let frame = editor.into_bytes().context("a frame in memory")?;
             let plain = SuperChunk::from_bytes(frame.clone())?;
@@ -293,9 +268,7 @@ impl Maker<'_> {
     fn edited(&mut self, cparams: &CParams, sums: bool) -> Result<Bytes> {
         let params = FrameParams::from_cparams(cparams).chunksize(400);
         let mut writer = FrameWriter::options().checksums(sums).memory(params)?;
-        for part in self.data(400, 4).chunks(400) {
-            writer.append(Chunk::compress_bytes(part, cparams)?)?;
-        }
+        append(&mut writer, self.data(400, 4).chunks(400), cparams)?;
         Ok(writer.finish()?.into_bytes())
     }
 
@@ -313,7 +286,7 @@ impl Maker<'_> {
                 builder =
                     builder.metalayer("m", b"\xa1m".to_vec()).vlmetalayer("v", b"\x93\x01\x02\x03".to_vec());
             }
-            let forms: &[Form] = if shape.len() < 3 { &ALL } else { &[Form::Plain, Form::Sums] };
+            let forms: &[Form] = if shape.len() < 3 { &ALL } else { TWO };
             data.truncate(nitems as usize * builder.geometry()?.itemsize());
             for form in forms {
                 self.array(&format!("array-{name}"), *form, &builder, &data[..], Some(&data))?;
@@ -327,8 +300,8 @@ impl Maker<'_> {
         ] {
             let builder = ArrayBuilder::with_dtype(vec![30, 20], Dtype::parse("<f8")?);
             let builder = builder.chunks(vec![8, 8]).blocks(vec![4, 4]);
-            for form in [Form::Plain, Form::Sums, Form::Sparse] {
-                self.array(&format!("array-{name}"), form, &builder, fill.clone(), None)?;
+            for form in THREE {
+                self.array(&format!("array-{name}"), *form, &builder, fill.clone(), None)?;
             }
         }
         self.plugin_arrays()
@@ -356,8 +329,8 @@ impl Maker<'_> {
             };
             let builder = ArrayBuilder::with_dtype(vec![30, 20], dtype).compression(cparams);
             let builder = builder.chunks(vec![16, 12]).blocks(vec![8, 8]);
-            for form in [Form::Plain, Form::Sums] {
-                self.array(&format!("array-{name}"), form, &builder, &items[..], None)?;
+            for form in TWO {
+                self.array(&format!("array-{name}"), *form, &builder, &items[..], None)?;
             }
         }
         Ok(())
@@ -371,20 +344,18 @@ impl Maker<'_> {
         source: impl RegionSource,
         data: Option<&[u8]>,
     ) -> Result<()> {
-        let options = FrameWriter::options().checksums(form.sums()).overwrite(true);
+        let options = FrameWriter::options().checksums(form.sums).overwrite(true);
         let builder = builder.clone().write_options(options);
-        let reading = || -> ArrayOptions { NdArray::options().plugins(plugins()) };
-        let (content, read) = match form {
-            Form::Plain | Form::Sums => {
-                let frame = builder.to_bytes(source)?;
-                (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read_bytes()?)
-            }
-            Form::Sparse | Form::SparseSums => {
-                let path = self.folder.join("sparse.b2nd");
-                builder.storage(Storage::Sparse).write(&path, source)?;
-                let read = reading().open(&path)?.all().read_bytes()?;
-                (take_folder(&path)?, read)
-            }
+        let reading =
+            || -> ArrayOptions { NdArray::options().frame_options(SuperChunk::options().plugins(plugins())) };
+        let (content, read) = if form.sparse {
+            let path = self.folder.join("sparse.b2nd");
+            builder.storage(Storage::Sparse).write(&path, source)?;
+            let read = reading().open(&path)?.all().read_bytes()?;
+            (take_folder(&path)?, read)
+        } else {
+            let frame = builder.to_bytes(source)?;
+            (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read_bytes()?)
         };
         ensure!(data.is_none_or(|data| data == read), "{name} reads back differently");
         self.out.push(Base::new(format!("{name}{}", form.suffix()), content, &read)?);
@@ -394,27 +365,24 @@ impl Maker<'_> {
 
 /// How a frame is stored.
 #[derive(Clone, Copy)]
-enum Form {
-    Plain,
-    Sums,
-    Sparse,
-    SparseSums,
+struct Form {
+    sparse: bool,
+    sums: bool,
 }
 
-const ALL: [Form; 4] = [Form::Plain, Form::Sums, Form::Sparse, Form::SparseSums];
+const ALL: [Form; 4] = [
+    Form { sparse: false, sums: false },
+    Form { sparse: false, sums: true },
+    Form { sparse: true, sums: false },
+    Form { sparse: true, sums: true },
+];
+/// The contiguous forms, and those with one sparse form.
+const TWO: &[Form] = ALL.split_at(2).0;
+const THREE: &[Form] = ALL.split_at(3).0;
 
 impl Form {
-    fn sums(self) -> bool {
-        matches!(self, Self::Sums | Self::SparseSums)
-    }
-
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::Plain => "",
-            Self::Sums => "+sums",
-            Self::Sparse => "-sparse",
-            Self::SparseSums => "-sparse+sums",
-        }
+    fn suffix(self) -> String {
+        format!("{}{}", if self.sparse { "-sparse" } else { "" }, if self.sums { "+sums" } else { "" })
     }
 }
 
@@ -439,6 +407,18 @@ const ARRAYS: &[ArrayRow] = &[
     ),
     ("1d-text", "<U3", &[40], &[40], &[20]),
 ];
+
+/// Appends one chunk for each of these parts.
+fn append<'a>(
+    writer: &mut FrameWriter,
+    parts: impl Iterator<Item = &'a [u8]>,
+    cparams: &CParams,
+) -> Result<()> {
+    for part in parts {
+        writer.append(Chunk::compress_bytes(part, cparams)?)?;
+    }
+    Ok(())
+}
 
 /// Adds some metalayers.
 fn layers(mut params: FrameParams, count: usize) -> FrameParams {

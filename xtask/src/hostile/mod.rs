@@ -4,11 +4,10 @@ mod base;
 mod bombs;
 mod commands;
 mod content;
-mod fields;
+mod expect;
 mod fixtures;
 mod groups;
 mod judge;
-mod layout;
 mod made;
 mod mutate;
 mod peer;
@@ -16,7 +15,6 @@ mod plan;
 mod rebuild;
 mod relations;
 mod report;
-mod seal;
 mod sparse;
 mod stores;
 mod worker;
@@ -36,7 +34,7 @@ use self::plan::{Case, FULL, Plan, Queue};
 use self::report::Report;
 use self::worker::{Alone, Death, Setup, Worker, alone};
 use crate::root;
-use crate::sh::{self, Counts};
+use crate::sh::{self, Counts, lock};
 
 /// Run damaged and hostile files through the command b2kit: changed fields, cuts, flips, bombs, special files.
 ///
@@ -98,23 +96,8 @@ const BLOCK: usize = 64;
 
 /// Runs the sample for `cargo xtask ci`.
 pub(crate) fn sample() -> Result<Counts> {
-    let args = Args {
-        cases: FULL,
-        seed: 1,
-        group: Vec::new(),
-        ci: true,
-        only: None,
-        keep: None,
-        peer: None,
-        debug: false,
-        program: None,
-        memory: 256,
-        address_space: 6144,
-        // Twice the time of the slowest case (1.3 GB of text, all decoded) on a busy machine.
-        patience: 30,
-        jobs: None,
-    };
-    counted(&args)
+    // Twice the time of the slowest case (1.3 GB of text, all decoded) on a busy machine.
+    counted(&sh::parsed(&["--ci", "--patience", "30"])?)
 }
 
 /// Runs the task; returns an error if a case failed.
@@ -144,7 +127,8 @@ fn counted(args: &Args) -> Result<Counts> {
         return lab.only(&plan, id);
     }
     if let Some(count) = args.peer {
-        return peer::run(&lab, &plan, count);
+        lab.write_other(&plan)?;
+        return peer::run(&lab.setup("peer", 0, 1)?, &plan, plan.choose(count, &args.group), args.seed);
     }
     let count = if args.ci { SAMPLE } else { args.cases };
     let report = lab.all(&plan, plan.choose(count, &args.group))?;
@@ -230,20 +214,10 @@ impl Lab<'_> {
         let cores = thread::available_parallelism().map_or(2, usize::from);
         let jobs = self.args.jobs.unwrap_or(cores.div_ceil(2)).max(1);
         let shared = Mutex::new((queue, Report::default()));
-        thread::scope(|scope| -> Result<()> {
-            let threads: Vec<_> = (0..jobs)
-                .map(|job| {
-                    scope.spawn({
-                        let shared = &shared;
-                        move || self.pair(plan, job, shared)
-                    })
-                })
-                .collect();
-            for thread in threads {
-                thread.join().map_err(|_| anyhow::anyhow!("a thread of the task itself panicked"))??;
-            }
-            Ok(())
-        })?;
+        sh::at_once((0..jobs).map(|job| {
+            let shared = &shared;
+            move || self.pair(plan, job, shared)
+        }))?;
         Ok(shared.into_inner().unwrap_or_else(PoisonError::into_inner).1)
     }
 
@@ -255,36 +229,22 @@ impl Lab<'_> {
             workers.push(Worker::new(setup.clone(), self.folder.join(format!("{job}{side}.stderr"))));
         }
         loop {
-            let cases = {
-                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                shared.0.take(plan, BLOCK)
-            };
+            let cases = lock(shared).0.take(plan, BLOCK);
             if cases.is_empty() || self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 return Ok(());
             }
-            let both = thread::scope(|scope| -> Result<Vec<Vec<Ran>>> {
-                let cases = &cases;
-                let handles: Vec<_> = workers
-                    .iter_mut()
-                    .zip(&setups)
-                    .zip([false, true])
-                    .map(|((worker, setup), backwards)| {
-                        scope.spawn(move || block(worker, &setup.folder, cases, backwards))
-                    })
-                    .collect();
-                handles
-                    .into_iter()
-                    .map(|handle| {
-                        handle.join().map_err(|_| anyhow::anyhow!("a thread of the task itself panicked"))?
-                    })
-                    .collect()
-            })?;
+            let cases = &cases;
+            let sides = workers.iter_mut().zip(&setups).zip([false, true]);
+            let both =
+                sh::at_once(sides.map(|((worker, setup), backwards)| {
+                    move || block(worker, &setup.folder, cases, backwards)
+                }))?;
             let mut both = both.into_iter().map(Vec::into_iter);
             let (Some(first), Some(second)) = (both.next(), both.next()) else { return Ok(()) };
             for ((case, first), second) in cases.iter().zip(first).zip(second) {
                 self.enter(case, &[first, second], &setups[0], shared)?;
             }
-            self.tell(&shared.lock().unwrap_or_else(PoisonError::into_inner).1);
+            self.tell(&lock(shared).1);
             for setup in &setups {
                 // Remove only its contents, because the worker runs in this folder.
                 for entry in fs::read_dir(&setup.folder)? {
@@ -317,11 +277,11 @@ impl Lab<'_> {
             if !repeated && matches!(judged.class, Class::Timeout | Class::Memory) {
                 // Other load, or memory kept from an earlier case, was the cause.
                 judged.class = Class::Rejected;
-                shared.lock().unwrap_or_else(PoisonError::into_inner).1.not_repeated += 1;
+                lock(shared).1.not_repeated += 1;
             }
             again = now;
         }
-        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(shared);
         let report = &mut shared.1;
         for ran in ran {
             report.commands += ran.answers.len() as u64;
@@ -427,4 +387,19 @@ fn block(worker: &mut Worker, folder: &Path, cases: &[Case], backwards: bool) ->
     }
     out.sort_by_key(|(at, _)| *at);
     Ok(out.into_iter().map(|(_, ran)| ran).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_has_the_defaults_of_the_task() -> Result<()> {
+        let args: Args = sh::parsed(&["--ci", "--patience", "30"])?;
+        assert!(args.ci && args.group.is_empty() && args.only.is_none() && args.peer.is_none());
+        assert_eq!((args.cases, args.seed, args.patience), (FULL, 1, 30));
+        assert_eq!((args.memory, args.address_space, args.jobs), (256, 6144, None));
+        assert!(!args.debug && args.program.is_none() && args.keep.is_none());
+        Ok(())
+    }
 }

@@ -1,16 +1,14 @@
 //! Turns a base into a damaged file.
 
 use b2_testkit::Rng;
-use b2_testkit::hostile::{self, Number};
+use b2_testkit::hostile::{Number, Seal};
 
-use super::base::{Base, Kind};
+use super::base::{Base, Field, Kind};
 use super::content::Content;
-use super::fields::Field;
+use super::expect::Expect;
 use super::groups::Group;
 use super::rebuild::Parts;
-use super::relations;
-use super::seal::{Seal, places};
-use super::sparse;
+use super::{relations, sparse};
 
 /// One change to one base.
 #[derive(Clone, Copy, Debug)]
@@ -37,20 +35,6 @@ pub(crate) enum Mutation {
     Damage { number: u32, seal: Seal },
     /// Replace a file of a sparse frame.
     Sparse { kind: u32 },
-}
-
-/// The required result of a case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Expect {
-    /// It is read with unchanged data.
-    Same,
-    /// It is refused.
-    Reject,
-    /// Damage covered by checksums: anything except `ok`. If the damage is inside one chunk, the message names that
-    /// chunk.
-    NotOk(Option<usize>),
-    /// Any result except a failure of the process.
-    Any,
 }
 
 /// Number of variants of data appended to a file.
@@ -113,7 +97,7 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
         }
         Mutation::Stream { number, seal } => {
             let rng = &mut rng(number);
-            let (file, range, _) = rng.pick_some(&base.streams)?;
+            let (file, range) = rng.pick_some(&base.streams)?;
             let bytes = content.bytes_mut(&base.files[*file])?.get_mut(range.clone())?;
             damage_stream(bytes, rng);
             seal
@@ -129,12 +113,7 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
     let expect = expect(base, &content, seal)?;
     if let Some(layout) = base.layout.as_ref().filter(|_| base.has_sums()) {
         let sums = base.chunk_sums(&content);
-        let bytes = content.bytes_mut(&base.files[0])?;
-        match seal {
-            Seal::Stale => {}
-            Seal::Zeroed => hostile::zero(bytes, &layout.trailer),
-            Seal::Sealed => hostile::seal(bytes, &places(layout, sums)),
-        }
+        seal.apply(content.bytes_mut(&base.files[0])?, layout, &sums);
     }
     Some((content, expect))
 }
@@ -276,7 +255,7 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
 pub(crate) fn group(base: &Base, mutation: Mutation) -> Group {
     match mutation {
         Mutation::Valid => Group::Valid,
-        Mutation::Set { field, .. } => base.fields.get(field as usize).map_or(Group::Header, |f| f.group),
+        Mutation::Set { field, .. } => base.fields.get(field as usize).map_or(Group::Valid, |f| f.group),
         Mutation::Pair { .. } => Group::Pairs,
         Mutation::Relation { .. } => Group::Relations,
         Mutation::Truncate { .. } => Group::Truncation,

@@ -7,11 +7,11 @@ use std::fs;
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::Lab;
 use super::commands::{self, Verdict, remove};
 use super::groups::Group;
-use super::plan::{Case, Plan};
-use super::worker::Worker;
+use super::plan::{Case, Plan, Queue};
+use super::report::Tally;
+use super::worker::{Setup, Worker};
 use crate::conformance::peer::{Peer, Reply};
 use crate::sh::Counts;
 use crate::{python, root};
@@ -41,22 +41,19 @@ const CLASSES: [(Class, &str); 7] = [
 ];
 
 #[derive(Default)]
-struct Tally {
-    counts: BTreeMap<(Group, Class), u64>,
+struct Outcome {
+    tally: Tally<Class>,
     /// Messages without numbers: how often they occurred, and a case.
     messages: BTreeMap<(Class, String), (u64, u64, String)>,
 }
 
-/// Compares this many cases. Valid files that only we refuse, or that we read differently, are failures.
-pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
+/// Compares the cases of a queue. Valid files that only we refuse, or that we read differently, are failures.
+pub(super) fn run(setup: &Setup, plan: &Plan, mut queue: Queue, seed: u64) -> Result<Counts> {
     let python = python::environment(python::PEER)?;
-    let setup = lab.setup("peer", 0, 1)?;
-    let mut worker = Worker::new(setup.clone(), lab.folder.join("stderr"));
+    let mut worker = Worker::new(setup.clone(), setup.folder.with_file_name("stderr"));
     let mut peer = Peer::start(python::script(&python, "judge_files.py"))?;
-    let mut tally = Tally::default();
+    let mut outcome = Outcome::default();
     let mut counts = Counts::default();
-    let mut queue = plan.choose(count, &lab.args.group);
-    lab.write_other(plan)?;
     loop {
         let cases = queue.take(plan, 1);
         let Some(case) = cases.first() else { break };
@@ -83,7 +80,7 @@ pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
             (Some(_), ..) => (Class::Large, String::new()),
             (None, ..) => (Class::OnlyWeReject, "died".into()),
         };
-        tally.add(case, class, &message);
+        outcome.add(case, class, &message);
         let bad = case.group == Group::Valid && matches!(class, Class::OnlyWeReject | Class::OtherData);
         // Uninitialised items are zeros in this project, and arbitrary in C-Blosc2.
         if bad && !case.name.contains("uninit") && !case.name.contains("special") {
@@ -93,7 +90,7 @@ pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
             counts.passed += 1;
         }
     }
-    let text = tally.text(lab.args.seed);
+    let text = outcome.text(seed);
     print!("{text}");
     let report = root::target().join("xtask").join("hostile-peer.txt");
     fs::write(&report, &text)?;
@@ -101,9 +98,9 @@ pub(super) fn run(lab: &Lab<'_>, plan: &Plan, count: usize) -> Result<Counts> {
     Ok(counts)
 }
 
-impl Tally {
+impl Outcome {
     fn add(&mut self, case: &Case, class: Class, message: &str) {
-        *self.counts.entry((case.group, class)).or_default() += 1;
+        self.tally.add(case.group, class);
         if message.is_empty() {
             return;
         }
@@ -118,25 +115,8 @@ impl Tally {
     }
 
     fn text(&self, seed: u64) -> String {
-        let mut out = format!("{:<28}{:>8}", "group", "n");
-        for (_, name) in CLASSES {
-            let _ = write!(out, "{name:>13}");
-        }
-        out.push('\n');
-        let mut groups: Vec<Group> = self.counts.keys().map(|(group, _)| *group).collect();
-        groups.dedup();
-        let count = |group: Option<Group>, class: Class| -> u64 {
-            let fits = |(g, c): &(Group, Class)| *c == class && group.is_none_or(|group| group == *g);
-            self.counts.iter().filter(|(key, _)| fits(key)).map(|(_, n)| n).sum()
-        };
-        for group in groups.into_iter().map(Some).chain([None]) {
-            let all: u64 = CLASSES.iter().map(|(class, _)| count(group, *class)).sum();
-            let _ = write!(out, "{:<28}{all:>8}", group.map_or("total", Group::name));
-            for (class, _) in CLASSES {
-                let _ = write!(out, "{:>13}", count(group, class));
-            }
-            out.push('\n');
-        }
+        let columns = CLASSES.map(|(class, name)| (name, vec![class], "0"));
+        let mut out = self.tally.table(&columns, 13);
         for (class, name) in CLASSES {
             let mut messages: Vec<_> = self.messages.iter().filter(|((c, _), _)| *c == class).collect();
             if messages.is_empty() {
@@ -148,7 +128,7 @@ impl Tally {
                 let _ = writeln!(out, "{count:>6}  {message}  ({id}: {case})");
             }
         }
-        let _ = writeln!(out, "\n{}", json!({"seed": seed, "cases": self.counts.values().sum::<u64>()}));
+        let _ = writeln!(out, "\n{}", json!({"seed": seed, "cases": self.tally.count(None, |_| true)}));
         out
     }
 }

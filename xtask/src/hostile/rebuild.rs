@@ -1,17 +1,18 @@
 //! A frame as a list of its parts, which can be changed and reassembled: for damage that changes the length of a part,
 //! and for frames that no program would write.
 
-use b2_testkit::hostile::{self, Places};
+use std::ops::Range;
+
+use b2_testkit::hostile::{self, Layout, Seal};
 
 use super::base::{Base, Kind};
 use super::content::{Content, Node};
-use super::seal::Seal;
 
 /// The name and the value of a metalayer.
 pub(crate) type Layer = (Vec<u8>, Vec<u8>);
 
 /// The parts of a frame, or of an index file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     /// The fixed part of the header. Lengths, type and the flag for vlmetalayers are set when the frame is assembled.
     pub(crate) fixed: Vec<u8>,
@@ -36,8 +37,8 @@ impl Parts {
             Kind::Contiguous if !layout.index.is_empty() => layout.header.end..layout.index.start,
             _ => 0..0,
         };
-        let take = |range: &std::ops::Range<usize>| bytes.get(range.clone()).map(<[u8]>::to_vec);
-        let layers = |layers: &[(Vec<u8>, std::ops::Range<usize>)]| -> Option<Vec<Layer>> {
+        let take = |range: &Range<usize>| bytes.get(range.clone()).map(<[u8]>::to_vec);
+        let layers = |layers: &[hostile::Layer]| -> Option<Vec<Layer>> {
             layers.iter().map(|(name, range)| Some((name.clone(), take(range)?))).collect()
         };
         let end = layout.trailer.end;
@@ -57,25 +58,13 @@ impl Parts {
     pub(crate) fn empty(typesize: u32, chunksize: u32, nbytes: u64) -> Self {
         let mut fixed = b"\x9e\xa8b2frame\0\xd2\0\0\0\0\xcf\0\0\0\0\0\0\0\0\xa4\x12\0\x55\x02".to_vec();
         for number in [nbytes, 0] {
-            fixed.push(0xD3);
-            fixed.extend_from_slice(&number.to_be_bytes());
+            extend(&mut fixed, &[&[0xD3], &number.to_be_bytes()]);
         }
         for number in [typesize, 0, chunksize] {
-            fixed.push(0xD2);
-            fixed.extend_from_slice(&number.to_be_bytes());
+            extend(&mut fixed, &[&[0xD2], &number.to_be_bytes()]);
         }
         fixed.extend_from_slice(b"\xd1\0\x01\xd1\0\x01\xc2\xd8\x06\0\0\0\0\0\x01\x05\0\0\0\0\0\0\0\0\0");
-        let stale = (Vec::new(), vec![0; 17]);
-        let none = Vec::new();
-        Self {
-            fixed,
-            metalayers: vec![],
-            data: none.clone(),
-            index: none,
-            vlmetalayers: vec![],
-            sums: None,
-            stale,
-        }
+        Self { fixed, stale: (Vec::new(), vec![0; 17]), ..Self::default() }
     }
 
     pub(crate) fn set(&mut self, at: usize, bytes: &[u8]) {
@@ -95,8 +84,7 @@ impl Parts {
         let mut bytes = self.fixed.clone();
         let metalayers = section(&self.metalayers, 87, true, &mut bytes);
         let header_len = bytes.len();
-        bytes.extend_from_slice(&self.data);
-        bytes.extend_from_slice(&self.index);
+        extend(&mut bytes, &[&self.data, &self.index]);
         let index = header_len + self.data.len()..bytes.len();
         let mut pages = Vec::new();
         match (&self.sums, seal) {
@@ -111,30 +99,26 @@ impl Parts {
             _ => {}
         }
         let start = bytes.len();
-        bytes.extend_from_slice(b"\x94\x01");
         let mut trailer = vec![0x94, 0x01];
         section(&self.vlmetalayers, 2, false, &mut trailer);
-        bytes.extend_from_slice(&trailer[2..]);
-        let trailer_len = trailer.len() as u32 + 23;
-        bytes.push(0xCE);
-        bytes.extend_from_slice(&trailer_len.to_be_bytes());
-        bytes.push(0xD8);
-        bytes.extend_from_slice(if seal == Seal::Stale { &self.stale.1 } else { &[0; 17] });
+        let trailer_len = (trailer.len() as u32 + 23).to_be_bytes();
+        let end: &[u8] = if seal == Seal::Stale { &self.stale.1 } else { &[0; 17] };
+        extend(&mut bytes, &[&trailer, &[0xCE], &trailer_len, &[0xD8], end]);
         bytes[11..15].copy_from_slice(&(header_len as u32).to_be_bytes());
         let frame_len = bytes.len() as u64;
         bytes[16..24].copy_from_slice(&frame_len.to_be_bytes());
         bytes[68] = if self.vlmetalayers.is_empty() { 0xC2 } else { 0xC3 };
         if let (Some(sums), Seal::Sealed) = (&self.sums, seal) {
-            let places = Places {
+            let layout = Layout {
                 header: 0..header_len,
-                sums: pages.last().map_or(index.end, |page: &std::ops::Range<usize>| page.end)..start,
+                sums: pages.last().map_or(index.end, |page: &Range<usize>| page.end)..start,
                 pages,
                 index,
                 trailer: start..bytes.len(),
                 metalayers,
-                chunks: sums.clone(),
+                ..Layout::default()
             };
-            hostile::seal(&mut bytes, &places);
+            seal.apply(&mut bytes, &layout, sums);
         }
         bytes
     }
@@ -155,39 +139,30 @@ impl Parts {
 }
 
 /// Appends a section of metalayers. `start` is the position of its first byte in the header or trailer, from which its
-/// offsets count. Returns the ranges of the values.
-fn section(
-    layers: &[Layer],
-    start: usize,
-    in_header: bool,
-    out: &mut Vec<u8>,
-) -> Vec<std::ops::Range<usize>> {
+/// offsets count. Returns the places of the values.
+fn section(layers: &[Layer], start: usize, in_header: bool, out: &mut Vec<u8>) -> Vec<hostile::Layer> {
     let names: usize = layers.iter().map(|(name, _)| 6 + (name.len() & 0x1F)).sum();
     let count = (layers.len() as u16).to_be_bytes();
-    out.extend_from_slice(&[0x93, 0xCD]);
     let size = names + if in_header { 7 } else { 6 };
-    out.extend_from_slice(&(size as u16).to_be_bytes());
-    out.push(0xDE);
-    out.extend_from_slice(&count);
+    extend(out, &[&[0x93, 0xCD], &(size as u16).to_be_bytes(), &[0xDE], &count]);
     let mut offset = start + 7 + names + 3;
     let mut places = Vec::new();
     for (name, value) in layers {
         let name = &name[..name.len() & 0x1F];
-        out.push(0xA0 | name.len() as u8);
-        out.extend_from_slice(name);
-        out.push(0xD2);
-        out.extend_from_slice(&(offset as u32).to_be_bytes());
-        places.push(offset + 5..offset + 5 + value.len());
+        extend(out, &[&[0xA0 | name.len() as u8], name, &[0xD2], &(offset as u32).to_be_bytes()]);
+        places.push((name.to_vec(), offset + 5..offset + 5 + value.len()));
         offset += 5 + value.len();
     }
-    out.push(0xDC);
-    out.extend_from_slice(&count);
+    extend(out, &[&[0xDC], &count]);
     for (_, value) in layers {
-        out.push(0xC6);
-        out.extend_from_slice(&(value.len() as u32).to_be_bytes());
-        out.extend_from_slice(value);
+        extend(out, &[&[0xC6], &(value.len() as u32).to_be_bytes(), value]);
     }
     places
+}
+
+/// Appends these pieces.
+pub(crate) fn extend(out: &mut Vec<u8>, pieces: &[&[u8]]) {
+    pieces.iter().for_each(|piece| out.extend_from_slice(piece));
 }
 
 /// Returns an extended chunk header.
@@ -205,6 +180,15 @@ pub(crate) fn memcpyed(plain: &[u8], typesize: u8) -> Vec<u8> {
     let (nbytes, blocksize) = (plain.len() as u32, plain.len().max(1) as u32);
     let mut out = chunk_header(7, typesize, nbytes, blocksize, nbytes + 32);
     out.extend_from_slice(plain);
+    out
+}
+
+/// The same in the layout of Blosc1.
+pub(crate) fn blosc1(plain: &[u8], typesize: u8) -> Vec<u8> {
+    let mut out = memcpyed(plain, typesize);
+    out.drain(16..32);
+    out[2] = 2;
+    out[12..16].copy_from_slice(&(plain.len() as u32 + 16).to_le_bytes());
     out
 }
 
@@ -248,20 +232,15 @@ pub(crate) fn b2nd(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8]) 
     let ndim = shape.len() as u8;
     let mut out = vec![0x97, 0, ndim, 0x90u8.wrapping_add(ndim)];
     for n in shape {
-        out.push(0xD3);
-        out.extend_from_slice(&n.to_be_bytes());
+        extend(&mut out, &[&[0xD3], &n.to_be_bytes()]);
     }
     for dims in [chunks, blocks] {
         out.push(0x90u8.wrapping_add(ndim));
         for n in dims {
-            out.push(0xD2);
-            out.extend_from_slice(&n.to_be_bytes());
+            extend(&mut out, &[&[0xD2], &n.to_be_bytes()]);
         }
     }
-    out.push(0);
-    out.push(0xDB);
-    out.extend_from_slice(&(dtype.len() as u32).to_be_bytes());
-    out.extend_from_slice(dtype);
+    extend(&mut out, &[&[0, 0xDB], &(dtype.len() as u32).to_be_bytes(), dtype]);
     out
 }
 

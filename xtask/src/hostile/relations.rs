@@ -1,6 +1,7 @@
 //! Well-formed index, metalayers and vlmetalayers that contradict each other or the chunks.
 
 use b2_testkit::Rng;
+use b2_testkit::hostile::Number;
 
 use super::base::Base;
 use super::rebuild::{self, Layer, Parts, b2nd, chunk_header, entry, memcpyed};
@@ -151,12 +152,7 @@ fn index_chunk(old: &[u8], entries: &[i64], kind: u32) -> Vec<u8> {
         13 => chunk = memcpyed(&plain[..plain.len() - 4], 8),
         14 => chunk = memcpyed(&[], 8),
         15 => chunk[8..12].copy_from_slice(&1u32.to_le_bytes()),
-        // In the layout of Blosc1.
-        16 => {
-            chunk.drain(16..32);
-            chunk[2] = 2;
-            chunk[12..16].copy_from_slice(&(n + 16).to_le_bytes());
-        }
+        16 => chunk = rebuild::blosc1(&plain, 8),
         17 => chunk[31] |= 8,
         18 => chunk[30] |= 1,
         19 => chunk[31] |= 1,
@@ -179,16 +175,13 @@ fn array_value(
     kind: u32,
     rng: &mut Rng,
 ) -> Option<(usize, Vec<u8>)> {
-    let range = base.array()?;
+    let range = base.layout.as_ref()?.array()?;
     let at = parts.metalayers.iter().position(|(name, _)| name == b"b2nd")?;
     let value = base.bytes(0).get(range)?.to_vec();
     let ndim = usize::from(*value.get(2)?);
     let dims = |from: usize, width: usize| -> Vec<u64> {
-        let one = |k: usize| {
-            let at = from + (1 + width) * k + 1;
-            value.get(at..at + width).unwrap_or_default().iter().fold(0, |n, b| n << 8 | u64::from(*b))
-        };
-        (0..ndim).map(one).collect()
+        let number = |k: usize| Number { at: from + (1 + width) * k + 1, width, big_endian: true };
+        (0..ndim).map(|k| number(k).get(&value).unwrap_or(0)).collect()
     };
     let shape = dims(4, 8);
     let chunks = dims(5 + 9 * ndim, 4).into_iter().map(|n| n as u32).collect::<Vec<_>>();
@@ -372,13 +365,7 @@ fn vlmetalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
             lazy[31] |= 8;
             lazy
         }
-        18 => {
-            let mut blosc1 = memcpyed(&plain, 1);
-            blosc1.drain(16..32);
-            blosc1[2] = 2;
-            blosc1[12..16].copy_from_slice(&(plain.len() as u32 + 16).to_le_bytes());
-            blosc1
-        }
+        18 => rebuild::blosc1(&plain, 1),
         19 => chunk_header(5, 1, 100, 100, 32),
         20 => chunk_header(7, 1, 100, 100, 132),
         21 => [memcpyed(&plain, 1), vec![7; 9]].concat(),

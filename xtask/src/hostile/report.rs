@@ -17,10 +17,55 @@ struct Failure {
     alone: Option<Alone>,
 }
 
+/// How many cases of each group belong to each class.
+pub(crate) struct Tally<C>(BTreeMap<(Group, C), u64>);
+
+impl<C> Default for Tally<C> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<C: Copy + Ord> Tally<C> {
+    pub(crate) fn add(&mut self, group: Group, class: C) {
+        *self.0.entry((group, class)).or_default() += 1;
+    }
+
+    /// Returns the number of cases in a group, or in all, whose class `is` wanted.
+    pub(crate) fn count(&self, group: Option<Group>, is: impl Fn(C) -> bool) -> u64 {
+        let fits = |(g, c): &(Group, C)| group.is_none_or(|group| group == *g) && is(*c);
+        self.0.iter().filter(|(key, _)| fits(key)).map(|(_, n)| n).sum()
+    }
+
+    /// Returns the table of groups by columns of this width, each with its heading, the classes it counts, and what stands
+    /// for no case.
+    pub(crate) fn table(&self, columns: &[(&str, Vec<C>, &str)], width: usize) -> String {
+        let mut out = format!("{:<28}{:>8}", "group", "n");
+        for (heading, ..) in columns {
+            let _ = write!(out, "{heading:>width$}");
+        }
+        out.push('\n');
+        let rows = GROUPS.iter().map(|(group, name, _)| (Some(*group), *name));
+        for (group, name) in rows.chain([(None, "total")]) {
+            let all = self.count(group, |_| true);
+            if all == 0 {
+                continue;
+            }
+            let _ = write!(out, "{name:<28}{all:>8}");
+            for (_, classes, none) in columns {
+                let n = self.count(group, |class| classes.contains(&class));
+                let _ = write!(out, "{:>width$}", if n == 0 { (*none).into() } else { n.to_string() });
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
 /// Counts and failures.
 #[derive(Default)]
 pub(crate) struct Report {
-    counts: BTreeMap<(Group, Class), u64>,
+    counts: Tally<Class>,
     failures: Vec<Failure>,
     /// Why files were refused, with the numbers removed from the messages.
     reasons: BTreeMap<String, u64>,
@@ -34,7 +79,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn add(&mut self, case: &Case, judged: Judged, alone: Option<Alone>) {
-        *self.counts.entry((case.group, judged.class)).or_default() += 1;
+        self.counts.add(case.group, judged.class);
         if judged.class == Class::Rejected {
             let reason: String =
                 judged.why.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
@@ -47,7 +92,7 @@ impl Report {
     }
 
     pub(crate) fn ncases(&self) -> u64 {
-        self.counts.values().sum()
+        self.counts.count(None, |_| true)
     }
 
     pub(crate) fn nfailures(&self) -> u64 {
@@ -56,42 +101,12 @@ impl Report {
 
     /// Returns the table of groups by classes. Kinds of failures that never occurred share one column.
     pub(crate) fn table(&self) -> String {
-        let count = |group: Option<Group>, class: Class| -> u64 {
-            self.counts
-                .iter()
-                .filter(|((g, c), _)| group.is_none_or(|group| group == *g) && *c == class)
-                .map(|(_, n)| n)
-                .sum()
-        };
-        let columns: Vec<Class> = CLASSES
-            .iter()
-            .map(|(class, _)| *class)
-            .filter(|c| !c.is_failure() || count(None, *c) > 0)
-            .collect();
-        let mut out = format!("{:<28}{:>8}", "group", "n");
-        for class in &columns {
-            let _ = write!(out, "{:>11}", class.name());
-        }
-        out.push_str("   failures\n");
-        let mut row = |name: &str, group: Option<Group>| {
-            let all: u64 = CLASSES.iter().map(|(class, _)| count(group, *class)).sum();
-            let failed: u64 =
-                CLASSES.iter().filter(|(c, _)| c.is_failure()).map(|(c, _)| count(group, *c)).sum();
-            if all == 0 {
-                return;
-            }
-            let _ = write!(out, "{name:<28}{all:>8}");
-            for class in &columns {
-                let n = count(group, *class);
-                let _ = write!(out, "{:>11}", if n == 0 { ".".into() } else { n.to_string() });
-            }
-            let _ = writeln!(out, "{failed:>11}");
-        };
-        for (group, name, _) in GROUPS {
-            row(name, Some(*group));
-        }
-        row("total", None);
-        out
+        let (failures, fine): (Vec<_>, Vec<_>) = CLASSES.iter().partition(|(class, _)| class.is_failure());
+        let seen = failures.iter().filter(|(class, _)| self.counts.count(None, |c| c == *class) > 0);
+        let mut columns: Vec<_> =
+            fine.iter().chain(seen).map(|(class, name)| (*name, vec![*class], ".")).collect();
+        columns.push(("failures", failures.iter().map(|(class, _)| *class).collect(), "0"));
+        self.counts.table(&columns, 11)
     }
 
     /// Returns the table, and each failure with the command that repeats it.

@@ -4,59 +4,131 @@ use b2_testkit::Rng;
 
 use super::base::{Base, INDEX, Kind};
 use super::content::{Content, Node};
-use super::mutate::Expect;
+use super::expect::Expect::{self, Any, NotOk, Reject, Same};
 
-/// Changes to a chunk file.
-const CHUNK: &[&str] = &[
-    "missing",
-    "empty",
-    "a FIFO",
-    "a link to /dev/zero",
-    "a link to itself",
-    "a link to nothing",
-    "a link to another chunk",
-    "a link out of the directory",
-    "a link to the index",
-    "a directory",
-    "a socket",
-    "not readable",
-    "a terabyte of nothing behind it",
-    "a terabyte of nothing",
-    "another chunk's bytes",
-    "the index's bytes",
-    "twice",
-    "garbage",
-    "a link to a FIFO",
-    "in lower case",
-    "without leading zeros",
-    "a longer name",
+/// A file to change, and what a change may need.
+struct Target<'a> {
+    base: &'a Base,
+    name: &'a str,
+    own: Vec<u8>,
+    /// Another chunk file.
+    second: Option<&'a String>,
+    rng: &'a mut Rng,
+}
+
+/// What happens to a file, or to the directory.
+type Change = fn(&mut Target<'_>) -> Option<Content>;
+
+/// Changes to a chunk file. A chunk may be followed by other bytes, and the superuser can read every file.
+const CHUNK: &[(&str, Change, Expect)] = &[
+    ("missing", |t| t.without(), Reject),
+    ("empty", |t| t.put(file("")), Reject),
+    ("a FIFO", |t| t.put(Node::Fifo), Reject),
+    ("a link to /dev/zero", |t| t.link("/dev/zero"), Reject),
+    ("a link to itself", |t| t.link(t.name), Reject),
+    ("a link to nothing", |t| t.link("nothing.chunk"), Reject),
+    ("a link to another chunk", |t| t.link(t.second?), Reject),
+    ("a link out of the directory", |t| t.link("../../../../../../../../../etc/passwd"), Reject),
+    ("a link to the index", |t| t.link(INDEX), Reject),
+    ("a directory", |t| t.put(Node::Folder), Reject),
+    ("a socket", |t| t.put(Node::Socket), Reject),
+    ("not readable", |t| t.put(Node::Locked(t.own.clone())), Any),
+    ("a terabyte of nothing behind it", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
+    ("a terabyte of nothing", |t| t.put(Node::Hole(Vec::new(), 1 << 40)), Reject),
+    ("another chunk's bytes", |t| t.put(file(t.base.content.bytes(t.second?)?)), NotOk(None)),
+    ("the index's bytes", |t| t.put(file(t.base.bytes(0))), Reject),
+    ("twice", |t| t.put(file(t.own.repeat(2))), Any),
+    ("garbage", garbage, Reject),
+    ("a link to a FIFO", |t| with(t.link("pipe")?, "pipe", Node::Fifo), Reject),
+    ("in lower case", |t| renamed(t, &t.name.to_lowercase().replacen("0000000", "000000x", 1)), Reject),
+    ("without leading zeros", |t| renamed(t, t.name.trim_start_matches('0')), Reject),
+    ("a longer name", |t| renamed(t, &format!("0{}", t.name)), Reject),
 ];
 
 /// Changes to the index file and to the directory.
-const INDEXES: &[&str] = &[
-    "no index",
-    "an empty index",
-    "the index is a FIFO",
-    "the index is a link to /dev/zero",
-    "the index is a link to itself",
-    "the index is a directory",
-    "the index is a socket",
-    "the index is not readable",
-    "a terabyte behind the index",
-    "a terabyte for an index",
-    "the index is a chunk",
-    "the index says it is contiguous",
-    "the index says type 2",
-    "chunk files nobody names",
-    "a lock that is a link",
-    "a lock that is a FIFO",
-    "a lock that is a directory",
-    "a lock with garbage",
-    "many files beside",
-    "a folder with a strange name",
-    "the index is a link out of the directory",
-    "a redo record",
+const INDEXES: &[(&str, Change, Expect)] = &[
+    ("no index", |t| t.without(), Reject),
+    ("an empty index", |t| t.put(file("")), Reject),
+    ("the index is a FIFO", |t| t.put(Node::Fifo), Reject),
+    ("the index is a link to /dev/zero", |t| t.link("/dev/zero"), Reject),
+    ("the index is a link to itself", |t| t.link(INDEX), Reject),
+    ("the index is a directory", |t| t.put(Node::Folder), Reject),
+    ("the index is a socket", |t| t.put(Node::Socket), Reject),
+    ("the index is not readable", |t| t.put(Node::Locked(t.own.clone())), Any),
+    ("a terabyte behind the index", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
+    ("a terabyte for an index", |t| t.put(Node::Hole(Vec::new(), 1 << 40)), Reject),
+    ("the index is a chunk", |t| t.put(file(t.base.content.bytes(t.base.files.get(1)?)?)), Reject),
+    ("the index says it is contiguous", |t| typed(t, 0), Reject),
+    ("the index says type 2", |t| typed(t, 2), Reject),
+    ("chunk files nobody names", |t| t.beside("FFFFFFFF.chunk", file(&t.own)), Same),
+    ("a lock that is a link", |t| t.beside(".b2lock", Node::Link(INDEX.into())), Same),
+    ("a lock that is a FIFO", |t| t.beside(".b2lock", Node::Fifo), Same),
+    ("a lock that is a directory", |t| t.beside(".b2lock", Node::Folder), Same),
+    ("a lock with garbage", |t| noise(t, 33, ".b2lock"), Same),
+    ("many files beside", many, Same),
+    ("a folder with a strange name", |t| t.beside("\u{1b}[31m\n", Node::Folder), Same),
+    ("the index is a link out of the directory", |t| t.link("../../../../../../../../etc/passwd"), Reject),
+    ("a redo record", |t| t.put(file(t.own.repeat(2))), Any),
 ];
+
+impl Target<'_> {
+    /// Returns the base with another entry in place of the file.
+    fn put(&self, node: Node) -> Option<Content> {
+        self.beside(self.name, node)
+    }
+
+    fn link(&self, target: &str) -> Option<Content> {
+        self.put(Node::Link(target.to_owned()))
+    }
+
+    fn without(&self) -> Option<Content> {
+        let mut content = self.base.content.clone();
+        content.remove(self.name);
+        Some(content)
+    }
+
+    /// Returns the base with another entry under this name.
+    fn beside(&self, name: &str, node: Node) -> Option<Content> {
+        with(self.base.content.clone(), name, node)
+    }
+}
+
+fn file(bytes: impl AsRef<[u8]>) -> Node {
+    Node::File(bytes.as_ref().to_vec())
+}
+
+fn with(mut content: Content, name: &str, node: Node) -> Option<Content> {
+    content.set(name, node);
+    Some(content)
+}
+
+fn noise(target: &mut Target<'_>, len: usize, name: &str) -> Option<Content> {
+    let bytes = target.rng.bytes(len);
+    target.beside(name, file(bytes))
+}
+
+fn garbage(target: &mut Target<'_>) -> Option<Content> {
+    let (len, name) = (target.own.len(), target.name);
+    noise(target, len, name)
+}
+
+fn renamed(target: &Target<'_>, name: &str) -> Option<Content> {
+    with(target.without()?, name, file(&target.own))
+}
+
+/// Changes the type of the frame.
+fn typed(target: &mut Target<'_>, kind: u8) -> Option<Content> {
+    target.own[26] = kind;
+    target.put(file(&target.own))
+}
+
+fn many(target: &mut Target<'_>) -> Option<Content> {
+    let mut content = target.base.content.clone();
+    for n in 0..300 {
+        content.set(&format!("{:08X}.chunk", 1000 + n), Node::File(vec![n as u8; 40]));
+    }
+    Some(content)
+}
 
 /// Returns the number of changes.
 pub(crate) fn count() -> u32 {
@@ -64,142 +136,31 @@ pub(crate) fn count() -> u32 {
     (2 * CHUNK.len() + INDEXES.len()) as u32
 }
 
-pub(crate) fn describe(kind: u32) -> &'static str {
+fn row(kind: u32) -> Option<&'static (&'static str, Change, Expect)> {
     let kind = kind as usize;
     match kind.checked_sub(2 * CHUNK.len()) {
-        Some(kind) => INDEXES.get(kind).unwrap_or(&""),
-        None => CHUNK[kind / 2],
+        Some(kind) => INDEXES.get(kind),
+        None => CHUNK.get(kind / 2),
     }
+}
+
+pub(crate) fn describe(kind: u32) -> &'static str {
+    row(kind).map_or("", |(name, ..)| name)
 }
 
 pub(crate) fn change(base: &Base, kind: u32, rng: &mut Rng) -> Option<(Content, Expect)> {
-    if base.kind != Kind::Sparse {
-        return None;
+    let (_, change, expect) = row(kind).filter(|_| base.kind == Kind::Sparse)?;
+    let (index, files) = base.files.split_first()?;
+    let (mut name, mut second) = (index, None);
+    if (kind as usize) < 2 * CHUNK.len() {
+        let at = if kind % 2 == 1 { rng.within(0..=files.len().max(1) - 1) } else { 0 };
+        name = files.get(at)?;
+        second = files.get((at + 1) % files.len()).filter(|second| *second != name);
     }
-    let what = describe(kind);
-    match (kind as usize).checked_sub(2 * CHUNK.len()) {
-        Some(_) => index(base, what, rng),
-        None => chunk(base, what, kind % 2 == 1, rng),
-    }
-}
-
-fn chunk(base: &Base, what: &str, other: bool, rng: &mut Rng) -> Option<(Content, Expect)> {
-    let files = &base.files[1..];
-    let at = if other { rng.within(0..=files.len().max(1) - 1) } else { 0 };
-    let name = files.get(at)?;
-    let second = files.get((at + 1) % files.len()).filter(|second| *second != name);
     let own = base.content.bytes(name)?.clone();
-    let put = |node_: Node| Some(node(base, name, node_));
-    let link = |target: &str| put(Node::Link(target.to_owned()));
-    let content = match what {
-        "missing" => {
-            let mut content = base.content.clone();
-            content.remove(name);
-            Some(content)
-        }
-        "empty" => put(Node::File(Vec::new())),
-        "a FIFO" => put(Node::Fifo),
-        "a link to /dev/zero" => link("/dev/zero"),
-        "a link to itself" => link(name),
-        "a link to nothing" => link("nothing.chunk"),
-        "a link to another chunk" => link(second?),
-        "a link out of the directory" => link("../../../../../../../../../etc/passwd"),
-        "a link to the index" => link(INDEX),
-        "a directory" => put(Node::Folder),
-        "a socket" => put(Node::Socket),
-        "not readable" => put(Node::Locked(own.clone())),
-        "a terabyte of nothing behind it" => put(Node::Hole(own.clone(), 1 << 40)),
-        "a terabyte of nothing" => put(Node::Hole(Vec::new(), 1 << 40)),
-        "another chunk's bytes" => put(Node::File(base.content.bytes(second?)?.clone())),
-        "the index's bytes" => put(Node::File(base.bytes(0).to_vec())),
-        "twice" => put(Node::File([own.clone(), own.clone()].concat())),
-        "garbage" => put(Node::File(rng.bytes(own.len()))),
-        "a link to a FIFO" => {
-            let mut content = link("pipe")?;
-            content.set("pipe", Node::Fifo);
-            Some(content)
-        }
-        "in lower case" | "without leading zeros" | "a longer name" => {
-            let mut content = base.content.clone();
-            content.remove(name);
-            let renamed = match what {
-                "in lower case" => name.to_lowercase().replacen("0000000", "000000x", 1),
-                "without leading zeros" => name.trim_start_matches('0').to_owned(),
-                _ => format!("0{name}"),
-            };
-            content.set(&renamed, Node::File(own.clone()));
-            Some(content)
-        }
-        _ => None,
-    }?;
-    let expect = match what {
-        // The superuser can read it; bytes behind a chunk are ignored.
-        "not readable" | "a terabyte of nothing behind it" | "twice" => Expect::Any,
-        "another chunk's bytes" if base.has_sums() && base.content.bytes(second?)? != &own => {
-            Expect::NotOk(None)
-        }
-        "another chunk's bytes" => Expect::Any,
-        _ => Expect::Reject,
-    };
-    Some((content, expect))
-}
-
-fn index(base: &Base, what: &str, rng: &mut Rng) -> Option<(Content, Expect)> {
-    let own = base.bytes(0).to_vec();
-    let put = |node_: Node| node(base, INDEX, node_);
-    let beside = |name: &str, node_: Node| node(base, name, node_);
-    let changed = |at: usize, byte: u8| {
-        let mut bytes = own.clone();
-        bytes[at] = byte;
-        put(Node::File(bytes))
-    };
-    Some(match what {
-        "no index" => {
-            let mut content = base.content.clone();
-            content.remove(INDEX);
-            (content, Expect::Reject)
-        }
-        "an empty index" => (put(Node::File(Vec::new())), Expect::Reject),
-        "the index is a FIFO" => (put(Node::Fifo), Expect::Reject),
-        "the index is a link to /dev/zero" => (put(Node::Link("/dev/zero".into())), Expect::Reject),
-        "the index is a link to itself" => (put(Node::Link(INDEX.into())), Expect::Reject),
-        "the index is a directory" => (put(Node::Folder), Expect::Reject),
-        "the index is a socket" => (put(Node::Socket), Expect::Reject),
-        "the index is not readable" => (put(Node::Locked(own)), Expect::Any),
-        "a terabyte behind the index" => (put(Node::Hole(own, 1 << 40)), Expect::Any),
-        "a terabyte for an index" => (put(Node::Hole(Vec::new(), 1 << 40)), Expect::Reject),
-        "the index is a chunk" => {
-            (put(Node::File(base.content.bytes(base.files.get(1)?)?.clone())), Expect::Reject)
-        }
-        "the index says it is contiguous" => (changed(26, 0), Expect::Reject),
-        "the index says type 2" => (changed(26, 2), Expect::Reject),
-        "chunk files nobody names" => (beside("FFFFFFFF.chunk", Node::File(own)), Expect::Same),
-        "a lock that is a link" => (beside(".b2lock", Node::Link(INDEX.into())), Expect::Same),
-        "a lock that is a FIFO" => (beside(".b2lock", Node::Fifo), Expect::Same),
-        "a lock that is a directory" => (beside(".b2lock", Node::Folder), Expect::Same),
-        "a lock with garbage" => (beside(".b2lock", Node::File(rng.bytes(33))), Expect::Same),
-        "many files beside" => {
-            let mut content = base.content.clone();
-            for n in 0..300 {
-                content.set(&format!("{:08X}.chunk", 1000 + n), Node::File(vec![n as u8; 40]));
-            }
-            (content, Expect::Same)
-        }
-        "a folder with a strange name" => (beside("\u{1b}[31m\n", Node::Folder), Expect::Same),
-        "the index is a link out of the directory" => {
-            (put(Node::Link("../../../../../../../../etc/passwd".into())), Expect::Reject)
-        }
-        _ => {
-            let mut bytes = own.clone();
-            bytes.extend_from_slice(&own);
-            (put(Node::File(bytes)), Expect::Any)
-        }
-    })
-}
-
-/// Returns the base with another entry under this name.
-fn node(base: &Base, name: &str, node: Node) -> Content {
-    let mut content = base.content.clone();
-    content.set(name, node);
-    content
+    let mut target = Target { base, name, own, second, rng };
+    let content = change(&mut target)?;
+    // The bytes of two chunks may be the same, and without checksums they may be exchanged.
+    let is_seen = base.has_sums() && content.bytes(name) != base.content.bytes(name);
+    Some((content, if *expect == NotOk(None) && !is_seen { Any } else { expect.clone() }))
 }

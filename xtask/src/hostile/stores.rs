@@ -5,9 +5,9 @@ use b2_testkit::Rng;
 use super::base::Base;
 use super::bombs::Made;
 use super::content::{Content, Node};
+use super::expect::Expect;
 use super::groups::Group;
-use super::mutate::Expect;
-use super::rebuild::{Parts, memcpyed};
+use super::rebuild::{Parts, extend, memcpyed};
 
 /// Returns all cases, built around a valid frame.
 pub(crate) fn all(bases: &[Base], seed: u64) -> Vec<Made> {
@@ -55,31 +55,16 @@ fn zip(members: &[Member<'_>]) -> Vec<u8> {
     let mut directory = Vec::new();
     for member in members {
         let at = out.len() as i64 + member.shift;
-        let mut shared = Vec::new();
-        shared.extend_from_slice(&member.method.to_le_bytes());
-        shared.extend_from_slice(&[0; 8]);
-        shared.extend_from_slice(&member.size.to_le_bytes());
-        shared.extend_from_slice(&member.size.to_le_bytes());
-        shared.extend_from_slice(&(member.name.len() as u16).to_le_bytes());
-        shared.extend_from_slice(&[0; 2]);
-        out.extend_from_slice(b"PK\x03\x04\x14\0\0\0");
-        out.extend_from_slice(&shared);
-        out.extend_from_slice(&member.name);
-        out.extend_from_slice(member.bytes);
-        directory.extend_from_slice(b"PK\x01\x02\x14\0\x14\0\0\0");
-        directory.extend_from_slice(&shared);
-        directory.extend_from_slice(&[0; 10]);
-        directory.extend_from_slice(&(at as u32).to_le_bytes());
-        directory.extend_from_slice(&member.name);
+        let (size, name_len) = (member.size.to_le_bytes(), (member.name.len() as u16).to_le_bytes());
+        let shared = [&member.method.to_le_bytes()[..], &[0; 8], &size, &size, &name_len, &[0; 2]].concat();
+        extend(&mut out, &[b"PK\x03\x04\x14\0\0\0", &shared, &member.name, member.bytes]);
+        let place = (at as u32).to_le_bytes();
+        let entry: [&[u8]; 5] = [b"PK\x01\x02\x14\0\x14\0\0\0", &shared, &[0; 10], &place, &member.name];
+        extend(&mut directory, &entry);
     }
-    let (at, count) = (out.len() as u32, members.len() as u16);
-    out.extend_from_slice(&directory);
-    out.extend_from_slice(b"PK\x05\x06\0\0\0\0");
-    out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&(directory.len() as u32).to_le_bytes());
-    out.extend_from_slice(&at.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    let (at, count) = ((out.len() as u32).to_le_bytes(), (members.len() as u16).to_le_bytes());
+    let len = (directory.len() as u32).to_le_bytes();
+    extend(&mut out, &[&directory, b"PK\x05\x06\0\0\0\0", &count, &count, &len, &at, &[0; 2]]);
     out
 }
 
@@ -175,14 +160,10 @@ fn maps(len: u64) -> Vec<(String, Vec<u8>)> {
         [b"\x82\xa6offset".to_vec(), number(offset), b"\xa6length".to_vec(), number(len)].concat()
     };
     let map = |entries: &[(&str, Vec<u8>)]| {
-        let mut out = b"\x81\xa9embed_map".to_vec();
-        out.push(0xDE);
+        let mut out = b"\x81\xa9embed_map\xde".to_vec();
         out.extend_from_slice(&(entries.len() as u16).to_be_bytes());
         for (key, value) in entries {
-            out.push(0xD9);
-            out.push(key.len() as u8);
-            out.extend_from_slice(key.as_bytes());
-            out.extend_from_slice(value);
+            extend(&mut out, &[&[0xD9, key.len() as u8], key.as_bytes(), value]);
         }
         out
     };

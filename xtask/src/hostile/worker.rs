@@ -6,13 +6,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::sh::lock;
 
 /// How to start workers.
 #[derive(Clone, Debug)]
@@ -130,10 +132,6 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Guard {
     fn start(child: Child) -> Arc<Self> {
         let guard = Arc::new(Self {
@@ -187,7 +185,6 @@ impl Drop for Running {
 
 struct Running {
     guard: Arc<Guard>,
-    pid: u32,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     /// Memory use before the first command, in KiB.
@@ -217,12 +214,11 @@ impl Worker {
             let mut child = command.spawn().context("starting b2kit")?;
             let stdin = child.stdin.take().context("no pipe")?;
             let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
-            let pid = child.id();
-            let running = Running { guard: Guard::start(child), pid, stdin, stdout, idle_kib: 0 };
+            let running = Running { guard: Guard::start(child), stdin, stdout, idle_kib: 0 };
             let running = self.running.insert(running);
             // Wait for a first response, since until then the shell would be measured.
             running.ask(&["--version".into()], self.setup.patience)?;
-            running.idle_kib = memory_kib(pid, "VmHWM:").unwrap_or(0);
+            running.idle_kib = memory_kib(running.guard.pid, "VmHWM:").unwrap_or(0);
         }
         self.running.as_mut().context("no worker")
     }
@@ -243,7 +239,7 @@ impl Worker {
 
     /// Starts measuring memory.
     pub(crate) fn mark(&mut self) -> Result<()> {
-        let pid = self.running()?.pid;
+        let pid = self.running()?.guard.pid;
         // This resets the high-water mark. Where it is not allowed, the maximum over all cases so far is reported.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
         Ok(())
@@ -253,7 +249,7 @@ impl Worker {
     /// still uses more than `keep_kib`.
     pub(crate) fn over_kib(&mut self, keep_kib: u64) -> u64 {
         let Some(running) = &self.running else { return 0 };
-        let over = |name| memory_kib(running.pid, name).unwrap_or(0).saturating_sub(running.idle_kib);
+        let over = |name| memory_kib(running.guard.pid, name).unwrap_or(0).saturating_sub(running.idle_kib);
         let (peak, left) = (over("VmHWM:"), over("VmRSS:"));
         if left > keep_kib {
             self.running = None;
@@ -324,13 +320,11 @@ pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
     let mut command = setup.command(&args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
     let started = Instant::now();
-    let child = command.spawn().context("starting b2kit")?;
-    let pid = child.id();
-    let guard = Guard::start(child);
+    let guard = Guard::start(command.spawn().context("starting b2kit")?);
     guard.begin(setup.patience);
     let mut peak_kib = 0;
     let status = loop {
-        peak_kib = peak_kib.max(memory_kib(pid, "VmHWM:").unwrap_or(0));
+        peak_kib = peak_kib.max(memory_kib(guard.pid, "VmHWM:").unwrap_or(0));
         if let Some(status) = lock(&guard.child).try_wait()? {
             break status;
         }

@@ -1,10 +1,14 @@
-//! Damage that knows the format, used by the fuzz targets and `cargo xtask hostile`.
+//! Damage that knows the format, used by the fuzz targets and `cargo xtask hostile`. It shares no code with the library
+//! under test.
 //!
-//! - `number`: where the numbers of headers are, and the values that break readers
+//! - `number`: numbers of headers, and the values that break readers
+//! - `walk`: where the parts of a frame or chunk are, and all their fields
 //! - `seal`: the checksums of a damaged frame
 
 mod number;
 mod seal;
+mod walk;
 
-pub use number::{CHUNK_HEADER, EXTENDED_HEADER, FRAME_HEADER, Number, Row};
-pub use seal::{MAGIC, Places, seal, sum, zero};
+pub use number::Number;
+pub use seal::{Seal, sum};
+pub use walk::{Layer, Layout, Part, Walk, stored};

@@ -2,11 +2,11 @@
 
 use crate::Rng;
 
-/// A number: its offset, width and name.
-pub type Row = (usize, usize, &'static str);
+/// A number of a structure: its offset there, width and name.
+pub(super) type Row = (usize, usize, &'static str);
 
 /// The numbers of a frame header, big-endian.
-pub const FRAME_HEADER: &[Row] = &[
+pub(super) const FRAME_HEADER: &[Row] = &[
     (0, 1, "marker"),
     (1, 1, "marker of magic"),
     (2, 4, "magic"),
@@ -49,7 +49,7 @@ pub const FRAME_HEADER: &[Row] = &[
 ];
 
 /// The numbers of a chunk header, little-endian.
-pub const CHUNK_HEADER: &[Row] = &[
+pub(super) const CHUNK_HEADER: &[Row] = &[
     (0, 1, "version"),
     (1, 1, "versionlz"),
     (2, 1, "flags"),
@@ -60,7 +60,7 @@ pub const CHUNK_HEADER: &[Row] = &[
 ];
 
 /// The numbers that follow in an extended chunk header.
-pub const EXTENDED_HEADER: &[Row] = &[
+pub(super) const EXTENDED_HEADER: &[Row] = &[
     (16, 1, "filter 0"),
     (17, 1, "filter 1"),
     (18, 1, "filter 2"),
@@ -110,122 +110,52 @@ impl Number {
 
     /// Returns how many kinds of values [`Number::value`] supports.
     pub fn nvalues(&self) -> u32 {
-        if self.width == 1 { 256 } else { KINDS.len() as u32 }
+        if self.width == 1 { 256 } else { 30 + LIMITS.len() as u32 }
     }
 
-    /// Returns the value of kind `kind` to try. `others` are the numbers of the same file.
+    /// Returns the value of kind `kind` to try: for a byte any, for others what breaks readers. `others` are the
+    /// numbers of the same file.
     pub fn value(&self, kind: u32, bytes: &[u8], others: &[Self], rng: &mut Rng) -> u64 {
-        let old = self.get(bytes).unwrap_or(0);
         if self.width == 1 {
             return u64::from(kind);
         }
+        let old = self.get(bytes).unwrap_or(0);
         let bits = self.width * 8;
         let sign = 1u64 << (bits - 1);
         let len = bytes.len() as u64;
-        let others: Vec<&Self> =
-            others.iter().filter(|other| other.width == self.width && other.at != self.at).collect();
-        match KINDS[kind as usize % KINDS.len()] {
-            Kind::Plain(value) => value,
-            Kind::Add(n) => old.wrapping_add_signed(n),
-            Kind::Max => sign - 1,
-            Kind::Min => sign,
-            Kind::SignBit => old ^ sign,
-            Kind::Double => old.wrapping_mul(2),
-            Kind::Half => old / 2,
-            Kind::Negative => old.wrapping_neg(),
-            Kind::Inverted => !old,
-            Kind::Swapped => old.swap_bytes() >> (64 - bits),
-            Kind::Neighbour => {
-                let next = others.iter().min_by_key(|other| other.at.abs_diff(self.at));
-                next.and_then(|other| other.get(bytes)).unwrap_or(old)
-            }
-            Kind::Other => match others.len() {
-                0 => old,
-                _ => rng.pick(&others).get(bytes).unwrap_or(old),
-            },
-            Kind::Own => self.at as u64,
-            Kind::Len(n) => len.wrapping_add_signed(n),
-            Kind::Rest => len.saturating_sub(self.at as u64),
-            Kind::Near => rng.next() % (len.max(1) * 2),
-            Kind::Random => rng.next(),
+        let others = || others.iter().filter(|other| other.width == self.width && other.at != self.at);
+        let get = |other: Option<&Self>| other.and_then(|other| other.get(bytes)).unwrap_or(old);
+        let kind = kind as usize % (30 + LIMITS.len());
+        match kind {
+            0..=2 => [0, 1, u64::MAX][kind],
+            3..=10 => old.wrapping_add_signed([1, -1, 4, -4, 8, -8, 32, -32][kind - 3]),
+            11 => sign - 1,
+            12 => sign,
+            13 => old ^ sign,
+            14 => old.wrapping_mul(2),
+            15 => old / 2,
+            16 => old.wrapping_neg(),
+            17 => !old,
+            // Its bytes in reverse order.
+            18 => old.swap_bytes() >> (64 - bits),
+            // The nearest number, and any other one.
+            19 => get(others().min_by_key(|other| other.at.abs_diff(self.at))),
+            20 | 21 => get(rng.pick_some(&others().collect::<Vec<_>>()).copied()),
+            // Its own offset, the length of the file, and what is left of the file.
+            22 => self.at as u64,
+            23..=25 => len.wrapping_add_signed([0, 1, -1][kind - 23]),
+            26 => len.saturating_sub(self.at as u64),
+            27 | 28 => rng.next() % (len.max(1) * 2),
+            29 => rng.next(),
+            _ => LIMITS[kind - 30],
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Plain(u64),
-    Add(i64),
-    Max,
-    Min,
-    SignBit,
-    Double,
-    Half,
-    Negative,
-    Inverted,
-    /// The same number with its bytes in reverse order.
-    Swapped,
-    /// The value of the nearest field.
-    Neighbour,
-    /// The value of any other field.
-    Other,
-    /// The offset of the field itself.
-    Own,
-    /// The length of the file, plus this.
-    Len(i64),
-    /// The number of bytes from the field to the end of the file.
-    Rest,
-    /// A number up to twice the length of the file.
-    Near,
-    Random,
-}
-
-const KINDS: &[Kind] = &[
-    Kind::Plain(0),
-    Kind::Plain(1),
-    Kind::Plain(u64::MAX),
-    Kind::Add(1),
-    Kind::Add(-1),
-    Kind::Add(4),
-    Kind::Add(-4),
-    Kind::Add(8),
-    Kind::Add(-8),
-    Kind::Add(32),
-    Kind::Add(-32),
-    Kind::Max,
-    Kind::Min,
-    Kind::SignBit,
-    Kind::Double,
-    Kind::Half,
-    Kind::Negative,
-    Kind::Inverted,
-    Kind::Swapped,
-    Kind::Neighbour,
-    Kind::Other,
-    Kind::Other,
-    Kind::Own,
-    Kind::Len(0),
-    Kind::Len(1),
-    Kind::Len(-1),
-    Kind::Rest,
-    Kind::Near,
-    Kind::Near,
-    Kind::Random,
-    // Limits of the format: the largest chunk and the next number, the largest block and the next number; 2^20, 2^28,
-    // 2^32.
-    Kind::Plain(2_147_483_615),
-    Kind::Plain(2_147_483_616),
-    Kind::Plain(536_866_816),
-    Kind::Plain(536_866_817),
-    Kind::Plain(1 << 20),
-    Kind::Plain(1 << 28),
-    Kind::Plain(1 << 32),
-    Kind::Plain(255),
-    Kind::Plain(256),
-    Kind::Plain(2),
-    Kind::Plain(16),
-    Kind::Plain(17),
-];
+/// Limits of the format (the largest chunk and the next number, the largest block and the next number), and numbers where
+/// types and tables end.
+const LIMITS: [u64; 12] =
+    [2_147_483_615, 2_147_483_616, 536_866_816, 536_866_817, 1 << 20, 1 << 28, 1 << 32, 255, 256, 2, 16, 17];
 
 #[cfg(test)]
 mod tests {
