@@ -23,7 +23,7 @@ pub(crate) fn main() -> Result<(), Error> {
     // Read a few items: only the blocks that hold them are decoded. The chunk may be borrowed
     // memory.
     let stored: &[u8] = small.as_bytes();
-    let few: Vec<f64> = ChunkRef::from_slice(stored)?.get_items(500_000..500_003)?;
+    let few: Vec<f64> = ChunkRef::from_slice(stored)?.get_items(500_000..500_003, &DParams::default())?;
     assert_eq!(few, values[500_000..500_003]);
 
     // Report progress and use at most two threads. `ControlFlow::Break` would cancel the call with
@@ -32,7 +32,7 @@ pub(crate) fn main() -> Result<(), Error> {
         println!("{} of {} bytes", progress.nbytes, progress.total);
         ControlFlow::Continue(())
     });
-    let again: Vec<f64> = small.decompress_with(&DParams::default().with_control(control))?;
+    let again: Vec<f64> = small.decompress_with(&DParams { control, ..DParams::default() })?;
     assert_eq!(again, values);
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) fn main() -> Result<(), b2kit::Error> {
 
     // Read into uninitialised memory.
     let mut memory = vec![MaybeUninit::uninit(); slice.nbytes() as usize];
-    let bytes = slice.read_uninit(&mut memory)?;
+    let bytes = slice.read_to(&mut memory[..])?;
     assert_eq!(bytes[..4], 89u32.to_le_bytes());
     Ok(())
 }

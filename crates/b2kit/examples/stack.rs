@@ -4,9 +4,10 @@
 //! Run with `cargo run --release -p b2kit --example stack`.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use b2kit::nd::Region;
-use b2kit::{ArrayBuilder, Compression, FromFn, NdArray};
+use b2kit::{ArrayBuilder, Compression, Control, FromFn, NdArray};
 
 /// A stand-in for a camera.
 struct Camera;
@@ -33,7 +34,10 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         .chunks([1, 128, 256])
         .blocks([1, 32, 256])
         .compression(Compression::zstd(3)) // the item size comes from the array
-        .progress(|done| eprint!("\r{} of {} bytes", done.nbytes, done.total))
+        .control(Control::new().with_progress(|done| {
+            eprint!("\r{} of {} bytes", done.nbytes, done.total);
+            ControlFlow::Continue(())
+        }))
         .write(&path, FromFn(|region, out: &mut [u16]| camera.read(region, out)))?;
     eprintln!();
 

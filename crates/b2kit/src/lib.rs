@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub use b2_chunk::{self as chunk, Chunk, ChunkRef, CodecId, Compression, FilterId, Limits, Plugins};
+pub use b2_chunk::{
+    self as chunk, Chunk, ChunkRef, CodecId, Compression, Compressor, Decompressor, FilterId, Limits, Plugins,
+};
 pub use b2_codecs as codecs;
 pub use b2_core::{self as core, Control, ErrorKind, Progress, Report};
 pub use b2_filters as filters;

@@ -173,7 +173,7 @@ fn chunks() {
             check(&format!("decompress, {name}"), hash(&[&data]), || Ok(hash(&[&chunk.decompress_bytes()?])));
             let part = 100_001..500_003;
             check(&format!("part, {name}"), hash(&[&data[part.clone()]]), || {
-                Ok(hash(&[&chunk.get_bytes(part.clone())?]))
+                Ok(hash(&[&chunk.get_bytes(part.clone(), &DParams::default())?]))
             });
             check(&format!("reader, {name}"), hash(&[&data[70_000..70_100]]), || {
                 let mut reader = ChunkReader::new(chunk.clone(), DParams::default())?;
@@ -230,8 +230,8 @@ fn frames() {
         let items = schunk.read_items(50_000..120_001)?;
         let some = schunk.gather(&[200_000, 3, 77_777, 3, 131_071])?;
         for nchunk in 0..schunk.nchunks() {
-            schunk.decompress_chunk(nchunk)?;
-            schunk.blocks(nchunk, &[0, 2], |_, _| ())?;
+            schunk.chunk(nchunk).decompress()?;
+            schunk.chunk(nchunk).blocks(&[0, 2], |_, _| ())?;
         }
         schunk.verify_checksums()?;
         schunk.dead_bytes()?;
@@ -292,7 +292,7 @@ fn frames() {
         ARMED.store(true, Relaxed);
         let mut editor = FrameEditor::options().edit(&path)?;
         editor.update(1, Chunk::compress_bytes(&other, &cparams)?)?;
-        editor.set_vlmetalayer("long", &long[..50_000])?;
+        editor.vlmeta().set("long", &long[..50_000])?;
         editor.commit()?;
         Ok(SuperChunk::open(&path)?.nchunks() as u64)
     });
@@ -360,7 +360,7 @@ fn lies() {
     ARMED.store(true, Relaxed);
     let errors = [
         chunk.decompress_bytes_with(&dparams).is_err(),
-        chunk.get_bytes_with(0..size as usize, &dparams).is_err(),
+        chunk.get_bytes(0..size as usize, &dparams).is_err(),
         chunk.blocks(&dparams).is_err(),
         chunk.check(&dparams).0.is_err(),
         ChunkReader::new(chunk.clone(), dparams).is_err(),

@@ -158,7 +158,7 @@ fn special_entries_are_told_by_their_first_byte() {
     let index = SuperChunk::from_bytes(frame.clone()).unwrap().layout().index.start as usize + 32;
     let check = |at: usize, byte: u8, kind: Option<SpecialKind>| {
         let schunk = SuperChunk::from_bytes(patched(&frame, index + at, &[byte])).unwrap();
-        let entry = schunk.entry(at / 8).ok();
+        let entry = schunk.chunk(at / 8).entry().ok();
         assert_eq!(entry, kind.map(Entry::Special), "byte {at} is {byte:#x}");
         schunk
     };
@@ -187,10 +187,10 @@ fn special_entries_of_odd_sizes() {
     // One value for all chunks.
     let uninit = patched(&frame, index + 39, &[0x84]);
     assert_eq!(whole(&uninit).unwrap(), [0; 403]);
-    assert_eq!(SuperChunk::from_bytes(uninit).unwrap().decompress_chunk(1).unwrap(), [0; 3]);
+    assert_eq!(SuperChunk::from_bytes(uninit).unwrap().chunk(1).decompress().unwrap(), [0; 3]);
     let nan = SuperChunk::from_bytes(patched(&frame, index + 39, &[0x82])).unwrap();
-    assert!(nan.decompress_chunk(0).is_ok());
-    assert!(nan.decompress_chunk(1).is_err());
+    assert!(nan.chunk(0).decompress().is_ok());
+    assert!(nan.chunk(1).decompress().is_err());
     assert!(nan.read_bytes(0..403).is_err());
     // And with items of 3 bytes.
     let items = patched(&patched(&frame, index + 39, &[0x82]), 48, &3i32.to_be_bytes());
@@ -253,11 +253,11 @@ fn blocks_of_an_array_need_not_be_those_of_its_chunks() {
     let schunk = SuperChunk::from_bytes(array.clone()).unwrap();
     let other = CParams::builder(4).blocksize(52).build().unwrap();
     let chunks =
-        (0..12).map(|n| Chunk::compress_bytes(&schunk.decompress_chunk(n).unwrap(), &other).unwrap());
+        (0..12).map(|n| Chunk::compress_bytes(&schunk.chunk(n).decompress().unwrap(), &other).unwrap());
     let meta = schunk.metalayers().get("b2nd").unwrap();
     let params = FrameParams::from_cparams(&cparams(4)).chunksize(256).metalayer("b2nd", meta);
     let odd = NdArray::from_bytes(frame_of(chunks, params)).unwrap();
-    assert_ne!(odd.super_chunk().chunk(0).unwrap().header().blocksize(), 128);
+    assert_ne!(odd.super_chunk().chunk(0).read().unwrap().header().blocksize(), 128);
     assert_eq!(odd.all().read_bytes().unwrap(), expected);
     assert_eq!(odd.slice([3..9, 5..17]).unwrap().read_bytes().unwrap().len(), 6 * 12 * 4);
 }

@@ -160,8 +160,8 @@ fn frames_and_items() {
         assert_eq!(plain, expected[range]);
     }
     for nchunk in 0..schunk.nchunks() {
-        let nbytes = schunk.chunk_nbytes(nchunk).unwrap() as usize;
-        let plain = same(nbytes, |dst| schunk.decompress_chunk_into(nchunk, dst)).unwrap();
+        let nbytes = schunk.chunk(nchunk).nbytes().unwrap() as usize;
+        let plain = same(nbytes, |dst| schunk.chunk(nchunk).decompress_into(dst)).unwrap();
         assert_eq!(plain, expected[nchunk * 400..][..nbytes]);
     }
 }

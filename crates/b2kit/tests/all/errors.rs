@@ -332,7 +332,7 @@ fn array_metalayers() {
     );
     says(
         field(38, &[0]),
-        "metalayer `b2nd` field `blockshape` at byte 35: dimension 0: chunk length 8, block length 0 in an array of length 30",
+        "metalayer `b2nd` field `blockshape` at byte 35: dimension 0: the block length is 0, expected 1 or more",
     );
     says(field(45, &[0xDA]), "metalayer `b2nd`, dtype: byte 45: expected str32, found 0xda");
 }
