@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::again::again;
-use crate::args::Global;
-use crate::error::outcome;
-use crate::{capture, cmd, help, signals, web};
+use crate::args::help::Detail;
+use crate::args::{Global, help};
+use crate::cmd;
+use crate::files::{again, urls};
+use crate::process::{capture, outcome, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,9 +28,8 @@ Files are recognised by content, never by their name. Exit code: 0 success,
 #[command(
     name = "b2kit",
     version,
-    long_version = crate::version::long(),
+    long_version = crate::args::version::long(),
     after_long_help = EXAMPLES,
-    max_term_width = 80,
     subcommand_value_name = "COMMAND"
 )]
 pub(crate) struct Cli {
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Batch(cmd::batch::Args),
     /// Print a script that completes command lines in a shell
     Completions(cmd::completions::Args),
-    /// Print the manual page
+    /// Print the manual page, or one for each command
     Man(cmd::man::Args),
 }
 
@@ -101,19 +101,62 @@ pub(crate) enum Command {
 pub(crate) fn parse<T: Into<OsString> + Clone>(
     args: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
-    let args: Vec<OsString> = web::hide_all(args.into_iter().map(Into::into));
-    let parsed = Cli::try_parse_from(&args);
+    let args: Vec<OsString> = urls::hide_all(args.into_iter().map(Into::into));
+    let color = color();
+    let parsed = parse_with(Cli::command().color(color), &args);
     let wanted = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     match parsed {
         // Build the help pages only when needed, since that takes some time.
         Err(error) if wanted.contains(&error.kind()) => {
             let full = args.iter().any(|arg| arg == "--help") || args.get(1).is_some_and(|arg| arg == "help");
-            help::pages(Cli::command(), !full)
-                .try_get_matches_from(&args)
-                .and_then(|matches| Cli::from_arg_matches(&matches))
+            let pages = help::pages(Cli::command(), if full { Detail::Full } else { Detail::Short });
+            parse_with(pages.color(color), &args)
         }
-        parsed => parsed,
+        parsed => parsed.map_err(plain),
     }
+}
+
+fn parse_with(command: clap::Command, args: &[OsString]) -> Result<Cli, clap::Error> {
+    command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+/// Whether help and errors are coloured. clap would send colours to any terminal of a CI service, also to a dumb one.
+fn color() -> ColorChoice {
+    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    if console::is_dumb() && !forced { ColorChoice::Never } else { ColorChoice::Auto }
+}
+
+/// Says what a number must be where the parser only says what it tripped over.
+fn plain(error: clap::Error) -> clap::Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    let found = (context(ContextKind::InvalidValue), context(ContextKind::InvalidArg), expected(&source));
+    let (Some(value), Some(arg), Some(expected)) = found else { return error };
+    let message =
+        format!("invalid value '{value}' for '{arg}': {expected}\n\nFor more information, try '--help'.\n");
+    clap::Error::raw(error.kind(), message)
+}
+
+/// What a number must be, from the text of the error of parsing it; `None` for other errors.
+fn expected(text: &str) -> Option<String> {
+    if let Some((low, high)) = text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
+        return Some(format!("expected a whole number from {low} to {high}"));
+    }
+    let what = match text {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "expected a whole number"
+        }
+        "number too large to fit in target type" | "number too small to fit in target type" => {
+            "the number is too large"
+        }
+        "number would be zero for non-zero type" => "expected a whole number above 0",
+        "invalid float literal" | "cannot parse float from empty string" => "expected a number",
+        _ => return None,
+    };
+    Some(what.to_owned())
 }
 
 impl Cli {
@@ -126,9 +169,9 @@ impl Cli {
             return cmd::bench::run(args, global);
         }
         if let Some(threads) = global.threads {
-            crate::threads::begin(threads.into())?;
+            crate::process::threads::begin(threads.into())?;
         }
-        web::begin(global);
+        urls::begin(global);
         let result = match &self.command {
             Command::Info(_)
             | Command::Show(_)
@@ -140,7 +183,7 @@ impl Cli {
             | Command::Items(_) => again(|| self.dispatch(global)),
             _ => self.dispatch(global),
         };
-        web::tell(global);
+        urls::tell(global);
         result
     }
 
@@ -169,7 +212,7 @@ impl Cli {
             Command::Items(args) => cmd::items::run(args, global),
             Command::Batch(_) => cmd::batch::run(in_batch),
             Command::Completions(args) => cmd::completions::run(args, Self::command()),
-            Command::Man(_) => cmd::man::run(Self::command()),
+            Command::Man(args) => cmd::man::run(args, Self::command()),
         }
     }
 }

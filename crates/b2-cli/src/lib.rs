@@ -3,46 +3,17 @@
 //! This is a library only for the fuzz targets and the Python package; it is not a public interface.
 #![forbid(unsafe_code)]
 
-mod again;
 mod args;
-mod auto;
-mod capture;
-mod change;
 mod cli;
 mod cmd;
-mod encode;
-mod error;
-mod foreign;
-mod help;
-mod input;
-mod json;
-mod lines;
-mod lossy;
-mod many;
+mod files;
 mod npy;
-mod odd;
-mod operand;
-mod output;
-mod picture;
-mod place;
-mod plugins;
 mod print;
-mod progress;
-mod pump;
-mod signals;
-mod slice;
-mod stats;
-mod stdio;
-mod store;
-mod summary;
-mod table;
-mod threads;
-mod values;
-mod version;
-mod viewed;
-mod web;
+mod process;
+mod read;
+mod write;
 
-pub use web::Stores;
+pub use files::urls::Stores;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,7 +27,7 @@ pub fn main() -> ExitCode {
 /// Like [`main`], with object stores for URLs.
 #[doc(hidden)]
 pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
-    web::set_stores(stores);
+    files::urls::set_stores(stores);
     main()
 }
 
@@ -64,9 +35,9 @@ pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
 /// command itself.
 #[doc(hidden)]
 pub fn run_from<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> u8 {
-    signals::ignore_file_size();
+    process::signals::ignore_file_size();
     let code = match cli::parse(args) {
-        Ok(cli) => error::report(&cli.run()),
+        Ok(cli) => process::error::report(&cli.run()),
         Err(error) => {
             // Ignore errors: the output may be closed.
             let _ = error.print();

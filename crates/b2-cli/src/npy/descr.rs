@@ -16,7 +16,7 @@
         clippy::string_slice,
         clippy::unreachable,
         clippy::unwrap_used,
-        reason = "reads bytes from outside"
+        reason = "reads untrusted bytes"
     )
 )]
 

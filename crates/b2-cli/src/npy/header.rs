@@ -19,7 +19,7 @@
         clippy::string_slice,
         clippy::unreachable,
         clippy::unwrap_used,
-        reason = "reads bytes from outside"
+        reason = "reads untrusted bytes"
     )
 )]
 
@@ -31,7 +31,7 @@ use b2kit::Dtype;
 use b2kit::nd::literal::{self, Literal};
 
 use super::descr;
-use crate::table::thousands;
+use crate::print::thousands;
 
 /// The first bytes of every `.npy` file.
 pub(crate) const MAGIC: &[u8; 6] = b"\x93NUMPY";

@@ -1,0 +1,16 @@
+//! The command line: options that several commands share, the values they take, and the help pages.
+//! Code belongs here if it says what may be written on a command line; what an option does is said by the room that
+//! does it, and options of a single command stand with the command.
+//! It may use `print` and `process`, and opens no file.
+
+pub(crate) mod help;
+pub(crate) mod options;
+pub(crate) mod placement;
+pub(crate) mod plugins;
+pub(crate) mod values;
+pub(crate) mod version;
+
+pub(crate) use options::{Encoding, Global, Listed, Source, Sources, When};
+pub(crate) use placement::Placement;
+pub(crate) use plugins::dparams;
+pub(crate) use values::{Codec, Dims, Filters, Format, Level, Named, Shape};

@@ -1,0 +1,349 @@
+//! Where the output of a command goes: standard output, or a file that appears only when it is complete.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::INDEX_NAME;
+use tempfile::NamedTempFile;
+
+use super::stdio::{is_stdin, is_stdout, is_stream};
+use crate::process::{ClosedPipe, Written, capture, signals};
+
+/// A destination for bytes. An output file does not get its name before [`Output::finish`].
+pub(crate) enum Output {
+    Stdout(Stdout),
+    /// Standard output of a command in a batch.
+    Captured,
+    /// Keeps the bytes in memory.
+    Buffer(Vec<u8>),
+    File {
+        temp: NamedTempFile,
+        path: PathBuf,
+        force: bool,
+    },
+    /// A terminal, pipe or device. It is written to directly, since renaming a file onto it would replace it.
+    Device {
+        file: File,
+        path: PathBuf,
+    },
+}
+
+/// Number of bytes that cannot be taken back.
+static SENT: AtomicU64 = AtomicU64::new(0);
+
+/// Number of bytes that were sent to where they cannot be taken back: standard output, a terminal or a pipe.
+pub(crate) fn sent() -> u64 {
+    SENT.load(Ordering::Relaxed)
+}
+
+impl Output {
+    /// Standard output.
+    pub(crate) fn stdout() -> Self {
+        if capture::is_active() {
+            return Self::Captured;
+        }
+        let stdout = io::stdout();
+        widen(&stdout);
+        Self::Stdout(stdout)
+    }
+
+    /// Creates an output. Without a path, or with `-`, this is standard output.
+    ///
+    /// # Errors
+    /// Fails if the path exists and `force` is not given, or if the folder is not writable.
+    pub(crate) fn create(path: Option<&Path>, force: bool) -> Result<Self> {
+        let Some(path) = path.filter(|path| !is_stdout(path)) else { return Ok(Self::stdout()) };
+        refuse_existing(path, force)?;
+        let opened = || -> Result<Self> {
+            let path = resolve_link(path)?;
+            match fs::metadata(&path) {
+                Ok(there) if there.is_dir() => bail!("is a directory"),
+                Ok(there) if !there.is_file() => {
+                    let file = File::options().write(true).open(&path)?;
+                    widen(&file);
+                    Ok(Self::Device { file, path })
+                }
+                _ => {
+                    signals::begin();
+                    Ok(Self::File { temp: temp_beside(&path)?, path, force })
+                }
+            }
+        };
+        opened().with_context(|| path.display().to_string())
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// Same as [`finish`](Self::finish).
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        if matches!(self, Self::File { .. }) {
+            signals::check()?;
+        }
+        let written = self.write_all(bytes);
+        self.explain(written)
+    }
+
+    /// Flushes what was written so far.
+    ///
+    /// # Errors
+    /// Same as [`finish`](Self::finish).
+    pub(crate) fn flush_now(&mut self) -> Result<()> {
+        let flushed = self.flush();
+        self.explain(flushed)
+    }
+
+    /// The contents of a buffer so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Buffer(bytes) => bytes,
+            _ => &[],
+        }
+    }
+
+    /// Whether a person sees the output, and would see a progress bar in the middle of it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        match self {
+            Self::Stdout(stdout) => stdout.is_terminal(),
+            Self::Captured | Self::Buffer(_) | Self::File { .. } => false,
+            Self::Device { file, .. } => file.is_terminal(),
+        }
+    }
+
+    /// Completes the output: a file gets its name now.
+    ///
+    /// # Errors
+    /// Returns [`ClosedPipe`] if standard output was closed; I/O errors name the file.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush_now()?;
+        match self {
+            Self::Stdout(_) | Self::Captured | Self::Buffer(_) | Self::Device { .. } => Ok(()),
+            Self::File { temp, path, force: true } => {
+                temp.persist(&path).map(drop).map_err(|e| e.error).with_context(|| path.display().to_string())
+            }
+            Self::File { temp, path, force: false } => match temp.persist_noclobber(&path) {
+                Ok(_) => Ok(()),
+                Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path)),
+                Err(e) => Err(e.error).with_context(|| path.display().to_string()),
+            },
+        }
+    }
+
+    /// Like [`finish`](Self::finish), and waits until a file and its name are on disk.
+    ///
+    /// # Errors
+    /// Same as [`finish`](Self::finish).
+    pub(crate) fn finish_synced(mut self) -> Result<()> {
+        self.flush_now()?;
+        let Self::File { temp, path, .. } = &self else { return self.finish() };
+        temp.as_file().sync_all().with_context(|| path.display().to_string())?;
+        let path = path.clone();
+        self.finish()?;
+        // Other systems cannot open folders, and keep names by themselves.
+        if cfg!(unix) {
+            let synced = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
+            synced.context(Written::Unsynced).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Adds the name of the output to an error of writing. A closed pipe becomes [`ClosedPipe`].
+    fn explain<T>(&self, result: io::Result<T>) -> Result<T> {
+        match (result, self) {
+            (Ok(value), _) => Ok(value),
+            (Err(e), Self::Stdout(_)) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
+            (Err(e), Self::Stdout(_) | Self::Captured | Self::Buffer(_)) => Err(e).context("standard output"),
+            (Err(e), Self::File { path, .. } | Self::Device { path, .. }) => {
+                Err(e).with_context(|| path.display().to_string())
+            }
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if matches!(self, Self::Stdout(_) | Self::Captured | Self::Device { .. }) {
+            SENT.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        }
+        match self {
+            Self::Stdout(stdout) => stdout.write(buf),
+            Self::Captured => capture::write(buf),
+            Self::Buffer(bytes) => bytes.write(buf),
+            Self::File { temp, .. } => temp.as_file_mut().write(buf),
+            Self::Device { file, .. } => file.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::Captured | Self::Buffer(_) => Ok(()),
+            Self::File { temp, .. } => temp.as_file_mut().flush(),
+            Self::Device { file, .. } => file.flush(),
+        }
+    }
+}
+
+/// Makes room for more bytes in a pipe. Otherwise its reader has to run after each 64 KiB, and waits for that while all
+/// processors decode.
+#[cfg(target_os = "linux")]
+fn widen(pipe: impl std::os::fd::AsFd) {
+    /// The most that the system allows without privileges, unless configured otherwise.
+    const ROOM: usize = 1 << 20;
+    // Fails for anything that is not a pipe. A pipe may have more room than that.
+    if rustix::pipe::fcntl_getpipe_size(&pipe).is_ok_and(|room| room < ROOM) {
+        let _ = rustix::pipe::fcntl_setpipe_size(&pipe, ROOM);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn widen<T>(_: T) {}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// Returns [`ClosedPipe`] if it was closed, or other I/O errors.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut output = Output::stdout();
+    output.send(text.as_bytes())?;
+    output.finish()
+}
+
+/// Checks that an output may be written. It must never be one of the inputs, and must not exist unless `force` is
+/// given. Even then the only directory that may be replaced is a sparse frame.
+///
+/// # Errors
+/// Fails if it must not be written.
+pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
+    for input in inputs {
+        refuse_same(path, input)?;
+    }
+    refuse_existing(path, force)
+}
+
+/// Rejects an output that is the input, also under another name or through links, or that is inside of it or contains
+/// it.
+///
+/// # Errors
+/// Fails if it is.
+pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
+    // Standard input may be redirected from the file.
+    let input = if is_stdin(input) { Path::new("/dev/stdin") } else { input };
+    if is_stdout(output) {
+        return Ok(());
+    }
+    let (Ok(from), Ok(to)) = (input.canonicalize(), real_name(output)) else { return Ok(()) };
+    ensure!(from != to && !same_file(input, output), "{}: IN and OUT are the same file", output.display());
+    ensure!(!to.starts_with(&from), "{}: OUT is inside of IN", output.display());
+    ensure!(!from.starts_with(&to), "{}: IN is inside of OUT", output.display());
+    Ok(())
+}
+
+/// Resolves the links in a path. The file itself need not exist.
+fn real_name(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().or_else(|error| {
+        let name = path.file_name().ok_or(error)?;
+        Ok(folder_of(path).canonicalize()?.join(name))
+    })
+}
+
+/// Whether both paths are the same file or directory, also through hard links.
+fn same_file(a: &Path, b: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let identity = |path: &Path| {
+            let there = fs::metadata(path).ok()?;
+            // Writing to a device that is also read does no damage.
+            (there.is_file() || there.is_dir()).then(|| (there.dev(), there.ino()))
+        };
+        identity(a).is_some_and(|a| identity(b) == Some(a))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (a, b);
+        false
+    }
+}
+
+/// Rejects an output that exists, unless `force` is given, and always a directory that is not a sparse frame. Accepts
+/// pipes and devices, which are not replaced.
+///
+/// # Errors
+/// Fails if it exists, also as a dangling link.
+pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
+    if is_stream(path) || fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() && !path.join(INDEX_NAME).is_file() => {
+            bail!("{}: a directory that is not a sparse frame is never replaced", path.display())
+        }
+        Ok(there) if !force && there.is_dir() => {
+            bail!("{}: already exists (a whole sparse frame); --force overwrites it", path.display())
+        }
+        _ if !force => Err(exists(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks early that the folder of an output exists.
+///
+/// # Errors
+/// Fails if it does not.
+pub(crate) fn check_folder(path: &Path) -> Result<()> {
+    let there = fs::metadata(folder_of(path)).with_context(|| path.display().to_string())?;
+    ensure!(there.is_dir(), "{}: not in a folder", path.display());
+    Ok(())
+}
+
+/// An unnamed temporary file in the folder of an output, which needs room for data of this size anyway.
+///
+/// # Errors
+/// Fails if it cannot be created.
+pub(crate) fn spool_beside(path: &Path) -> Result<File> {
+    tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{}: already exists; --force overwrites it", path.display())
+}
+
+/// Resolves a link, so that the link stays and its target is replaced.
+fn resolve_link(path: &Path) -> io::Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => fs::canonicalize(path),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".b2kit-").suffix(".tmp");
+    #[cfg(unix)]
+    let permissions = {
+        use std::os::unix::fs::PermissionsExt;
+        // The umask still applies.
+        Permissions::from_mode(0o666)
+    };
+    #[cfg(unix)]
+    builder.permissions(permissions);
+    builder.tempfile_in(folder_of(path)).map_err(plain)
+}
+
+/// The error without the path of the temporary file, which means nothing to users.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn plain(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    // The crate appends the path and does not give access to the original error.
+    let own = text.rsplit_once(" at path ").map_or(&*text, |(own, _)| own);
+    io::Error::new(error.kind(), own)
+}

@@ -1,0 +1,184 @@
+//! Recognises files of other formats by their first bytes, so that a user who means the array in a file does not store
+//! the file itself.
+
+use std::path::Path;
+
+use b2kit::chunk::ChunkHeader;
+
+/// Number of bytes to look at, from the start of a file.
+pub(crate) const LOOK: u64 = 4096;
+
+/// What a file is, such as "an HDF5 file", and what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Foreign {
+    pub(crate) what: &'static str,
+    pub(crate) hint: &'static str,
+}
+
+impl Foreign {
+    /// Whether it is a Blosc2 file.
+    pub(crate) fn is_ours(self) -> bool {
+        self.hint == OURS
+    }
+}
+
+const EXPORT: &str = "save the array as .npy with a program that reads it, and pack that";
+const UNPACKED: &str = "unpack it first";
+const OURS: &str = "b2kit copy writes it anew";
+
+pub(crate) const CHUNK: &str = "a Blosc2 chunk";
+
+/// Signatures at the start of files.
+const MAGICS: [(&[u8], &str, &str); 32] = [
+    (&b2kit::frame::MAGIC, "a Blosc2 file", OURS),
+    (b"\x93NUMPY", "an .npy file", "pack it first"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (NetCDF 4 files are such)", EXPORT),
+    (b"CDF\x01", "a NetCDF file", EXPORT),
+    (b"CDF\x02", "a NetCDF file", EXPORT),
+    (b"CDF\x05", "a NetCDF file", EXPORT),
+    (b"II*\0", "a TIFF image", EXPORT),
+    (b"MM\0*", "a TIFF image", EXPORT),
+    (b"II+\0", "a TIFF image", EXPORT),
+    (b"MM\0+", "a TIFF image", EXPORT),
+    (b"\x89PNG\r\n\x1a\n", "a PNG image", EXPORT),
+    (b"\xff\xd8\xff", "a JPEG image", EXPORT),
+    (b"GIF87a", "a GIF image", EXPORT),
+    (b"GIF89a", "a GIF image", EXPORT),
+    (b"SIMPLE  =", "a FITS file", EXPORT),
+    (b"GRIB", "a GRIB file", EXPORT),
+    (b"PAR1", "a Parquet file", EXPORT),
+    (b"ARROW1", "an Arrow file", EXPORT),
+    (b"MATLAB 5.0 MAT", "a MATLAB file", EXPORT),
+    (b"SQLite format 3\0", "an SQLite database", EXPORT),
+    (b"%PDF-", "a PDF document", EXPORT),
+    (b"\x1f\x8b\x08", "a gzip file", UNPACKED),
+    (b"BZh91AY&SY", "a bzip2 file", UNPACKED),
+    (b"\xfd7zXZ\0", "an xz file", UNPACKED),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACKED),
+    (b"\x04\x22\x4d\x18", "an lz4 file", UNPACKED),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACKED),
+    (b"Rar!\x1a\x07", "a RAR archive", UNPACKED),
+    (b"OggS", "an Ogg file", EXPORT),
+    (b"fLaC", "a FLAC file", EXPORT),
+    (b"\x7fELF", "a program", "it is no data"),
+    (b"PK\x05\x06", "a zip archive without members", "there is nothing in it"),
+];
+
+/// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if it may be
+/// anything.
+pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
+    if let Some((_, what, hint)) = MAGICS.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        return Some(Foreign { what, hint });
+    }
+    if head.starts_with(b"PK\x03\x04") {
+        return Some(archive(head));
+    }
+    // HDF5 allows a user block before its signature.
+    if [512, 1024, 2048].iter().any(|at| head.get(*at..).is_some_and(|b| b.starts_with(b"\x89HDF\r\n\x1a\n")))
+    {
+        return Some(Foreign { what: "an HDF5 file", hint: EXPORT });
+    }
+    if let (Some(b"RIFF"), Some(kind)) = (head.get(..4), head.get(8..12)) {
+        match kind {
+            b"WAVE" => return Some(Foreign { what: "a WAV file", hint: EXPORT }),
+            b"WEBP" => return Some(Foreign { what: "a WebP image", hint: EXPORT }),
+            _ => {}
+        }
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return Some(Foreign { what: "a tar archive", hint: UNPACKED });
+    }
+    if ChunkHeader::parse(head).is_ok_and(|chunk| chunk.is_extended() && chunk.cbytes() as u64 == len) {
+        return Some(Foreign { what: CHUNK, hint: OURS });
+    }
+    is_table(path, head).then_some(Foreign { what: "a table in text (CSV)", hint: EXPORT })
+}
+
+/// Recognises what a zip archive contains, by the name of its first member.
+fn archive(head: &[u8]) -> Foreign {
+    let name = head.get(26..28).and_then(|len| Some(usize::from(u16::from_le_bytes(len.try_into().ok()?))));
+    let name = name.and_then(|len| head.get(30..30 + len)).unwrap_or_default();
+    if name.ends_with(b".npy") {
+        let hint = "unzip it and pack the .npy files in it";
+        return Foreign { what: "an .npz file, a zip archive of .npy files", hint };
+    }
+    if [&b".zarray"[..], b".zgroup", b".zattrs", b"zarr.json"].iter().any(|end| name.ends_with(end)) {
+        return Foreign { what: "a Zarr array in a zip archive, which b2kit does not read", hint: EXPORT };
+    }
+    if [&b".b2nd"[..], b".b2f", b".b2b", b".b2e"].iter().any(|end| name.ends_with(end)) {
+        return Foreign {
+            what: "a store of Blosc2 files",
+            hint: "--key picks a member, b2kit ls lists them",
+        };
+    }
+    Foreign { what: "a zip archive", hint: UNPACKED }
+}
+
+/// Whether the file has the extension of a table, and its content is text.
+fn is_table(path: &Path, head: &[u8]) -> bool {
+    let named = path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
+    let named = matches!(named.as_deref(), Some("csv" | "tsv" | "tab"));
+    // The last character may be incomplete.
+    let text = match std::str::from_utf8(head) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    let clean = !head.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace());
+    named && text && clean && !head.is_empty()
+}
+
+/// Recognises a directory that is not a sparse frame.
+pub(crate) fn directory(path: &Path) -> Option<Foreign> {
+    let has = |name: &str| path.join(name).exists();
+    if has(".zarray") || has("zarr.json") || has(".zgroup") || has(".zmetadata") {
+        return Some(Foreign { what: "a Zarr array, which b2kit does not read", hint: EXPORT });
+    }
+    if has(b2kit::frame::INDEX_NAME) {
+        return Some(Foreign { what: "a Blosc2 file (a sparse frame)", hint: OURS });
+    }
+    None
+}
+
+/// How an unknown file starts: `hello, t` in quotes, or binary data in hexadecimal.
+pub(crate) fn first_bytes(head: &[u8]) -> String {
+    let head = head.get(..8).unwrap_or(head);
+    match std::str::from_utf8(head) {
+        Ok("") => "it is empty".into(),
+        Ok(text) if !text.chars().any(char::is_control) => format!("it starts with \"{text}\""),
+        _ => {
+            let hex: Vec<String> = head.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("it starts with the bytes {}", hex.join(" "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_content() {
+        let what =
+            |name: &str, head: &[u8]| recognise(Path::new(name), head, 1 << 20).map(|found| found.what);
+        assert_eq!(what("x.bin", b"\x89HDF\r\n\x1a\n...."), Some("an HDF5 file (NetCDF 4 files are such)"));
+        assert_eq!(what("x.png", b"\x89PNG\r\n\x1a\n"), Some("a PNG image"));
+        assert_eq!(what("x.csv", b"a,b\n1,2\n"), Some("a table in text (CSV)"));
+        assert_eq!(what("x.csv", b"a,b\n\xc3"), Some("a table in text (CSV)"), "a character that is cut");
+        assert_eq!(what("x.csv", b"\0\x01\x02"), None);
+        assert_eq!(what("x.raw", b"a,b\n1,2\n"), None);
+        let mut zip = b"PK\x03\x04".to_vec();
+        zip.resize(26, 0);
+        zip.extend([9, 0, 0, 0]);
+        zip.extend(b"arr_0.npy");
+        assert_eq!(what("x", &zip), Some("an .npz file, a zip archive of .npy files"));
+        assert_eq!(what("x", &zip[..20]), Some("a zip archive"));
+        assert_eq!(what("x", b""), None);
+    }
+
+    #[test]
+    fn starts_are_shown() {
+        assert_eq!(first_bytes(b"hello, this"), "it starts with \"hello, t\"");
+        assert_eq!(first_bytes(b"\x00\x01"), "it starts with the bytes 00 01");
+        assert_eq!(first_bytes(b""), "it is empty");
+    }
+}

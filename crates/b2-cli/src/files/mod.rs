@@ -1,0 +1,25 @@
+//! Where bytes come from and go to: paths, URLs, standard input and output, and new files that appear when they are
+//! complete.
+//! Code belongs here if it deals with names and kinds of files; what a Blosc2 file contains is for `read`.
+//! It may use the rooms of processes, options and `.npy` files.
+
+pub(crate) mod destination;
+pub(crate) mod foreign;
+mod listed;
+pub(crate) mod reading;
+pub(crate) mod relay;
+pub(crate) mod removal;
+pub(crate) mod retry;
+pub(crate) mod stdio;
+pub(crate) mod together;
+pub(crate) mod urls;
+pub(crate) mod walk;
+
+pub(crate) use destination::{Output, check_folder, claim, print, refuse_same, spool_beside};
+pub(crate) use foreign::Foreign;
+pub(crate) use relay::write_through;
+pub(crate) use removal::Removal;
+pub(crate) use retry::again;
+pub(crate) use stdio::{is_stdin, refuse_stdin, spool_stdin};
+pub(crate) use together::Together;
+pub(crate) use walk::{Found, Take, walk};

@@ -1,0 +1,109 @@
+//! Inputs that are removed when their new files are complete and on disk (`--rm`).
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::stdio::{is_stdin, is_stream};
+use super::urls;
+use crate::args::Global;
+use crate::print::printable;
+use crate::process::Written;
+
+/// An input that will be removed.
+pub(crate) struct Removal {
+    path: PathBuf,
+    before: State,
+}
+
+/// What changes if another program writes a file, or replaces it.
+#[derive(PartialEq)]
+struct State {
+    len: u64,
+    modified: Option<SystemTime>,
+    /// Device and number of the file, and when it was changed in any way.
+    #[cfg(unix)]
+    identity: (u64, u64, i64, i64),
+}
+
+impl State {
+    fn of(there: &Metadata) -> Self {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            len: there.len(),
+            modified: there.modified().ok(),
+            #[cfg(unix)]
+            identity: (there.dev(), there.ino(), there.ctime(), there.ctime_nsec()),
+        }
+    }
+}
+
+impl Removal {
+    /// Notes the state of an input, before it is opened.
+    ///
+    /// # Errors
+    /// Fails if the input is not a regular file.
+    pub(crate) fn of(input: &Path) -> Result<Self> {
+        let named = || input.display().to_string();
+        let keeps = "--rm removes only regular files, and no links";
+        ensure!(!is_stdin(input) && !urls::is_url(input), "{}: {keeps}", named());
+        let there = fs::symlink_metadata(input).with_context(named)?;
+        ensure!(there.is_file(), "{}: {keeps}", named());
+        Ok(Self { path: input.to_owned(), before: State::of(&there) })
+    }
+
+    /// Checks that the new file will be on disk.
+    ///
+    /// # Errors
+    /// Fails if it goes to a stream, a device or a URL.
+    pub(crate) fn check_output(&self, output: &Path) -> Result<()> {
+        let safe = !is_stream(output) && !urls::is_url(output);
+        ensure!(safe, "{}: --rm needs a file that is on disk in the end", output.display());
+        Ok(())
+    }
+
+    /// Removes the input, whose data is on disk elsewhere.
+    ///
+    /// # Errors
+    /// Fails if it has changed since, or cannot be removed.
+    pub(crate) fn finish(self, global: Global) -> Result<()> {
+        let named = || self.path.display().to_string();
+        let there = fs::symlink_metadata(&self.path).context(Written::NotRemoved).with_context(named)?;
+        if State::of(&there) != self.before {
+            bail!("{}: not removed (--rm): it has changed while it was read", named());
+        }
+        fs::remove_file(&self.path).context(Written::NotRemoved).with_context(named)?;
+        global.tell(|| format!("{}: removed", printable(&named())));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn what_has_changed_stays() {
+        let global = Global::augment_args(Command::new("b2kit")).get_matches_from(["b2kit"]);
+        let global = Global::from_arg_matches(&global).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, b"some").unwrap();
+        let removal = Removal::of(&path).unwrap();
+        fs::write(&path, b"more bytes").unwrap();
+        let told = removal.finish(global).unwrap_err().to_string();
+        assert!(told.ends_with("a: not removed (--rm): it has changed while it was read"), "{told}");
+        let removal = Removal::of(&path).unwrap();
+        // Another file of the same size under this name.
+        fs::write(folder.path().join("b"), b"other byte").unwrap();
+        fs::rename(folder.path().join("b"), &path).unwrap();
+        assert!(removal.finish(global).is_err());
+        Removal::of(&path).unwrap().finish(global).unwrap();
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,75 @@
+//! Standard input and output in place of files: `-`, and the system's names for them.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::frame::ReadAt;
+
+use crate::npy::source::ByteSource;
+use crate::process::capture;
+
+/// Whether this names standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    is_one_of(path, ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+}
+
+/// Whether this names standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    is_one_of(path, ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+}
+
+fn is_one_of(path: &Path, names: [&str; 4]) -> bool {
+    path.to_str().is_some_and(|path| names.contains(&path))
+}
+
+/// Rejects standard input for a command that needs a named file.
+///
+/// # Errors
+/// Fails for the names of standard input. `why` completes "standard input ...".
+pub(crate) fn refuse_stdin(path: &Path, why: &str) -> Result<()> {
+    ensure!(!is_stdin(path), "standard input {why}");
+    Ok(())
+}
+
+/// Copies standard input to an unnamed temporary file, so that it can be read in any order.
+///
+/// # Errors
+/// Fails if it cannot be read or is a terminal, or if there is no room for it in the temporary folder.
+pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
+    capture::check_stdin()?;
+    let mut stdin = io::stdin().lock();
+    ensure!(!stdin.is_terminal(), "standard input is a terminal: send a file to it, or name one");
+    let mut file = tempfile::tempfile().context("a temporary file for standard input")?;
+    let len = io::copy(&mut stdin, &mut file).context("standard input")?;
+    ensure!(len > 0, "standard input is empty");
+    Ok(spooled(file, len))
+}
+
+/// An unnamed temporary file of `len` bytes, to be read from its start.
+pub(crate) fn spooled(file: File, len: u64) -> Arc<dyn ReadAt> {
+    Arc::new(Spooled { file, len })
+}
+
+/// A file that no other process can open.
+struct Spooled {
+    file: File,
+    len: u64,
+}
+
+impl ReadAt for Spooled {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        ByteSource::read_exact_at(&self.file, offset, buf)
+    }
+}
+
+/// Whether bytes written to this path do not end up in a file of that name.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    is_stdout(path) || fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}

@@ -1,0 +1,265 @@
+//! New files that get their names together, after they were synced at the same time: waiting for the disk once for
+//! many small files instead of several times for each.
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+use b2kit::frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
+
+use crate::process::Written;
+
+/// Number of files that wait at most, all of them open.
+const MOST_FILES: usize = 64;
+/// Number of bytes in files that wait at most, unless a single file is larger: they are written again after a crash.
+const MOST_BYTES: u64 = 64 << 20;
+/// Number of files to sync at once. File systems join them to few writes of their journal.
+const SYNCS: usize = 8;
+
+/// The file system, on which syncs and renames of new files are put off until [`Together::finish`].
+///
+/// A new file has its name only after it was synced, as without this. Files that are not finished are removed on drop.
+#[derive(Default)]
+pub(crate) struct Together {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// New files that are being written.
+    open: Vec<(PathBuf, Arc<dyn WriteAt>)>,
+    /// Complete ones, in the order of their renames.
+    complete: Vec<Complete>,
+}
+
+struct Complete {
+    file: Arc<dyn WriteAt>,
+    temporary: PathBuf,
+    path: PathBuf,
+    replace: bool,
+}
+
+impl std::fmt::Debug for Together {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Together").finish_non_exhaustive()
+    }
+}
+
+impl Together {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so much waits that it should be finished.
+    pub(crate) fn is_full(&self) -> bool {
+        let complete = &self.state().complete;
+        let len = |file: &Complete| file.file.len().unwrap_or(0);
+        complete.len() >= MOST_FILES || complete.iter().map(len).fold(0, u64::saturating_add) >= MOST_BYTES
+    }
+
+    /// Syncs all complete files and gives them their names, in the order in which they were complete. Returns what
+    /// became of each of them. A file that could not be synced is removed.
+    pub(crate) fn finish(&self) -> Vec<Result<()>> {
+        let complete = std::mem::take(&mut self.state().complete);
+        let synced = sync_all(&complete);
+        let finished =
+            complete.iter().zip(synced).map(|(file, synced)| Ok(synced.and_then(|()| file.rename())?));
+        let mut results: Vec<Result<()>> = finished.collect();
+        let mut folders: Vec<&Path> = Vec::new();
+        for file in &complete {
+            folders.extend(file.path.parent().filter(|folder| !folders.contains(folder)));
+        }
+        for folder in folders {
+            let Err(error) = Disk.sync_dir(folder) else { continue };
+            let of_folder = complete.iter().map(|file| file.path.parent() == Some(folder));
+            for (result, _) in
+                results.iter_mut().zip(of_folder).filter(|(result, here)| *here && result.is_ok())
+            {
+                // The same error for all files of the folder.
+                let error = io::Error::new(error.kind(), error.to_string());
+                *result = Err(anyhow::Error::new(error).context(Written::Unsynced));
+            }
+        }
+        results
+    }
+
+    /// Puts off the rename of a new file; `None` for any other file.
+    fn put_off(&self, from: &Path, to: &Path, replace: bool) -> Option<()> {
+        let mut state = self.state();
+        let at = state.open.iter().position(|(path, _)| path == from)?;
+        let (temporary, file) = state.open.swap_remove(at);
+        state.complete.push(Complete { file, temporary, path: to.to_owned(), replace });
+        Some(())
+    }
+}
+
+impl Complete {
+    fn rename(&self) -> io::Result<()> {
+        let renamed = if self.replace {
+            Disk.rename(&self.temporary, &self.path)
+        } else {
+            Disk.rename_new(&self.temporary, &self.path)
+        };
+        renamed.inspect_err(|_| self.remove())
+    }
+
+    fn remove(&self) {
+        // What cannot be removed has a name that says what it is.
+        let _ = Disk.remove_file(&self.temporary);
+    }
+}
+
+/// Syncs files, several at once. Those that cannot be synced are removed.
+fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
+    let results: Vec<OnceLock<io::Result<()>>> = files.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((file, result)) = {
+            let k = next.fetch_add(1, Ordering::Relaxed);
+            files.get(k).zip(results.get(k))
+        } {
+            let _ = result.set(file.file.sync().inspect_err(|_| file.remove()));
+        }
+    };
+    thread::scope(|scope| {
+        // Threads that wait, beside those of the pool. This one works alone if the system gives none.
+        let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
+        let helpers = SYNCS.min(files.len()).saturating_sub(1);
+        (0..helpers).take_while(start).for_each(drop);
+        work();
+    });
+    results
+        .into_iter()
+        .map(|result| result.into_inner().unwrap_or_else(|| Err(io::Error::other("was not synced"))))
+        .collect()
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        self.state().complete.iter().for_each(Complete::remove);
+    }
+}
+
+/// A new file. Its syncs are put off.
+struct Late(Arc<dyn WriteAt>);
+
+#[warn(clippy::missing_trait_methods)]
+impl ReadAt for Late {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, buf)
+    }
+    fn read_at(&self, range: Range<u64>) -> io::Result<bytes::Bytes> {
+        self.0.read_at(range)
+    }
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+    fn pace(&self) -> Option<&b2kit::frame::Pace> {
+        self.0.pace()
+    }
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.0.identity()
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl WriteAt for Late {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(offset, data)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn reserve(&self, range: Range<u64>) {
+        self.0.reserve(range);
+    }
+    fn start_sync(&self, range: Range<u64>) {
+        self.0.start_sync(range);
+    }
+    fn hard_links(&self) -> io::Result<u64> {
+        self.0.hard_links()
+    }
+    fn lock(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl ReadFiles for Together {
+    fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
+        Disk.open(path, links)
+    }
+    fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
+        Disk.kind(path, links)
+    }
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        Disk.identity(path, links)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Disk.list(dir)
+    }
+    fn is_local(&self) -> bool {
+        true
+    }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        Disk.is_locked(path)
+    }
+    fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
+        Some(self)
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl FileSystem for Together {
+    fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
+        Disk.open_write(path, links)
+    }
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        let file = Disk.create_new(path)?;
+        self.state().open.push((path.to_owned(), file.clone()));
+        Ok(Arc::new(Late(file)))
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        Disk.create_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.put_off(from, to, true).map_or_else(|| Disk.rename(from, to), Ok)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.put_off(from, to, false).map_or_else(|| Disk.rename_new(from, to), Ok)
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        Disk.exchange(one, other)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.state().open.retain(|(there, _)| there != path);
+        Disk.remove_file(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        Disk.remove_dir(path)
+    }
+    /// The folder of new files is synced with them.
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Disk.resolve(path)
+    }
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Disk.copy_attributes(from, to)
+    }
+}

@@ -1,0 +1,116 @@
+//! The files in folders and their folders (`-r`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::stdio::is_stdin;
+use super::urls;
+use crate::args::Global;
+use crate::print::{count, printable};
+use crate::process::say;
+
+/// What becomes of a file or a folder that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Take {
+    /// It is an input: a file, or a folder that is one file.
+    Yes,
+    /// It is none, for this reason.
+    No(&'static str),
+    /// A folder whose files are looked at.
+    Inside,
+}
+
+/// A file that was found.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    /// The folder of the file below the operand; empty for an operand that is a file.
+    pub(crate) below: PathBuf,
+}
+
+impl Found {
+    /// A file that was named.
+    pub(crate) fn named(path: &Path) -> Self {
+        Self { path: path.to_owned(), below: PathBuf::new() }
+    }
+}
+
+/// Finds the inputs among `operands` and in their folders, sorted by name. Operands that are files are always inputs; what
+/// is found in folders `judge` decides. Links in folders are not followed, and nothing is looked for in `outputs`, the
+/// folder for new files.
+///
+/// # Errors
+/// Fails if an operand or a folder cannot be read, or if there is no input.
+pub(crate) fn walk(
+    operands: &[PathBuf],
+    outputs: Option<&Path>,
+    global: Global,
+    judge: impl Fn(&Path) -> Result<Take>,
+) -> Result<Vec<Found>> {
+    let outputs = outputs.and_then(|folder| folder.canonicalize().ok());
+    let mut walk = Walk { outputs, global, judge, found: Vec::new(), left: 0 };
+    for operand in operands {
+        let named = || operand.display().to_string();
+        ensure!(!is_stdin(operand) && !urls::is_url(operand), "{}: -r takes files and folders", named());
+        let there = fs::metadata(operand).with_context(named)?;
+        match there.is_dir() && (walk.judge)(operand)? == Take::Inside {
+            true => walk.folder(operand, Path::new(""))?,
+            false => walk.found.push(Found::named(operand)),
+        }
+    }
+    if walk.left > 0 && !global.quiet {
+        say(&format!("-r: {} left out (-v says why)", count(walk.left, "file")));
+    }
+    if walk.found.is_empty() {
+        bail!("-r: there is nothing to do in {}", crate::print::joined(&names(operands), ", "));
+    }
+    Ok(walk.found)
+}
+
+fn names(operands: &[PathBuf]) -> Vec<String> {
+    operands.iter().map(|path| path.display().to_string()).collect()
+}
+
+struct Walk<J> {
+    outputs: Option<PathBuf>,
+    global: Global,
+    judge: J,
+    found: Vec<Found>,
+    /// Number of files that are no inputs.
+    left: u64,
+}
+
+impl<J: Fn(&Path) -> Result<Take>> Walk<J> {
+    fn folder(&mut self, folder: &Path, below: &Path) -> Result<()> {
+        let named = || folder.display().to_string();
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder).with_context(named)? {
+            let entry = entry.with_context(named)?;
+            entries.push((entry.file_name(), entry.file_type().with_context(named)?));
+        }
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (name, kind) in entries {
+            let path = folder.join(&name);
+            if self.outputs.is_some() && path.canonicalize().ok() == self.outputs {
+                continue;
+            }
+            let take = match () {
+                () if kind.is_symlink() => Take::No("a link"),
+                () if !kind.is_dir() && !kind.is_file() => Take::No("neither a file nor a folder"),
+                () => (self.judge)(&path).with_context(|| path.display().to_string())?,
+            };
+            match take {
+                Take::Yes => self.found.push(Found { path, below: below.to_owned() }),
+                Take::Inside => self.folder(&path, &below.join(&name))?,
+                Take::No(why) => {
+                    self.left += 1;
+                    self.global
+                        .tell(|| format!("{}: left out: {why}", printable(&path.display().to_string())));
+                }
+            }
+        }
+        Ok(())
+    }
+}

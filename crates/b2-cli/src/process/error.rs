@@ -1,0 +1,234 @@
+//! Converts errors to messages and exit codes.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use b2_store::StoreError;
+use b2kit::ErrorKind;
+use b2kit::chunk::ChunkError;
+use b2kit::core::{Cancelled, LimitExceeded};
+use b2kit::frame::FrameError;
+use b2kit::nd::NdError;
+
+use super::signals::{self, Stopped};
+use crate::print::printable;
+
+/// An invalid command line, whatever the files contain: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// The reader of standard output has closed it. This is not a failure.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output was closed")]
+pub(crate) struct ClosedPipe;
+
+/// The failure was already reported, for example in a line of `verify`; only the exit code remains.
+#[derive(Debug, thiserror::Error)]
+#[error("failed")]
+pub(crate) struct Told;
+
+/// A failure of a command that uses exit code 1 for a regular result, such as `diff`: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", one_line(.0))]
+pub(crate) struct Trouble(pub(crate) anyhow::Error);
+
+/// The new file was written, and something failed afterwards.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum Written {
+    #[error("written, but cannot be read again")]
+    Unreadable,
+    #[error("written, but may not survive a power loss")]
+    Unsynced,
+    /// Said of the input, which `--rm` should remove.
+    #[error("written, but not removed (--rm)")]
+    NotRemoved,
+}
+
+/// Errors for some of several files. The other files were processed.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of {of} files failed", messages.len())]
+pub(crate) struct Failures {
+    /// One message for each file that failed.
+    pub(crate) messages: Vec<String>,
+    /// Total number of files.
+    pub(crate) of: usize,
+}
+
+impl Failures {
+    /// The messages, and a line with the number of failures.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.messages.iter().cloned().chain([self.to_string()]).collect()
+    }
+}
+
+/// Prints a message on standard error.
+pub(crate) fn say(line: &str) {
+    // Ignore errors: standard error may be closed.
+    let _ = writeln!(io::stderr(), "b2kit: {line}");
+}
+
+/// Reports the result of a command on standard error and returns the exit code.
+pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
+    let (code, message) = outcome(result);
+    if let Some(message) = message {
+        say(&message);
+    }
+    code
+}
+
+/// The exit code and the error message, unless it was already reported.
+pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
+    if let (Err(error), Some(code)) = (result, signals::exit_code()) {
+        let message = if is_stop(error) { Stopped.to_string() } else { one_line(error) };
+        return (code, Some(message));
+    }
+    match result {
+        Ok(()) => (0, None),
+        Err(error) if error.is::<ClosedPipe>() => (0, None),
+        Err(error) => {
+            let code = if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 };
+            let message = match error.downcast_ref::<Failures>() {
+                Some(failures) => failures.lines().join("\nb2kit: "),
+                None => one_line(error),
+            };
+            (code, (!error.is::<Told>()).then_some(message))
+        }
+    }
+}
+
+/// The error and its causes. In place of an error of I/O stands the error that it wraps, if any, since `source` skips it.
+pub(crate) fn causes(error: &anyhow::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    error.chain().map(|cause| {
+        let mut inner = cause;
+        while let Some(wrapped) = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            inner = wrapped;
+        }
+        inner
+    })
+}
+
+/// Whether the work was stopped by a signal, and did not fail for another reason.
+fn is_stop(error: &anyhow::Error) -> bool {
+    causes(error).any(|cause| {
+        cause.is::<Stopped>() || cause.is::<Cancelled>() || kind(cause) == Some(ErrorKind::Cancelled)
+    })
+}
+
+/// The kind of the first error of the library in the chain.
+pub(crate) fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.chain().find_map(kind)
+}
+
+/// The kind of an error of the library.
+pub(crate) fn kind(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
+    let of_frame = || error.downcast_ref::<FrameError>().map(FrameError::kind);
+    let of_chunk = || error.downcast_ref::<ChunkError>().map(ChunkError::kind);
+    let of_store = || error.downcast_ref::<StoreError>().map(StoreError::kind);
+    error.downcast_ref::<NdError>().map(NdError::kind).or_else(of_frame).or_else(of_chunk).or_else(of_store)
+}
+
+/// The error of a frame, also as that of an array.
+pub(crate) fn frame_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a FrameError> {
+    match error.downcast_ref() {
+        Some(NdError::Frame(error)) => Some(error),
+        _ => error.downcast_ref(),
+    }
+}
+
+/// A clearer text for errors of the disk than that of the system, if there is one.
+fn of_disk(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::StorageFull => Some("no space left on the disk"),
+        io::ErrorKind::QuotaExceeded => Some("the quota of the disk is used up"),
+        io::ErrorKind::FileTooLarge => Some("the file would be larger than is allowed here (ulimit -f)"),
+        _ => None,
+    }
+}
+
+/// The error and its causes on one line, with control characters escaped.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut out = String::new();
+    for cause in error.chain() {
+        let mut text = cause.to_string();
+        if let Some(what) = cause.downcast_ref().and_then(of_disk) {
+            text = what.to_owned();
+            // Files appear, and change, only when complete; data sent to a stream or a device cannot be taken back.
+            if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
+                text.push_str("; nothing was written");
+            }
+        }
+        // Some errors already end with the text of their cause.
+        if out.ends_with(&text) {
+            continue;
+        }
+        // Others start with the text so far, such as the name of the file.
+        let repeated = text.strip_prefix(&out).is_some_and(|rest| rest.starts_with(": "));
+        if repeated {
+            out.clear();
+        }
+        if !out.is_empty() {
+            out.push_str(": ");
+        }
+        out.push_str(&text);
+    }
+    if let Some(name) = error.chain().find_map(limit) {
+        out.push_str(match name {
+            "max_output" => " (--max-output BYTES raises it)",
+            "max_memory" | "max_metadata" => " (--max-memory BYTES raises it)",
+            _ => "",
+        });
+    }
+    printable(&out)
+}
+
+/// Whether the error itself says what was written: the change was made and only a later step failed, or a step could
+/// not be undone.
+fn is_done(error: &anyhow::Error) -> bool {
+    let told = |error| matches!(error, &FrameError::NotSynced { .. } | &FrameError::SetAside { .. });
+    error.is::<Written>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
+}
+
+/// The limit that was exceeded, by its name in the library.
+fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(LimitExceeded { name, .. }) = error.downcast_ref() {
+        return Some(name);
+    }
+    let chunk = match (error.downcast_ref(), frame_error(error)) {
+        (Some(NdError::Limit(limit)), _) | (_, Some(FrameError::Limit(limit))) => return Some(limit.name),
+        (Some(NdError::Chunk(error)), _) | (_, Some(FrameError::Chunk { source: error, .. })) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    match chunk? {
+        ChunkError::Limit(limit) => Some(limit.name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn one_line_joins_causes_once() {
+        let error = anyhow!("offset 3").context("trailer: offset 3").context("x.b2nd\tline\n2");
+        assert_eq!(one_line(&error), r"x.b2nd\tline\n2: trailer: offset 3");
+        assert_eq!(one_line(&anyhow!("x: no room").context("x")), "x: no room");
+        let full = || anyhow::Error::new(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(
+            one_line(&full().context("x.b2nd")),
+            "x.b2nd: no space left on the disk; nothing was written"
+        );
+        assert_eq!(one_line(&full().context("/dev/full")), "/dev/full: no space left on the disk");
+        assert_eq!(
+            one_line(&full().context(Written::Unsynced).context("x.b2nd")),
+            "x.b2nd: written, but may not survive a power loss: no space left on the disk"
+        );
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        let not_synced = FrameError::NotSynced { name: "x.b2nd".into(), source };
+        let told = "x.b2nd: changed, but may not survive a power loss: no space left on the disk";
+        assert_eq!(one_line(&NdError::Frame(not_synced).into()), told);
+    }
+}

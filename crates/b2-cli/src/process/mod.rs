@@ -1,0 +1,17 @@
+//! What belongs to the whole process: exit codes and messages, signals, threads, the captured output of a batch,
+//! progress bars, and loops over several files or pieces.
+//! Code belongs here if it would be the same for any command that takes long and may be stopped.
+//! It may use `print`, and knows neither options nor the formats of files.
+
+pub(crate) mod capture;
+pub(crate) mod error;
+pub(crate) mod overlap;
+pub(crate) mod progress;
+pub(crate) mod several;
+pub(crate) mod signals;
+pub(crate) mod threads;
+
+pub(crate) use error::{ClosedPipe, Told, Trouble, Usage, Written, one_line, outcome, say};
+pub(crate) use overlap::{Ahead, buffer, pump, resize};
+pub(crate) use progress::Progress;
+pub(crate) use threads::allow_many_files;

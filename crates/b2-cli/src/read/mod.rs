@@ -1,0 +1,21 @@
+//! Reading: opens Blosc2 files, stores, `.npy` files and raw bytes, selects items of them and reads these in pieces.
+//! Code belongs here if several commands need it to get at data that exists, and to say where it is damaged.
+//! It may use all rooms but `write` and the commands, and writes no files but temporary ones.
+
+pub(crate) mod damage;
+pub(crate) mod input;
+mod items;
+pub(crate) mod operand;
+pub(crate) mod selection;
+pub(crate) mod slice;
+mod source;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub(crate) use input::{Input, find_cut_off, is_array_layer};
+pub(crate) use items::Items;
+pub(crate) use operand::{Operand, refuse_directory, refuse_url_input};
+pub(crate) use selection::Selection;
+pub(crate) use slice::{Axis, block_box, coordinates, resolve};
+pub(crate) use store::Store;
+pub(crate) use view::{Data, View};

@@ -1,0 +1,22 @@
+//! Opens what the command line names: a file, or a member of a store.
+
+use anyhow::{Result, anyhow};
+
+use super::input::{Input, find_cut_off};
+use super::store::Store;
+use crate::args::{Global, Source};
+use crate::files::refuse_stdin;
+
+impl Input {
+    /// Opens the file or the member of a store that the command line names.
+    ///
+    /// # Errors
+    /// Same as [`open`](Self::open).
+    pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
+        let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
+        refuse_stdin(&source.file, "cannot be a store: name the file")?;
+        let store = Store::open(&source.file, source.offset, global)?;
+        let none = || find_cut_off(&source.file).unwrap_or_else(|| anyhow!("--key: not a store"));
+        store.ok_or_else(none)?.member(key)
+    }
+}

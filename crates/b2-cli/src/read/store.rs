@@ -1,0 +1,143 @@
+//! Stores of python-blosc2, opened by `b2-store` and shown by the command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use b2_store::{Place, StoreError};
+use b2kit::frame::ReadOptions;
+
+use super::input::{Input, cut_off_or, open_regular};
+use crate::args::Global;
+use crate::files::{foreign, is_stdin, urls};
+
+/// An open store.
+pub(crate) struct Store {
+    store: b2_store::Store,
+    path: PathBuf,
+    options: ReadOptions,
+    global: Global,
+}
+
+impl Store {
+    /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
+    ///
+    /// # Errors
+    /// Fails if the store is damaged, or cannot be read.
+    pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
+        if is_stdin(path) {
+            return Ok(None);
+        }
+        if urls::is_url(path) {
+            urls::kind(path)?;
+        }
+        let options = global.reading(path).offset(offset);
+        let Some(store) = b2_store::Store::open(path, &options).map_err(|error| plain(error, path))? else {
+            return refuse_archive(path, offset).map(|()| None);
+        };
+        Ok(Some(Self { store, path: path.to_owned(), options, global }))
+    }
+
+    /// The store that an open frame of the file at `path` is; `None` if it has no members.
+    ///
+    /// # Errors
+    /// Fails if the list of members is damaged.
+    pub(crate) fn of(input: &Input, path: &Path, global: Global) -> Result<Option<Self>> {
+        let Some(frame) = input.frame() else { return Ok(None) };
+        let options = global.reading_stored(frame.header().frame_len());
+        let store = b2_store::Store::from_frame(frame.clone()).map_err(|error| plain(error, path))?;
+        Ok(store.map(|store| Self { store, path: path.to_owned(), options, global }))
+    }
+
+    /// The keys in order, except for those that python-blosc2 uses for attributes.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.store.keys()
+    }
+
+    /// All keys in order, including those that python-blosc2 uses for attributes.
+    pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
+        self.store.members().keys().map(String::as_str)
+    }
+
+    /// Opens a member. The leading slash may be omitted.
+    ///
+    /// # Errors
+    /// Fails if the key does not exist, or if the member cannot be opened.
+    pub(crate) fn member(&self, key: &str) -> Result<Input> {
+        let opened = || -> Result<Input> {
+            let path = self.store.member(key).ok().and_then(|member| match &member.place {
+                Place::Path(path) => Some(path),
+                _ => None,
+            });
+            // The limits follow from the size of the member if it is a file, otherwise from that of the store.
+            let options = path.map(|path| self.global.reading(path));
+            let frame = self.store.frame(key, options.as_ref().unwrap_or(&self.options));
+            Input::from_frame(frame.map_err(|error| match path {
+                Some(path) => cut_off_or(path, plain(error, path)),
+                None => plain(error, &self.path),
+            })?)
+        };
+        opened().with_context(|| format!("key {key}"))
+    }
+}
+
+/// The error as the command reports it, whose context names the file.
+fn plain(error: StoreError, path: &Path) -> Error {
+    match error {
+        StoreError::Frame(error) => error.into(),
+        StoreError::Io { name, source } if Path::new(&name) == path => source.into(),
+        StoreError::NoSuchKey(_) => anyhow!("there is no such key; `b2kit ls` lists them"),
+        error => error.into(),
+    }
+}
+
+/// Rejects archives of something else, and says what they are.
+fn refuse_archive(path: &Path, offset: u64) -> Result<()> {
+    if offset > 0 || urls::is_url(path) || !path.is_file() {
+        return Ok(());
+    }
+    let file = open_regular(path)?;
+    let len = file.len()?;
+    let head = file.read_at(0..foreign::LOOK.min(len))?;
+    match foreign::recognise(path, &head, len).filter(|_| head.starts_with(b"PK")) {
+        Some(found) => bail!("not a store of Blosc2 files but {}: {}", found.what, found.hint),
+        None => Ok(()),
+    }
+}
+
+/// Formats the keys as a tree, one per line. `describe` describes a member.
+pub(crate) fn tree<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    mut describe: impl FnMut(&str) -> String,
+) -> String {
+    #[derive(Default)]
+    struct Node<'a> {
+        key: Option<&'a str>,
+        inner: BTreeMap<&'a str, Node<'a>>,
+    }
+    let mut root = Node::default();
+    for key in keys {
+        let mut node = &mut root;
+        for part in key.split('/').filter(|part| !part.is_empty()) {
+            node = node.inner.entry(part).or_default();
+        }
+        node.key = Some(key);
+    }
+    let mut out = String::new();
+    // Depth first, without recursion, since keys may be nested deeply.
+    let mut stack: Vec<(String, &str, &Node<'_>, bool)> = Vec::new();
+    for (i, (name, node)) in root.inner.iter().rev().enumerate() {
+        stack.push((String::new(), name, node, i == 0));
+    }
+    while let Some((indent, name, node, last)) = stack.pop() {
+        let told = node.key.map(&mut describe).unwrap_or_default();
+        let line = format!("{indent}{} {name}  {told}", if last { "└──" } else { "├──" });
+        out.push_str(line.trim_end());
+        out.push('\n');
+        let indent = format!("{indent}{}", if last { "    " } else { "│   " });
+        for (i, (name, node)) in node.inner.iter().rev().enumerate() {
+            stack.push((indent.clone(), name, node, i == 0));
+        }
+    }
+    out
+}

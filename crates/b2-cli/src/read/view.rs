@@ -1,0 +1,320 @@
+//! Common access to the items of Blosc2 files and `.npy` files, for commands that show values.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use b2kit::Dtype;
+use b2kit::frame::{FileKind, ReadAt};
+
+use super::input::{self, Input};
+use super::selection::Selection;
+use super::slice::{Axis, PieceSize, Pieces, resolve};
+use crate::args::{Global, Source};
+use crate::files::{is_stdin, spool_stdin, urls};
+use crate::npy::source::ByteSource;
+use crate::npy::{self, NpyHeader, RawSource};
+use crate::print::shown;
+use crate::process::resize;
+
+/// An open file.
+pub(crate) enum Data {
+    Blosc(Input),
+    Npy(Npy),
+}
+
+/// An `.npy` file.
+pub(crate) struct Npy {
+    header: NpyHeader,
+    source: RawSource<Arc<dyn ReadAt>>,
+}
+
+impl ByteSource for Arc<dyn ReadAt> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        ReadAt::read_exact_at(&**self, offset, buf)
+    }
+}
+
+impl Data {
+    /// Opens a Blosc2 file or an `.npy` file; `-` is standard input.
+    ///
+    /// # Errors
+    /// Errors do not name the file; callers add its name.
+    pub(crate) fn open(source: &Source, global: Global) -> Result<Self> {
+        let plain = source.key.is_none() && source.offset == 0;
+        if plain && is_stdin(&source.file) {
+            let file = spool_stdin()?;
+            return match Npy::open(&file)? {
+                Some(npy) => Ok(Self::Npy(npy)),
+                None => Ok(Self::Blosc(Input::open_spooled(&file, 0, global)?)),
+            };
+        }
+        if plain
+            && (source.file.is_file()
+                || urls::is_url(&source.file) && urls::kind(&source.file)? == FileKind::File)
+            && let Some(npy) = Npy::open(&input::open_regular(&source.file)?)?
+        {
+            return Ok(Self::Npy(npy));
+        }
+        Ok(Self::Blosc(Input::open_source(source, global)?.say_changed(&source.file)))
+    }
+
+    /// Like [`open`](Self::open), for a path.
+    ///
+    /// # Errors
+    /// Same as [`open`](Self::open).
+    pub(crate) fn open_path(path: &Path, global: Global) -> Result<Self> {
+        Self::open(&Source { file: path.to_owned(), offset: 0, key: None }, global)
+    }
+
+    /// The dtype of the items. Items of super-chunks are taken as unsigned integers if they have a suitable size.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self {
+            Self::Npy(npy) => npy.header.dtype.clone(),
+            Self::Blosc(Input::Array(array)) if array.meta().dtype.is_some() => npy::shown_dtype(array),
+            Self::Blosc(input) => {
+                let size = input.itemsize();
+                let opaque = || Dtype::opaque(format!("|V{size}"), size);
+                match size {
+                    1 | 2 | 4 | 8 => Dtype::parse(&format!("<u{size}")).unwrap_or_else(|_| opaque()),
+                    _ => opaque(),
+                }
+            }
+        }
+    }
+
+    /// Checks the limit for output that is not backed by stored data.
+    ///
+    /// # Errors
+    /// Fails if the data expands beyond `--max-output`.
+    pub(crate) fn check_output(&self) -> Result<()> {
+        match self {
+            Self::Npy(_) => Ok(()),
+            Self::Blosc(input) => input.check_output(),
+        }
+    }
+
+    /// All data. Super-chunks are taken as bytes, since the last item may be incomplete.
+    ///
+    /// # Errors
+    /// Same as [`view`](Self::view).
+    pub(crate) fn whole(&self) -> Result<View<'_>> {
+        match self {
+            Self::Blosc(input @ (Input::SuperChunk(_) | Input::Chunk(_))) => {
+                let selection = Selection::all(input);
+                let axes = selection.axes().to_vec();
+                Ok(View { origin: Origin::Blosc(selection), axes, itemsize: 1 })
+            }
+            _ => self.view(&[]),
+        }
+    }
+
+    /// Selects the items of a slice.
+    ///
+    /// # Errors
+    /// Fails if there are too many parts or an index is out of range.
+    pub(crate) fn view(&self, parts: &[b2kit::Selection]) -> Result<View<'_>> {
+        Ok(match self {
+            Self::Blosc(input) => {
+                let selection = Selection::slice(input, parts)?;
+                let axes = selection.axes().to_vec();
+                View { origin: Origin::Blosc(selection), axes, itemsize: input.itemsize() as u64 }
+            }
+            Self::Npy(npy) => View {
+                origin: Origin::Npy(&npy.source),
+                axes: resolve(parts, &npy.header.shape)?,
+                itemsize: npy.header.dtype.itemsize() as u64,
+            },
+        })
+    }
+}
+
+impl Npy {
+    /// Opens an `.npy` file; `None` if the file is something else.
+    fn open(file: &Arc<dyn ReadAt>) -> Result<Option<Self>> {
+        let Some(header) = NpyHeader::alone(file, file.len()?)? else { return Ok(None) };
+        let (itemsize, fortran) = (header.dtype.itemsize(), header.fortran_order);
+        let source = RawSource::new(file.clone(), header.data_offset, &header.shape, itemsize, fortran);
+        let source = source.context("the array is too large")?;
+        Ok(Some(Self { header, source }))
+    }
+
+    /// Lengths of the dimensions.
+    pub(crate) fn shape(&self) -> &[u64] {
+        &self.header.shape
+    }
+
+    pub(crate) fn dtype(&self) -> &Dtype {
+        &self.header.dtype
+    }
+}
+
+enum Origin<'a> {
+    Blosc(Selection<'a>),
+    Npy(&'a RawSource<Arc<dyn ReadAt>>),
+}
+
+/// A selection of items of an open file.
+pub(crate) struct View<'a> {
+    origin: Origin<'a>,
+    axes: Vec<Axis>,
+    itemsize: u64,
+}
+
+impl View<'_> {
+    /// Shape of the selection, without dropped dimensions.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect()
+    }
+
+    /// Number of items.
+    pub(crate) fn len(&self) -> u64 {
+        self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.len))
+    }
+
+    /// Uncompressed size in bytes.
+    pub(crate) fn nbytes(&self) -> u64 {
+        self.len().saturating_mul(self.itemsize)
+    }
+
+    /// Splits the selection into pieces of bounded size, in C order.
+    pub(crate) fn pieces(&self) -> Pieces {
+        match &self.origin {
+            Origin::Blosc(selection) => selection.pieces(),
+            Origin::Npy(_) => {
+                // The items in between are read as well.
+                let steps =
+                    self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.step.unsigned_abs()));
+                let size = PieceSize { target: 8 << 20, max: 64 << 20 };
+                Pieces::new(&self.axes, &[], &[], self.itemsize.saturating_mul(steps), size)
+            }
+        }
+    }
+
+    /// Reads one of the [`pieces`](Self::pieces), or any other part of the file.
+    ///
+    /// # Errors
+    /// Fails if it cannot be read.
+    pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
+        let source = match &self.origin {
+            Origin::Blosc(selection) => return selection.read(axes, buffer),
+            Origin::Npy(source) => source,
+        };
+        let spans: Vec<_> = axes.iter().map(|axis| axis.span()).collect();
+        let start: Vec<u64> = spans.iter().map(|span| span.start).collect();
+        let shape: Vec<u64> = spans.iter().map(|span| span.end - span.start).collect();
+        let mut plain = Vec::new();
+        let all = npy::nbytes(&shape, self.itemsize).context("the array is too large")?;
+        resize(&mut plain, usize::try_from(all)?)?;
+        source.read_box(&start, &shape, &mut plain)?;
+        if axes.iter().all(|axis| axis.step == 1) {
+            *buffer = plain;
+            return Ok(());
+        }
+        let width = usize::try_from(self.itemsize)?;
+        buffer.clear();
+        let count: u64 = axes.iter().map(|axis| axis.len).product();
+        for item in 0..count {
+            let (mut rest, mut at, mut stride) = (item, 0, 1);
+            for ((axis, low), length) in axes.iter().zip(&start).zip(&shape).rev() {
+                at += (axis.position(rest % axis.len) - low) * stride;
+                rest /= axis.len;
+                stride *= length;
+            }
+            let at = usize::try_from(at)? * width;
+            buffer.extend_from_slice(&plain[at..at + width]);
+        }
+        Ok(())
+    }
+
+    /// The items of an array that are shown, in C order. If `summarised`, these are the items at the edges.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read, or if there are too many.
+    pub(crate) fn edges(&self, summarised: bool) -> Result<Vec<u8>> {
+        /// Limit in bytes; no screen shows more.
+        const MOST: u64 = 16 << 20;
+        let lengths: Vec<u64> = self.axes.iter().map(|axis| shown(axis.len, summarised)).collect();
+        let count = lengths.iter().fold(1, |n: u64, length| n.saturating_mul(*length));
+        let nbytes = count.saturating_mul(self.itemsize);
+        ensure!(
+            nbytes <= MOST,
+            "{count} items of {} bytes are too many to show: --slice picks some",
+            self.itemsize
+        );
+        let width = usize::try_from(self.itemsize)?;
+        let mut out = Vec::new();
+        resize(&mut out, usize::try_from(nbytes)?)?;
+        if count == 0 {
+            return Ok(out);
+        }
+        // The ends of each dimension: their first position in the output, and the items.
+        let ends: Vec<Vec<(u64, Axis)>> = self
+            .axes
+            .iter()
+            .zip(&lengths)
+            .map(|(axis, &length)| match length < axis.len {
+                true => vec![
+                    (0, axis.part(0, length / 2)),
+                    (length / 2, axis.part(axis.len - length / 2, axis.len)),
+                ],
+                false => vec![(0, *axis)],
+            })
+            .collect();
+        let boxes: usize = ends.iter().map(Vec::len).product();
+        let mut buffer = Vec::new();
+        for n in 0..boxes {
+            let mut rest = n;
+            let picked: Vec<(u64, Axis)> = ends
+                .iter()
+                .map(|ends| {
+                    let end = ends[rest % ends.len()];
+                    rest /= ends.len();
+                    end
+                })
+                .collect();
+            let axes: Vec<Axis> = picked.iter().map(|(_, axis)| *axis).collect();
+            self.read(&axes, &mut buffer)?;
+            for (k, item) in buffer.chunks_exact(width).enumerate() {
+                let (mut rest, mut at, mut stride) = (k as u64, 0, 1);
+                for ((first, axis), length) in picked.iter().zip(&lengths).rev() {
+                    at += (first + rest % axis.len) * stride;
+                    rest /= axis.len;
+                    stride *= length;
+                }
+                let at = usize::try_from(at)? * width;
+                out[at..at + width].copy_from_slice(item);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Takes every n-th item along each dimension, so that none is longer than its limit. Also returns the shape.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read.
+    pub(crate) fn thinned(&self, limits: &[u64]) -> Result<(Vec<u64>, Vec<u8>)> {
+        let mut limits = limits.iter();
+        let thin = |axis: &Axis| match (axis.dropped, limits.next()) {
+            (false, Some(limit)) => {
+                let step = axis.len.div_ceil((*limit).max(1)).max(1);
+                let step = i64::try_from(step).unwrap_or(i64::MAX);
+                Axis {
+                    step: axis.step.saturating_mul(step),
+                    len: axis.len.div_ceil(step.unsigned_abs()),
+                    ..*axis
+                }
+            }
+            _ => *axis,
+        };
+        let mut thin = thin;
+        // There are no limits for dropped dimensions.
+        let axes: Vec<Axis> =
+            self.axes.iter().map(|axis| if axis.dropped { *axis } else { thin(axis) }).collect();
+        let shape = axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect();
+        let mut buffer = Vec::new();
+        self.read(&axes, &mut buffer)?;
+        Ok((shape, buffer))
+    }
+}
