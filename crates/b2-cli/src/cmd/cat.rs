@@ -1,24 +1,19 @@
 //! `b2kit cat`
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Dtype;
+use b2kit::core::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
-use crate::error::Usage;
-use crate::input::{Input, Selection};
-use crate::lines::Lines;
-use crate::output::{Output, refuse_same};
-use crate::picture::Range;
-use crate::print::Simple;
-use crate::progress::Progress;
-use crate::stats::Stats;
-use crate::table::dims;
-use crate::viewed::{Data, View};
-use crate::{npy, slice, table};
+use crate::files::{Output, refuse_same};
+use crate::npy;
+use crate::print::{Lines, Png, Range, Simple, Stream, dims, table};
+use crate::process::{Progress, Usage};
+use crate::read::{Data, Input, Selection, View, slice};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,20 +115,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     refuse_terminal(&output, args)?;
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet || output.is_terminal());
-    // Add the file name only to errors of reading, not of writing.
-    let mut sent = Ok(());
-    let streamed = selection.stream(
-        |piece| match output.send(piece) {
-            Ok(()) => Ok(()),
-            Err(e) => {
-                sent = Err(e);
-                bail!("not written")
-            }
-        },
-        &mut progress,
-    );
-    sent?;
-    streamed.with_context(|| match args.chunk {
+    selection.send(&mut output, &mut progress, || match args.chunk {
         Some(nchunk) => format!("{}: chunk {nchunk}", named()),
         None => named(),
     })?;
@@ -193,17 +175,34 @@ fn values(args: &Args, form: Form, global: Global) -> Result<()> {
     if form.png {
         return picture(args, &dtype, &view, global);
     }
-    let mut lines = Lines::new(&dtype, &view.shape(), form.csv).with_context(named)?;
+    let lines = Lines::new(&dtype, &view.shape(), form.csv).with_context(named)?;
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     output.send(lines.head().as_bytes())?;
     let mut progress = Progress::new(named(), view.nbytes(), global.quiet || output.is_terminal());
-    let mut buffer = Vec::new();
+    let itemsize = dtype.itemsize().max(1);
+    let batch = lines.batch().saturating_mul(itemsize);
+    let control = Control::new();
+    let (mut buffer, mut first) = (Vec::new(), 0);
+    let texts = Mutex::new(Vec::new());
+    let kept = || texts.lock().unwrap_or_else(PoisonError::into_inner);
     for piece in view.pieces() {
         view.read(&piece, &mut buffer).with_context(named)?;
-        // Convert a few items at a time: text is several times as large as the values.
-        for part in buffer.chunks(dtype.itemsize().max(1).saturating_mul(1 << 14)) {
-            output.send(lines.write(part).as_bytes())?;
-        }
+        let make = |(k, part): (usize, &[u8])| {
+            let mut text: String = kept().pop().unwrap_or_default();
+            lines.write(first + (k * lines.batch()) as u64, part, &mut text);
+            anyhow::Ok(text)
+        };
+        let send = |mut text: String| {
+            output.send(text.as_bytes())?;
+            text.clear();
+            kept().push(text);
+            Ok(())
+        };
+        // A number takes much longer to write than to decode.
+        let work = (buffer.len() as u64).saturating_mul(16);
+        let parts = buffer.chunks(batch).enumerate();
+        in_order(&control, usize::MAX, work, 2 * workers(&control), parts, make, send)?;
+        first += (buffer.len() / itemsize) as u64;
         progress.add(buffer.len() as u64);
     }
     drop(progress);
@@ -228,36 +227,64 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     }
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;
-    let mut buffer = Vec::new();
-    let mut stats = Stats::new(dtype);
-    if args.range.is_none() {
-        for piece in view.pieces() {
-            view.read(&piece, &mut buffer).with_context(named)?;
-            stats.add(&buffer);
-        }
-    }
-    let range = args.range.or(stats.range().map(|(low, high)| Range { low, high }));
-    let mut encoder = png::Encoder::new(&mut output, width, height);
-    encoder.set_color(png::ColorType::Rgba);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    let mut stream = writer.stream_writer()?;
+    let range = match args.range {
+        Some(range) => Some(range),
+        None => range_of(&simple, view).with_context(named)?,
+    };
+    let png = Png::new(simple, range, width, height);
+    let mut stream = Stream::default();
+    output.send(&png.head())?;
     let mut progress = Progress::new(named(), view.nbytes(), global.quiet);
+    let row = (width as usize).saturating_mul(dtype.itemsize().max(1));
+    // Rows that are not written yet: pieces may end within a row.
+    let (mut buffer, mut rest) = (Vec::new(), Vec::new());
     for piece in view.pieces() {
         view.read(&piece, &mut buffer).with_context(named)?;
-        for part in buffer.chunks(dtype.itemsize().max(1).saturating_mul(1 << 14)) {
-            let colours = part.chunks_exact(dtype.itemsize().max(1)).flat_map(|item| {
-                let colour = simple.value(item).number().and_then(|x| range?.colour(x));
-                colour.map_or([0; 4], |[r, g, b]| [r, g, b, 255])
-            });
-            stream.write_all(&colours.collect::<Vec<u8>>())?;
-        }
         progress.add(buffer.len() as u64);
+        if rest.is_empty() && buffer.len().is_multiple_of(row) {
+            bands(&png, &mut stream, &buffer, row, &mut output)?;
+            continue;
+        }
+        rest.try_reserve(buffer.len())?;
+        rest.extend_from_slice(&buffer);
+        let whole = rest.len() - rest.len() % row;
+        bands(&png, &mut stream, &rest[..whole], row, &mut output)?;
+        rest.drain(..whole);
     }
-    stream.finish()?;
-    writer.finish()?;
+    output.send(&stream.tail())?;
     drop(progress);
     output.finish()
+}
+
+/// The range of all numbers of a picture.
+fn range_of(simple: &Simple, view: &View<'_>) -> Result<Option<Range>> {
+    let (mut buffer, mut all) = (Vec::new(), None);
+    for piece in view.pieces() {
+        view.read(&piece, &mut buffer)?;
+        let parts = buffer.chunks(simple.size().max(1) << 14);
+        let make = |part: &[u8]| {
+            let mut numbers = Vec::new();
+            simple.numbers(part, &mut numbers);
+            anyhow::Ok(Range::of(&numbers, simple.is_float()))
+        };
+        let join = |found: Option<Range>| {
+            let joined = all.zip(found).map(|(all, found): (Range, Range)| all.join(found));
+            all = joined.or(all).or(found);
+            Ok(())
+        };
+        in_order(&Control::new(), usize::MAX, buffer.len() as u64, 64, parts, make, join)?;
+    }
+    Ok(all)
+}
+
+/// Writes rows of a picture, band by band.
+fn bands(png: &Png, stream: &mut Stream, rows: &[u8], row: usize, output: &mut Output) -> Result<()> {
+    let control = Control::new();
+    let parts = rows.chunks(row.saturating_mul(png.band_height()));
+    let send = |band| output.send(&stream.data(&band));
+    // Compressing takes much longer than decoding.
+    let work = (rows.len() as u64).saturating_mul(16);
+    in_order(&control, usize::MAX, work, 2 * workers(&control), parts, |rows| png.band(rows), send)
 }
 
 /// Chunk `nchunk` of a frame, as a bare chunk.
@@ -266,5 +293,5 @@ fn chunk(input: &Input, nchunk: usize) -> Result<Input> {
     if nchunk >= frame.nchunks() {
         bail!("--chunk {nchunk}: there are {} chunks", frame.nchunks());
     }
-    Ok(Input::from_chunk(frame.chunk(nchunk)?, frame.dparams().clone()))
+    Ok(Input::from_chunk(frame.chunk(nchunk).read()?, frame.dparams().clone()))
 }

@@ -6,15 +6,12 @@ use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
 
 use crate::args::{Global, Source};
-use crate::error::Usage;
-use crate::output::print;
-use crate::picture::{Range, columns, half_blocks};
-use crate::print::{self, Simple};
-use crate::progress::Progress;
-use crate::stats::Stats;
-use crate::table::{Table, dims, printable};
-use crate::viewed::{Data, View};
-use crate::{capture, slice};
+use crate::files::print;
+use crate::print::{
+    Range, Simple, Stats, Table, colours, columns, count, dims, half_blocks, items, printable,
+};
+use crate::process::{Progress, Usage, capture};
+use crate::read::{Data, View, slice};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,8 +21,9 @@ Examples:
   b2kit cat data.b2nd | b2kit pack - - | b2kit show -
 
 The values are those that NumPy prints: of more than 1000 items three at each
-end of each dimension. In a terminal, two dimensions are drawn as well; NaN and
-values beyond 1e19, which stand for missing ones, have no colour.";
+end of each dimension. In a terminal, two dimensions are drawn as well, unless
+NO_COLOR is set; NaN and values beyond 1e19, which stand for missing ones, have
+no colour.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -75,8 +73,8 @@ fn dtype(args: &Args, data: &Data) -> Result<Dtype> {
 /// The complete output for these items.
 fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global) -> Result<String> {
     let shape = view.shape();
-    let summarised = print::is_summarised(&shape);
-    let values = print::array(dtype, &shape, &view.edges(summarised)?);
+    let summarised = items::is_summarised(&shape);
+    let values = items::array(dtype, &shape, &view.edges(summarised)?);
     let mut table = Table::default();
     table.row("shape", dims(&shape));
     table.row("dtype", printable(dtype.as_str()));
@@ -85,7 +83,7 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
     let limited = view.nbytes() > global.limits(0).max_output;
     match if limited { data.check_output() } else { Ok(()) } {
         Err(limit) if stats.is_any() => {
-            table.row("statistics", format!("none: {}", crate::error::one_line(&limit)))
+            table.row("statistics", format!("none: {}", crate::process::error::one_line(&limit)))
         }
         _ if stats.is_any() => {
             let mut progress =
@@ -102,7 +100,7 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
     }
     let mut out = format!("{}\n\n{}", printable_lines(&values), table.render(0));
     let terminal = io::stdout().is_terminal() && !capture::is_active();
-    if args.picture || (terminal && !args.no_picture) {
+    if args.picture || (terminal && colours() && !args.no_picture) {
         let range = args.range.or(stats.range().map(|(low, high)| Range { low, high }));
         match (&shape[..], range) {
             ([height, width], Some(range)) if *height > 1 && *width > 1 => {
@@ -110,16 +108,16 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
                 out.push_str(&picture(view, dtype, range)?);
             }
             _ if args.picture => {
-                ensure!(shape.len() == 2, "--picture: {}, two are needed; --slice picks them", count(&shape));
+                ensure!(
+                    shape.len() == 2,
+                    "--picture: {}, two are needed; --slice picks them",
+                    count(shape.len() as u64, "dimension")
+                );
             }
             _ => {}
         }
     }
     Ok(out)
-}
-
-fn count(shape: &[u64]) -> String {
-    format!("{} dimension{}", shape.len(), if shape.len() == 1 { "" } else { "s" })
 }
 
 /// Height of a picture in lines.

@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) count: i64,
-    kind: Kind,
+    scale: Scale,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Scale {
     Generic,
     Years,
     Months,
@@ -20,6 +20,23 @@ enum Kind {
     Seconds(u32),
 }
 
+/// The units by their letters in a dtype, and their names.
+const UNITS: [(&str, Scale, &str); 13] = [
+    ("Y", Scale::Years, "years"),
+    ("M", Scale::Months, "months"),
+    ("W", Scale::Weeks, "weeks"),
+    ("D", Scale::Days, "days"),
+    ("h", Scale::Hours, "hours"),
+    ("m", Scale::Minutes, "minutes"),
+    ("s", Scale::Seconds(0), "seconds"),
+    ("ms", Scale::Seconds(3), "milliseconds"),
+    ("us", Scale::Seconds(6), "microseconds"),
+    ("ns", Scale::Seconds(9), "nanoseconds"),
+    ("ps", Scale::Seconds(12), "picoseconds"),
+    ("fs", Scale::Seconds(15), "femtoseconds"),
+    ("as", Scale::Seconds(18), "attoseconds"),
+];
+
 /// Stands for a missing time ("not a time").
 pub(crate) const NAT: i64 = i64::MIN;
 
@@ -27,30 +44,18 @@ impl Unit {
     /// The unit of a dtype such as `<M8[ns]` or `<m8[25s]`.
     pub(crate) fn of(dtype: &str) -> Option<Self> {
         let Some((_, unit)) = dtype.split_once('[') else {
-            return Some(Self { count: 1, kind: Kind::Generic });
+            return Some(Self { count: 1, scale: Scale::Generic });
         };
         let unit = unit.strip_suffix(']')?;
         let letters = unit.trim_start_matches(|c: char| c.is_ascii_digit());
         let count = &unit[..unit.len() - letters.len()];
         let count = if count.is_empty() { 1 } else { count.parse().ok()? };
-        let kind = match letters {
-            "Y" => Kind::Years,
-            "M" => Kind::Months,
-            "W" => Kind::Weeks,
-            "D" => Kind::Days,
-            "h" => Kind::Hours,
-            "m" => Kind::Minutes,
-            "s" => Kind::Seconds(0),
-            "ms" => Kind::Seconds(3),
-            "us" | "μs" => Kind::Seconds(6),
-            "ns" => Kind::Seconds(9),
-            "ps" => Kind::Seconds(12),
-            "fs" => Kind::Seconds(15),
-            "as" => Kind::Seconds(18),
-            "generic" => Kind::Generic,
-            _ => return None,
+        let scale = match letters {
+            "generic" => Scale::Generic,
+            "μs" => Scale::Seconds(6),
+            letters => UNITS.iter().find(|(known, ..)| *known == letters)?.1,
         };
-        Some(Self { count, kind })
+        Some(Self { count, scale })
     }
 
     /// Formats a point in time as in ISO 8601.
@@ -59,24 +64,24 @@ impl Unit {
             return "NaT".into();
         }
         let value = i128::from(value) * i128::from(self.count);
-        let per_day = match self.kind {
-            Kind::Generic => return value.to_string(),
-            Kind::Years => return year(1970 + value),
-            Kind::Months => {
+        let per_day = match self.scale {
+            Scale::Generic => return value.to_string(),
+            Scale::Years => return year(1970 + value),
+            Scale::Months => {
                 let (y, m) = (1970 + value.div_euclid(12), value.rem_euclid(12) + 1);
                 return format!("{}-{m:02}", year(y));
             }
-            Kind::Weeks => return day(value * 7),
-            Kind::Days => return day(value),
-            Kind::Hours => 24,
-            Kind::Minutes => 24 * 60,
-            Kind::Seconds(places) => 86_400 * 10_i128.pow(places),
+            Scale::Weeks => return day(value * 7),
+            Scale::Days => return day(value),
+            Scale::Hours => 24,
+            Scale::Minutes => 24 * 60,
+            Scale::Seconds(places) => 86_400 * 10_i128.pow(places),
         };
         let (days, rest) = (value.div_euclid(per_day), value.rem_euclid(per_day));
-        let clock = match self.kind {
-            Kind::Hours => format!("{rest:02}"),
-            Kind::Minutes => format!("{:02}:{:02}", rest / 60, rest % 60),
-            Kind::Seconds(places) => {
+        let clock = match self.scale {
+            Scale::Hours => format!("{rest:02}"),
+            Scale::Minutes => format!("{:02}:{:02}", rest / 60, rest % 60),
+            Scale::Seconds(places) => {
                 let second = 10_i128.pow(places);
                 let (seconds, fraction) = (rest / second, rest % second);
                 let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -95,22 +100,8 @@ impl Unit {
         if value == NAT {
             return "NaT".into();
         }
-        let unit = match self.kind {
-            Kind::Generic => "generic time units",
-            Kind::Years => "years",
-            Kind::Months => "months",
-            Kind::Weeks => "weeks",
-            Kind::Days => "days",
-            Kind::Hours => "hours",
-            Kind::Minutes => "minutes",
-            Kind::Seconds(0) => "seconds",
-            Kind::Seconds(3) => "milliseconds",
-            Kind::Seconds(6) => "microseconds",
-            Kind::Seconds(9) => "nanoseconds",
-            Kind::Seconds(12) => "picoseconds",
-            Kind::Seconds(15) => "femtoseconds",
-            Kind::Seconds(_) => "attoseconds",
-        };
+        let named = UNITS.iter().find(|(_, scale, _)| *scale == self.scale);
+        let unit = named.map_or("generic time units", |(.., name)| name);
         format!("{} {unit}", i128::from(value) * i128::from(self.count))
     }
 }

@@ -37,18 +37,6 @@ impl Width {
     }
 }
 
-/// Converts a half-precision float.
-pub(crate) fn from_half(bits: u16) -> f64 {
-    let (exponent, fraction) = ((bits >> 10) & 31, f64::from(bits & 0x3ff));
-    let magnitude = match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        e => (1024.0 + fraction) * 2f64.powi(i32::from(e) - 25),
-    };
-    if bits >> 15 == 1 { -magnitude } else { magnitude }
-}
-
 /// Converts an 80-bit x87 float in the first ten bytes, which is NumPy's `longdouble` on most machines.
 pub(crate) fn from_extended(bytes: [u8; 16]) -> f64 {
     let all = u128::from_le_bytes(bytes);
@@ -78,33 +66,86 @@ fn round_half(x: f64) -> f64 {
 }
 
 /// The fewest digits that identify a finite number, and the exponent of the first one.
-fn shortest(x: f64, width: Width) -> (Vec<u8>, i32) {
-    let x = x.abs();
-    let text = match width {
-        Width::Double => format!("{x:e}"),
-        Width::Single => format!("{:e}", x as f32),
-        Width::Half => {
-            let tells = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
-            (0..17).map(|places| format!("{x:.places$e}")).find(tells).unwrap_or_else(|| format!("{x:e}"))
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Digits {
+    text: [u8; Self::MOST],
+    len: usize,
+    exponent: i32,
+}
+
+impl Digits {
+    /// No double needs more.
+    const MOST: usize = 17;
+
+    /// Those of a number as a program would write it, such as `0.0012` or `1.5e-7`.
+    fn of(number: &str) -> Self {
+        let (number, power) = number.split_once('e').unwrap_or((number, "0"));
+        let mut this = Self { text: [b'0'; Self::MOST], len: 0, exponent: power.parse().unwrap_or(0) - 1 };
+        let mut whole = true;
+        for byte in number.bytes() {
+            match byte {
+                b'.' => whole = false,
+                b'0' if this.len == 0 => this.exponent -= i32::from(!whole),
+                _ => {
+                    this.exponent += i32::from(whole);
+                    if let Some(place) = this.text.get_mut(this.len) {
+                        *place = byte;
+                        this.len += 1;
+                    }
+                }
+            }
         }
-    };
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let mut digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_digit).collect();
-    while digits.len() > 1 && digits.last() == Some(&b'0') {
-        digits.pop();
+        while this.len > 1 && this.text.get(this.len - 1) == Some(&b'0') {
+            this.len -= 1;
+        }
+        if this.len == 0 { Self { len: 1, exponent: 0, ..this } } else { this }
     }
-    // Halfway between two numbers with that many digits NumPy takes the even one.
-    let (even, power) = rounded_exp(x, digits.len().saturating_sub(1));
-    let text = format!("{even}e{power}");
-    let tells = match width {
-        Width::Single => text.parse().is_ok_and(|y: f32| y == x as f32),
-        Width::Double => text.parse().is_ok_and(|y: f64| y == x),
-        Width::Half => false,
-    };
-    if tells {
-        return (even.bytes().filter(u8::is_ascii_digit).collect(), power);
+
+    fn as_bytes(&self) -> &[u8] {
+        self.text.get(..self.len).unwrap_or_default()
     }
-    (digits, exponent.parse().unwrap_or(0))
+}
+
+/// Halfway between two numbers with that many digits NumPy takes the even one, and so does this.
+fn shortest(x: f64, width: Width) -> Digits {
+    let x = x.abs();
+    match width {
+        Width::Double => Digits::of(zmij::Buffer::new().format_finite(x)),
+        Width::Single => Digits::of(zmij::Buffer::new().format_finite(x as f32)),
+        Width::Half => shortest_half(x),
+    }
+}
+
+/// The same for a half-precision float. It has so few bits that doubles are precise enough: every tie is exact, and
+/// nothing else comes close to one.
+fn shortest_half(x: f64) -> Digits {
+    let bits = half::f16::from_f64(x).to_bits();
+    let neighbour = |bits| half::f16::from_bits(bits).to_f64();
+    // What is between these is rounded to `x`.
+    let below = if bits == 0 { return Digits::of("0") } else { f64::midpoint(neighbour(bits - 1), x) };
+    let above = if x < 65504.0 { f64::midpoint(neighbour(bits + 1), x) } else { 65520.0 };
+    let is_even = bits.is_multiple_of(2);
+    let tells = |y: f64| (below < y && y < above) || (is_even && (y == below || y == above));
+    /// The powers of ten from -8, that of the smallest float.
+    const POWERS: [f64; 13] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4];
+    let power = POWERS.partition_point(|power| *power <= x) as i32 - 9;
+    for digits in 1..=5 {
+        // The last of the digits.
+        let last = power + 1 - digits;
+        let unit = 10f64.powi(last.abs());
+        let exact = if last < 0 { x * unit } else { x / unit };
+        // Of a tie the even number, unless only the other one is close enough: below a power of two floats are denser.
+        let even = exact.round_ties_even();
+        let found = [even, exact.floor() + exact.ceil() - even].into_iter().find(|number| {
+            (number - exact).abs() <= 0.5 && tells(if last < 0 { number / unit } else { number * unit })
+        });
+        if let Some(number) = found {
+            let mut digits = Digits::of(itoa::Buffer::new().format(number as u32));
+            digits.exponent += last;
+            return digits;
+        }
+    }
+    Digits::of(&format!("{x:e}"))
 }
 
 /// Whether a number with [`MORE`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
@@ -148,7 +189,8 @@ fn sign(x: f64) -> &'static str {
 
 /// The digits before and after the decimal point, the latter at most `places` and without trailing zeros.
 fn positional(x: f64, width: Width, places: usize) -> (String, String) {
-    let (digits, exponent) = shortest(x, width);
+    let shortest = shortest(x, width);
+    let (digits, exponent) = (shortest.as_bytes(), shortest.exponent);
     let fraction = (digits.len() as i32 - 1 - exponent).max(0) as usize;
     let (whole, fraction) = if fraction > places {
         let text = rounded(x, places);
@@ -168,14 +210,13 @@ fn positional(x: f64, width: Width, places: usize) -> (String, String) {
 
 /// The first digit, the digits after the decimal point (at most `places`, without trailing zeros), and the exponent.
 fn scientific(x: f64, width: Width, places: usize) -> (String, String, i32) {
-    let (digits, exponent) = shortest(x, width);
-    let (digits, exponent) = if digits.len() > places + 1 {
+    let shortest = shortest(x, width);
+    let (text, exponent): (String, i32) = if shortest.len > places + 1 {
         let (digits, exponent) = rounded_exp(x, places);
-        (digits.bytes().filter(u8::is_ascii_digit).collect(), exponent)
+        (digits.chars().filter(char::is_ascii_digit).collect(), exponent)
     } else {
-        (digits, exponent)
+        (shortest.as_bytes().iter().map(|digit| char::from(*digit)).collect(), shortest.exponent)
     };
-    let text: String = digits.iter().map(|digit| char::from(*digit)).collect();
     let (first, rest) = text.split_at_checked(1).unwrap_or((&text, ""));
     (format!("{}{first}", sign(x)), rest.trim_end_matches('0').to_owned(), exponent)
 }
@@ -183,8 +224,7 @@ fn scientific(x: f64, width: Width, places: usize) -> (String, String, i32) {
 /// Like [`scientific`], with the given number of places. Digits beyond the shortest form that reads back as the number
 /// are those of its exact value, not zeros.
 fn filled(x: f64, width: Width, places: usize) -> (String, String, i32) {
-    let (digits, _) = shortest(x, width);
-    if digits.len() == places + 1 {
+    if shortest(x, width).len == places + 1 {
         return scientific(x, width, places);
     }
     let (digits, exponent) = rounded_exp(x, places);
@@ -198,21 +238,52 @@ fn exponent_text(exponent: i32, digits: usize) -> String {
 
 /// Formats a single number like a NumPy scalar, so that it reads back as the same: `0.1`, `1.0`, `1e-05`, `nan`.
 pub(crate) fn scalar(x: f64, width: Width) -> String {
+    let mut out = String::new();
+    push_scalar(&mut out, x, width);
+    out
+}
+
+/// Appends a number as [`scalar`] formats it.
+pub(crate) fn push_scalar(out: &mut String, x: f64, width: Width) {
     if !x.is_finite() {
-        return special(x, false);
+        return out.push_str(&special(x, Sign::Negative));
     }
     let large = if width == Width::Double { 1e16 } else { width.large() };
     if x == 0.0 || (1e-4..large).contains(&x.abs()) {
-        let (whole, fraction) = positional(x, width, 400);
-        return format!("{whole}.{}", if fraction.is_empty() { "0" } else { &fraction });
+        let mut buffer = zmij::Buffer::new();
+        // In this range it writes no exponents.
+        return match width {
+            Width::Double => out.push_str(buffer.format_finite(x)),
+            Width::Single => out.push_str(buffer.format_finite(x as f32)),
+            Width::Half => {
+                let digits = shortest(x, width);
+                let least = (digits.len as i32 - 1 - digits.exponent).max(1);
+                out.push_str(sign(x));
+                for place in (-least..=digits.exponent.max(0)).rev() {
+                    if place == -1 {
+                        out.push('.');
+                    }
+                    let digit = usize::try_from(digits.exponent - place).ok();
+                    let digit = digit.and_then(|k| digits.as_bytes().get(k));
+                    out.push(digit.map_or('0', |digit| char::from(*digit)));
+                }
+            }
+        };
     }
-    let (first, rest, exponent) = scientific(x, width, 400);
-    let point = if rest.is_empty() { "" } else { "." };
-    format!("{first}{point}{rest}e{}", exponent_text(exponent, 2))
+    let digits = shortest(x, width);
+    out.push_str(sign(x));
+    for (k, digit) in digits.as_bytes().iter().enumerate() {
+        if k == 1 {
+            out.push('.');
+        }
+        out.push(char::from(*digit));
+    }
+    out.push('e');
+    out.push_str(&exponent_text(digits.exponent, 2));
 }
 
-fn special(x: f64, plus: bool) -> String {
-    let plus = if plus { "+" } else { "" };
+fn special(x: f64, sign: Sign) -> String {
+    let plus = if sign == Sign::Always { "+" } else { "" };
     match () {
         () if x.is_nan() => format!("{plus}nan"),
         () if x > 0.0 => format!("{plus}inf"),
@@ -220,12 +291,18 @@ fn special(x: f64, plus: bool) -> String {
     }
 }
 
+/// Which numbers have a sign.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sign {
+    Negative,
+    Always,
+}
+
 /// How to format the floats of an array, with aligned decimal points.
 #[derive(Clone, Debug)]
 pub(crate) struct FloatFormat {
     width: Width,
-    /// Whether positive numbers have a sign, too.
-    plus: bool,
+    sign: Sign,
     /// Number of digits of the exponent, if there are exponents.
     exponent: Option<usize>,
     /// Characters before and after the decimal point, including exponents.
@@ -239,14 +316,15 @@ const PRECISION: usize = 8;
 
 impl FloatFormat {
     /// Determines the format for all of these numbers.
-    pub(crate) fn new(numbers: impl Iterator<Item = f64> + Clone, width: Width, plus: bool) -> Self {
+    pub(crate) fn new(numbers: impl Iterator<Item = f64> + Clone, width: Width, sign: Sign) -> Self {
+        let plus = sign == Sign::Always;
         let finite = numbers.clone().filter(|x| x.is_finite());
         let sizes = finite.clone().map(f64::abs).filter(|x| *x != 0.0);
         let (min, max) =
             sizes.fold((f64::INFINITY, 0.0), |(min, max): (f64, f64), x| (min.min(x), max.max(x)));
         let exponents =
             max > 0.0 && (max >= width.large() || min < width.small() || width.quotient(max, min) > 1000.0);
-        let mut this = Self { width, plus, exponent: None, left: 0, right: 0, places: PRECISION };
+        let mut this = Self { width, sign, exponent: None, left: 0, right: 0, places: PRECISION };
         let signed = |whole: &String| whole.len() + usize::from(plus && !whole.starts_with('-'));
         if exponents {
             let mut places = 0;
@@ -276,9 +354,9 @@ impl FloatFormat {
 
     pub(crate) fn write(&self, x: f64) -> String {
         if !x.is_finite() {
-            return format!("{:>1$}", special(x, self.plus), self.left + self.right + 1);
+            return format!("{:>1$}", special(x, self.sign), self.left + self.right + 1);
         }
-        let sign = if self.plus && !x.is_sign_negative() { "+" } else { "" };
+        let sign = if self.sign == Sign::Always && !x.is_sign_negative() { "+" } else { "" };
         if let Some(digits) = self.exponent {
             let (first, rest, exponent) = filled(x, self.width, self.places);
             let exponent = exponent_text(exponent, digits);
@@ -288,5 +366,71 @@ impl FloatFormat {
         }
         let (whole, fraction) = positional(x, self.width, PRECISION);
         format!("{:>1$}.{fraction:<2$}", format!("{sign}{whole}"), self.left, self.right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shortest digits by the exact arithmetic of the standard library, which takes microseconds.
+    fn exact(x: f64, width: Width) -> Digits {
+        let text = match width {
+            Width::Double => format!("{x:e}"),
+            Width::Single => format!("{:e}", x as f32),
+            Width::Half => {
+                let tells = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
+                // NumPy rounds this tie to the odd number, since the even one is another float.
+                let odd = ["1.563e-2".to_owned()].into_iter().filter(|_| x == 0.015625);
+                odd.chain((0..17).map(|places| format!("{x:.places$e}"))).find(tells).unwrap()
+            }
+        };
+        let shortest = Digits::of(&text);
+        // Halfway between two numbers the standard library rounds up.
+        let (even, power) = rounded_exp(x, shortest.len - 1);
+        let text = format!("{even}e{power}");
+        let tells = match width {
+            Width::Single => text.parse().is_ok_and(|y: f32| y == x as f32),
+            Width::Double => text.parse().is_ok_and(|y: f64| y == x),
+            Width::Half => false,
+        };
+        if tells { Digits::of(&text) } else { shortest }
+    }
+
+    fn check(x: f64, width: Width) {
+        let x = x.abs();
+        if x.is_finite() {
+            assert_eq!(shortest(x, width), exact(x, width), "{x:e} as {width:?}");
+        }
+    }
+
+    #[test]
+    fn digits_are_the_shortest_and_the_nearest() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state ^ state >> 29
+        };
+        for _ in 0..20_000 {
+            let bits = random();
+            check(f64::from_bits(bits), Width::Double);
+            check(f64::from(f32::from_bits(bits as u32)), Width::Single);
+            // Large integers, for which halfway is common, and few digits.
+            check((bits >> (bits & 15)) as f64, Width::Double);
+            check(f64::from((bits >> (32 + (bits & 15))) as f32), Width::Single);
+            check((bits >> 40) as f64 / 1000.0, Width::Double);
+            check(f64::from((bits >> 50) as f32 / 100.0), Width::Single);
+        }
+        for exponent in -1074..1024 {
+            let power = 2f64.powi(exponent.max(-1022)) * 2f64.powi(exponent.min(-1022) + 1022);
+            for bits in [power.to_bits().saturating_sub(1), power.to_bits(), power.to_bits() + 1] {
+                check(f64::from_bits(bits), Width::Double);
+            }
+            if (-149..128).contains(&exponent) {
+                let bits = (power as f32).to_bits();
+                (bits - 1..=bits + 1).for_each(|bits| check(f64::from(f32::from_bits(bits)), Width::Single));
+            }
+        }
+        (0..0x7c00).for_each(|bits| check(half::f16::from_bits(bits).to_f64(), Width::Half));
     }
 }
