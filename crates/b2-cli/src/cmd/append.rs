@@ -2,74 +2,73 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use b2kit::frame::Committed;
 use b2kit::{ArrayEditor, FrameEditor, RegionSource};
 
 use crate::args::Global;
-use crate::change::{self, Editor, Target, count};
-use crate::encode::{BATCH, buffer};
-use crate::operand::Operand;
-use crate::signals;
-use crate::table::{dims, short_size};
+use crate::print::{count, dims, short_size};
+use crate::process::{buffer, signals};
+use crate::read::Operand;
+use crate::write::{BATCH, Editor, Target, edit};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit append log.b2nd rows.npy             more rows
   b2kit append log.b2nd columns.npy --axis 1
   b2kit append year.b2nd day.npy             (180,360) to (365,180,360)
+  b2kit append year.b2nd 2026-*.npy          in this order
   b2kit append log.b2nd many.npy --each      arrays that numpy.save wrote in a row
   b2kit append log.b2frame more.bin
   sensor | b2kit append -q log.b2frame -
 
-All of IN is there afterwards, or nothing.";
+Either all of each IN is appended, or nothing.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// An .npy file, or raw bytes in C order (-: standard input)
-    #[arg(value_name = "IN")]
-    input: PathBuf,
+    /// .npy files, or raw bytes in C order (-: standard input)
+    #[arg(value_name = "IN", required = true)]
+    inputs: Vec<PathBuf>,
     /// Grow along this dimension; negative ones count from the end (arrays)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     axis: Option<i64>,
-    /// IN holds .npy arrays that follow each other: append one after the other
+    /// Each IN holds .npy arrays that follow each other: append one after the other
     #[arg(long)]
     each: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let named = || args.target.named();
     // Read the input before locking the file: it may take long to arrive, and others would have to wait for the lock.
-    let inputs = Operand::one_or_each(&args.input, &args.target.file, args.each)?;
-    let (what, committed) = match args.target.open_for_data(global).with_context(named)? {
+    let inputs = Operand::several(&args.inputs, &args.target.file, args.each)?;
+    args.target.change(global, || match args.target.open_for_data(global)? {
         Editor::Array(mut array) => append_items(&mut array, args, inputs, global),
         Editor::SuperChunk(mut frame) => append_bytes(&mut frame, args, inputs, global),
-    }
-    .with_context(named)?;
-    args.target.tell(global, &what, committed);
-    Ok(())
+    })
 }
 
 fn append_items(
     array: &mut ArrayEditor,
     args: &Args,
-    inputs: Vec<Operand>,
+    mut inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, Committed)> {
-    let axis = change::axis(args.axis.unwrap_or(0), array.shape().len())?;
-    let (mut grown, mut added) = (0, false);
-    for mut input in inputs {
-        added |= add_dimension(&mut input, array.shape(), axis);
-        let (items, shape) = change::part(array, input, axis, global)?;
-        array.append(axis, items.with_length(shape[axis]))?;
-        grown += shape[axis];
+    let axis = edit::axis("--axis", args.axis.unwrap_or(0), array.shape().len())?;
+    let (several, mut added) = (inputs.len() > 1, false);
+    for input in &mut inputs {
+        added |= add_dimension(input, array.shape(), axis);
     }
+    let (items, grown) = edit::join(array, inputs, axis, global)?;
+    array.append(axis, items.with_length(grown))?;
     let committed = array.commit()?;
     let grown = count(grown, "position");
-    let grown = if added { format!("{grown} (the input has one dimension fewer)") } else { grown };
+    let grown = match (added, several) {
+        (false, _) => grown,
+        (true, false) => format!("{grown} (the input has one dimension fewer)"),
+        (true, true) => format!("{grown} (the inputs have one dimension fewer)"),
+    };
     Ok((format!("{grown} appended to dimension {axis}, shape {} now", dims(array.shape())), committed))
 }
 

@@ -10,24 +10,18 @@ use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, SpecialKind};
 use b2kit::core::{Control, for_each};
 use b2kit::frame::{Entry, FrameParams, Storage};
-use b2kit::nd::{ArrayMeta, METALAYER, OLD_METALAYER, Region, SharedRegions};
+use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 
-use crate::args::{Encoding, Global};
-use crate::auto;
-use crate::encode::{
-    BATCH, Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
-};
-use crate::input::{Input, Selection};
-use crate::lossy::{self, Promise};
+use crate::args::{Codec, Encoding, Format, Global, Shape, plugins};
+use crate::files::{check_folder, claim, spool_beside, stdio, urls, write_through};
 use crate::npy::RawSource;
-use crate::output::{check_folder, claim, spool_beside};
-use crate::plugins;
-use crate::progress::Progress;
-use crate::signals;
-use crate::stdio;
-use crate::values::{Codec, Format};
-use crate::web;
+use crate::process::{Progress, buffer, signals};
+use crate::read::{Input, Selection, is_array_layer};
+use crate::write::{
+    BATCH, Layers, NewFile, Promise, Tracked, append_bytes, auto, check_one_chunk, chunksize, lossy,
+    shape_of, tell,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,8 +40,14 @@ pub(crate) struct Args {
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The new file
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present_any = ["to", "stdout"], conflicts_with_all = ["to", "stdout"])]
+    output: Option<PathBuf>,
+    /// The new file, in another place on the command line (-: standard output)
+    #[arg(short = 'o', long = "output", value_name = "OUT", conflicts_with = "stdout")]
+    to: Option<PathBuf>,
+    /// Write to standard output, as -o -
+    #[arg(short = 'c', long)]
+    stdout: bool,
     /// Overwrite OUT: a file, or the directory of a sparse frame
     #[arg(long)]
     force: bool,
@@ -60,20 +60,28 @@ pub(crate) struct Args {
     encoding: Encoding,
 }
 
+impl Args {
+    /// The new file. The parser makes sure that there is one.
+    fn target(&self) -> &Path {
+        self.output.as_deref().or(self.to.as_deref()).unwrap_or(Path::new("-"))
+    }
+}
+
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = args.encoding.format.unwrap_or(Format::Cframe);
-    stdio::write_through(&args.output, format, args.force, |output| copy(args, output, global))
+    write_through(args.target(), format, args.force, |output| copy(args, output, global))
 }
 
 fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
+    let shown = args.target();
     let global = global.comparing();
     let start = Instant::now();
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
-    if !web::is_url(&args.output) {
-        check_folder(&args.output)?;
-        claim(&args.output, args.force, &[&args.input])?;
+    if !urls::is_url(shown) {
+        check_folder(shown)?;
+        claim(shown, args.force, &[&args.input])?;
     }
     let input = Input::open(&args.input, 0, global).with_context(named)?.say_changed(&args.input);
     input.check_output().with_context(named)?;
@@ -82,16 +90,15 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     }
     let format = encoding.format.unwrap_or(match input.frame().map(SuperChunk::storage) {
         Some(Storage::Contiguous) => Format::Cframe,
-        Some(Storage::Sparse) if stdio::is_stream(&args.output) || web::is_url(&args.output) => {
-            Format::Cframe
-        }
+        Some(Storage::Sparse) if stdio::is_stream(shown) || urls::is_url(shown) => Format::Cframe,
         Some(Storage::Sparse) => Format::Sframe,
         None => Format::Chunk,
     });
     let had_starts = input.frame().is_some_and(|frame| frame.block_starts_len().is_some());
-    let target = Target {
+    let target = NewFile {
+        together: None,
         path: output,
-        shown: &args.output,
+        shown,
         format,
         overwrite: args.force,
         sync: !args.no_sync,
@@ -105,7 +112,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let encoding = chosen(encoding, &input).with_context(named)?;
     let job = Job { path: &args.input, input: &input, encoding: &encoding, target, global, progress };
     job.copy(dtype)?;
-    tell(global, &args.input, (output, &args.output), start, args.encoding.codec == Some(Codec::Auto))
+    tell(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
 /// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and as stored.
@@ -140,7 +147,7 @@ struct Job<'a> {
     path: &'a Path,
     input: &'a Input,
     encoding: &'a Encoding,
-    target: Target<'a>,
+    target: NewFile<'a>,
     global: Global,
     progress: Progress,
 }
@@ -154,7 +161,7 @@ impl Job<'_> {
         if self.target.format == Format::Chunk {
             return self.copy_to_chunk();
         }
-        let shape = self.encoding.shape.as_ref().map(|dims| dims.0.clone());
+        let shape = self.encoding.shape.as_ref();
         match (self.input, dtype, shape) {
             (Input::Array(array), dtype, None) => self.copy_array(array, dtype),
             (Input::Array(array), dtype, Some(shape)) => {
@@ -190,16 +197,13 @@ impl Job<'_> {
         };
         Selection::all(self.input).stream(append, &mut progress).context(named)?;
         let chunk = Chunk::compress_bytes(&plain, &cparams)?;
-        if let Some(promise) = self.target.promise(&cparams, self.encoding) {
-            promise.check(
-                &Input::from_chunk(chunk.clone(), plugins::dparams(self.global.limits(0))),
-                |axes, dst| {
-                    let at = usize::try_from(axes.first().map_or(0, |axis| axis.start))?;
-                    dst.copy_from_slice(plain.get(at..at + dst.len()).context("the chunk is shorter")?);
-                    Ok(())
-                },
-            )?;
-        }
+        let written = || Ok(Input::from_chunk(chunk.clone(), plugins::dparams(self.global.limits(0))));
+        let read = |at: u64, dst: &mut [u8]| {
+            let at = usize::try_from(at)?;
+            dst.copy_from_slice(plain.get(at..at + dst.len()).context("the chunk is shorter")?);
+            Ok(())
+        };
+        lossy::check_bytes(self.target.promise(&cparams, self.encoding), written, read)?;
         self.target.chunk(&chunk)
     }
 
@@ -283,8 +287,9 @@ impl Job<'_> {
 
     /// Chunk and block shape of the copy. Shapes that were not given stay the same, if they still fit.
     fn shapes(&self, array: &NdArray) -> Result<(Vec<u32>, Vec<u32>)> {
-        let chunkshape = self.encoding.chunkshape()?.unwrap_or_else(|| array.chunkshape().to_vec());
-        let blockshape = self.encoding.blockshape()?.unwrap_or_else(|| {
+        let chunkshape =
+            self.encoding.chunkshape(array.shape())?.unwrap_or_else(|| array.chunkshape().to_vec());
+        let blockshape = self.encoding.blockshape(array.shape())?.unwrap_or_else(|| {
             array.blockshape().iter().zip(&chunkshape).map(|(block, chunk)| *block.min(chunk)).collect()
         });
         let given = self.encoding.blocks.is_some();
@@ -294,14 +299,14 @@ impl Job<'_> {
         if blockshape.iter().all(|n| *n >= lossy::ZFP_LEAST) {
             return Ok((chunkshape, blockshape));
         }
-        let chunks = self.encoding.chunkshape()?;
+        let chunks = self.encoding.chunkshape(array.shape())?;
         Ok(lossy::fit_blocks(array.shape(), array.itemsize(), chunks, blockshape))
     }
 
     /// Copies the items in C order into an array of another shape.
-    fn reshape(self, dtype: Dtype, shape: Vec<u64>) -> Result<()> {
+    fn reshape(self, dtype: Dtype, shape: &Shape) -> Result<()> {
         self.encoding.only_array_options()?;
-        check_shape(&shape, &dtype, self.input.nbytes()).with_context(|| self.named())?;
+        let shape = shape_of(Some(shape), &dtype, self.input.nbytes()).with_context(|| self.named())?;
         let mut layers = self.layers()?;
         layers.meta.retain(|(name, _)| !is_array_layer(name));
         let itemsize = dtype.itemsize();
@@ -314,13 +319,8 @@ impl Job<'_> {
         let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
         let original = RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
         let promise = self.target.promise(&cparams, self.encoding);
-        let check = |written: &Input| match promise {
-            Some(promise) => promise.check(written, |axes, dst| {
-                let (start, shape): (Vec<u64>, Vec<u64>) =
-                    axes.iter().map(|axis| (axis.start, axis.len)).unzip();
-                Ok(original.read_box(&start, &shape, dst)?)
-            }),
-            None => Ok(()),
+        let check = |written: &Input| {
+            lossy::check_boxes(promise, written, |start, shape, dst| original.read_box(start, shape, dst))
         };
         self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
     }
@@ -338,11 +338,9 @@ impl Job<'_> {
         let read =
             |start: u64, dst: &mut [u8]| self.input.read_linear(start, dst).with_context(|| named.clone());
         append_bytes(&mut writer, &cparams, chunksize, nbytes, read, &mut progress)?;
-        if let Some(promise) = target.promise(&cparams, self.encoding) {
-            promise.check(&Input::SuperChunk(writer.snapshot()?), |axes, dst| {
-                input.read_linear(axes.first().map_or(0, |axis| axis.start), dst)
-            })?;
-        }
+        let read = |at: u64, dst: &mut [u8]| input.read_linear(at, dst);
+        let promise = target.promise(&cparams, self.encoding);
+        lossy::check_bytes(promise, || Ok(Input::SuperChunk(writer.snapshot()?)), read)?;
         writer.finish()?;
         Ok(())
     }
@@ -455,10 +453,6 @@ fn check_copy(promise: Option<Promise<'_>>, original: &Input, written: &Input) -
     })
 }
 
-fn is_array_layer(name: &[u8]) -> bool {
-    name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes()
-}
-
 fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
     let header = frame.header();
     plugins::cparams(itemsize)
@@ -476,7 +470,7 @@ fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
     let mut nbytes = 0;
     let mut end = first;
     while end < frame.nchunks() && nbytes < BATCH && end - first < 4096 {
-        nbytes += frame.chunk_nbytes(end)?;
+        nbytes += frame.chunk(end).nbytes()?;
         end += 1;
     }
     Ok(end)
@@ -491,16 +485,16 @@ enum Copied {
 impl Copied {
     fn new(frame: &SuperChunk, nchunk: usize, cparams: Option<&CParams>) -> Result<Self> {
         let same_items = cparams.is_none_or(|cparams| cparams.typesize() == frame.typesize());
-        if let (Entry::Special(kind), true) = (frame.entry(nchunk)?, same_items) {
-            return Ok(Self::Special(kind, usize::try_from(frame.chunk_nbytes(nchunk)?)?));
+        if let (Entry::Special(kind), true) = (frame.chunk(nchunk).entry()?, same_items) {
+            return Ok(Self::Special(kind, usize::try_from(frame.chunk(nchunk).nbytes()?)?));
         }
-        let chunk = frame.chunk(nchunk)?;
+        let chunk = frame.chunk(nchunk).read()?;
         let Some(cparams) = cparams else { return Ok(Self::Chunk(chunk)) };
         if chunk.header().special().is_some() && same_items {
             return Ok(Self::Chunk(chunk));
         }
         if chunk.header().is_vl() {
-            let blocks = frame.chunk_blocks(nchunk)?;
+            let blocks = frame.chunk(nchunk).all_blocks()?;
             let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
             return Ok(Self::Chunk(Chunk::compress_vl(&blocks, cparams)?));
         }

@@ -1,110 +1,299 @@
 //! `b2kit pack`
 
+mod join;
+
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::slice;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use b2kit::frame::FrameParams;
 use b2kit::{Chunk, Dtype};
 
-use crate::args::{Encoding, Global};
-use crate::auto;
-use crate::encode::{
-    Layers, Target, Tracked, append_bytes, buffer, check_one_chunk, check_shape, chunksize, tell,
+use self::join::Join;
+use crate::args::{Codec, Encoding, Format, Global, Listed, Placement, plugins};
+use crate::files::{
+    Found, Removal, Take, Together, check_folder, claim, foreign, stdio, urls, walk, write_through,
 };
-use crate::error::Usage;
-use crate::input::Input;
-use crate::lossy;
-use crate::many;
-use crate::npy::{self, RawSource, source::ByteSource};
-use crate::operand::{Operand, refuse_directory};
-use crate::output::{check_folder, claim};
-use crate::plugins;
-use crate::progress::Progress;
-use crate::signals;
-use crate::stdio;
-use crate::values::{Codec, Format};
-use crate::web;
+use crate::npy::{self, source::ByteSource};
+use crate::process::{Progress, Usage, buffer, several, signals};
+use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
+use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit pack data.npy data.b2nd
+  b2kit pack data.npy                    writes data.b2nd
   b2kit pack -d packed *.npy
+  b2kit pack -r measured -d packed       with the folders in it
+  b2kit pack --concat 0 jan.npy feb.npy mar.npy year.b2nd
+  b2kit pack --stack day-*.npy days.b2nd
   b2kit pack data.npy data.b2nd --codec lz4 --clevel 9 --filters bitshuffle
   b2kit pack data.npy data.b2nd --codec auto --goal speed
   b2kit pack data.npy data.b2nd --chunks 100,100,50 --blocks 20,20,50
-  b2kit pack raw.bin data.b2nd --dtype '<f4' --shape 1000,2000
+  b2kit pack raw.bin data.b2nd --dtype '<f4' --shape 1000,-1
   b2kit pack raw.bin data.b2frame --typesize 8 --chunksize 4M
   b2kit pack data.npy dir.b2nd --format sframe --vlmeta 'unit=\"K\"'
 
 An .npy file makes an array, told by its content. Everything else is raw
-bytes and makes a super-chunk, or an array when --dtype and --shape are given.
+bytes and makes a super-chunk, or an array when --dtype is given (of one dimension,
+unless --shape says another one; with --concat and --stack that of each IN).
 Defaults: zstd, level 5, shuffle.";
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "b2kit pack [OPTIONS] IN OUT\n       b2kit pack [OPTIONS] -d DIR IN..."
+    override_usage = "b2kit pack [OPTIONS] IN [OUT]\n       b2kit pack [OPTIONS] -d DIR IN...\n       \
+                      b2kit pack [OPTIONS] --concat AXIS|--stack[=AXIS] IN... OUT"
 )]
 pub(crate) struct Args {
     /// The .npy file or raw bytes, then the new file (-: standard input or output)
-    #[arg(value_names = ["IN", "OUT"], num_args = 1.., required = true)]
+    #[arg(value_names = ["IN", "OUT"], num_args = 1.., required_unless_present = "files_from")]
     paths: Vec<PathBuf>,
+    #[command(flatten)]
+    listed: Listed,
     /// Write a new file for each IN into this folder
     ///
-    /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others.
-    #[arg(short, long, value_name = "DIR")]
+    /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others. They are synced several
+    /// at once: up to 64 files, or 64 MiB, get their names together.
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
-    /// Overwrite OUT: a file, or the directory of a sparse frame
+    #[command(flatten)]
+    placement: Placement,
+    /// Overwrite OUT: a file, or a whole sparse frame
     #[arg(long)]
     force: bool,
     /// Do not wait for the disk
     ///
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rm")]
     no_sync: bool,
-    /// Take IN as plain bytes, even if it is a file of a known format (.npy, HDF5, PNG, ...)
+    /// Take IN as plain bytes, also .npy, HDF5 and others
     #[arg(long)]
     raw: bool,
-    /// Each IN holds .npy arrays that follow each other: write a file for each of them (-d)
+    /// Each IN holds .npy arrays that follow each other: write a file for each of them (-d), or join them
     ///
     /// Of several arrays in many.npy the new files are many.0.b2nd, many.1.b2nd and so on.
-    #[arg(long, requires = "directory", conflicts_with = "raw")]
+    #[arg(long, conflicts_with_all = ["raw", "rm", "recursive"])]
     each: bool,
+    /// Join all IN along this dimension into one array; negative ones count from the end
+    #[arg(
+        long,
+        value_name = "AXIS",
+        allow_negative_numbers = true,
+        conflicts_with_all = ["directory", "stack", "rm", "recursive"]
+    )]
+    concat: Option<i64>,
+    /// Join all IN, of one shape, along a new dimension, which is the first one unless given
+    #[arg(
+        long,
+        value_name = "AXIS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        allow_negative_numbers = true,
+        conflicts_with_all = ["directory", "rm", "recursive"]
+    )]
+    stack: Option<i64>,
     #[command(flatten)]
     encoding: Encoding,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = args.encoding.format.unwrap_or(Format::Cframe);
+    let paths = args.listed.and(&args.paths)?;
+    if args.join().is_some() {
+        let (inputs, output) = match (&paths[..], args.placement.named()) {
+            (inputs @ [_, ..], Some(output)) => (inputs, output),
+            ([inputs @ .., output], None) if !inputs.is_empty() => (inputs, output.as_path()),
+            _ => return Err(Usage("--concat and --stack: give the inputs, then the new file".into()).into()),
+        };
+        return write_through(output, format, args.force, |path| {
+            pack(args, inputs, (path, output), None, global)
+        });
+    }
+    if args.each && args.directory.is_none() {
+        return Err(Usage("--each: with -d DIR, --concat or --stack".into()).into());
+    }
+    // Names in a list, and folders, are all inputs.
+    if args.placement.recursive || args.directory.is_none() && args.listed.files_from.is_some() {
+        return pack_all(args, &paths, global);
+    }
     let Some(dir) = &args.directory else {
-        return match &args.paths[..] {
-            [input, output] => stdio::write_through(output, format, args.force, |path| {
-                pack(args, input, (path, output), global)
-            }),
-            [input] => {
-                Err(Usage(format!("{}: name the new file, or its folder with -d DIR", input.display()))
-                    .into())
+        let into = |input: &PathBuf, output: &Path| {
+            let removal = removal(args, input, output)?;
+            let inputs = slice::from_ref(input);
+            write_through(output, format, args.force, |path| {
+                pack(args, inputs, (path, output), None, global)
+            })?;
+            removal.map_or(Ok(()), |removal| removal.finish(global))
+        };
+        return match (&paths[..], args.placement.named()) {
+            ([input], Some(output)) => into(input, output),
+            ([input], None) => {
+                refuse_url_input(input).with_context(|| input.display().to_string())?;
+                into(input, &input.with_file_name(new_name(input, &args.encoding)?))
             }
-            _ => Err(Usage("several inputs need -d DIR, the folder for the new files".into()).into()),
+            ([input, output], None) => into(input, output),
+            (_, Some(_)) => Err(Usage("-o OUT and -c take one input; -d DIR takes several".into()).into()),
+            (_, None) => Err(Usage(
+                "several inputs need -d DIR, the folder for the new files, or --concat or --stack for one array"
+                    .into(),
+            )
+            .into()),
         };
     };
-    if web::is_url(dir) {
+    if urls::is_url(dir) {
         return Err(Usage("-d DIR: a folder, not a URL; upload one file at a time".into()).into());
     }
-    let outputs = many::outputs(&args.paths, dir, |input| new_name(input, &args.encoding))?;
+    let outputs = several::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut outputs = outputs.iter();
-    many::each(&args.paths, |input| match outputs.next() {
-        Some(output) if args.each => pack_each(args, input, output, global),
-        Some(output) => pack(args, input, (output, output), global),
+    let late = Late::default();
+    let run = |input: &Path| match outputs.next() {
+        Some(output) if args.each => pack_each(args, input, output, &late, global),
+        Some(output) => pack_one(args, input, output, &late, global),
         None => Ok(()),
-    })
+    };
+    several::each_then(&paths, run, |all| late.finish(all, global))
+}
+
+/// Files of `-d` that are complete, but neither synced nor under their names yet.
+#[derive(Default)]
+struct Late {
+    together: Arc<Together>,
+    /// What to tell about them, in the same order.
+    untold: RefCell<Vec<Told>>,
+    /// What went wrong with those that were finished between two inputs.
+    failed: RefCell<Vec<Error>>,
+}
+
+/// What to tell about a new file.
+struct Told {
+    input: PathBuf,
+    output: PathBuf,
+    start: Instant,
+    chosen: bool,
+}
+
+impl Late {
+    /// Whether a new file can be put off: a frame in one file, under a new name or that of a file.
+    fn takes(&self, output: &Path, args: &Args) -> bool {
+        let format = args.encoding.format.unwrap_or(Format::Cframe);
+        let free = fs::symlink_metadata(output).map_or(true, |there| there.is_file());
+        format == Format::Cframe && !args.no_sync && free
+    }
+
+    /// Syncs the files and gives them their names if there are many, or if it is to be done for `all`. Returns what went
+    /// wrong.
+    fn finish(&self, all: bool, global: Global) -> Vec<Error> {
+        let mut failed = self.failed.take();
+        if !all && !self.together.is_full() {
+            return failed;
+        }
+        let untold = self.untold.take();
+        let told = self.together.finish().into_iter().zip(untold).map(|(finished, new)| {
+            let Told { input, output, start, chosen } = new;
+            finished.with_context(|| output.display().to_string())?;
+            if signals::check().is_err() {
+                // It is complete, but reading it would be stopped.
+                signals::done();
+                return Ok(());
+            }
+            tell(global, &input, (&output, &output), start, chosen)
+        });
+        failed.extend(told.filter_map(Result::err));
+        failed
+    }
+}
+
+/// Packs `input` into the file `output`, and removes it if that was asked for.
+fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
+    let removal = removal(args, input, output)?;
+    // An input is removed when its new file is on disk.
+    let late = removal.is_none().then_some(late);
+    pack(args, &[input.to_owned()], (output, output), late, global)?;
+    removal.map_or(Ok(()), |removal| removal.finish(global))
+}
+
+/// Packs all files, with `-r` also those in folders, except for those there that are packed already.
+fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
+    let look = |path: &Path| {
+        let packed = Take::No("packed already");
+        Ok(match path.is_dir() {
+            true if foreign::directory(path).is_some_and(|found| found.is_ours()) => packed,
+            // What else a folder may be is said when it is packed.
+            true if foreign::directory(path).is_some() => Take::Yes,
+            true => Take::Inside,
+            false if !args.raw && is_packed(path).unwrap_or(false) => packed,
+            false => Take::Yes,
+        })
+    };
+    let found = match args.placement.recursive {
+        true => walk(paths, args.directory.as_deref(), global, look)?,
+        false => paths.iter().map(|path| Found::named(path)).collect(),
+    };
+    let new = |found: &Found| -> Result<PathBuf> {
+        let name = new_name(&found.path, &args.encoding)?;
+        Ok(match &args.directory {
+            Some(dir) => dir.join(&found.below).join(name),
+            None => found.path.with_file_name(name),
+        })
+    };
+    let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
+    several::distinct(&inputs, &outputs)?;
+    let mut outputs = outputs.iter();
+    let late = Late::default();
+    let run = |input: &Path| {
+        let Some(output) = outputs.next() else { return Ok(()) };
+        if let (Some(_), Some(folder)) = (&args.directory, output.parent()) {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        pack_one(args, input, output, &late, global)
+    };
+    several::each_then(&inputs, run, |all| late.finish(all, global))
+}
+
+/// Whether a file holds a frame or a chunk, by its content.
+fn is_packed(path: &Path) -> Result<bool> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let mut head = buffer(usize::try_from(foreign::LOOK.min(len))?)?;
+    file.read_exact_at(0, &mut head)?;
+    Ok(foreign::recognise(path, &head, len).is_some_and(|found| found.is_ours()))
+}
+
+/// What `--rm` will remove.
+///
+/// # Errors
+/// Fails if the input must stay: unless `--force` is given, that is also so where the new file does not keep everything.
+fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> {
+    if !args.placement.rm {
+        return Ok(None);
+    }
+    if !args.force {
+        let named = input.display();
+        if let Some(what) = lossy::of_options(&lossy::settle(&args.encoding, 4, None)?) {
+            bail!("{named}: --rm: lossy ({what}); --force removes it all the same");
+        }
+        let chunk = args.encoding.format == Some(Format::Chunk);
+        let forgets = chunk && !args.raw && npy::is_npy(input).with_context(|| named.to_string())?;
+        ensure!(
+            !forgets,
+            "{named}: --rm: a bare chunk keeps neither shape nor dtype; --force removes it all the same"
+        );
+    }
+    let removal = Removal::of(input)?;
+    removal.check_output(output)?;
+    Ok(Some(removal))
 }
 
 /// Packs each of the arrays in `input` into its own file, with a number before the extension of `output`.
-fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result<()> {
+fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
     check_folder(output)?;
     // There may be more output files than inputs.
     signals::expect(0);
@@ -117,22 +306,27 @@ fn pack_each(args: &Args, input: &Path, output: &Path, global: Global) -> Result
             path.set_extension(format!("{n}.{ending}"));
         }
         claim(&path, args.force, &[input])?;
-        pack_operand(args, input, array, (&path, &path), global)?;
+        pack_operands(args, input, vec![array], (&path, &path), Some(late), global)?;
+        let failed = late.finish(false, global);
+        late.failed.borrow_mut().extend(failed);
     }
     Ok(())
 }
 
-/// The name of a new file for `-d`: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
+/// The name of a new file that was given none: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
 fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     if stdio::is_stdin(input) {
-        return Err(Usage("-d DIR: standard input has no name; give IN and OUT".into()).into());
+        return Err(
+            Usage("standard input has no name: give OUT as well, or -c for standard output".into()).into()
+        );
     }
     let Some(name) = input.file_name() else {
-        return Err(Usage(format!("{}: has no name to use in -d DIR", input.display())).into());
+        return Err(Usage(format!("{}: has no name to give a new file", input.display())).into());
     };
     let ending = match encoding.format {
         Some(Format::Chunk) => ".chunk",
-        _ if encoding.shape.is_some() || npy::is_npy(input) => ".b2nd",
+        _ if encoding.dtype.is_some() => ".b2nd",
+        _ if npy::is_npy(input).with_context(|| input.display().to_string())? => ".b2nd",
         _ => ".b2frame",
     };
     let mut new = match Path::new(name).extension() {
@@ -143,41 +337,57 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     Ok(new.into())
 }
 
-/// Packs `input` into the file `output`, which is called `shown` in messages.
-fn pack(args: &Args, input: &Path, (output, shown): (&Path, &Path), global: Global) -> Result<()> {
+/// Packs the inputs, which are joined if there are several, into the file `output`, which is called `shown` in messages.
+fn pack(
+    args: &Args,
+    inputs: &[PathBuf],
+    (output, shown): (&Path, &Path),
+    late: Option<&Late>,
+    global: Global,
+) -> Result<()> {
     // Check options before reading anything.
     lossy::settle(&args.encoding, 4, None)?;
-    if args.encoding.dtype.is_some() != args.encoding.shape.is_some() {
-        return Err(Usage("--dtype and --shape go together".into()).into());
+    if args.encoding.shape.is_some() && args.encoding.dtype.is_none() {
+        return Err(Usage("--shape: --dtype says what the items are".into()).into());
     }
     args.encoding.dtype()?;
     check_folder(output)?;
-    claim(output, args.force, &[input])?;
-    refuse_directory(input)?;
-    let operand = if args.raw {
-        Operand::raw(input, output)?
+    let paths: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    claim(output, args.force, &paths)?;
+    for input in inputs {
+        refuse_directory(input).map_err(|error| match foreign::directory(input) {
+            Some(_) => error,
+            None => anyhow!("{error}; -r packs the files in it"),
+        })?;
+    }
+    let operands = if args.raw {
+        inputs.iter().map(|input| Operand::raw(input, output)).collect::<Result<Vec<_>>>()?
     } else {
-        let mut operand = Operand::open(input, output)?;
-        operand.refuse_foreign(input)?;
-        operand
+        let mut operands = Operand::several(inputs, output, args.each)?;
+        // With --each all of them are .npy arrays.
+        for (operand, input) in operands.iter_mut().zip(inputs) {
+            operand.refuse_foreign(input)?;
+        }
+        operands
     };
-    pack_operand(args, input, operand, (output, shown), global)
+    pack_operands(args, &inputs[0], operands, (output, shown), late, global)
 }
 
-/// Packs `operand`, which was read from `input`.
-fn pack_operand(
+/// Packs `operands`, which were read from `input` and, if they are to be joined, from others.
+fn pack_operands(
     args: &Args,
     input: &Path,
-    operand: Operand,
+    mut operands: Vec<Operand>,
     (output, shown): (&Path, &Path),
+    late: Option<&Late>,
     global: Global,
 ) -> Result<()> {
     let start = Instant::now();
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
-    let named = || input.display().to_string();
-    let Operand { file, len, npy, .. } = operand;
-    let target = Target {
+    let late = late.filter(|late| late.takes(output, args));
+    let target = NewFile {
+        together: late.map(|late| &late.together),
         path: output,
         shown,
         format: encoding.format.unwrap_or(Format::Cframe),
@@ -188,111 +398,117 @@ fn pack_operand(
     };
     let mut layers = Layers::default();
     layers.add(encoding)?;
-    let array = match (&npy, dtype, &encoding.shape) {
-        (Some(_), Some(_), _) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
-        (Some(header), ..) => Some(Array {
-            dtype: header.dtype.clone(),
-            shape: header.shape.clone(),
-            offset: header.data_offset,
-            fortran_order: header.fortran_order,
-        }),
-        (None, Some(dtype), Some(shape)) => {
-            check_shape(&shape.0, &dtype, len).with_context(named)?;
-            Some(Array { dtype, shape: shape.0.clone(), offset: 0, fortran_order: false })
-        }
-        _ => None,
+    let from = match operands.get(1..).unwrap_or_default() {
+        [] => input.to_owned(),
+        more => format!("{} and {} more", input.display(), more.len()).into(),
     };
-    let itemsize = array.as_ref().map(|array| array.dtype.itemsize());
-    let itemsize = itemsize.unwrap_or_else(|| encoding.typesize.unwrap_or(1) as usize);
-    let encoding = &lossy::settle(encoding, itemsize, None)?;
-    let nbytes = npy.as_ref().map_or(len, |header| header.nbytes);
-    let progress = Progress::new(named(), nbytes, global.quiet);
-    let job = Job { name: named(), file, nbytes, encoding, target, global, progress };
-    match array {
-        Some(array) => job.pack_array(array, layers)?,
-        None => job.pack_bytes(&layers)?,
+    let done = || {
+        let chosen = args.encoding.codec == Some(Codec::Auto);
+        let Some(late) = late else { return tell(global, &from, (output, shown), start, chosen) };
+        let told = Told { input: from.clone(), output: output.to_owned(), start, chosen };
+        late.untold.borrow_mut().push(told);
+        Ok(())
+    };
+    let arrays = operands.iter().map(|operand| {
+        Ok(match (&operand.npy, &dtype) {
+            (Some(_), Some(_)) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
+            (Some(header), None) => Some((header.dtype.clone(), header.shape.clone())),
+            (None, Some(dtype)) => {
+                let shape = shape_of(encoding.shape.as_ref(), dtype, operand.len);
+                Some((dtype.clone(), shape.with_context(|| operand.name.clone())?))
+            }
+            (None, None) => None,
+        })
+    });
+    let arrays = arrays.collect::<Result<Vec<_>>>()?;
+    let Some((dtype, shape)) = arrays.first().cloned().flatten() else {
+        ensure!(
+            args.join().is_none(),
+            "{}: raw bytes: --concat and --stack join arrays, so add --dtype",
+            input.display()
+        );
+        let itemsize = encoding.typesize.unwrap_or(1) as usize;
+        let encoding = &lossy::settle(encoding, itemsize, None)?;
+        let Some(operand) = operands.pop() else { return Ok(()) };
+        Job { encoding, target, global }.pack_bytes(operand, &layers)?;
+        return done();
+    };
+    let encoding = &lossy::settle(encoding, dtype.itemsize(), None)?;
+    let (shape, items) = match args.join() {
+        Some(join) => join.items(operands, arrays, &dtype, global)?,
+        None => {
+            let Some(operand) = operands.pop() else { return Ok(()) };
+            (shape.clone(), operand.into_items(&shape, dtype.itemsize(), global.quiet)?)
+        }
+    };
+    Job { encoding, target, global }.pack_array(dtype, &shape, &items, layers)?;
+    done()
+}
+
+impl Args {
+    /// How the inputs become one array, if they do.
+    fn join(&self) -> Option<Join> {
+        self.concat.map(Join::Concat).or(self.stack.map(Join::Stack))
     }
-    tell(global, input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
-struct Array {
-    dtype: Dtype,
-    shape: Vec<u64>,
-    offset: u64,
-    fortran_order: bool,
-}
-
-/// The input and how to write it.
+/// How to write the input, and where.
 struct Job<'a> {
-    name: String,
-    file: File,
-    nbytes: u64,
     encoding: &'a Encoding,
-    target: Target<'a>,
+    target: NewFile<'a>,
     global: Global,
-    progress: Progress,
 }
 
 impl Job<'_> {
-    fn pack_array(mut self, array: Array, layers: Layers) -> Result<()> {
-        let Array { dtype, shape, offset, fortran_order } = array;
+    fn pack_array(self, dtype: Dtype, shape: &[u64], items: &Items, layers: Layers) -> Result<()> {
         let itemsize = dtype.itemsize();
-        let again = self.file.try_clone()?;
-        let source = RawSource::new(self.file, offset, &shape, itemsize, fortran_order)
-            .context("the array is too large")?;
         if self.target.format == Format::Chunk {
             ensure!(self.encoding.typesize.is_none(), "--typesize: the dtype of an array says it");
             self.encoding.only_chunk_options()?;
-            let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
-            source.read_box(&vec![0; shape.len()], &shape, &mut plain).context(self.name)?;
+            let nbytes = npy::nbytes(shape, itemsize as u64).context("the array is too large")?;
+            let mut plain = buffer(check_one_chunk(nbytes)?)?;
+            items.read(&vec![0; shape.len()], shape, &mut plain)?;
             lossy::check_dtype(&self.encoding.cparams(itemsize)?, &dtype)?;
             return pack_chunk(self.target, self.encoding, itemsize, &plain, self.global);
         }
         self.encoding.only_array_options()?;
         let geometry =
-            self.encoding.array(&shape, dtype.clone(), plugins::cparams(itemsize).build()?)?.geometry()?;
-        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(source.read_box(start, shape, dst)?);
-        let encoding = auto::for_array(self.encoding, &geometry, read).context(self.name)?;
+            self.encoding.array(shape, dtype.clone(), plugins::cparams(itemsize).build()?)?.geometry()?;
+        let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| Ok(items.read_again(start, shape, dst)?);
+        let encoding = auto::for_array(self.encoding, &geometry, read)?;
         let cparams = encoding.cparams(itemsize)?;
         let promise = self.target.promise(&cparams, self.encoding);
-        let builder = self.encoding.array(&shape, dtype, cparams)?;
-        let original = RawSource::new(again, offset, &shape, itemsize, fortran_order)
-            .context("the array is too large")?;
-        let check = |written: &Input| match promise {
-            Some(promise) => promise.check(written, |axes, dst| {
-                let (start, shape): (Vec<u64>, Vec<u64>) =
-                    axes.iter().map(|axis| (axis.start, axis.len)).unzip();
-                Ok(original.read_box(&start, &shape, dst)?)
-            }),
-            None => Ok(()),
+        let builder = self.encoding.array(shape, dtype, cparams)?;
+        let check = |written: &Input| {
+            lossy::check_boxes(promise, written, |start, shape, dst| items.read_again(start, shape, dst))
         };
-        self.target.array(builder, layers, Tracked::new(source, &mut self.progress), check)
+        self.target.array(builder, layers, items, check)
     }
 
-    fn pack_bytes(mut self, layers: &Layers) -> Result<()> {
+    fn pack_bytes(self, operand: Operand, layers: &Layers) -> Result<()> {
+        let nbytes = operand.nbytes();
+        let Operand { name, file, .. } = operand;
         let typesize = self.encoding.typesize.unwrap_or(1) as usize;
         if self.target.format == Format::Chunk {
             self.encoding.only_chunk_options()?;
-            let mut plain = buffer(check_one_chunk(self.nbytes)?)?;
-            self.file.read_exact_at(0, &mut plain).with_context(|| self.name.clone())?;
+            let mut plain = buffer(check_one_chunk(nbytes)?)?;
+            file.read_exact_at(0, &mut plain).context(name)?;
             return pack_chunk(self.target, self.encoding, typesize, &plain, self.global);
         }
         self.encoding.no_array_options("super-chunk")?;
-        let again = self.file.try_clone()?;
-        let (name, file) = (self.name, self.file);
+        let mut progress = Progress::new(name.clone(), nbytes, self.global.quiet);
+        let again = file.try_clone()?;
         let mut read =
             move |offset: u64, dst: &mut [u8]| file.read_exact_at(offset, dst).with_context(|| name.clone());
-        let cparams = auto::for_bytes(self.encoding, typesize, self.nbytes, &mut read)?.cparams(typesize)?;
+        let cparams = auto::for_bytes(self.encoding, typesize, nbytes, &mut read)?.cparams(typesize)?;
         lossy::check_array(&cparams)?;
-        let chunksize = chunksize(self.encoding.chunksize, self.nbytes, typesize as u64)?;
+        let chunksize = chunksize(self.encoding.chunksize, nbytes, typesize as u64)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, layers)?;
-        append_bytes(&mut writer, &cparams, chunksize, self.nbytes, read, &mut self.progress)?;
-        if let Some(promise) = self.target.promise(&cparams, self.encoding) {
-            promise.check(&Input::SuperChunk(writer.snapshot()?), |axes, dst| {
-                Ok(again.read_exact_at(axes.first().map_or(0, |axis| axis.start), dst)?)
-            })?;
-        }
+        append_bytes(&mut writer, &cparams, chunksize, nbytes, read, &mut progress)?;
+        let read = |at: u64, dst: &mut [u8]| Ok(again.read_exact_at(at, dst)?);
+        let promise = self.target.promise(&cparams, self.encoding);
+        lossy::check_bytes(promise, || Ok(Input::SuperChunk(writer.snapshot()?)), read)?;
         writer.finish()?;
         Ok(())
     }
@@ -300,7 +516,7 @@ impl Job<'_> {
 
 /// Packs all bytes into one bare chunk.
 fn pack_chunk(
-    target: Target,
+    target: NewFile,
     encoding: &Encoding,
     typesize: usize,
     plain: &[u8],
@@ -315,9 +531,7 @@ fn pack_chunk(
     let cparams = encoding.cparams(typesize)?;
     lossy::check_array(&cparams)?;
     let chunk = Chunk::compress_bytes(plain, &cparams)?;
-    if let Some(promise) = target.promise(&cparams, &encoding) {
-        let written = Input::from_chunk(chunk.clone(), plugins::dparams(global.limits(0)));
-        promise.check(&written, |axes, dst| read(axes.first().map_or(0, |axis| axis.start), dst))?;
-    }
+    let written = || Ok(Input::from_chunk(chunk.clone(), plugins::dparams(global.limits(0))));
+    lossy::check_bytes(target.promise(&cparams, &encoding), written, read)?;
     target.chunk(&chunk)
 }

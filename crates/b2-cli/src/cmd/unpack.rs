@@ -1,41 +1,45 @@
 //! `b2kit unpack`
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use b2kit::frame::{INDEX_NAME, MAGIC};
 
-use crate::args::Global;
-use crate::error::{Usage, one_line};
-use crate::input::{Input, Selection};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::table::{printable, short_size};
-use crate::{many, npy, signals, stdio, web};
+use crate::args::{Global, Listed, Placement};
+use crate::files::{Output, Removal, Take, refuse_same, stdio, urls, walk};
+use crate::npy;
+use crate::print::{printable, short_size};
+use crate::process::{Progress, Usage, one_line, several, signals};
+use crate::read::{Input, Selection, is_array_layer};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit unpack data.b2nd                 writes data.npy
   b2kit unpack data.b2nd -o copy.npy
   b2kit unpack -d plain *.b2nd
-  b2kit unpack - -o - < data.b2nd > data.npy
+  b2kit unpack -r packed -d plain        with the folders in it
+  b2kit unpack -c - < data.b2nd > data.npy
   b2kit unpack https://example.org/data.b2nd    data.npy in this folder
 
 Arrays become .npy files, everything else raw bytes: log.b2frame becomes log. The
-packed file stays. For parts of a file, or the raw bytes of an array: b2kit cat.";
+packed file stays, unless --rm is given. For parts of a file, or the raw bytes of
+an array: b2kit cat.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Frames, directories of sparse frames, or chunks (-: standard input)
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
-    /// The new file (-: standard output)
-    #[arg(short, long, value_name = "OUT", conflicts_with = "directory")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    listed: Listed,
+    #[command(flatten)]
+    placement: Placement,
     /// Put the new files into this folder
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Replace files that are there
     #[arg(long)]
@@ -43,24 +47,72 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    if args.output.is_some() && args.files.len() > 1 {
-        return Err(Usage("-o OUT is for one file; -d DIR takes several".into()).into());
+    let files = args.listed.and(&args.files)?;
+    if args.placement.recursive {
+        return unpack_folders(args, &files, global);
     }
-    if args.output.is_none() && args.files.iter().any(|file| stdio::is_stdin(file)) {
-        return Err(Usage("standard input has no name: give -o OUT".into()).into());
+    let named = args.placement.named();
+    if named.is_some() && files.len() > 1 {
+        return Err(Usage("-o OUT and -c take one file; -d DIR takes several".into()).into());
+    }
+    if named.is_none() && files.iter().any(|file| stdio::is_stdin(file)) {
+        return Err(Usage("standard input has no name: give -o OUT, or -c for standard output".into()).into());
     }
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
-        many::outputs(&args.files, dir, |file| {
+        several::outputs(&files, dir, |file| {
             Ok(new_name(&local_name(file)?, "npy").file_name().unwrap_or_default().into())
         })?;
-        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
-    many::each(&args.files, |file| unpack(args, file, global))
+    several::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
 }
 
-fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
+/// Unpacks all files in folders that are packed.
+fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> {
+    let found = walk(files, args.directory.as_deref(), global, |path| {
+        Ok(match path.is_dir() {
+            true if path.join(INDEX_NAME).is_file() => Take::Yes,
+            // Any folder with frames in it can be opened as a store.
+            true if path.extension().is_some_and(|end| end == "b2d") => {
+                Take::No("a store; b2kit ls lists its members")
+            }
+            true => Take::Inside,
+            // What cannot be read is told when it is unpacked.
+            false if extension(path).is_some() || is_frame(path).unwrap_or(true) => Take::Yes,
+            false => Take::No("not packed"),
+        })
+    })?;
+    let folders: Vec<Option<PathBuf>> =
+        found.iter().map(|found| Some(args.directory.as_ref()?.join(&found.below))).collect();
+    let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
+    let place = |(file, folder): (&PathBuf, &Option<PathBuf>)| {
+        let new = new_name(file, "npy");
+        folder.as_ref().map_or_else(|| new.clone(), |folder| folder.join(new.file_name().unwrap_or_default()))
+    };
+    let outputs: Vec<PathBuf> = inputs.iter().zip(&folders).map(place).collect();
+    several::distinct(&inputs, &outputs)?;
+    let mut folders = folders.iter();
+    several::each(&inputs, |file| {
+        let folder = folders.next().and_then(Option::as_deref);
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        unpack(args, file, folder, global)
+    })
+}
+
+/// Whether a file starts as a frame.
+fn is_frame(path: &Path) -> Result<bool> {
+    let mut head = Vec::new();
+    fs::File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(head == MAGIC)
+}
+
+/// Unpacks a file, into this folder if one is given.
+fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Result<()> {
     let named = || file.display().to_string();
+    let removal = args.placement.rm.then(|| Removal::of(file)).transpose()?;
     let input = Input::open(file, 0, global).with_context(named)?.say_changed(file);
     input.check_output().with_context(named)?;
     let selection = Selection::all(&input);
@@ -71,53 +123,74 @@ fn unpack(args: &Args, file: &Path, global: Global) -> Result<()> {
         }
         _ => (Vec::new(), ""),
     };
-    let path = match (&args.output, &args.directory) {
-        (Some(output), _) => output.clone(),
+    let path = match (args.placement.named(), folder) {
+        (Some(output), _) => output.to_owned(),
         (None, Some(dir)) => dir.join(new_name(&local_name(file)?, ending).file_name().unwrap_or_default()),
         (None, None) => new_name(&local_name(file)?, ending),
     };
+    if !urls::is_url(file) {
+        refuse_same(&path, file)?;
+    }
+    if let Some(removal) = &removal {
+        removal.check_output(&path)?;
+        if let (Some(what), false) = (left_behind(file, &input).with_context(named)?, args.force) {
+            bail!("{}: --rm: {what}; --force removes it all the same", named());
+        }
+    }
     let mut output = Output::create(Some(&path), args.force)?;
     if output.is_terminal() {
         bail!("{}: binary data is not shown on a terminal", named());
     }
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet);
-    // Add the file name only to errors of reading, not of writing.
-    let mut sent = Ok(());
-    let streamed = selection.stream(
-        |piece| {
-            sent = output.send(piece);
-            ensure!(sent.is_ok());
-            Ok(())
-        },
-        &mut progress,
-    );
-    sent?;
-    streamed.with_context(named)?;
+    selection.send(&mut output, &mut progress, named)?;
     drop(progress);
-    output.finish()?;
+    match &removal {
+        Some(_) => output.finish_synced()?,
+        None => output.finish()?,
+    }
     signals::done();
     if !global.quiet && !stdio::is_stdout(&path) {
         let (from, to) = (printable(&named()), printable(&path.display().to_string()));
         // Ignore errors: standard error may be closed.
         let _ = writeln!(io::stderr(), "{from} -> {to}  {}", short_size(selection.nbytes()));
     }
-    Ok(())
+    removal.map_or(Ok(()), |removal| removal.finish(global))
+}
+
+/// Describes what a file has besides its data, which the unpacked file does not get; `None` if there is nothing.
+fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
+    let end = match input {
+        Input::Chunk(chunk) => chunk.cbytes() as u64,
+        _ => input.frame().map_or(0, |frame| frame.header().frame_len()),
+    };
+    if fs::metadata(file)?.len() > end {
+        return Ok(Some("it has other bytes behind the data"));
+    }
+    let Some(frame) = input.frame() else { return Ok(None) };
+    let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));
+    let layers = layers || frame.vlmetalayers().iter().next().is_some();
+    Ok(layers.then_some("its metalayers are not unpacked"))
 }
 
 /// The name of the file; for a URL, its last part as a name in the current folder.
 fn local_name(file: &Path) -> Result<Cow<'_, Path>> {
-    if !web::is_url(file) {
+    if !urls::is_url(file) {
         return Ok(Cow::Borrowed(file));
     }
-    let name = web::file_name(file).with_context(|| file.display().to_string());
+    let name = urls::file_name(file).with_context(|| file.display().to_string());
     Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
+}
+
+/// The extension of a file, if it is one of packed files.
+fn extension(file: &Path) -> Option<&str> {
+    let known = ["b2nd", "b2frame", "b2f", "b2", "chunk", "blosc2", "bl2"];
+    file.extension().and_then(|old| old.to_str()).filter(|old| known.contains(old))
 }
 
 /// The name of the output file next to `file`.
 fn new_name(file: &Path, ending: &str) -> PathBuf {
-    let known = ["b2nd", "b2frame", "b2f", "b2", "chunk", "blosc2", "bl2"];
-    let old = file.extension().and_then(|old| old.to_str()).filter(|old| known.contains(old));
+    let old = extension(file);
     let stem = if old.is_some() { file.with_extension("") } else { file.to_owned() };
     let mut name = stem.into_os_string();
     match (old, ending) {

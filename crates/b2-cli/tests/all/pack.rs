@@ -215,10 +215,61 @@ fn raw_bytes_as_array() {
     folder.write("in", &raw);
     folder.refuses(
         &["pack", "in", "b", "--dtype", "<i4", "--shape", "61"],
-        "in: --shape 61 of <i4 takes 244 bytes, there are 240",
+        "in: --shape 61 of <i4 takes 244 bytes, there are 240 (4 too few)",
     );
     folder.fails(1, &["pack", "in", "b", "--dtype", "<i4", "--shape", "4294967296,4294967296,4294967296"]);
     folder.fails(2, &["pack", "in", "b", "--dtype", "|O", "--shape", "60"]);
+    folder.fails(2, &["pack", "in", "b", "--shape", "60"]);
+}
+
+#[test]
+fn lengths_follow_from_the_bytes() {
+    let folder = Folder::new();
+    let raw = counting(60);
+    for (shape, expected) in [
+        (&[][..], json!([60])),
+        (&["--shape", "10,-1"], json!([10, 6])),
+        (&["--shape", "-1"], json!([60])),
+        (&["--shape", "-1,2,3"], json!([10, 2, 3])),
+        (&["--shape=60,-1"], json!([60, 1])),
+    ] {
+        folder.pack("a", &raw, &[&["--dtype", "<i4"], shape].concat());
+        let info = folder.info(&["a"]);
+        assert_eq!((&info["shape"], &info["dtype"]), (&expected, &json!("<i4")), "{shape:?}");
+        assert_eq!(folder.ok(&["cat", "a"]), raw);
+    }
+    folder.ok(&["copy", "a", "b", "--shape", "4,-1"]);
+    assert_eq!(folder.info(&["b"])["shape"], json!([4, 15]));
+    folder.pack("none", b"", &["--dtype", "<f8", "--shape", "-1,3"]);
+    assert_eq!(folder.info(&["none"])["shape"], json!([0, 3]));
+    folder.write("in", &raw);
+    folder.ok(&["pack", "in", "-d", "new", "--dtype", "<i4"]);
+    assert_eq!(folder.info(&["new/in.b2nd"])["shape"], json!([60]));
+    folder.write("odd", &raw[..239]);
+    for (args, message) in [
+        (
+            &["odd", "x", "--dtype", "<i4"][..],
+            "odd: --dtype <i4: 239 bytes are 59 items of 4 bytes and 3 more",
+        ),
+        (
+            &["odd", "x", "--dtype", "<i4", "--shape", "10,-1"],
+            "odd: --shape 10,-1 of <i4: 239 bytes are 5 times 40 bytes and 39 more",
+        ),
+        (
+            &["in", "x", "--dtype", "<i4", "--shape", "59"],
+            "in: --shape 59 of <i4 takes 236 bytes, there are 240 (4 too many)",
+        ),
+        (
+            &["in", "x", "--dtype", "<i4", "--shape", "0,-1"],
+            "in: --shape 0,-1: beside a length of 0, the other one cannot be told from the bytes",
+        ),
+    ] {
+        folder.refuses(&[&["pack"], args].concat(), message);
+    }
+    let told = folder.fails(2, &["pack", "in", "x", "--dtype", "<i4", "--shape", "-1,-1"]);
+    assert!(told.contains("only one length can be -1"), "{told}");
+    folder.pack("f.npy.b2nd", &npy("<i4", false, "(60,)", &raw), &[]);
+    folder.fails(2, &["resize", "f.npy.b2nd", "--shape", "-1"]);
 }
 
 #[test]

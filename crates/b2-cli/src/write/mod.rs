@@ -1,0 +1,16 @@
+//! Writing: new frames and chunks, changes of existing ones, the choice of compression, and what it loses.
+//! Code belongs here if several commands need it to write Blosc2 files and to report what was written.
+//! It may use all rooms but the commands.
+
+pub(crate) mod auto;
+pub(crate) mod edit;
+pub(crate) mod encode;
+pub(crate) mod lossy;
+pub(crate) mod summary;
+
+pub(crate) use edit::{Editor, Target, Targets, VlmetaLimit, refuse_url};
+pub(crate) use encode::{
+    BATCH, Layers, NewFile, Tracked, append_bytes, check_lengths, check_one_chunk, chunksize, shape_of, tell,
+};
+pub(crate) use lossy::Promise;
+pub(crate) use summary::{checksums_text, codec_text, filter_text, one_line};

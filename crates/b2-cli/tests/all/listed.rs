@@ -1,0 +1,80 @@
+//! Names of files in a list: `--files-from`, also with NUL between them.
+
+use crate::common::{Folder, counting, npy};
+
+#[test]
+fn commands_take_names_from_lists() {
+    let folder = Folder::new();
+    let raw = counting(100);
+    let items = npy("<i4", false, "(10, 10)", &raw);
+    folder.write("lines", b"a b\nc\n\n");
+    folder.write("nulls", b"a b\0c\0\0line\nend");
+    let lines = ["--files-from", "lines"];
+    let nulls = ["-0", "--files-from", "nulls"];
+    for name in ["a b", "c", "line\nend", "d"] {
+        folder.pack(name, &items, &[]);
+    }
+    let verified = |args: &[&str], n: usize| {
+        let text = folder.ok_text(&[&["verify"], args].concat());
+        assert_eq!(text.lines().filter(|line| line.starts_with("ok\t400\t")).count(), n, "{text}");
+        text
+    };
+    verified(&lines, 2);
+    assert!(verified(&nulls, 3).contains("\tline\\nend\n"));
+    verified(&["--null", "--files-from=nulls", "d"], 4);
+    let output = folder.with_input(&["-q", "verify", "-0", "--files-from", "-"], b"a b\0line\nend\0");
+    assert_eq!(output.status.code(), Some(0));
+
+    let text = folder.ok_text(&[&["info", "d"][..], &nulls].concat());
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.starts_with("d: array (10, 10)") && text.contains("\nline\\nend: array (10, 10)"), "{text}");
+    // Also a single name gets a line.
+    folder.write("one", b"c");
+    assert!(folder.ok_text(&["info", "--files-from", "one"]).starts_with("c: array (10, 10)"));
+    assert_eq!(folder.ok_text(&["info", "--json", "--files-from", "one"]).lines().count(), 1);
+
+    for (command, told) in [
+        (&["checksum", "remove"][..], ": checksums removed"),
+        (&["checksum", "add"], ": checksums added"),
+        (&["compact"], ": "),
+    ] {
+        let text = folder.change(&[command, &nulls].concat());
+        assert_eq!(text.matches(told).count(), 3, "{command:?}: {text}");
+    }
+    for command in [&["info"][..], &["compact"], &["checksum", "add"], &["pack"], &["unpack"], &["verify"]] {
+        folder.fails(2, &[command, &["-0", "c"]].concat());
+        folder.fails(2, command);
+        let told = folder.fails(1, &[command, &["--files-from", "none"]].concat());
+        assert!(told.starts_with("b2kit: none: "), "{told}");
+    }
+}
+
+#[test]
+fn pack_and_unpack_take_names_from_lists() {
+    let folder = Folder::new();
+    let items = npy("<i4", false, "(10, 10)", &counting(100));
+    std::fs::create_dir(folder.path("in")).unwrap();
+    for name in ["in/a b.npy", "in/line\nend.npy"] {
+        folder.write(name, &items);
+    }
+    folder.write("list", b"in/a b.npy\0in/missing.npy\0in/line\nend.npy\0");
+    let list = ["-0", "--files-from", "list"];
+    // The others are packed, beside their inputs or in a folder.
+    for to in [&[][..], &["-d", "new"]] {
+        let told = folder.fails(1, &[&["pack"][..], &list, to].concat());
+        assert!(told.contains("b2kit: in/missing.npy: ") && told.contains("1 of 3 files failed"), "{told}");
+    }
+    for name in ["in/a b.b2nd", "in/line\nend.b2nd", "new/a b.b2nd", "new/line\nend.b2nd"] {
+        assert_eq!(folder.info(&[name])["shape"], serde_json::json!([10, 10]));
+    }
+    folder.write("packed", b"new/a b.b2nd\nnew/line");
+    assert!(folder.fails(1, &["unpack", "--files-from", "packed"]).contains("1 of 2 files failed"));
+    assert_eq!(folder.read("new/a b.npy"), items);
+    folder.write("folders", b"in\0");
+    folder.change(&["pack", "-q", "-r", "-0", "--files-from", "folders", "-d", "again"]);
+    assert_eq!(folder.ok(&["cat", "again/line\nend.b2nd"]), counting(100));
+    for args in [&["pack", "-c", "--files-from", "list"][..], &["unpack", "-o", "x", "--files-from", "list"]]
+    {
+        folder.fails(2, args);
+    }
+}

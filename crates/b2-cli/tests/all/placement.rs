@@ -1,0 +1,275 @@
+//! Where new files go: beside their inputs, or where options say.
+
+use crate::common::{Folder, counting, npy};
+
+#[test]
+fn new_files_are_called_as_their_inputs() {
+    let folder = Folder::new();
+    let raw = counting(1000);
+    std::fs::create_dir(folder.path("sub")).unwrap();
+    folder.write("sub/data.npy", &npy("<i4", false, "(20, 50)", &raw));
+    folder.write("sub/data.bin", &raw);
+    let told = folder.change(&["pack", "sub/data.npy"]);
+    assert!(told.starts_with("sub/data.npy -> sub/data.b2nd  3.91 KiB -> "), "{told}");
+    folder.change(&["pack", "sub/data.bin", "--typesize", "4"]);
+    folder.change(&["pack", "sub/data.bin", "--dtype", "<i4"]);
+    folder.change(&["pack", "sub/data.bin", "--format", "chunk"]);
+    for name in ["data.b2nd", "data.bin.b2frame", "data.bin.b2nd", "data.bin.chunk"] {
+        assert_eq!(folder.ok(&["cat", &format!("sub/{name}")]), raw, "{name}");
+    }
+    // Nothing is replaced without --force.
+    folder.refuses(&["pack", "sub/data.npy"], "sub/data.b2nd: already exists; --force overwrites it");
+    folder.change(&["pack", "sub/data.npy", "--force", "-1"]);
+    assert_eq!(folder.info(&["sub/data.b2nd"])["clevel"], 1);
+    let items = folder.read("sub/data.npy");
+    folder.refuses(&["unpack", "sub/data.b2nd"], "sub/data.npy: already exists; --force overwrites it");
+    std::fs::remove_file(folder.path("sub/data.npy")).unwrap();
+    folder.change(&["unpack", "sub/data.b2nd"]);
+    assert_eq!(folder.read("sub/data.npy"), items);
+    std::fs::remove_file(folder.path("sub/data.bin")).unwrap();
+    folder.change(&["unpack", "sub/data.bin.b2frame"]);
+    assert_eq!(folder.read("sub/data.bin"), raw);
+    assert!(folder.fails(2, &["pack", "-"]).contains("standard input has no name"));
+    assert!(folder.fails(1, &["pack", "sub"]).contains("sub: is a directory; -r packs the files in it"));
+    assert!(folder.fails(1, &["pack", "https://127.0.0.1:1/a.npy"]).contains("download it first"));
+}
+
+#[test]
+fn output_options() {
+    let folder = Folder::new();
+    let raw = counting(1000);
+    let items = npy("<i4", false, "(20, 50)", &raw);
+    folder.write("data.npy", &items);
+    folder.change(&["pack", "-o", "a.b2nd", "data.npy"]);
+    folder.change(&["pack", "data.npy", "--output=b.b2nd"]);
+    assert_eq!(folder.read("a.b2nd"), folder.read("b.b2nd"));
+    assert_eq!(folder.ok(&["pack", "-c", "data.npy"]), folder.read("a.b2nd"));
+    let output = folder.with_input(&["pack", "-", "--stdout"], &items);
+    assert_eq!(output.stdout, folder.read("a.b2nd"));
+    folder.change(&["copy", "a.b2nd", "-o", "c.b2nd"]);
+    assert_eq!(folder.read("c.b2nd"), folder.read("a.b2nd"));
+    folder.change(&["copy", "-o", "d.b2nd", "a.b2nd"]);
+    assert_eq!(folder.ok(&["copy", "a.b2nd", "-c"]), folder.read("a.b2nd"));
+    folder.ok(&["unpack", "a.b2nd", "-q", "-o", "e.npy"]);
+    assert_eq!(folder.ok(&["unpack", "-c", "a.b2nd"]), items);
+    assert_eq!(folder.read("e.npy"), items);
+    folder.refuses(&["pack", "data.npy", "-o", "a.b2nd"], "a.b2nd: already exists; --force overwrites it");
+    folder.refuses(&["copy", "a.b2nd", "-o", "b.b2nd"], "b.b2nd: already exists; --force overwrites it");
+    let same = "a.b2nd: IN and OUT are the same file";
+    folder.refuses(&["unpack", "a.b2nd", "-o", "a.b2nd", "--force"], same);
+    for args in [
+        &["pack", "data.npy", "x", "-o", "y"][..],
+        &["pack", "data.npy", "x", "-c"],
+        &["pack", "data.npy", "-o", "y", "-c"],
+        &["pack", "data.npy", "-o", "y", "-d", "z"],
+        &["copy", "a.b2nd"],
+        &["copy", "a.b2nd", "x", "-o", "y"],
+        &["copy", "a.b2nd", "x", "-c"],
+        &["copy", "a.b2nd", "-c", "-o", "y"],
+        &["unpack", "a.b2nd", "b.b2nd", "-c"],
+    ] {
+        folder.fails(2, args);
+    }
+    assert!(folder.names().iter().all(|name| !["x", "y", "z"].contains(&name.as_str())));
+}
+
+/// Inputs are removed when their data is safe elsewhere, and only then.
+#[test]
+fn inputs_are_removed_on_request() {
+    let folder = Folder::new();
+    let raw = counting(1000);
+    let items = npy("<i4", false, "(20, 50)", &raw);
+    let names = |expected: &[&str]| assert_eq!(folder.names(), expected);
+    folder.write("a.npy", &items);
+    folder.write("raw", &raw);
+    folder.change(&["pack", "--rm", "a.npy"]);
+    names(&["a.b2nd", "raw"]);
+    folder.change(&["pack", "--rm", "raw", "--format", "chunk", "-o", "c"]);
+    names(&["a.b2nd", "c"]);
+    folder.change(&["unpack", "--rm", "a.b2nd"]);
+    assert_eq!(folder.read("a.npy"), items);
+    folder.change(&["unpack", "--rm", "c"]);
+    names(&["a.npy", "c.raw"]);
+    folder.change(&["pack", "--rm", "a.npy", "c.raw", "-d", "new"]);
+    names(&["new"]);
+    folder.change(&["unpack", "--rm", "new/a.b2nd", "new/c.raw.b2frame", "-d", "."]);
+    names(&["a.npy", "c.raw", "new"]);
+    std::fs::remove_dir(folder.path("new")).unwrap();
+
+    // What fails removes nothing.
+    folder.write("a.b2nd", b"there already");
+    folder.fails(1, &["pack", "--rm", "a.npy"]);
+    folder.fails(1, &["pack", "--rm", "a.npy", "a.npy", "--force"]);
+    folder.fails(1, &["pack", "--rm", "a.npy", "none/x"]);
+    for args in [
+        &["pack", "--rm", "-c", "a.npy"][..],
+        &["pack", "--rm", "--no-sync", "a.npy"],
+        &["pack", "--rm", "--each", "-d", "x", "a.npy"],
+    ] {
+        folder.fails(2, args);
+    }
+    folder.fails(1, &["pack", "--rm", "-o", "-", "a.npy"]);
+    assert_eq!((folder.read("a.npy"), folder.read("a.b2nd")), (items, b"there already".to_vec()));
+}
+
+#[test]
+fn inputs_stay_where_something_would_be_lost() {
+    let folder = Folder::new();
+    let items: Vec<u8> = (0..1000_u32).flat_map(|i| (i as f32 * 0.1).to_le_bytes()).collect();
+    folder.write("a.npy", &npy("<f4", false, "(10, 100)", &items));
+    for options in [
+        &["--codec", "zfp_acc", "--tolerance", "0.1"][..],
+        &["--precision", "20"],
+        &["--filters", "trunc_prec:10"],
+        &["--format", "chunk"],
+    ] {
+        #[cfg(not(feature = "zfp"))]
+        if options.contains(&"--tolerance") || options.contains(&"--precision") {
+            continue;
+        }
+        let args = [&["pack", "--rm", "a.npy", "-o", "x"], options].concat();
+        let told = folder.fails(1, &args);
+        assert!(told.starts_with("b2kit: a.npy: --rm: ") && told.contains("--force"), "{told}");
+        assert_eq!(folder.names(), ["a.npy"]);
+    }
+    folder.change(&["pack", "a.npy", "--filters", "trunc_prec:10", "-o", "x", "--rm", "--force"]);
+    assert_eq!(folder.names(), ["x"]);
+    folder.change(&["unpack", "--rm", "x", "-o", "a.npy"]);
+
+    // Metalayers, and what is behind a frame, are not unpacked.
+    folder.change(&["pack", "a.npy", "--vlmeta", "unit=\"K\""]);
+    folder.change(&["pack", "a.npy", "m.b2nd", "--meta", "unit=1"]);
+    folder.change(&["pack", "a.npy", "s.b2nd", "--format", "sframe"]);
+    folder.change(&["pack", "a.npy", "more.b2nd"]);
+    let more = [folder.read("more.b2nd"), b"more".to_vec()].concat();
+    folder.write("more.b2nd", &more);
+    let why = [
+        ("a.b2nd", "its metalayers are not unpacked; --force removes it all the same"),
+        ("m.b2nd", "its metalayers are not unpacked; --force removes it all the same"),
+        ("more.b2nd", "it has other bytes behind the data; --force removes it all the same"),
+    ];
+    for (name, why) in why {
+        folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));
+    }
+    let files = "--rm removes only regular files, and no links";
+    folder.refuses(&["unpack", "--rm", "s.b2nd"], &format!("s.b2nd: {files}"));
+    assert_eq!(folder.names(), ["a.b2nd", "a.npy", "m.b2nd", "more.b2nd", "s.b2nd"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("a.npy", folder.path("link.npy")).unwrap();
+        folder.refuses(&["pack", "--rm", "link.npy"], &format!("link.npy: {files}"));
+        let output = folder.with_input(&["pack", "--rm", "-", "z"], &folder.read("a.npy"));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("b2kit: -: {files}\n"));
+        assert!(!folder.names().contains(&"z".to_owned()));
+    }
+    folder.change(&["unpack", "--rm", "a.b2nd", "--force"]);
+    assert!(!folder.names().contains(&"a.b2nd".to_owned()));
+}
+
+/// Returns the names of all files below a folder, sorted.
+fn tree(folder: &Folder, below: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder.path(below)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{below}/{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => all.extend(tree(folder, &name)),
+            false => all.push(name),
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn folders_are_packed_and_unpacked() {
+    let folder = Folder::new();
+    let raw = counting(1000);
+    let items = npy("<i4", false, "(20, 50)", &raw);
+    std::fs::create_dir_all(folder.path("in/sub/deep")).unwrap();
+    folder.write("in/a.npy", &items);
+    folder.write("in/sub/a.npy", &items);
+    folder.write("in/sub/deep/raw.bin", &raw);
+    folder.ok(&["pack", "in/a.npy", "in/sub/there.b2nd"]);
+    let names = ["new/a.b2nd", "new/sub/a.b2nd", "new/sub/deep/raw.bin.b2frame"];
+    let told = folder.change(&["pack", "-r", "in", "-d", "new", "-1"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    assert_eq!(lines[0], "b2kit: -r: 1 file left out (-v says why)");
+    assert!(lines[1].starts_with("in/a.npy -> new/a.b2nd  "), "{told}");
+    assert_eq!(tree(&folder, "new"), names);
+    for name in names {
+        assert_eq!(folder.ok(&["cat", name]), raw);
+    }
+    assert!(
+        folder.change(&["-v", "pack", "-r", "in", "-d", "v"]).contains("in/sub/there.b2nd: left out: packed")
+    );
+    let told = folder.fails(1, &["pack", "-r", "in", "-d", "new"]);
+    assert!(
+        told.contains("new/sub/a.b2nd: already exists") && told.contains("3 of 3 files failed"),
+        "{told}"
+    );
+    // The folder of the new files is no input, also where it is in the other one.
+    folder.change(&["pack", "-r", ".", "-d", "v", "--force", "-q"]);
+    assert!(!folder.path("v/v").exists());
+
+    folder.change(&["unpack", "-r", "new", "-d", "plain"]);
+    let plain = ["plain/a.npy", "plain/sub/a.npy", "plain/sub/deep/raw.bin"];
+    assert_eq!(tree(&folder, "plain"), plain);
+    assert_eq!((folder.read(plain[1]), folder.read(plain[2])), (items.clone(), raw));
+
+    // Beside the inputs, which go away.
+    folder.ok(&["-q", "pack", "-r", "--rm", "plain"]);
+    assert_eq!(tree(&folder, "plain"), names.map(|name| name.replace("new", "plain")));
+    folder.write("plain/notes", b"text");
+    folder.change(&["unpack", "--recursive", "--rm", "plain", "-q"]);
+    assert_eq!(tree(&folder, "plain"), [plain[0], "plain/notes", plain[1], plain[2]]);
+    assert_eq!(folder.read("plain/notes"), b"text");
+
+    // A sparse frame is one file.
+    folder.ok(&["-q", "pack", "-r", "--rm", "plain/sub", "--format", "sframe"]);
+    assert!(
+        folder.change(&["-v", "pack", "-r", "plain"]).contains("plain/sub/a.b2nd: left out: packed already")
+    );
+    folder.change(&["unpack", "-r", "plain/sub"]);
+    assert_eq!(folder.read("plain/sub/a.npy"), items);
+}
+
+#[test]
+fn folders_with_trouble() {
+    let folder = Folder::new();
+    let items = npy("<i4", false, "(10,)", &counting(10));
+    std::fs::create_dir_all(folder.path("in/empty")).unwrap();
+    folder.refuses(&["pack", "-r", "in"], "-r: there is nothing to do in in");
+    folder.refuses(&["unpack", "-r", "in"], "-r: there is nothing to do in in");
+    folder.write("in/a.npy", &items);
+    folder.write("in/bad.png", b"\x89PNG\r\n\x1a\n");
+    let told = folder.fails(1, &["pack", "-r", "in", "-d", "new"]);
+    assert!(told.contains("in/bad.png: a PNG image") && told.contains("1 of 2 files failed"), "{told}");
+    assert_eq!(tree(&folder, "new"), ["new/a.b2nd"]);
+    // All operands must be there before anything is written.
+    let told = folder.fails(1, &["pack", "-r", "in", "OUT"]);
+    assert!(told.starts_with("b2kit: OUT: "), "{told}");
+    assert!(!folder.path("in/a.b2nd").exists());
+    for args in
+        [&["pack", "-r", "in", "-c"][..], &["pack", "-r", "in", "-o", "x"], &["unpack", "-r", "in", "-c"]]
+    {
+        folder.fails(2, args);
+    }
+    std::fs::create_dir(folder.path("other")).unwrap();
+    folder.write("other/a.npy", &items);
+    let told = folder.fails(2, &["pack", "-r", "in", "other", "-d", "x"]);
+    assert!(told.contains("in/a.npy and other/a.npy would both become x/a.b2nd"), "{told}");
+    #[cfg(unix)]
+    {
+        // A link may lead in a circle.
+        std::os::unix::fs::symlink("..", folder.path("other/up")).unwrap();
+        std::os::unix::fs::symlink("a.npy", folder.path("other/link.npy")).unwrap();
+        let told = folder.change(&["-v", "pack", "-r", "other"]);
+        assert!(
+            told.contains("other/up: left out: a link") && told.contains("other/link.npy: left"),
+            "{told}"
+        );
+        assert_eq!(tree(&folder, "other").len(), 4);
+    }
+}
