@@ -1,5 +1,8 @@
 //! Runs the built command on files in a temporary directory.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod terminal;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
