@@ -5,9 +5,8 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::change::count;
-use crate::error::ClosedPipe;
-use crate::{capture, signals};
+use crate::print::count;
+use crate::process::{ClosedPipe, capture, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,9 +25,9 @@ pub(crate) struct Args {}
 const MAX_LINE: u64 = 16 << 20;
 
 /// Runs a command with the given arguments and returns the exit code and message.
-pub(crate) type Run = fn(Vec<String>) -> (u8, String);
+pub(crate) type RunCommand = fn(Vec<String>) -> (u8, String);
 
-pub(crate) fn run(run: Run) -> Result<()> {
+pub(crate) fn run(run: RunCommand) -> Result<()> {
     let mut input = io::stdin().lock();
     for answered in 1_u64.. {
         let mut line = Vec::new();
@@ -55,7 +54,7 @@ pub(crate) fn run(run: Run) -> Result<()> {
 }
 
 /// Runs one command. Returns the exit code, the captured standard output, and the message.
-pub(crate) fn one(line: &[u8], run: Run) -> (u8, Vec<u8>, String) {
+pub(crate) fn one(line: &[u8], run: RunCommand) -> (u8, Vec<u8>, String) {
     capture::start();
     let (rc, err) = answer(line, run);
     let mut out = Vec::new();
@@ -70,7 +69,7 @@ pub(crate) fn one(line: &[u8], run: Run) -> (u8, Vec<u8>, String) {
 }
 
 /// Parses a line and runs its command. Returns the exit code and message.
-fn answer(line: &[u8], run: Run) -> (u8, String) {
+fn answer(line: &[u8], run: RunCommand) -> (u8, String) {
     match serde_json::from_slice(line) {
         Ok(args) => run(args),
         Err(error) => (2, format!("expected a JSON array of strings: {error}")),

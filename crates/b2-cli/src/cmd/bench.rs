@@ -6,6 +6,7 @@
 //!   on, and `choice` finds the best parameter sets
 
 mod choice;
+mod common;
 mod machine;
 mod quick;
 mod sample;
@@ -15,7 +16,8 @@ use std::num::NonZeroUsize;
 
 use anyhow::Result;
 
-use crate::args::Global;
+use self::common::Common;
+use crate::args::options::Global;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     /// Measure on this many bytes
     ///
     /// The default is all of --input, 16M of FILE, and 4M with --quick.
-    #[arg(long, value_name = "BYTES", value_parser = crate::values::parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::args::values::parse_size)]
     limit: Option<u64>,
 }
 
@@ -62,22 +64,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     // This thread is part of the pool, so that no work has to be handed over to other threads and waited for.
-    crate::threads::begin(threads)?;
+    crate::process::threads::begin(threads)?;
     let common = Common { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
         Some(input) => machine::run(&args.machine, input, &common),
         None => table::run(&args.table, &common, args.json, global),
     }
-}
-
-/// Options of both the JSON output and the table.
-struct Common {
-    threads: usize,
-    typesize: Option<NonZeroUsize>,
-    limit: Option<u64>,
-}
-
-/// Fails with exit code 2: if the round trip gives wrong data, that is a bug of this program, not of the file.
-fn ensure_same(same: bool, message: &str) -> Result<()> {
-    if same { Ok(()) } else { Err(crate::error::Trouble(anyhow::anyhow!("{message}")).into()) }
 }

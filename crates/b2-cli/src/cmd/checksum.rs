@@ -1,11 +1,11 @@
 //! `b2kit checksum`
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use b2kit::frame::Checksums;
 
 use crate::args::Global;
-use crate::change::{Target, Targets, refuse_url};
 use crate::cmd::verify::verify;
+use crate::write::{Target, Targets, VlmetaLimit, refuse_url};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,24 +48,21 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn change(target: &Target, add: bool, global: Global) -> Result<()> {
     // Checksums that are going to be removed need not be valid.
     let global = Global { no_checksums: !add, ..global };
-    let changed = || -> Result<_> {
+    target.change(global, || {
         refuse_url(&target.file)?;
         // Verify first: checksums must not be written for damaged data.
         let before = if add { Some(verify(&target.file, global)?.checksums) } else { None };
-        let mut frame = target.frame(true, global)?;
+        let mut frame = target.frame(VlmetaLimit::None, global)?;
         frame.set_checksums(add)?;
         let committed = frame.commit()?;
         let what = match before {
             Some(Checksums::Ok) if committed.bytes_written == 0 => "the checksums are right",
-            Some(Checksums::Ok) => "the checksums are right, those of blocks added",
+            Some(Checksums::Ok) => "the checksums are right; added those of blocks",
             Some(Checksums::Changed) => "checksums renewed",
             Some(Checksums::None) => "checksums added",
             None if committed.bytes_written == 0 => "no checksums",
             None => "checksums removed",
         };
         Ok((what, committed))
-    };
-    let (what, committed) = changed().with_context(|| target.named())?;
-    target.tell(global, what, committed);
-    Ok(())
+    })
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use b2kit::FrameEditor;
 use b2kit::chunk::MAX_CHUNK_NBYTES;
 
 use crate::args::Global;
-use crate::change::{Editor, Target, count};
-use crate::encode::buffer;
-use crate::operand::Operand;
-use crate::table::short_size;
+use crate::print::{count, short_size};
+use crate::process::buffer;
+use crate::read::Operand;
+use crate::write::{Editor, Target};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,7 +81,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         }),
         Action::Insert { target, nchunk, input } => change(target, Some(input), global, |frame, plain| {
             let nchunks = frame.nchunks();
-            ensure!(*nchunk <= nchunks, "no place {nchunk}: there are {}", count(nchunks as u64, "chunk"));
+            ensure!(
+                *nchunk <= nchunks,
+                "cannot insert at {nchunk}: there are {}",
+                count(nchunks as u64, "chunk")
+            );
             frame.insert_bytes(*nchunk, plain)?;
             Ok(format!("chunk {nchunk} inserted"))
         }),
@@ -110,28 +114,21 @@ fn change(
     global: Global,
     operation: impl FnOnce(&mut FrameEditor, &[u8]) -> Result<String>,
 ) -> Result<()> {
-    let named = || target.named();
     let input = input.map(|path| Operand::open(path, &target.file)).transpose()?;
-    let opened = if input.is_some() { target.open_for_data(global) } else { target.open(global) };
-    let mut frame = match opened.with_context(named)? {
-        Editor::SuperChunk(frame) => frame,
-        Editor::Array(_) => {
-            return Err(anyhow::anyhow!("this is an array: use append, insert, delete, set or resize"))
-                .with_context(named);
-        }
-    };
-    let changed = || -> Result<_> {
+    target.change(global, || {
+        let opened = if input.is_some() { target.open_for_data(global) } else { target.open(global) };
+        let Editor::SuperChunk(mut frame) = opened? else {
+            bail!("this is an array: use append, insert, delete, set or resize");
+        };
         let plain = match input {
             Some(input) => read(input, target, frame.typesize(), global)?,
             None => vec![],
         };
         let what = operation(&mut frame, &plain)?;
-        Ok((what, frame.commit()?))
-    };
-    let (what, committed) = changed().with_context(named)?;
-    let (total, chunks) = (short_size(committed.nbytes), count(committed.nchunks as u64, "chunk"));
-    target.tell(global, &format!("{what}, {total} in {chunks} now"), committed);
-    Ok(())
+        let committed = frame.commit()?;
+        let (total, chunks) = (short_size(committed.nbytes), count(committed.nchunks as u64, "chunk"));
+        Ok((format!("{what}, {total} in {chunks} now"), committed))
+    })
 }
 
 /// Reads the uncompressed bytes of one chunk.
@@ -139,7 +136,7 @@ fn read(input: Operand, target: &Target, typesize: usize, global: Global) -> Res
     input.check_itemsize(typesize)?;
     let nbytes = input.nbytes();
     match nbytes {
-        0 => bail!("{}: no bytes, a chunk has one at least", input.name),
+        0 => bail!("{}: empty, but a chunk has at least one byte", input.name),
         n if n > MAX_CHUNK_NBYTES as u64 => {
             bail!("{}: {n} bytes, one chunk holds at most {MAX_CHUNK_NBYTES}", input.name)
         }

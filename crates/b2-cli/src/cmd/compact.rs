@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use b2kit::FrameEditor;
 use b2kit::frame::Committed;
 
 use crate::args::Global;
-use crate::change::Targets;
-use crate::table::short_size;
+use crate::print::short_size;
+use crate::write::{Targets, VlmetaLimit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,13 +30,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     args.targets.each(|target| {
-        let named = || target.named();
         // Measure the size first: opening the frame removes leftovers of an interrupted change.
         let before = size_on_disk(&target.file).unwrap_or(0);
-        let mut frame = target.frame(false, global).with_context(named)?;
-        let (what, committed) = compact(&mut frame, &target.file, before).with_context(named)?;
-        target.tell(global, &what, committed);
-        Ok(())
+        target
+            .change(global, || compact(&mut target.frame(VlmetaLimit::Shared, global)?, &target.file, before))
     })
 }
 
@@ -46,17 +43,16 @@ fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String,
         let removed = before.saturating_sub(size_on_disk(path)?);
         let what = match removed {
             0 => "no holes".into(),
-            n => format!(
-                "no holes; {} that a stopped change had left behind the frame given back",
-                short_size(n)
-            ),
+            n => {
+                format!("no holes; {} that an interrupted change left behind the frame freed", short_size(n))
+            }
         };
         return Ok((what, committed));
     }
     let committed = frame.compact()?;
     let after = size_on_disk(path)?;
     let saved = short_size(before.saturating_sub(after));
-    Ok((format!("{saved} given back, {} now", short_size(after)), committed))
+    Ok((format!("{saved} freed, {} now", short_size(after)), committed))
 }
 
 /// Size of a file, or of all files of a sparse frame, in bytes.

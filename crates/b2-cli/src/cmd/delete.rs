@@ -1,13 +1,13 @@
 //! `b2kit delete`
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::Selection;
 use b2kit::frame::Committed;
-use b2kit::{ArrayEditor, Selection};
 
 use crate::args::Global;
-use crate::change::{self, Target, count};
-use crate::slice;
-use crate::table::dims;
+use crate::print::{count, dims};
+use crate::read::slice;
+use crate::write::{Target, edit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,15 +36,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         [part @ (Selection::Index(_) | Selection::Range { step: 1, .. })] => part.clone(),
         _ => bail!("--range={}: expected one position, or start:stop", args.range),
     };
-    let named = || args.target.named();
-    let mut array = args.target.array(global).with_context(named)?;
-    let (what, committed) = delete(&mut array, args, range).with_context(named)?;
-    args.target.tell(global, &what, committed);
-    Ok(())
+    args.target.change(global, || delete(args, range, global))
 }
 
-fn delete(array: &mut ArrayEditor, args: &Args, range: Selection) -> Result<(String, Committed)> {
-    let axis = change::axis(args.axis, array.shape().len())?;
+fn delete(args: &Args, range: Selection, global: Global) -> Result<(String, Committed)> {
+    let mut array = args.target.array(global)?;
+    let axis = edit::axis("--axis", args.axis, array.shape().len())?;
     let length = array.shape()[axis];
     let gone = match slice::resolve(&[range], &[length]) {
         Ok(axes) => axes.into_iter().next().context("no positions")?,

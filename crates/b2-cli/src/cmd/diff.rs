@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use b2kit::SuperChunk;
 use b2kit::core::{Control, for_each};
-use b2kit::nd::{Dtype, DtypeKind, METALAYER, OLD_METALAYER};
+use b2kit::nd::{Dtype, DtypeKind};
 
 use crate::args::Global;
-use crate::error::{ClosedPipe, Told, Trouble};
-use crate::input::Input;
 use crate::npy;
-use crate::print::{self, Simple, Value};
-use crate::progress::Progress;
-use crate::table::{dims, printable, thousands};
-use crate::viewed::Data;
+use crate::print::{Simple, Value, dims, items, joined, printable, thousands};
+use crate::process::{ClosedPipe, Progress, Told, Trouble};
+use crate::read::{Data, Input, coordinates, is_array_layer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +55,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Ok(Some(difference)) => {
             if !global.quiet {
                 let difference = printable(&difference);
-                crate::output::print(&format!("{difference}\n")).map_err(trouble)?;
+                crate::files::destination::print(&format!("{difference}\n")).map_err(trouble)?;
             }
             Err(Told.into())
         }
@@ -150,8 +147,8 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
             let sizes = || told("item size", [dtype.itemsize().to_string(), other.itemsize().to_string()]);
             return shapes.or_else(dtypes).or_else(sizes);
         }
-        (Some(_), None) => return Some("kind: array | no array".into()),
-        (None, Some(_)) => return Some("kind: no array | array".into()),
+        (Some(_), None) => return Some("kind: array | not an array".into()),
+        (None, Some(_)) => return Some("kind: not an array | array".into()),
         (None, None) => [&first.data, &second.data].map(|data| match data {
             Data::Blosc(input) => Some(input),
             Data::Npy(_) => None,
@@ -181,7 +178,7 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
         let is_number =
             dtype.fields().is_none() && (zero.number().is_some() || matches!(zero, Value::Complex(..)));
         ensure!(is_array, "--tolerance {tolerance}: these are bytes; only the items of arrays are numbers");
-        ensure!(is_number, "--tolerance {tolerance}: items of {dtype} are no numbers");
+        ensure!(is_number, "--tolerance {tolerance}: items of {dtype} are not numbers");
     }
     let views = [sides[0].data.whole()?, sides[1].data.whole()?];
     let mut tally = Tally {
@@ -285,7 +282,7 @@ impl Tally {
         let (item, pair) = self.first.as_ref()?;
         let value =
             |bytes: &[u8]| match self.is_array && bytes.len() == dtype.itemsize() && bytes.len() <= LONGEST {
-                true => print::item(dtype, bytes),
+                true => items::item(dtype, bytes),
                 false => hex(bytes),
             };
         let mut values = pair.each_ref().map(|bytes| value(bytes));
@@ -294,7 +291,9 @@ impl Tally {
             values = pair.each_ref().map(|bytes| format!("{} ({})", value(bytes), hex(bytes)));
         }
         let place = match array(data) {
-            Some((shape, ..)) => format!("item [{}]", coordinates(*item, shape)),
+            Some((shape, ..)) => {
+                format!("item [{}]", joined(&coordinates(*item, shape.iter().copied()), ","))
+            }
             None if dtype.itemsize() == 1 => format!("byte {item}"),
             None => format!("item {item}"),
         };
@@ -308,16 +307,6 @@ impl Tally {
         };
         Some(format!("{place}: {} | {}; {count} of {total} {differ}{by}{largest}", values[0], values[1]))
     }
-}
-
-fn coordinates(item: u64, shape: &[u64]) -> String {
-    let mut rest = item;
-    let mut index = vec![String::new(); shape.len()];
-    for (i, len) in index.iter_mut().zip(shape).rev() {
-        *i = (rest % (*len).max(1)).to_string();
-        rest /= (*len).max(1);
-    }
-    index.join(",")
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -352,7 +341,7 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
 /// The metalayers, except for those with shape, dtype, chunks and blocks of an array.
 fn metalayers(frame: &SuperChunk) -> Layers {
     let layers = frame.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-    layers.filter(|(name, _)| name != METALAYER.as_bytes() && name != OLD_METALAYER.as_bytes()).collect()
+    layers.filter(|(name, _)| !is_array_layer(name)).collect()
 }
 
 /// The vlmetalayer of this name, if it exists.
@@ -367,7 +356,7 @@ fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
     let name = names.into_iter().find(|name| first.get(*name) != second.get(*name))?;
     let values = [first, second].map(|layers| match layers.get(name) {
         None => "none".to_owned(),
-        Some(value) => crate::json::show_short(value, LONG),
+        Some(value) => crate::print::json::show_short(value, LONG),
     });
     let [first, second] = values;
     Some(format!("{what} {}: {first} | {second}", String::from_utf8_lossy(name)))

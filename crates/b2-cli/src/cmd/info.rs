@@ -12,13 +12,13 @@ use b2kit::frame::{Entry, Storage};
 use b2kit::{NdArray, SuperChunk};
 use serde_json::{Map, Value, json};
 
-use crate::args::{Global, Source, Sources};
-use crate::input::Input;
-use crate::output::Output;
-use crate::store::{self, Store};
-use crate::summary::{codec_text, filter_text, one_line, used_filters};
-use crate::table::{Table, dims, printable, ratio, short_size, size, thousands};
-use crate::{error, json, lossy, many, values};
+use self::chunks::{SPECIAL_KINDS, json_ratio};
+use crate::args::{Global, Source, Sources, values};
+use crate::files::Output;
+use crate::print::{Table, count, dims, json, printable, ratio, short_size, size, thousands};
+use crate::process::{error, several};
+use crate::read::{Input, Store, store};
+use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,12 +51,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let mut output = Output::create(None, false)?;
-    if let [file] = &args.sources.files[..] {
+    let mut output = Output::stdout();
+    let files = args.sources.listed.and(&args.sources.files)?;
+    // The number of names in a list does not change the form of the output.
+    if let ([file], None) = (&files[..], &args.sources.listed.files_from) {
         tell(args, &args.sources.one(file), &mut output, global)?;
         return output.finish();
     }
-    many::each(&args.sources.files, |file| {
+    several::all(&files, |file| {
         let source = args.sources.one(file);
         let mut text = Output::Buffer(Vec::new());
         let line = if args.json {
@@ -184,32 +186,29 @@ struct Facts {
 
 /// Number of chunks with special values, by kind.
 #[derive(Default)]
-struct Special {
-    zero: usize,
-    nan: usize,
-    value: usize,
-    uninit: usize,
-}
+struct Special([usize; SPECIAL_KINDS.len()]);
 
 impl Special {
     fn count(&mut self, kind: SpecialKind, n: usize) {
-        *match kind {
-            SpecialKind::Zeros => &mut self.zero,
-            SpecialKind::NaN => &mut self.nan,
-            SpecialKind::Value => &mut self.value,
-            SpecialKind::Uninit => &mut self.uninit,
-        } += n;
+        if let Some(at) = SPECIAL_KINDS.iter().position(|(known, _)| *known == kind) {
+            self.0[at] += n;
+        }
+    }
+
+    /// The number for each kind, with its name.
+    fn named(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        SPECIAL_KINDS.into_iter().zip(self.0).map(|((_, name), n)| (name, n))
     }
 
     fn of_frame(frame: &SuperChunk) -> Result<Self> {
         let mut special = Self::default();
         let mut nchunk = 0;
         while nchunk < frame.nchunks() {
-            let (entry, run) = frame.index().run(nchunk)?;
+            let (entry, run) = frame.chunk(nchunk).run()?;
             match entry {
                 Entry::Special(kind) => special.count(kind, run.len()),
                 Entry::Stored(_) => {
-                    if let Some(kind) = frame.chunk_header(nchunk)?.and_then(|header| header.special()) {
+                    if let Some(kind) = frame.chunk(nchunk).header()?.and_then(|header| header.special()) {
                         special.count(kind, 1);
                     }
                 }
@@ -265,11 +264,11 @@ impl Facts {
         put("nchunks", frame.map(SuperChunk::nchunks).into());
         put("chunksize", header.map(|header| header.stored_chunksize()).into());
         put("blocksize", chunk.filter(|header| !header.is_vl()).map(ChunkHeader::blocksize).into());
-        let codec = header.map(|header| header.codec()).or_else(|| chunk.and_then(ChunkHeader::codec));
+        let codec = input.codec().map(|(codec, _)| codec);
         put("codec", codec.map(|codec| codec.to_string()).into());
         put("codec_meta", header.map(|header| header.codec_meta()).into());
         put("clevel", header.map(|header| header.level()).into());
-        let filters = used_filters(input);
+        let filters = input.filters();
         put(
             "filters",
             filters.iter().map(|slot| json!({"name": slot.id.to_string(), "meta": slot.meta})).collect(),
@@ -280,14 +279,13 @@ impl Facts {
         put("splitmode", header.map(|header| values::split_name(header.splitmode())).into());
         let use_dict = header.map(|header| header.use_dict()).or(chunk.map(ChunkHeader::has_dict));
         put("use_dict", use_dict.into());
-        let Special { zero, nan, value, uninit } = self.special;
-        put("special", json!({"zero": zero, "nan": nan, "value": value, "uninit": uninit}));
+        put("special", self.special.named().collect());
         put("dead", self.dead.into());
         if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
             put("leftover", leftover.into());
         }
         let looked_at = frame.filter(|_| !self.sums_ignored);
-        put("checksums", looked_at.map(|frame| checksums(frame.checksums())).into());
+        put("checksums", looked_at.map(|frame| checksums_text(frame.checksums())).into());
         if let Some(len) = frame.and_then(SuperChunk::block_starts_len) {
             put("block_starts", len.into());
         }
@@ -361,20 +359,13 @@ impl Facts {
             }
         }
         table.row("codec", codec_text(input));
-        let filters: Vec<String> = used_filters(input).iter().map(filter_text).collect();
+        let filters: Vec<String> = input.filters().iter().map(filter_text).collect();
         table.row("filters", if filters.is_empty() { "none".into() } else { filters.join(", ") });
         if let Some(what) = lossy::of_input(input) {
             table.row("lossy", what);
         }
-        let special = &self.special;
-        let kinds = [
-            (special.zero, "zero"),
-            (special.nan, "nan"),
-            (special.value, "value"),
-            (special.uninit, "uninit"),
-        ];
-        let kinds: Vec<String> =
-            kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
+        let kinds = self.special.named().filter(|(_, n)| *n > 0);
+        let kinds: Vec<String> = kinds.map(|(kind, n)| format!("{n} {kind}")).collect();
         table.row("special chunks", if kinds.is_empty() { "none".into() } else { kinds.join(", ") });
         if let Some(dead) = self.dead {
             table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
@@ -401,24 +392,11 @@ impl Facts {
     }
 }
 
-fn count(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 fn kind(input: &Input) -> &'static str {
     match input {
         Input::Array(_) => "ndarray",
         Input::SuperChunk(_) => "schunk",
         Input::Chunk(_) => "chunk",
-    }
-}
-
-/// Checksum state, as known without reading chunks.
-fn checksums(checksums: Checksums) -> &'static str {
-    match checksums {
-        Checksums::None => "none",
-        Checksums::Ok => "ok",
-        Checksums::Changed => "changed",
     }
 }
 
@@ -432,10 +410,6 @@ fn storage(frame: &SuperChunk) -> &'static str {
 /// The dtype as stored, lossily converted to UTF-8. Arrays of the old format have none.
 fn stored_dtype(array: &NdArray) -> Option<String> {
     array.meta().dtype.as_deref().map(|text| String::from_utf8_lossy(text).into_owned())
-}
-
-fn json_ratio(nbytes: u64, cbytes: u64) -> Value {
-    if cbytes == 0 { Value::Null } else { (nbytes as f64 / cbytes as f64).into() }
 }
 
 trait IntoJson {

@@ -4,9 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use b2kit::SuperChunk;
 
 use crate::args::{Global, Source};
-use crate::input::Input;
-use crate::json;
-use crate::output::Output;
+use crate::files::Output;
+use crate::print::json;
+use crate::read::Input;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,9 +33,9 @@ const AT_ONCE: usize = 64 << 10;
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let input = Input::open_source(&args.source, global).with_context(named)?.say_changed(&args.source.file);
-    let frame = input.frame().context("no object list: a bare chunk").with_context(named)?;
-    let kind = Kind::of(frame).with_context(named)?;
-    let mut output = Output::create(None, false)?;
+    let frame = input.frame().context("not an object list: a bare chunk").with_context(named)?;
+    let kind = ObjectList::of(frame).with_context(named)?;
+    let mut output = Output::stdout();
     for nchunk in 0..frame.nchunks() {
         // Add the file name only to errors of reading, not of writing.
         let (mut sent, mut lines) = (Ok(()), String::new());
@@ -63,18 +63,18 @@ fn send_when_long(output: &mut Output, lines: &mut String) -> Result<()> {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ObjectList {
     /// Each chunk is an entry.
     Entries,
     /// Each chunk is a batch, and each of its blocks an array of items.
     Batches,
 }
 
-impl Kind {
+impl ObjectList {
     fn of(frame: &SuperChunk) -> Result<Self> {
         let named = [("vlarray", Self::Entries), ("batcharray", Self::Batches)];
         let found = named.iter().find_map(|(name, kind)| Some((frame.metalayers().get(name)?, *kind)));
-        let (layer, kind) = found.context("no object list: neither metalayer vlarray nor batcharray")?;
+        let (layer, kind) = found.context("not an object list: neither metalayer vlarray nor batcharray")?;
         let value = json::read_value(layer);
         let pairs = value.as_ref().and_then(rmpv::Value::as_map).map(Vec::as_slice).unwrap_or_default();
         let serializer = pairs.iter().find(|(key, _)| key.as_str() == Some("serializer"));
@@ -86,15 +86,15 @@ impl Kind {
 
     /// Passes the items of a chunk, as msgpack, to `each` until it returns false.
     fn tell(self, frame: &SuperChunk, nchunk: usize, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        let nbytes = frame.chunk_nbytes(nchunk)?;
+        let nbytes = frame.chunk(nchunk).nbytes()?;
         ensure!(nbytes <= MAX_NBYTES, "{nbytes} bytes are above the limit of {MAX_NBYTES}");
         match self {
             Self::Entries => {
-                each(&frame.decompress_chunk(nchunk)?);
+                each(&frame.chunk(nchunk).decompress()?);
             }
             Self::Batches => {
-                for block in frame.chunk_blocks(nchunk)? {
-                    let mut items = json::array_items(&block).context("a block is no msgpack array")?;
+                for block in frame.chunk(nchunk).all_blocks()? {
+                    let mut items = json::array_items(&block).context("a block is not a msgpack array")?;
                     if !items.all(&mut each) {
                         break;
                     }

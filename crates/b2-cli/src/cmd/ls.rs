@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 
 use crate::args::Global;
-use crate::input::find_cut_off;
-use crate::output::Output;
-use crate::stdio;
-use crate::store::Store;
+use crate::files::{Output, stdio};
+use crate::read::{Store, find_cut_off};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,10 +33,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let store =
         Store::open(&args.file, 0, global).and_then(|store| store.ok_or_else(none)).with_context(named)?;
-    let mut output = Output::create(None, false)?;
+    let mut output = Output::stdout();
     let mut lines = String::new();
     for key in store.keys() {
-        lines.push_str(&crate::table::printable(key));
+        lines.push_str(&crate::print::table::printable(key));
         lines.push('\n');
     }
     output.send(lines.as_bytes())?;

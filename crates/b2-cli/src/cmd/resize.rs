@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use crate::args::Global;
-use crate::change::Target;
-use crate::table::dims;
-use crate::values::Dims;
+use crate::args::{Dims, Global};
+use crate::print::dims;
+use crate::write::{Target, check_lengths};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,11 +23,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let named = || args.target.named();
-    let mut array = args.target.array(global).with_context(named)?;
-    let old = dims(array.shape());
-    array.resize(&args.shape.0).context("--shape").with_context(named)?;
-    let committed = array.commit().with_context(named)?;
-    args.target.tell(global, &format!("shape {} now, it was {old}", dims(array.shape())), committed);
-    Ok(())
+    args.target.change(global, || {
+        let mut array = args.target.array(global)?;
+        let old = dims(array.shape());
+        check_lengths("--shape", &args.shape.0, array.shape())?;
+        array.resize(&args.shape.0).context("--shape")?;
+        let committed = array.commit()?;
+        Ok((format!("shape {} now, it was {old}", dims(array.shape())), committed))
+    })
 }

@@ -9,27 +9,24 @@ use b2kit::{Dtype, NdArray};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::error::{Told, Usage};
-use crate::input::Input;
-use crate::output::{check_folder, claim, print};
-use crate::place;
-use crate::signals;
-use crate::stdio;
-use crate::table::{Table, printable, size};
+use crate::files::{check_folder, claim, print, stdio};
+use crate::print::{Table, printable, size};
+use crate::process::{Told, Usage, signals};
+use crate::read::{Input, damage};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit salvage broken.b2nd rescued.b2nd
   b2kit salvage broken.b2nd rescued.b2nd --json | jq .lost_chunks
 
-Recovers every intact chunk, also where header, index or trailer are damaged or
-the end of the file is missing. Where there are checksums they tell what is
-intact (--no-checksums: take whatever decodes). Of a damaged chunk those blocks are
-taken that decode, if its head is whole; nothing vouches for them. What is lost is
-replaced by zeros (or --fill), so that the rest keeps its place. IN is not changed. OUT appears when
-it is complete, and --force keeps an OUT with more intact chunks than could be saved. Exit code 0: all
-chunks were recovered; 1: some were lost, or the metalayers, which tell what
-the chunks mean, or nothing tells whether.";
+Recovers every intact chunk, even if header, index or trailer are damaged or the
+end of the file is missing. Checksums, if present, decide what is intact
+(--no-checksums: whatever decodes). Of a damaged chunk whose head is whole, the
+blocks that decode are kept, but their values may be wrong. Lost data is replaced
+by zeros (or --fill), so that the rest keeps its place. IN is not changed. OUT
+appears when it is complete, and --force does not replace an OUT that has more
+intact chunks than could be recovered. Exit code 0: all chunks were recovered;
+1: chunks or the metalayers that describe them were lost, or may have been.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -82,7 +79,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     // Intact chunks are not enough: metalayers that a frame does not check, such as the shape of an array, may be
     // wrong.
-    let meaningless = || format!("{}: the chunks are saved, but not what they mean", args.output.display());
+    let meaningless = || {
+        format!(
+            "{}: the chunks are saved, but the metadata that describes them is lost",
+            args.output.display()
+        )
+    };
     if let Input::Array(array) = opened.with_context(meaningless)? {
         let (frame, each) = (array.super_chunk(), array.geometry().chunk_nbytes() as u64);
         let needed = (frame.nchunks() as u64).saturating_mul(each);
@@ -104,13 +106,13 @@ fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u
     }
     let Some(dtype) = dtype else {
         return Err(format!(
-            "{text}: the file does not tell what its items of {itemsize} bytes are; zero fits all"
+            "{text}: the file does not say what its items of {itemsize} bytes are; only zero fits"
         ));
     };
     let DtypeKind::Simple { code, big_endian } = dtype.kind() else {
-        return Err(format!("{text}: items of {dtype} are no plain numbers; zero fits all"));
+        return Err(format!("{text}: items of {dtype} are not plain numbers; only zero fits"));
     };
-    let out_of_range = || format!("{text} is no value of {dtype}");
+    let out_of_range = || format!("{text} is not a value of {dtype}");
     let mut bytes = match (code, itemsize) {
         ('f', 4) => text.parse::<f32>().map_err(|_| out_of_range())?.to_le_bytes().to_vec(),
         ('f', 8) => text.parse::<f64>().map_err(|_| out_of_range())?.to_le_bytes().to_vec(),
@@ -123,7 +125,7 @@ fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u
             }
             value.to_le_bytes().into_iter().take(itemsize).collect()
         }
-        _ => return Err(format!("{text}: items of {dtype} are no plain numbers; zero fits all")),
+        _ => return Err(format!("{text}: items of {dtype} are not plain numbers; only zero fits")),
     };
     if *big_endian {
         bytes.reverse();
@@ -178,7 +180,7 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str)
             format!("{} recovered, in the order of the file; others may be missing", report.recovered)
         }
         (lost, true) => format!("{} recovered, {lost} lost", report.recovered),
-        (lost, false) => format!("{} recovered, {lost} lost; which ones is a guess", report.recovered),
+        (lost, false) => format!("{} recovered, {lost} lost; which ones is uncertain", report.recovered),
     };
     table.row("chunks", chunks);
     if report.verified > 0 {
@@ -198,7 +200,7 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str)
     }
     for group in &report.lost {
         let (first, last) = (group.nchunks.start, group.nchunks.end.saturating_sub(1));
-        let which = match (first == last, array.and_then(|array| place::of_chunk(array, first))) {
+        let which = match (first == last, array.and_then(|array| damage::of_chunk(array, first))) {
             (true, Some(items)) => {
                 format!("chunk {first} ({items}){}", of_blocks(array, first, group.blocks.as_ref()))
             }
@@ -226,7 +228,7 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str)
 fn of_blocks(array: Option<&NdArray>, nchunk: usize, blocks: Option<&LostBlocks>) -> String {
     const MOST: usize = 4;
     let (Some(array), Some(blocks)) = (array, blocks) else { return String::new() };
-    let places = blocks.lost.iter().filter_map(|nblock| place::of_block(array, nchunk, *nblock));
+    let places = blocks.lost.iter().filter_map(|nblock| damage::of_block(array, nchunk, *nblock));
     let mut places: Vec<String> = places.take(MOST + 1).collect();
     if places.len() > MOST {
         places.truncate(MOST);

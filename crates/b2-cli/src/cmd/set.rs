@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use b2kit::frame::Committed;
 use b2kit::{ArrayEditor, FrameEditor, Selection};
 
 use crate::args::Global;
-use crate::change::{self, Editor, Target, count};
-use crate::encode::BATCH;
-use crate::operand::Operand;
-use crate::pump::resize;
-use crate::slice::{self, Axis, resolve};
+use crate::print::count;
+use crate::process::resize;
+use crate::read::{Axis, Operand, resolve, slice};
+use crate::write::{BATCH, Editor, Target, edit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,15 +42,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         "" => vec![],
         spec => slice::parse(spec)?,
     };
-    let named = || args.target.named();
     let input = Operand::open(&args.input, &args.target.file)?;
-    let (nitems, committed) = match args.target.open_for_data(global).with_context(named)? {
-        Editor::Array(mut array) => set_items(&mut array, &parts, input, global),
-        Editor::SuperChunk(mut frame) => set_bytes(&mut frame, &parts, args, input, global),
-    }
-    .with_context(named)?;
-    args.target.tell(global, &format!("{} set", count(nitems, "item")), committed);
-    Ok(())
+    args.target.change(global, || {
+        let (nitems, committed) = match args.target.open_for_data(global)? {
+            Editor::Array(mut array) => set_items(&mut array, &parts, input, global),
+            Editor::SuperChunk(mut frame) => set_bytes(&mut frame, &parts, args, input, global),
+        }?;
+        Ok((format!("{} set", count(nitems, "item")), committed))
+    })
 }
 
 fn set_items(
@@ -64,7 +62,7 @@ fn set_items(
     let chunks: Vec<u64> = array.geometry().chunkshape().iter().map(|n| u64::from(*n)).collect();
     let axes = resolve(parts, array.shape())?;
     let shape: Vec<u64> = axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect();
-    change::check_dtype(array, &input)?;
+    edit::check_dtype(array, &input)?;
     input.check_shape(&shape, itemsize)?;
     let nitems = input.nbytes() / itemsize as u64;
     let items = input.into_items(&shape, itemsize, global.quiet)?;

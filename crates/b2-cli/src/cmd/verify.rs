@@ -1,8 +1,7 @@
 //! `b2kit verify`
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+mod oddities;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -10,22 +9,17 @@ use b2kit::frame::Checksums;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::again::again;
-use crate::args::Global;
-use crate::change::count;
-use crate::error::{Told, one_line, say};
-use crate::input::{Input, Selection};
-use crate::odd;
-use crate::output::Output;
-use crate::place;
-use crate::progress::Progress;
-use crate::store::{Store, is_store};
-use crate::table::printable;
+use crate::args::{Global, Listed};
+use crate::files::{Output, again};
+use crate::print::{count, printable};
+use crate::process::{Progress, Told, one_line, say};
+use crate::read::{Input, Selection, Store, damage};
+use crate::write::checksums_text;
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit verify *.b2nd
-  find . -name '*.b2*' | b2kit verify --files-from -
+  find . -name '*.b2*' -print0 | b2kit verify -0 --files-from -
   b2kit verify data.b2nd --json | jq .sha256
 
 Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
@@ -34,12 +28,12 @@ keys), and the name; or FAIL, -, -, the name and why. Control characters in name
 are escaped.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
-checksum add` writes new ones. Files that stand for more than --max-output
-without storing it (zeros, runs) fail at once. Exit code 1 if any failed.
+checksum add` writes new ones. Files with more than --max-output bytes of zeros
+and repeated values fail at once. Exit code 1 if any failed.
 
-Of files without checksums it also compares the headers with each other, and tells
-on standard error what readers take but no known writer does: such a file may be
-damaged all the same. -q silences that.";
+In files without checksums it also compares the headers with each other, and
+prints on standard error what readers accept but no known writer produces: such a
+file may be damaged. -q silences that.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,37 +41,22 @@ pub(crate) struct Args {
     /// Frames, directories of sparse frames, chunks, and stores
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
-    /// Take more names from LIST, one per line (-: standard input)
-    #[arg(long, value_name = "LIST")]
-    files_from: Option<PathBuf>,
+    #[command(flatten)]
+    listed: Listed,
     /// Print one JSON object per file, each on a line of its own
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let mut output = Output::create(None, false)?;
+    let mut output = Output::stdout();
     let mut failed = false;
     let mut told = Tally::default();
     for file in &args.files {
         failed |= !answer(file, &mut output, &mut told, args.json, global)?;
     }
-    if let Some(list) = &args.files_from {
-        let named = || list.display().to_string();
-        let names: Box<dyn BufRead> = match list.to_str() {
-            Some("-") => {
-                crate::capture::check_stdin().with_context(named)?;
-                Box::new(io::stdin().lock())
-            }
-            _ => Box::new(BufReader::new(File::open(list).with_context(named)?)),
-        };
-        for name in names.split(b'\n') {
-            let name = name.with_context(named)?;
-            if !name.is_empty() {
-                let name = crate::web::hide(&os_string(name));
-                failed |= !answer(Path::new(&name), &mut output, &mut told, args.json, global)?;
-            }
-        }
+    for name in args.listed.names()? {
+        failed |= !answer(&name?, &mut output, &mut told, args.json, global)?;
     }
     output.finish()?;
     if !global.quiet && !args.json {
@@ -133,9 +112,8 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
-            // Ignore errors: standard error may be closed.
             let name = printable(&file.display().to_string());
-            let _ = writeln!(io::stderr(), "b2kit: {name}: odd: {}", printable(note));
+            say(&format!("{name}: odd: {}", printable(note)));
         }
     }
     let mut line = match &verified {
@@ -178,13 +156,8 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "verdict": verdict(*checksums),
             "nbytes": nbytes,
             "sha256": hash,
-            "checksums": match checksums {
-                // Checksums were ignored.
-                _ if global.no_checksums => None,
-                Checksums::None => Some("none"),
-                Checksums::Ok => Some("ok"),
-                Checksums::Changed => Some("changed"),
-            },
+            // None if checksums were ignored.
+            "checksums": (!global.no_checksums).then(|| checksums_text(*checksums)),
             "notes": notes,
             "message": null,
         }),
@@ -222,9 +195,7 @@ pub(crate) fn verify(file: &Path, global: Global) -> Result<Verified> {
     let mut verified = match Input::open(file, 0, global) {
         Ok(input) => {
             let verified = verify_input(&input, file, global, &mut hasher)?;
-            if input.frame().is_some_and(is_store)
-                && let Some(store) = Store::open(file, 0, global)?
-            {
+            if let Some(store) = Store::of(&input, file, global)? {
                 // The hash is that of the frame that contains the members, as `cat` prints it, not of the members.
                 verify_members(&store, file, global, &mut Sha256::new())?;
             }
@@ -251,7 +222,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
         unstored = input.unstored(limit).with_context(named)?.saturating_add(unstored);
         ensure!(
             unstored <= limit,
-            "the members up to {key} have {unstored} bytes that no stored data stands for, the limit is {limit} (max_output: \
+            "the members up to {key} have {unstored} bytes of zeros and repeated values, the limit is {limit} (max_output: \
              --max-output)"
         );
         let member = verify_input(&input, file, global, hasher).with_context(named)?;
@@ -268,7 +239,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
 
 /// Feeds the data to the hasher; the caller finishes the hash.
 fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
-    verify_parts(input, file, global, hasher).map_err(|error| place::locate(input, error))
+    verify_parts(input, file, global, hasher).map_err(|error| damage::locate(input, error))
 }
 
 fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
@@ -287,11 +258,11 @@ fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
     let (checksums, notes) = match input {
         Input::Array(array) => {
             let found = array.verify_reading(read)?;
-            (found.checksums, odd::notes(input, &found))
+            (found.checksums, oddities::notes(input, &found))
         }
         Input::SuperChunk(frame) => {
             let found = frame.verify_reading(false, read)?;
-            (found.checksums, odd::notes(input, &found))
+            (found.checksums, oddities::notes(input, &found))
         }
         Input::Chunk(_) => {
             read()?;
@@ -299,14 +270,4 @@ fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
         }
     };
     Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
-}
-
-#[cfg(unix)]
-fn os_string(bytes: Vec<u8>) -> OsString {
-    std::os::unix::ffi::OsStringExt::from_vec(bytes)
-}
-
-#[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>) -> OsString {
-    String::from_utf8_lossy(&bytes).trim_end_matches('\r').into()
 }

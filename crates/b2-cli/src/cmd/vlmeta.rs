@@ -1,16 +1,15 @@
 //! `b2kit vlmeta`
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::args::Global;
-use crate::change::Target;
-use crate::input::Input;
-use crate::json;
-use crate::output::Output;
-use crate::table::printable;
+use crate::files::Output;
+use crate::print::{json, printable};
+use crate::read::Input;
+use crate::write::{Target, VlmetaLimit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,10 +80,13 @@ enum Action {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     match &args.action {
-        Action::Set { target, name, json, many } => set(target, name, json, *many, global),
+        Action::Set { target, name, json, many } => {
+            let limit = if *many { VlmetaLimit::None } else { VlmetaLimit::Shared };
+            set(target, name, json, limit, global)
+        }
         Action::Get { file, name } => {
             let value = get(file, name, global).with_context(|| file.display().to_string())?;
-            let mut output = Output::create(None, false)?;
+            let mut output = Output::stdout();
             json::show(&value, &mut |text| output.send(text.as_bytes()))?;
             output.send(b"\n")?;
             output.finish()
@@ -94,17 +96,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
 }
 
-fn set(target: &Target, name: &str, json: &str, many: bool, global: Global) -> Result<()> {
-    let named = || target.named();
+fn set(target: &Target, name: &str, json: &str, limit: VlmetaLimit, global: Global) -> Result<()> {
     let (value, plain) = value_of(json).with_context(|| format!("vlmetalayer {name:?}"))?;
-    let mut frame = target.frame(many, global).with_context(named)?;
-    let new = !frame.vlmetalayers().iter().any(|(there, _)| there == name.as_bytes());
-    frame.set_vlmetalayer(name, &value).with_context(named)?;
-    let committed = frame.commit().with_context(named)?;
-    let what = if new { "added" } else { "replaced" };
-    let note = if plain { format!(", as the string {json:?} (it is not JSON)") } else { String::new() };
-    target.tell(global, &format!("vlmetalayer {name:?} {what}{note}"), committed);
-    Ok(())
+    target.change(global, || {
+        let mut frame = target.frame(limit, global)?;
+        let new = !frame.vlmetalayers().iter().any(|(there, _)| there == name.as_bytes());
+        frame.vlmeta().set(name, &value)?;
+        let committed = frame.commit()?;
+        let what = if new { "added" } else { "replaced" };
+        let note = if plain { format!(", as the string {json:?} (it is not JSON)") } else { String::new() };
+        Ok((format!("vlmetalayer {name:?} {what}{note}"), committed))
+    })
 }
 
 /// Converts a value to msgpack. Also returns whether it is a plain word that was taken as a string.
@@ -123,11 +125,11 @@ fn value_of(text: &str) -> Result<(Vec<u8>, bool)> {
     }
 }
 
-fn list(file: &std::path::Path, as_json: bool, global: Global) -> Result<()> {
+fn list(file: &Path, as_json: bool, global: Global) -> Result<()> {
     let named = || file.display().to_string();
     let input = Input::open(file, 0, global).with_context(named)?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers").with_context(named)?;
-    let mut output = Output::create(None, false)?;
+    let mut output = Output::stdout();
     if as_json {
         output.send(b"{")?;
     }
@@ -156,7 +158,7 @@ fn list(file: &std::path::Path, as_json: bool, global: Global) -> Result<()> {
     output.finish()
 }
 
-fn get(file: &std::path::Path, name: &str, global: Global) -> Result<Vec<u8>> {
+fn get(file: &Path, name: &str, global: Global) -> Result<Vec<u8>> {
     let input = Input::open(file, 0, global)?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers")?;
     let value = frame.vlmetalayers().get(name)?;
@@ -164,13 +166,12 @@ fn get(file: &std::path::Path, name: &str, global: Global) -> Result<Vec<u8>> {
 }
 
 fn del(target: &Target, name: &str, global: Global) -> Result<()> {
-    let named = || target.named();
-    let mut frame = target.frame(false, global).with_context(named)?;
-    let removed = frame.remove_vlmetalayer(name);
-    ensure!(removed, "{}: {}", named(), missing(name));
-    let committed = frame.commit().with_context(named)?;
-    target.tell(global, &format!("vlmetalayer {name:?} removed"), committed);
-    Ok(())
+    target.change(global, || {
+        let mut frame = target.frame(VlmetaLimit::Shared, global)?;
+        ensure!(frame.vlmeta().remove(name), "{}", missing(name));
+        let committed = frame.commit()?;
+        Ok((format!("vlmetalayer {name:?} removed"), committed))
+    })
 }
 
 fn missing(name: &str) -> String {

@@ -134,9 +134,9 @@ fn bad_requests_are_told() {
     folder.write("empty", &[]);
     folder.refuses(
         &["bench", "--input", "raw.bin", "--typesize", "4"],
-        "raw.bin: there is nothing to measure on",
+        "raw.bin: the file has no data to measure",
     );
-    folder.refuses(&["bench", "--input", "empty"], "empty: there is nothing to measure on");
+    folder.refuses(&["bench", "--input", "empty"], "empty: the file has no data to measure");
     folder.refuses(
         &["bench", "--input", "raw.bin", "--typesize", "3", "--chunk", "2"],
         "--chunk: 2 bytes, expected 3 to 2147483615",
@@ -247,7 +247,7 @@ fn the_two_forms_do_not_mix() {
     folder.fails(2, &["bench", "raw.bin", "--op", "compress"]);
     folder.fails(2, &["bench", "raw.bin", "--codecs", "auto"]);
     folder.fails(2, &["bench", "--input", "raw.bin", "--codecs", "lz4"]);
-    folder.refuses(&["bench", "empty.npy"], "empty.npy: there is nothing to measure on");
+    folder.refuses(&["bench", "empty.npy"], "empty.npy: the file has no data to measure");
     let message = folder.fails(1, &["bench", "absent"]);
     assert!(message.starts_with("b2kit: absent: "), "{message}");
 }

@@ -86,7 +86,7 @@ fn bad_slices_are_told() {
     );
     folder.refuses(&["cat", "a", "--slice=0,0,0,0"], "a: --slice: 4 parts given, but there are 3 dimensions");
     folder.refuses(&["cat", "a", "--slice=::0"], "--slice=::0: the step of '::0' is 0");
-    folder.refuses(&["cat", "a", "--slice=...,..."], "--slice=...,...: '...' may stand there only once");
+    folder.refuses(&["cat", "a", "--slice=...,..."], "--slice=...,...: '...' may occur only once");
     assert!(folder.fails(1, &["cat", "a", "--slice=None,0"]).contains("'None' makes a new dimension"));
     assert!(folder.fails(1, &["cat", "a", "--slice=[1,2]"]).contains("lists and masks are not taken"));
     folder.refuses(&["cat", "a", "--slice=1,x"], "--slice=1,x: 'x' is neither an index nor start:stop:step");
@@ -130,7 +130,7 @@ fn super_chunks_and_their_items() {
             &["cat", "s", "--slice=250"],
             "s: --slice: index 250 is out of range for dimension 0, which has 250 items",
         );
-        folder.refuses(&["cat", "s", "--slice=0,0"], "s: --slice: 2 parts given, but there are 1 dimensions");
+        folder.refuses(&["cat", "s", "--slice=0,0"], "s: --slice: 2 parts given, but there is 1 dimension");
         folder.refuses(&["cat", "s", "--npy"], "s: --npy: only arrays have a shape and a dtype");
         if folder.path("s").is_dir() {
             fs::remove_dir_all(folder.path("s")).unwrap();
@@ -186,7 +186,7 @@ fn output_files() {
     let raw = counted_array(&folder);
     assert_eq!(folder.ok(&["cat", "a", "-o", "out"]), b"");
     assert_eq!(folder.read("out"), raw);
-    folder.refuses(&["cat", "a", "--npy", "-o", "out"], "out: is there already; --force overwrites it");
+    folder.refuses(&["cat", "a", "--npy", "-o", "out"], "out: already exists; --force overwrites it");
     assert_eq!(folder.read("out"), raw);
     folder.ok(&["cat", "a", "--npy", "--output", "out", "--force"]);
     assert_eq!(folder.read("out"), npy("<i4", false, "(13, 11, 7)", &raw));
@@ -194,7 +194,7 @@ fn output_files() {
     folder.ok(&["cat", "a", "-o", "sub/out"]);
     folder.refuses(
         &["cat", "a", "-o", "sub", "--force"],
-        "sub: is a directory, and not a sparse frame: never replaced",
+        "sub: a directory that is not a sparse frame is never replaced",
     );
     assert!(folder.fails(1, &["cat", "a", "-o", "none/out"]).starts_with("b2kit: none/out: "));
     assert_eq!(folder.names(), ["a", "out", "sub"], "no temporary file stays");
@@ -229,7 +229,7 @@ fn outputs_follow_links_and_keep_devices() {
     let raw = counted_array(&folder);
     folder.write("target", b"old");
     symlink("target", folder.path("link")).unwrap();
-    folder.refuses(&["cat", "a", "-o", "link"], "link: is there already; --force overwrites it");
+    folder.refuses(&["cat", "a", "-o", "link"], "link: already exists; --force overwrites it");
     folder.ok(&["cat", "a", "-o", "link", "--force"]);
     assert_eq!(folder.read("target"), raw);
     assert!(folder.path("link").symlink_metadata().unwrap().is_symlink());

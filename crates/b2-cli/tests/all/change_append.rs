@@ -204,7 +204,7 @@ fn what_is_no_frame() {
     folder.pack("c", &counting(30), &["--format", "chunk"]);
     std::fs::create_dir(folder.path("d")).unwrap();
     folder.write("raw", b"1");
-    folder.refuses(&["append", "c", "raw"], "c: no frame: only frames can be changed");
+    folder.refuses(&["append", "c", "raw"], "c: not a frame: only frames can be changed");
     folder.refuses(&["append", "d", "raw"], "d: a directory without chunks.b2frame: not a sparse frame");
     for args in [["none", "raw"], ["c", "none"]] {
         let message = folder.fails(1, &[&["append"], &args[..]].concat());

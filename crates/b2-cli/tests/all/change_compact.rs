@@ -24,7 +24,7 @@ fn holes_are_told_and_removed() {
     assert_eq!(folder.ok(&["cat", "s"]), expected);
 
     let told = folder.change(&["compact", "s"]);
-    assert!(told.starts_with("s: ") && told.contains(" KiB given back, "), "{told}");
+    assert!(told.starts_with("s: ") && told.contains(" KiB freed, "), "{told}");
     assert!(folder.read("s").len() < clean - 9_000);
     let after = folder.info(&["s"]);
     assert_eq!(after["dead"], 0);
@@ -80,7 +80,7 @@ fn what_cannot_be_compacted() {
     let folder = Folder::new();
     let chunk = folder.pack("c", &counting(30), &["--format", "chunk"]);
     assert_eq!(folder.info(&[chunk])["dead"], json!(null));
-    folder.refuses(&["compact", chunk], "c: no frame: only frames can be changed");
+    folder.refuses(&["compact", chunk], "c: not a frame: only frames can be changed");
     folder.refuses(&["compact", "none"], "none: No such file or directory (os error 2)");
     folder.fails(2, &["compact"]);
     // The file has two names.

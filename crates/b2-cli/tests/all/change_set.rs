@@ -187,7 +187,7 @@ fn what_does_not_fit_changes_nothing() {
         (&["a", "raw", "--slice=x"], "--slice=x: 'x' is neither an index nor start:stop:step"),
         (&["s", "i8", "--slice=:6"], "s: i8: items of 8 bytes (<i8), the file has items of 4 bytes"),
         (&["s", "raw", "--slice=::6"], "s: raw: 24 bytes, expected 20 for 5 items of 4"),
-        (&["c", "raw", "--slice=:6"], "c: no frame: only frames can be changed"),
+        (&["c", "raw", "--slice=:6"], "c: not a frame: only frames can be changed"),
     ];
     for (args, message) in cases {
         folder.refuses(&[&["set"], args].concat(), message);

@@ -99,8 +99,8 @@ fn wrong_requests() {
     folder.pack("c", &counting(30), &["--format", "chunk"]);
     let before = folder.read("s");
     folder.refuses(&["vlmeta", "get", "c", "x"], "c: a bare chunk has no vlmetalayers");
-    folder.refuses(&["vlmeta", "set", "c", "x", "1"], "c: no frame: only frames can be changed");
-    folder.refuses(&["vlmeta", "del", "c", "x"], "c: no frame: only frames can be changed");
+    folder.refuses(&["vlmeta", "set", "c", "x", "1"], "c: not a frame: only frames can be changed");
+    folder.refuses(&["vlmeta", "del", "c", "x"], "c: not a frame: only frames can be changed");
     folder.refuses(&["vlmeta", "get", "none", "x"], "none: No such file or directory (os error 2)");
     let message = folder.fails(1, &["vlmeta", "set", "s", "x", "[nope"]);
     assert!(

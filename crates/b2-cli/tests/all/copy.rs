@@ -179,7 +179,10 @@ fn into_and_out_of_arrays() {
     assert_eq!(folder.info(&["f"])["dtype"], ">f4");
     assert_eq!(folder.info(&["f"])["shape"], json!([20, 30]));
     assert_eq!(folder.ok(&["cat", "f"]), raw);
-    folder.refuses(&["copy", "a", "x", "--shape", "7"], "a: --shape 7 of <i4 takes 28 bytes, there are 2400");
+    folder.refuses(
+        &["copy", "a", "x", "--shape", "7"],
+        "a: --shape 7 of <i4 takes 28 bytes, there are 2400 (2372 too many)",
+    );
     folder.fails(1, &["copy", "s", "x", "--shape", "600"]);
     folder.pack("c", &raw, &["--format", "chunk"]);
     folder.ok(&["copy", "c", "ca", "--dtype", "<i4", "--shape", "600", "--format", "cframe"]);
@@ -206,12 +209,12 @@ fn nothing_is_overwritten_unless_forced() {
     folder.pack("c", b"data", &["--format", "chunk"]);
     for source in ["s", "d", "c"] {
         folder.write("there", b"old");
-        folder.refuses(&["copy", source, "there"], "there: is there already; --force overwrites it");
+        folder.refuses(&["copy", source, "there"], "there: already exists; --force overwrites it");
         assert_eq!(folder.read("there"), b"old");
         if source != "d" {
             folder.refuses(
                 &["copy", source, "d"],
-                "d: is there already (a whole sparse frame); --force overwrites it",
+                "d: already exists (a whole sparse frame); --force overwrites it",
             );
         }
     }

@@ -66,7 +66,7 @@ fn the_first_difference_is_told() {
     differ(&folder, &["a", "vlmeta"], "vlmetalayer v: [2] | none");
 
     folder.pack("s", &raw, &["--typesize", "4", "--chunksize", "1000"]);
-    differ(&folder, &["a", "s"], "kind: array | no array");
+    differ(&folder, &["a", "s"], "kind: array | not an array");
     folder.pack("typesize", &raw, &["--typesize", "8"]);
     differ(&folder, &["s", "typesize"], "item size: 4 | 8");
     folder.pack("shorter", &raw[..9000], &["--typesize", "4"]);

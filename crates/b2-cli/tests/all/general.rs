@@ -36,7 +36,6 @@ fn a_wrong_command_line_is_exit_2() {
         &["cat", "a", "--npy", "--chunk", "1"],
         &["cat", "a", "--chunk", "x"],
         &["verify"],
-        &["pack", "a"],
         &["pack", "a", "b", "--format", "zip"],
         &["pack", "a", "b", "--codec", "snappy"],
         &["pack", "a", "b", "--clevel", "10"],
@@ -47,7 +46,6 @@ fn a_wrong_command_line_is_exit_2() {
         &["pack", "a", "b", "--meta", "x"],
         &["pack", "a", "b", "--meta", "x={"],
         &["pack", "a", "b", "--chunks", "1,x"],
-        &["pack", "a", "b", "--dtype", "<i4"],
         &["pack", "a", "b", "--shape", "3"],
         &["copy", "a"],
         &["completions"],
@@ -110,7 +108,7 @@ fn an_output_without_a_folder_is_told_by_its_own_name() {
     }
     std::fs::create_dir(folder.path("dir")).unwrap();
     folder.refuses(&["info", "dir"], "dir: a directory without chunks.b2frame: not a sparse frame");
-    folder.refuses(&["pack", "dir", "x"], "dir: is a directory");
+    folder.refuses(&["pack", "dir", "x"], "dir: is a directory; -r packs the files in it");
 }
 
 #[test]

@@ -78,9 +78,9 @@ fn each_item_of_each_batch_is_a_line() {
 fn refusals() {
     let folder = Folder::new();
     folder.pack("s", b"data", &[]);
-    folder.refuses(&["items", "s"], "s: no object list: neither metalayer vlarray nor batcharray");
+    folder.refuses(&["items", "s"], "s: not an object list: neither metalayer vlarray nor batcharray");
     folder.pack("c", b"data", &["--format", "chunk"]);
-    folder.refuses(&["items", "c"], "c: no object list: a bare chunk");
+    folder.refuses(&["items", "c"], "c: not an object list: a bare chunk");
     for (name, serializer, block) in
         [("arrow", &b"\xa5arrow"[..], &b"x"[..]), ("odd", b"\xa7msgpack", b"\x01")]
     {
@@ -89,5 +89,5 @@ fn refusals() {
         writer.finish().unwrap();
     }
     folder.refuses(&["items", "arrow"], "arrow: its items are \"arrow\", only msgpack is supported");
-    folder.refuses(&["items", "odd"], "odd: chunk 0: a block is no msgpack array");
+    folder.refuses(&["items", "odd"], "odd: chunk 0: a block is not a msgpack array");
 }

@@ -67,7 +67,11 @@ fn an_array_without_its_shape_is_told() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stdout).unwrap().contains("chunks        all "));
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("the chunks are saved, but not what they mean") && told.contains("b2nd"), "{told}");
+    assert!(
+        told.contains("the chunks are saved, but the metadata that describes them is lost")
+            && told.contains("b2nd"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -279,7 +283,10 @@ fn the_first_sector_of_a_single_chunk_is_all_there_is() {
         let output = folder.run(&["salvage", "bad", "out"]);
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains("nothing to save: ") && text.contains("the end of a Blosc2 frame"), "{text}");
+        assert!(
+            text.contains("nothing to recover: ") && text.contains("the end of a Blosc2 frame"),
+            "{text}"
+        );
         assert!(!folder.path("out").exists());
     }
 }

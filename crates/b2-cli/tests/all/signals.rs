@@ -106,7 +106,7 @@ fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
     let text = folder.ok_text(&["info", "log"]);
     assert!(text.contains("left behind the frame by a change that was stopped"), "{text}");
     let told = folder.change(&["compact", "log"]);
-    assert!(told.contains("a stopped change had left behind the frame given back"), "{told}");
+    assert!(told.contains("an interrupted change left behind the frame freed"), "{told}");
     assert_eq!(folder.read("log"), before);
     assert!(folder.info(&["log"])["leftover"].is_null());
     assert!(!folder.ok_text(&["info", "log"]).contains("left behind"));

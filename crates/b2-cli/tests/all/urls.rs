@@ -1,6 +1,7 @@
 //! URLs in place of files, from a server on the loopback interface.
 
 use std::process::Output;
+use std::time::Duration;
 
 use b2_testkit::web::{Manner, Server};
 
@@ -69,6 +70,28 @@ fn urls_are_read_wherever_files_are() {
     assert!(fails(&folder, &["append", &url, "a.b2nd"]).contains("127.0.0.1"));
 }
 
+/// Several pieces are fetched and decoded at once if the server is far away.
+#[test]
+fn pieces_from_far_away_are_written_in_order() {
+    let folder = Folder::new();
+    let array = npy("<i4", false, "(600, 10000)", &counting(6_000_000));
+    folder.pack("a.b2nd", &array, &["--chunks", "50,10000", "--blocks", "10,10000", "--clevel", "1"]);
+    let server = Server::start().unwrap();
+    let url = server.put("a.b2nd", folder.read("a.b2nd"));
+    server.delays(&[50, 150, 45, 90, 60].map(Duration::from_millis));
+    let near = folder.ok(&["cat", "a.b2nd"]);
+    assert!(ok(&folder, &["cat", &url]) == near);
+    server.counts();
+    ok(&folder, &["cat", &url, "-o", "a.raw"]);
+    let requests = server.counts().requests;
+    assert!(folder.read("a.raw") == near);
+    // Responses that stop in the middle: an error in time, and no file.
+    server.delay(Duration::ZERO);
+    server.spoil(Manner::Freeze, requests as usize - 1, usize::MAX);
+    assert!(fails(&folder, &["cat", "--timeout", "1", &url, "-o", "b.raw"]).contains("timed out"));
+    assert!(!folder.path("b.raw").exists());
+}
+
 #[test]
 fn stores_on_servers_have_members() {
     let folder = Folder::new();
@@ -102,10 +125,10 @@ fn servers_that_refuse_are_told_in_words() {
     let secret = format!("{}?token=SECRET", url.replace("127", "me:SECRET@127"));
     let missing = server.url("none.b2nd");
     let message = fails(&folder, &["info", &missing]);
-    assert_eq!(message, format!("b2kit: {missing}: there is no such file (404 Not Found)\n"));
+    assert_eq!(message, format!("b2kit: {missing}: no such file (404 Not Found)\n"));
     for (manner, what) in [
         (Manner::Status(403, false), "refuses access"),
-        (Manner::Whole, "does not answer ranges"),
+        (Manner::Whole, "does not support range requests"),
         (Manner::Redirect("ftp://127.0.0.1/a".to_owned()), "not http or https"),
     ] {
         server.spoil(manner, 0, usize::MAX);
@@ -124,7 +147,7 @@ fn servers_that_refuse_are_told_in_words() {
     assert!(other.heads().is_empty());
     // A server that never answers.
     server.spoil(Manner::Slow, 0, usize::MAX);
-    assert!(fails(&folder, &["info", "--timeout", "1", &url]).contains("in time"));
+    assert!(fails(&folder, &["info", "--timeout", "1", &url]).contains("timed out"));
     server.spoil(Manner::Unguarded, 0, usize::MAX);
     let output = run(&folder, &["cat", &url]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("strong ETag"));

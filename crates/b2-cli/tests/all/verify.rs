@@ -230,7 +230,7 @@ fn a_last_chunk_that_is_too_short_fails() {
     let folder = Folder::new();
     folder.pack("a", &npy("<i4", false, "(20, 10)", &counting(200)), &["--chunks", "10,10"]);
     let array = b2kit::NdArray::open(folder.path("a")).unwrap();
-    let meta = array.metalayers().get("b2nd").unwrap().to_vec();
+    let meta = array.super_chunk().metalayers().get("b2nd").unwrap().to_vec();
     for (len, checksums) in [(400, true), (396, true), (396, false), (4, true), (4, false)] {
         let cparams = CParams::builder(4).build().unwrap();
         let params = FrameParams::from_cparams(&cparams).chunksize(400).metalayer("b2nd", &meta);

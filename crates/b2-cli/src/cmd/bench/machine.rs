@@ -19,12 +19,11 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::output::Output;
-use crate::pump::resize;
-use crate::values::parse_size;
+use crate::args::values::{parse_size, plain_codec_parser};
+use crate::files::destination::Output;
+use crate::process::overlap::resize;
 
-use super::table::one_codec;
-use super::{Common, ensure_same};
+use super::common::{Common, ensure_same, one_codec};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One measurement, for machines")]
@@ -34,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "codecs", "clevels", "filters"])]
     input: Option<PathBuf>,
     /// Codec: blosclz, lz4, lz4hc, zlib or zstd
-    #[arg(long, conflicts_with = "files", value_name = "NAME", value_parser = one_codec, default_value = "blosclz")]
+    #[arg(long, conflicts_with = "files", value_name = "NAME", value_parser = plain_codec_parser(one_codec), hide_possible_values = true, default_value = "blosclz")]
     codec: CodecId,
     /// Level, from 0 (store) to 9 (smallest)
     #[arg(long, conflicts_with = "files", value_name = "0..9", value_parser = clap::value_parser!(u8).range(0..=9), default_value_t = 5)]
@@ -137,8 +136,8 @@ pub(super) fn run(args: &Args, input: &Path, common: &Common) -> Result<()> {
     let mut bench = Bench::new(args, input, common.threads, typesize, src)?;
     for op in &args.op {
         let line = match *op {
-            Op::Compress => bench.compress()?,
-            Op::Decompress => bench.decompress()?,
+            Op::Compress => bench.whole(*op, Bench::compress_all)?,
+            Op::Decompress => bench.whole(*op, |bench| bench.decompress_all(args.dest))?,
             op => bench.getitem(op)?,
         };
         output.send(format!("{line}\n").as_bytes())?;
@@ -154,7 +153,7 @@ fn read(path: &Path, limit: Option<u64>, typesize: usize) -> Result<Vec<u8>> {
     let len = file.metadata()?.len();
     let nbytes = usize::try_from(limit.map_or(len, |limit| limit.min(len)))?;
     let nbytes = nbytes - nbytes % typesize;
-    ensure!(nbytes > 0, "there is nothing to measure on");
+    ensure!(nbytes > 0, "the file has no data to measure");
     let mut bytes = Vec::new();
     resize(&mut bytes, nbytes)?;
     { file }.read_exact(&mut bytes)?;
@@ -198,12 +197,15 @@ impl<'a> Bench<'a> {
         let dst = vec![1; src.len()];
         let room = |part: &[u8]| (vec![1; part.len() + EXTENDED_HEADER_LEN], 0);
         let packed = src.chunks(chunksize).map(room).collect();
-        let dparams = DParams::default().with_destination(match args.dest {
-            // Each chunk is part of an output that is larger than the caches if all of it is.
-            Dest::Stream if src.len() > CACHES => Destination::Streaming,
-            Dest::Stream => Destination::Auto,
-            Dest::Reuse => Destination::Cached,
-        });
+        let dparams = DParams {
+            destination: match args.dest {
+                // Each chunk is part of an output that is larger than the caches if all of it is.
+                Dest::Stream if src.len() > CACHES => Destination::Streaming,
+                Dest::Stream => Destination::Auto,
+                Dest::Reuse => Destination::Cached,
+            },
+            ..DParams::default()
+        };
         let mut bench = Self {
             args,
             input,
@@ -221,7 +223,7 @@ impl<'a> Bench<'a> {
         let chunk = |(room, len): &(Vec<u8>, usize)| Chunk::from_bytes(Bytes::copy_from_slice(&room[..*len]));
         bench.chunks = bench.packed.iter().map(chunk).collect::<Result<_, _>>()?;
         bench.decompress_all(Dest::Stream)?;
-        ensure_same(bench.lossy() || bench.src == bench.dst, "the round trip gives other bytes")?;
+        ensure_same(bench.lossy() || bench.src == bench.dst, "the round trip changed the bytes")?;
         Ok(bench)
     }
 
@@ -244,21 +246,13 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn compress(&mut self) -> Result<Value> {
+    /// Measures work on all chunks.
+    fn whole(&mut self, op: Op, work: impl Fn(&mut Self) -> Result<()>) -> Result<Value> {
         let times = self.repeat(|bench, clock| {
-            bench.compress_all()?;
+            work(bench)?;
             Ok(clock.stop())
         })?;
-        Ok(self.line(Op::Compress, &times, self.src.len(), self.chunks.len()))
-    }
-
-    fn decompress(&mut self) -> Result<Value> {
-        let dest = self.args.dest;
-        let times = self.repeat(|bench, clock| {
-            bench.decompress_all(dest)?;
-            Ok(clock.stop())
-        })?;
-        Ok(self.line(Op::Decompress, &times, self.src.len(), self.chunks.len()))
+        Ok(self.line(op, &times, self.src.len(), self.chunks.len()))
     }
 
     fn getitem(&mut self, op: Op) -> Result<Value> {
@@ -305,7 +299,7 @@ impl<'a> Bench<'a> {
     /// One reader per chunk, as a program keeps them that reads many parts of the same chunks.
     fn readers(&self) -> Result<Vec<ChunkReader>> {
         // The items are used right after they are read.
-        let dparams = self.dparams.clone().with_destination(Destination::Cached);
+        let dparams = DParams { destination: Destination::Cached, ..self.dparams.clone() };
         let reader = |chunk: &Chunk| Ok(ChunkReader::new(chunk.clone(), dparams.clone())?);
         self.chunks.iter().map(reader).collect()
     }

@@ -5,41 +5,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use b2_measure::Clock;
-use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
+use b2kit::{CodecId, NdArray, SuperChunk};
 use serde_json::{Value, json};
 
-use crate::args::Global;
-use crate::plugins;
-use crate::table::{dims, printable, short_size};
-use crate::values::Filters;
-use crate::{many, output};
+use crate::args::options::Global;
+use crate::args::plugins;
+use crate::args::values::Filters;
+use crate::files::destination;
+use crate::print::table::{dims, printable, short_size};
+use crate::process::several;
 
-use super::sample::Sample;
-use super::table::{command_for, name};
-use super::{Common, ensure_same};
+use super::common::{Common, ensure_same};
+use super::sample::{Sample, command_for, name};
 
 /// Size of the sample, taken from the middle of the file, in bytes: a second of work for the slowest choice.
 const SAMPLE: u64 = 4 << 20;
 /// For smaller data, in bytes, the results depend more on headers and noise than on the data.
 const SMALL: u64 = 64 << 10;
 
-/// Codecs and levels from fast to small, with filters for items of several bytes.
-const CHOICES: [(CodecId, u8, &str); 5] = [
-    (CodecId::LZ4, 5, "shuffle"),
-    (CodecId::LZ4, 5, "bitshuffle"),
-    (CodecId::ZSTD, 1, "shuffle"),
-    (CodecId::ZSTD, 5, "shuffle"),
-    (CodecId::ZSTD, 7, "bitshuffle"),
+/// Codecs, levels and filters from fast to small, and the codecs for single bytes.
+const CHOICES: [(CodecId, u8, &str, CodecId); 5] = [
+    (CodecId::LZ4, 5, "shuffle", CodecId::LZ4),
+    (CodecId::LZ4, 5, "bitshuffle", CodecId::LZ4HC),
+    (CodecId::ZSTD, 1, "shuffle", CodecId::ZSTD),
+    (CodecId::ZSTD, 5, "shuffle", CodecId::ZSTD),
+    (CodecId::ZSTD, 7, "bitshuffle", CodecId::ZSTD),
 ];
-/// The choices for single bytes, for which shuffling has no effect.
-const BYTE_CHOICES: [(CodecId, u8, &str); 5] = [
-    (CodecId::LZ4, 5, "none"),
-    (CodecId::LZ4HC, 5, "none"),
-    (CodecId::ZSTD, 1, "none"),
-    (CodecId::ZSTD, 5, "none"),
-    (CodecId::ZSTD, 7, "none"),
-];
-
 /// Result of one choice.
 struct Line {
     ratio: f64,
@@ -51,32 +42,39 @@ struct Line {
 
 pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Global) -> Result<()> {
     let common = Common { limit: common.limit.or(Some(SAMPLE)), ..*common };
-    many::each(files, |file| {
+    several::each(files, |file| {
         let sample = Sample::open(file, &common, global)?;
-        let choices = if sample.itemsize == 1 { BYTE_CHOICES } else { CHOICES };
-        let lines = choices.into_iter().map(|choice| measure(file, &sample, choice));
+        let lines = CHOICES.iter().map(|(codec, level, filters, bytes)| match sample.itemsize {
+            // Shuffling single bytes has no effect.
+            1 => measure(file, &sample, *bytes, *level, "none"),
+            _ => measure(file, &sample, *codec, *level, filters),
+        });
         let mut lines = lines.collect::<Result<Vec<Line>>>().with_context(|| file.display().to_string())?;
         lines.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
-        output::print(&if as_json { to_json(file, &sample, &lines) } else { to_text(file, &sample, &lines) })
+        destination::print(&if as_json {
+            to_json(file, &sample, &lines)
+        } else {
+            to_text(file, &sample, &lines)
+        })
     })
 }
 
 /// Compresses and decompresses once, and verifies the result.
-fn measure(file: &Path, sample: &Sample, (codec, level, filters): (CodecId, u8, &str)) -> Result<Line> {
+fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &str) -> Result<Line> {
     let filters: Filters = filters.parse().map_err(anyhow::Error::msg)?;
-    let cparams = plugins::cparams(sample.itemsize).codec(codec).level(level).filters(&filters.0).build()?;
-    let dtype = Dtype::parse(&format!("|V{}", sample.itemsize))?;
-    let builder = ArrayBuilder::with_dtype(sample.shape.clone(), dtype).compression(cparams);
+    let builder = sample.builder(codec, level, &filters)?;
     let clock = Clock::start();
     let frame = builder.to_bytes(&sample.plain)?;
     let compress = clock.wall().max(1e-9);
     let ratio = sample.plain.len() as f64 / frame.len() as f64;
-    let array = NdArray::options().plugins(plugins::plugins()).from_bytes(frame)?;
+    let array = NdArray::options()
+        .frame_options(SuperChunk::options().plugins(plugins::plugins()))
+        .from_bytes(frame)?;
     let mut back = vec![1; sample.plain.len()];
     let clock = Clock::start();
     array.all().read_bytes_into(&mut back)?;
     let decompress = clock.wall().max(1e-9);
-    ensure_same(back == sample.plain, "the round trip gives other bytes")?;
+    ensure_same(back == sample.plain, "the round trip changed the bytes")?;
     let nbytes = sample.plain.len() as f64;
     Ok(Line {
         ratio,

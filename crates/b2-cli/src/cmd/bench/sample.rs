@@ -3,16 +3,19 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use b2kit::{ArrayBuilder, CodecId, Dtype};
 
-use crate::args::Global;
-use crate::input::Input;
+use crate::args::options::Global;
+use crate::args::plugins;
+use crate::args::values::Filters;
+use crate::files::stdio;
 use crate::npy::{nbytes, source::ByteSource};
-use crate::operand::Operand;
-use crate::pump::resize;
-use crate::slice::{Axis, resolve};
-use crate::stdio;
+use crate::process::overlap::resize;
+use crate::read::input::Input;
+use crate::read::operand::Operand;
+use crate::read::slice::{Axis, resolve};
 
-use super::Common;
+use super::common::Common;
 
 /// Default size of the sample, in bytes.
 const DEFAULT_LIMIT: u64 = 16 << 20;
@@ -67,6 +70,14 @@ impl Sample {
         let options = if typesize == 1 { String::new() } else { format!(" --typesize {typesize}") };
         let nitems = operand.len / typesize as u64;
         Self::of_operand(operand, &[nitems], typesize, limit, options)
+    }
+
+    /// Returns what writes the sample with these parameters.
+    pub(super) fn builder(&self, codec: CodecId, level: u8, filters: &Filters) -> Result<ArrayBuilder> {
+        let cparams =
+            plugins::cparams(self.itemsize).codec(codec).level(level).filters(&filters.0).build()?;
+        let dtype = Dtype::parse(&format!("|V{}", self.itemsize))?;
+        Ok(ArrayBuilder::with_dtype(self.shape.clone(), dtype).compression(cparams))
     }
 
     fn of_operand(
@@ -127,15 +138,44 @@ fn middle(whole: &[u64], itemsize: usize, limit: u64) -> (Vec<u64>, Vec<u64>) {
 
 fn room(shape: &[u64], itemsize: usize) -> Result<Vec<u8>> {
     let nbytes = nbytes(shape, itemsize as u64).context("the array is too large")?;
-    ensure!(nbytes > 0, "there is nothing to measure on");
+    ensure!(nbytes > 0, "the file has no data to measure");
     let mut plain = Vec::new();
     resize(&mut plain, usize::try_from(nbytes)?)?;
     Ok(plain)
 }
 
+/// The filters in the syntax of `pack --filters`.
+pub(super) fn name(filters: &Filters) -> String {
+    let names = filters.0.iter().map(|slot| match slot.meta {
+        0 => slot.id.to_string(),
+        meta => format!("{}:{meta}", slot.id),
+    });
+    let names: Vec<String> = names.collect();
+    if names.is_empty() { "none".into() } else { names.join(",") }
+}
+
+/// The command that writes the file with these parameters.
+pub(super) fn command_for(file: &Path, sample: &Sample, codec: CodecId, clevel: u8, filters: &str) -> String {
+    format!(
+        "b2kit {} {} OUT{} --codec {codec} --clevel {clevel} --filters {filters}",
+        sample.command,
+        quoted(&file.display().to_string()),
+        sample.options,
+    )
+}
+
+/// Quotes text for a shell if necessary.
+fn quoted(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !text.is_empty() && text.chars().all(safe) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::middle;
+    use super::{middle, quoted};
 
     #[test]
     fn leading_dimensions_are_cut() {
@@ -149,6 +189,13 @@ mod tests {
             (&[0, 5], 100, &[0, 0], &[0, 5]),
         ] {
             assert_eq!(middle(whole, 4, limit), (start.to_vec(), shape.to_vec()), "{whole:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        for (name, text) in [("a/b.npy", "a/b.npy"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''")] {
+            assert_eq!(quoted(name), text);
         }
     }
 }

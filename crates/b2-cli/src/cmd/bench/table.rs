@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use b2_measure::{Clock, Spent, SplitMix64, least, repeat};
-use b2kit::{ArrayBuilder, CodecId, Dtype, NdArray};
+use b2kit::{CodecId, NdArray, SuperChunk};
 use serde_json::{Value, json};
 
-use crate::args::Global;
-use crate::output;
-use crate::plugins;
-use crate::progress::Progress;
-use crate::table::{dims, short_size};
-use crate::values::{Codec, Filters, parse_codec};
+use crate::args::options::Global;
+use crate::args::plugins;
+use crate::args::values::{Filters, filters_parser, plain_codec_parser};
+use crate::files::destination;
+use crate::print::table::{dims, short_size};
+use crate::process::progress::Progress;
 
 use super::choice::{Cost, best, pareto};
-use super::sample::Sample;
-use super::{Common, ensure_same, quick};
+use super::common::{Common, ensure_same, one_codec};
+use super::quick;
+use super::sample::{Sample, command_for, name};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -30,7 +31,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["input", "codecs", "clevels", "filters"])]
     quick: bool,
     /// Measure only these codecs
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = one_codec, default_value = "blosclz,lz4,lz4hc,zlib,zstd")]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = plain_codec_parser(one_codec), hide_possible_values = true, default_value = "blosclz,lz4,lz4hc,zlib,zstd")]
     codecs: Vec<CodecId>,
     /// Measure only these levels
     #[arg(long, value_name = "0..9,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=9), default_value = "1,5,9")]
@@ -38,16 +39,8 @@ pub(super) struct Args {
     /// Measure these filters; give it again for others
     ///
     /// Written as for `b2kit pack`. The default is none, shuffle and bitshuffle, one after the other.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true)]
     filters: Vec<Filters>,
-}
-
-/// Parses a codec name. Rejects `auto`, which would choose one, while the benchmark tries all.
-pub(super) fn one_codec(name: &str) -> Result<CodecId, String> {
-    match parse_codec(name)? {
-        Codec::Id(codec) => Ok(codec),
-        Codec::Auto => Err("name the codecs to measure".into()),
-    }
 }
 
 /// Time for repeating each operation, in seconds; the best run counts.
@@ -77,12 +70,8 @@ pub(super) fn run(args: &Args, common: &Common, as_json: bool, global: Global) -
         let rows = measure(args, file, &sample, global.quiet)?;
         let costs: Vec<Cost> = rows.iter().map(cost).collect();
         let (front, best) = (pareto(&costs), best(&costs).context("there is nothing to measure")?);
-        let text = if as_json {
-            format!("{}\n", as_json_object(file, &sample, common.threads, &rows, &front, best))
-        } else {
-            as_table(file, &sample, common.threads, &rows, &front, best)
-        };
-        output::print(&text)?;
+        let table = Table { file, sample, threads: common.threads, rows, front, best };
+        destination::print(&if as_json { format!("{}\n", table.to_json()) } else { table.to_text() })?;
     }
     Ok(())
 }
@@ -118,26 +107,16 @@ fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec
     Ok(rows)
 }
 
-/// The filters in the syntax of `pack --filters`.
-pub(super) fn name(filters: &Filters) -> String {
-    let names = filters.0.iter().map(|slot| match slot.meta {
-        0 => slot.id.to_string(),
-        meta => format!("{}:{meta}", slot.id),
-    });
-    let names: Vec<String> = names.collect();
-    if names.is_empty() { "none".into() } else { names.join(",") }
-}
-
 fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut [u8]) -> Result<Measured> {
     let (itemsize, shape) = (sample.itemsize, &sample.shape);
-    let cparams = plugins::cparams(itemsize).codec(codec).level(clevel).filters(&filters.0).build()?;
-    let builder =
-        ArrayBuilder::with_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}"))?).compression(cparams);
+    let builder = sample.builder(codec, clevel, filters)?;
     let mut frame = builder.to_bytes(&sample.plain)?;
     let cbytes = frame.len() as u64;
-    let array = NdArray::options().plugins(plugins::plugins()).from_bytes(frame.clone())?;
+    let array = NdArray::options()
+        .frame_options(SuperChunk::options().plugins(plugins::plugins()))
+        .from_bytes(frame.clone())?;
     array.all().read_bytes_into(dst)?;
-    ensure_same(is_lossy(filters) || dst == sample.plain, "the round trip gives other bytes")?;
+    ensure_same(is_lossy(filters) || dst == sample.plain, "the round trip changed the bytes")?;
 
     let compress = best_of(|| {
         frame = builder.to_bytes(&sample.plain)?;
@@ -190,139 +169,116 @@ fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(least(times.iter().map(|time| time.wall)).max(1e-9))
 }
 
-/// The command that writes the file with the parameters of this row.
-fn command(file: &Path, sample: &Sample, row: &Measured) -> String {
-    command_for(file, sample, row.codec, row.clevel, &row.filters)
-}
-
-/// The command that writes the file with these parameters.
-pub(super) fn command_for(file: &Path, sample: &Sample, codec: CodecId, clevel: u8, filters: &str) -> String {
-    format!(
-        "b2kit {} {} OUT{} --codec {codec} --clevel {clevel} --filters {filters}",
-        sample.command,
-        quoted(&file.display().to_string()),
-        sample.options,
-    )
-}
-
-/// Quotes text for a shell if necessary.
-fn quoted(text: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !text.is_empty() && text.chars().all(safe) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 const BEST: [&str; 3] = ["balance", "smallest", "fastest"];
 
-fn as_table(
-    file: &Path,
-    sample: &Sample,
+/// All rows, which of them no other one beats, and the three best.
+struct Table<'a> {
+    file: &'a Path,
+    sample: Sample,
     threads: usize,
-    rows: &[Measured],
-    front: &[bool],
+    rows: Vec<Measured>,
+    front: Vec<bool>,
     best: [usize; 3],
-) -> String {
-    let nbytes = sample.plain.len() as f64;
-    let part = if sample.plain.len() as u64 == sample.whole {
-        short_size(sample.whole)
-    } else {
-        format!("{} of {}", short_size(sample.plain.len() as u64), short_size(sample.whole))
-    };
-    let mut out = format!(
-        "{}: {part}, shape {}, items of {} bytes; {threads} thread{}\n\n",
-        crate::table::printable(&file.display().to_string()),
-        dims(&sample.whole_shape),
-        sample.itemsize,
-        if threads == 1 { "" } else { "s" }
-    );
-    let width = rows.iter().map(|row| row.filters.len()).max().unwrap_or(0).max(7);
-    let _ = writeln!(
-        out,
-        "  {:8} level  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
-        "codec", "filters", "ratio", "compress", "decompress", "item", "slice"
-    );
-    let _ = writeln!(
-        out,
-        "  {:8} {:5}  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
-        "", "", "", "", "GB/s", "GB/s", "us", "us"
-    );
-    for (row, on_front) in rows.iter().zip(front) {
-        let _ = writeln!(
-            out,
-            "{} {:8} {:>5}  {:width$} {:>8.2}x {:>10.3} {:>10.3} {:>9.2} {:>9.1}",
-            if *on_front { '*' } else { ' ' },
-            row.codec.to_string(),
-            row.clevel,
-            row.filters,
-            nbytes / row.cbytes as f64,
-            nbytes / row.compress / 1e9,
-            nbytes / row.decompress / 1e9,
-            row.item * 1e6,
-            row.slice * 1e6,
-        );
-    }
-    out.push_str("\n* no other choice is both smaller and faster\n\n");
-    for (name, place) in BEST.iter().zip(best) {
-        let _ = writeln!(out, "{name:9} {}", command(file, sample, &rows[place]));
-    }
-    out
 }
 
-fn as_json_object(
-    file: &Path,
-    sample: &Sample,
-    threads: usize,
-    rows: &[Measured],
-    front: &[bool],
-    best: [usize; 3],
-) -> Value {
-    let nbytes = sample.plain.len() as f64;
-    let results: Vec<Value> = rows
-        .iter()
-        .zip(front)
-        .map(|(row, on_front)| {
-            json!({
-                "codec": row.codec.to_string(),
-                "clevel": row.clevel,
-                "filters": row.filters,
-                "cbytes": row.cbytes,
-                "ratio": nbytes / row.cbytes as f64,
-                "compress_s": row.compress,
-                "decompress_s": row.decompress,
-                "item_s": row.item,
-                "slice_s": row.slice,
-                "pareto": on_front,
-            })
+impl Table<'_> {
+    /// Returns the name of each of the best rows, its number, and the command that writes the file with its parameters.
+    fn commands(&self) -> impl Iterator<Item = (&'static str, usize, String)> {
+        BEST.into_iter().zip(self.best).map(move |(name, place)| {
+            let Measured { codec, clevel, filters, .. } = &self.rows[place];
+            (name, place, command_for(self.file, &self.sample, *codec, *clevel, filters))
         })
-        .collect();
-    let mut object = json!({
-        "file": file.display().to_string(),
-        "nbytes": sample.whole,
-        "measured_nbytes": sample.plain.len(),
-        "shape": sample.whole_shape,
-        "measured_shape": sample.shape,
-        "typesize": sample.itemsize,
-        "threads": threads,
-        "results": results,
-    });
-    for (name, place) in BEST.iter().zip(best) {
-        object[name] = json!({"result": place, "command": command(file, sample, &rows[place])});
     }
-    object
+
+    fn to_text(&self) -> String {
+        let Self { file, sample, threads, rows, front, .. } = self;
+        let nbytes = sample.plain.len() as f64;
+        let part = if sample.plain.len() as u64 == sample.whole {
+            short_size(sample.whole)
+        } else {
+            format!("{} of {}", short_size(sample.plain.len() as u64), short_size(sample.whole))
+        };
+        let mut out = format!(
+            "{}: {part}, shape {}, items of {} bytes; {threads} thread{}\n\n",
+            crate::print::table::printable(&file.display().to_string()),
+            dims(&sample.whole_shape),
+            sample.itemsize,
+            if *threads == 1 { "" } else { "s" }
+        );
+        let width = rows.iter().map(|row| row.filters.len()).max().unwrap_or(0).max(7);
+        let _ = writeln!(
+            out,
+            "  {:8} level  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
+            "codec", "filters", "ratio", "compress", "decompress", "item", "slice"
+        );
+        let _ = writeln!(
+            out,
+            "  {:8} {:5}  {:width$} {:>9} {:>10} {:>10} {:>9} {:>9}",
+            "", "", "", "", "GB/s", "GB/s", "us", "us"
+        );
+        for (row, on_front) in rows.iter().zip(front) {
+            let _ = writeln!(
+                out,
+                "{} {:8} {:>5}  {:width$} {:>8.2}x {:>10.3} {:>10.3} {:>9.2} {:>9.1}",
+                if *on_front { '*' } else { ' ' },
+                row.codec.to_string(),
+                row.clevel,
+                row.filters,
+                nbytes / row.cbytes as f64,
+                nbytes / row.compress / 1e9,
+                nbytes / row.decompress / 1e9,
+                row.item * 1e6,
+                row.slice * 1e6,
+            );
+        }
+        out.push_str("\n* no other choice is both smaller and faster\n\n");
+        for (name, _, command) in self.commands() {
+            let _ = writeln!(out, "{name:9} {command}");
+        }
+        out
+    }
+
+    fn to_json(&self) -> Value {
+        let Self { file, sample, threads, rows, front, .. } = self;
+        let nbytes = sample.plain.len() as f64;
+        let results: Vec<Value> = rows
+            .iter()
+            .zip(front)
+            .map(|(row, on_front)| {
+                json!({
+                    "codec": row.codec.to_string(),
+                    "clevel": row.clevel,
+                    "filters": row.filters,
+                    "cbytes": row.cbytes,
+                    "ratio": nbytes / row.cbytes as f64,
+                    "compress_s": row.compress,
+                    "decompress_s": row.decompress,
+                    "item_s": row.item,
+                    "slice_s": row.slice,
+                    "pareto": on_front,
+                })
+            })
+            .collect();
+        let mut object = json!({
+            "file": file.display().to_string(),
+            "nbytes": sample.whole,
+            "measured_nbytes": sample.plain.len(),
+            "shape": sample.whole_shape,
+            "measured_shape": sample.shape,
+            "typesize": sample.itemsize,
+            "threads": threads,
+            "results": results,
+        });
+        for (name, place, command) in self.commands() {
+            object[name] = json!({"result": place, "command": command});
+        }
+        object
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_quoted_for_a_shell() {
-        for (name, text) in [("a/b.npy", "a/b.npy"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''")] {
-            assert_eq!(quoted(name), text);
-        }
-    }
 
     #[test]
     fn pipelines_have_the_names_that_pack_takes() {

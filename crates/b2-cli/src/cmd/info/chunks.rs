@@ -6,11 +6,18 @@ use anyhow::{Context, Result};
 use b2kit::SuperChunk;
 use b2kit::chunk::{ChunkHeader, SpecialKind};
 use b2kit::frame::Entry;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::json_ratio;
-use crate::output::Output;
-use crate::table::ratio;
+use crate::files::Output;
+use crate::print::ratio;
+
+/// The kinds of special chunks and their names.
+pub(super) const SPECIAL_KINDS: [(SpecialKind, &str); 4] = [
+    (SpecialKind::Zeros, "zero"),
+    (SpecialKind::NaN, "nan"),
+    (SpecialKind::Value, "value"),
+    (SpecialKind::Uninit, "uninit"),
+];
 
 /// Facts about one chunk.
 struct ChunkFacts {
@@ -21,20 +28,17 @@ struct ChunkFacts {
 
 impl ChunkFacts {
     fn gather(frame: &SuperChunk, nchunk: usize) -> Result<Self> {
-        let header = frame.chunk_header(nchunk)?;
-        let special = match (frame.entry(nchunk)?, &header) {
+        let header = frame.chunk(nchunk).header()?;
+        let special = match (frame.chunk(nchunk).entry()?, &header) {
             (Entry::Special(kind), _) => Some(kind),
             (_, header) => header.as_ref().and_then(ChunkHeader::special),
         };
         Ok(Self {
-            nbytes: frame.chunk_nbytes(nchunk)?,
+            nbytes: frame.chunk(nchunk).nbytes()?,
             cbytes: header.map_or(0, |header| header.cbytes() as u64),
-            special: special.map(|kind| match kind {
-                SpecialKind::Zeros => "zero",
-                SpecialKind::NaN => "nan",
-                SpecialKind::Value => "value",
-                SpecialKind::Uninit => "uninit",
-            }),
+            special: special
+                .and_then(|kind| SPECIAL_KINDS.iter().find(|(known, _)| *known == kind))
+                .map(|(_, name)| *name),
         })
     }
 }
@@ -54,7 +58,7 @@ fn each_chunk(
     while nchunk < frame.nchunks() {
         let alike = match frame.chunksize() {
             0 => nchunk + 1,
-            _ => frame.index().run(nchunk).with_context(named)?.1.end.min(last),
+            _ => frame.chunk(nchunk).run().with_context(named)?.1.end.min(last),
         };
         let text = row(&facts(nchunk)?);
         each(nchunk, &text)?;
@@ -106,4 +110,8 @@ fn send_when_long(output: &mut Output, lines: &mut Vec<u8>) -> Result<()> {
         lines.clear();
     }
     Ok(())
+}
+
+pub(super) fn json_ratio(nbytes: u64, cbytes: u64) -> Value {
+    if cbytes == 0 { Value::Null } else { (nbytes as f64 / cbytes as f64).into() }
 }
