@@ -43,7 +43,9 @@ def operations(x, path, codec, folder, threads):
     box = tuple(slice(n // 4, n // 4 + 32) for n in shape)
     rows = sorted(rng.choice(shape[0], 20, replace=False).tolist())
     points = tuple(rng.integers(0, n, 1000) for n in shape)
-    mask = rng.random(shape) < 0.1
+    marks = rng.random(shape)
+    region = np.zeros(shape, bool)
+    region[box] = True
     ours, theirs = b2kit.open(path, threads=threads), blosc2.open(path, mode="r", dparams={"nthreads": threads})
     cparams = {"codec": getattr(blosc2.Codec, codec.upper()), "clevel": 5, "nthreads": threads}
     both = lambda key: (lambda: ours[key], lambda: theirs[key])  # noqa: E731
@@ -60,7 +62,10 @@ def operations(x, path, codec, folder, threads):
     yield ("steps", *both((slice(None, None, -3), slice(None, None, 2), slice(5, None, 7))))
     yield ("rows", *both(rows))
     yield ("points", *both(points))
-    yield ("mask", *both(mask))
+    yield ("mask", *both(marks < 0.1))
+    for share in (0, 1e-5, 1e-4, 1e-3, 1e-2, 1):
+        yield (f"mask {share:g}", *both(marks < share))
+    yield ("mask, box", *both(region))
     target = os.path.join(folder, "written.b2nd")
     yield (
         "write",

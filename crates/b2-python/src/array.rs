@@ -6,26 +6,25 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
 use b2_http::{Http, HttpFile};
+use b2_store::Place;
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{
-    Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, ReadOptions, SuperChunk,
-};
+use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
 use numpy::PyArrayDescr;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::control::{How, plugins};
+use crate::control::How;
 use crate::errors::{OrRaise, argument, exception, is_changed, selection, wrong_type};
 use crate::index::{Chosen, Style};
+use crate::options::{read_options, verdict};
 use crate::reader;
 use crate::remote::Remote;
-use crate::source::PyFile;
-use crate::store::{Frame, FrameBase};
+use crate::source::{PyFile, bytes_of};
+use crate::store::Store;
 
 /// Base class of `b2kit.Array`.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
@@ -36,30 +35,31 @@ pub(crate) struct ArrayBase {
     path: Option<String>,
     pub(crate) writable: bool,
     pub(crate) threads: Option<usize>,
+    /// Whether it is on a web server.
+    far: bool,
+}
+
+/// What is released by closing.
+struct State {
+    /// `None` once the array is closed.
+    array: Option<NdArray>,
+    dtype: Py<PyArrayDescr>,
+    /// The frame, if it is in memory.
+    frame: Option<Bytes>,
+    /// The directory of the store that contains the array.
+    store: Option<Arc<Inside>>,
     /// The source of the bytes, if many ranges are fetched at once.
     remote: Option<Arc<Remote>>,
     /// The file on a web server.
     web: Option<Arc<HttpFile>>,
 }
 
-struct State {
-    array: NdArray,
-    dtype: Py<PyArrayDescr>,
-    /// The frame, if it is in memory.
-    frame: Option<Bytes>,
-}
-
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// A path, and the store that contains it.
-    Path(PathBuf, Option<Arc<Inside>>),
+    Path(PathBuf),
     Memory,
     /// Part of a file, a Python object or a server: read-only.
     Elsewhere,
-}
-
-pub(crate) fn read_options() -> ReadOptions {
-    SuperChunk::options().plugins(plugins())
 }
 
 /// Sets the number of threads that an array uses by default.
@@ -76,23 +76,38 @@ impl ArrayBase {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) fn now(&self) -> NdArray {
-        self.lock().array.clone()
+    pub(crate) fn now(&self) -> PyResult<NdArray> {
+        let array = self.lock().array.clone();
+        array.ok_or_else(|| Python::attach(|py| argument(py, "the array is closed")))
     }
 
-    pub(crate) fn both(&self, py: Python<'_>) -> (NdArray, Py<PyArrayDescr>) {
-        let state = self.lock();
-        (state.array.clone(), state.dtype.clone_ref(py))
+    pub(crate) fn both(&self, py: Python<'_>) -> PyResult<(NdArray, Py<PyArrayDescr>)> {
+        let array = self.now()?;
+        Ok((array, self.lock().dtype.clone_ref(py)))
     }
 
     pub(crate) fn frame(&self) -> Option<Bytes> {
         self.lock().frame.clone()
     }
 
+    /// Returns the directory of the store that contains the array.
+    pub(crate) fn store(&self) -> Option<Arc<Inside>> {
+        self.lock().store.clone()
+    }
+
     pub(crate) fn set(&self, py: Python<'_>, array: NdArray, frame: Option<Bytes>) -> PyResult<()> {
         let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
         let array = controlled(array, self.threads);
-        let old = std::mem::replace(&mut *self.lock(), State { array, dtype, frame });
+        let mut state = self.lock();
+        // Closed meanwhile, it stays closed.
+        let old = match state.array {
+            Some(_) => (state.array.replace(array), std::mem::replace(&mut state.dtype, dtype)),
+            None => (Some(array), dtype),
+        };
+        if state.array.is_some() {
+            state.frame = frame;
+        }
+        drop(state);
         drop(old);
         Ok(())
     }
@@ -106,9 +121,14 @@ impl ArrayBase {
             threads: self.threads_of(threads),
             progress,
             short: false,
-            remote: self.remote.clone(),
-            far: self.web.is_some(),
+            remote: self.lock().remote.clone(),
+            far: self.far,
         }
+    }
+
+    /// For calls that read a few bytes.
+    fn short_how(&self) -> How {
+        How { far: self.far, ..How::short(None) }
     }
 
     fn get<'py>(
@@ -136,7 +156,7 @@ impl ArrayBase {
         const TRIES: u32 = 20;
         let mut n = 0;
         loop {
-            let (array, dtype) = self.both(py);
+            let (array, dtype) = self.both(py)?;
             match read(&array, dtype.bind(py)) {
                 Err(error) if n < TRIES && is_changed(&error, py) => {
                     py.detach(|| std::thread::sleep(Duration::from_millis(1 << n.min(6))));
@@ -178,21 +198,20 @@ pub(crate) fn get<'py>(
     how: How,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = key.py();
-    if let Some((mask, count)) = reader::dense_mask(array, key)? {
-        return reader::read_marked(array, dtype, &mask, count, how);
+    crate::index::refuse_masked(key)?;
+    if let Some(mask) = reader::Mask::of(array, key)? {
+        return mask.read(array, dtype, how);
     }
     let chosen = Chosen::new(key, style, array.shape())?;
     let view = chosen.view(py, array)?;
     match (&chosen.field, &chosen.fields) {
         (Some(_), _) => {
             let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
-            reader::read(view, &dtype, false, how)
+            Ok(reader::read(view, &dtype, how)?.into_any())
         }
-        (None, Some(fields)) => {
-            let whole = reader::read(view, dtype, false, how)?;
-            whole.get_item(fields)
-        }
-        (None, None) => reader::read(view, dtype, chosen.scalar, how),
+        (None, Some(fields)) => reader::read(view, dtype, how)?.get_item(fields),
+        (None, None) if chosen.scalar => reader::scalar(reader::read(view, dtype, how)?),
+        (None, None) => Ok(reader::read(view, dtype, how)?.into_any()),
     }
 }
 
@@ -201,7 +220,7 @@ fn style(name: &str) -> PyResult<Style> {
         "numpy" => Ok(Style::Numpy),
         "orthogonal" => Ok(Style::Orthogonal),
         "vectorized" => Ok(Style::Vectorized),
-        _ => Err(wrong_type(format!("no such way of indexing: {name}"))),
+        _ => Err(wrong_type(format!("no way of indexing is called {name}"))),
     }
 }
 
@@ -212,14 +231,14 @@ pub(crate) fn style_of(name: Option<&str>) -> PyResult<Style> {
 #[pymethods]
 impl ArrayBase {
     #[new]
-    #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, part = None, name = None))]
+    #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, key = None, name = None))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         mode: &str,
         threads: Option<usize>,
         offset: u64,
-        part: Option<(u64, u64)>,
+        key: Option<String>,
         name: Option<String>,
     ) -> PyResult<Self> {
         let writable = match mode {
@@ -229,7 +248,7 @@ impl ArrayBase {
         };
         let how = How::short(threads);
         let (opened, origin, path, frame);
-        let (mut remote, mut web) = (None, None);
+        let (mut remote, mut web, mut inside) = (None, None, None);
         if let Ok(url) = source.extract::<String>()
             && b2_http::is_url(&url)
         {
@@ -243,28 +262,34 @@ impl ArrayBase {
             let text = given.to_string_lossy().into_owned();
             let store = crate::folder::of(source)?;
             let options =
-                NdArray::options().frame_options(crate::folder::reading(store.as_ref())).offset(offset);
-            origin = if offset == 0 { Origin::Path(given.clone(), store) } else { Origin::Elsewhere };
+                NdArray::options().frame_options(crate::folder::reading(store.as_ref()).offset(offset));
+            origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };
+            inside = store;
             opened = how.run(py, |_| options.open(&given))?;
             (path, frame) = (Some(text), None);
         } else if let Some(bytes) = bytes_of(source)? {
             opened =
                 how.run(py, |_| NdArray::options().frame_options(read_options()).from_bytes(bytes.clone()))?;
             (origin, path, frame) = (Origin::Memory, name, Some(bytes));
-        } else if let (Ok(frame_of_all), Some((offset, len))) = (source.cast::<FrameBase>(), part) {
-            let reader: Arc<dyn ReadAt> = Arc::new(frame_of_all.get().part(py, offset, len)?);
-            let name = name.unwrap_or_default();
-            opened = how.run(py, |_| {
-                NdArray::options().frame_options(read_options()).from_reader(reader, name.as_str())
-            })?;
-            (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
+        } else if let (Ok(store), Some(key)) = (source.cast::<Store>(), key) {
+            let store = &store.get().0;
+            let member = store.member(&key).or_raise(py)?;
+            let frame_of_member = how.run(py, |_| store.frame(&key, &read_options()))?;
+            (origin, path) = match &member.place {
+                Place::Path(path) => {
+                    let text = path.to_string_lossy().into_owned();
+                    inside = store.directory().cloned();
+                    (Origin::Path(path.clone()), Some(text))
+                }
+                _ => (Origin::Elsewhere, name),
+            };
+            (opened, frame) = (NdArray::from_super_chunk(frame_of_member).or_raise(py)?, None);
         } else if source.hasattr(intern!(py, "fetch"))? && source.hasattr(intern!(py, "size"))? {
             let name = name.unwrap_or_default();
             let ranges = Arc::new(Remote::new(source, &name)?);
-            let reader: Arc<dyn ReadAt> = ranges.clone();
             let options =
-                NdArray::options().frame_options(read_options().costs(ReadCosts::REMOTE)).offset(offset);
-            opened = how.run(py, |_| options.from_reader(reader, name.as_str()))?;
+                NdArray::options().frame_options(read_options().costs(ReadCosts::REMOTE).offset(offset));
+            opened = how.run(py, |_| options.from_reader(ranges.file(), name.as_str()))?;
             remote = Some(ranges);
             (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
         } else if source.hasattr(intern!(py, "read"))? && source.hasattr(intern!(py, "seek"))? {
@@ -276,7 +301,7 @@ impl ArrayBase {
                     None => source.get_type().name()?.to_string(),
                 },
             };
-            let options = NdArray::options().frame_options(read_options()).offset(offset);
+            let options = NdArray::options().frame_options(read_options().offset(offset));
             opened = how.run(py, |_| options.from_reader(file, name.as_str()))?;
             (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
         } else {
@@ -297,75 +322,89 @@ impl ArrayBase {
             PyErr::warn(py, &category, &CString::new(message).unwrap_or_default(), 2)?;
         }
         let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
-        let state = Mutex::new(State { array: controlled(opened, threads), dtype, frame });
-        Ok(Self { state, origin, path, writable, threads, remote, web })
+        let array = Some(controlled(opened, threads));
+        let far = web.is_some();
+        let state = Mutex::new(State { array, dtype, frame, store: inside, remote, web });
+        Ok(Self { state, origin, path, writable, threads, far })
     }
 
+    /// The length of each dimension, in items.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.now().shape())
+        PyTuple::new(py, self.now()?.shape())
     }
+    /// The type of the items.
     #[getter]
-    fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
-        self.lock().dtype.clone_ref(py)
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyArrayDescr>> {
+        Ok(self.both(py)?.1)
     }
+    /// The number of dimensions.
     #[getter]
-    fn ndim(&self) -> usize {
-        self.now().ndim()
+    fn ndim(&self) -> PyResult<usize> {
+        Ok(self.now()?.ndim())
     }
+    /// The number of items.
     #[getter]
-    fn size(&self) -> u64 {
-        self.now().len()
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.now()?.len())
     }
+    /// The size of an item in bytes.
     #[getter]
-    fn itemsize(&self) -> usize {
-        self.now().itemsize()
+    fn itemsize(&self) -> PyResult<usize> {
+        Ok(self.now()?.itemsize())
     }
+    /// The size of all items in bytes, uncompressed.
     #[getter]
-    fn nbytes(&self) -> u64 {
-        self.now().nbytes()
+    fn nbytes(&self) -> PyResult<u64> {
+        Ok(self.now()?.nbytes())
     }
+    /// The size of the compressed data in bytes.
     #[getter]
-    fn cbytes(&self) -> u64 {
-        self.now().super_chunk().cbytes()
+    fn cbytes(&self) -> PyResult<u64> {
+        Ok(self.now()?.super_chunk().cbytes())
     }
+    /// The number of chunks.
     #[getter]
-    fn nchunks(&self) -> u64 {
-        self.now().nchunks()
+    fn nchunks(&self) -> PyResult<u64> {
+        Ok(self.now()?.geometry().nchunks())
     }
+    /// The shape of a chunk: the items that are compressed together, and appended or replaced as a whole.
     #[getter]
     fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.now().chunkshape())
+        PyTuple::new(py, self.now()?.chunkshape())
     }
+    /// The shape of a block: the items that are decoded together.
     #[getter]
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.now().blockshape())
+        PyTuple::new(py, self.now()?.blockshape())
+    }
+    /// The name of the codec, such as `"zstd"`.
+    #[getter]
+    fn codec(&self) -> PyResult<String> {
+        Ok(self.now()?.super_chunk().header().codec().to_string())
+    }
+    /// The compression level, 0 to 9.
+    #[getter]
+    fn level(&self) -> PyResult<u8> {
+        Ok(self.now()?.super_chunk().header().level())
     }
     #[getter]
-    fn codec(&self) -> String {
-        self.now().super_chunk().header().codec().to_string()
+    fn _filters(&self) -> PyResult<Vec<(String, u8)>> {
+        let filters: Vec<FilterSlot> = self.now()?.super_chunk().header().filters().into();
+        let applied = filters.iter().filter(|slot| slot.id != FilterId::NONE);
+        Ok(applied.map(|slot| (slot.id.to_string(), slot.meta)).collect())
     }
-    #[getter]
-    fn level(&self) -> u8 {
-        self.now().super_chunk().header().level()
-    }
-    #[getter]
-    fn _filters(&self) -> Vec<(String, u8)> {
-        let filters: Vec<FilterSlot> = self.now().super_chunk().header().filters().into();
-        filters
-            .iter()
-            .filter(|slot| slot.id != FilterId::NONE)
-            .map(|slot| (slot.id.to_string(), slot.meta))
-            .collect()
-    }
+    /// The absolute path, the URL without user, password and query, or the name of the source; `None` in memory.
     #[getter]
     fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
+    /// `"r"` for reading, or `"a"` for reading and changing.
     #[getter]
     fn mode(&self) -> &'static str {
         if self.writable { "a" } else { "r" }
     }
+    /// The number of threads for one call; `None` for that of `set_threads`.
     #[getter]
     fn threads(&self) -> Option<usize> {
         self.threads
@@ -373,14 +412,14 @@ impl ArrayBase {
     /// Version of the content as the web server reports it: ETag, time of last modification, length.
     #[getter]
     fn _version(&self) -> Option<(Option<String>, Option<String>, Option<u64>)> {
-        let version = self.web.as_ref()?.version().clone();
+        let version = self.lock().web.as_ref()?.version().clone();
         Some((version.etag, version.last_modified, version.len))
     }
     /// Where the array comes from: "path", "web", "memory" or "elsewhere". It decides how to open the array again.
     #[getter]
     fn _origin(&self) -> &'static str {
         match self.origin {
-            _ if self.web.is_some() => "web",
+            _ if self.far => "web",
             Origin::Path(..) => "path",
             Origin::Memory => "memory",
             Origin::Elsewhere => "elsewhere",
@@ -389,19 +428,16 @@ impl ArrayBase {
     /// The directory of the store that contains the array.
     #[getter]
     fn _store(&self) -> Option<std::ffi::OsString> {
-        match &self.origin {
-            Origin::Path(_, Some(inside)) => Some(inside.path().as_os_str().to_owned()),
-            _ => None,
-        }
+        Some(self.store()?.path().as_os_str().to_owned())
     }
     /// The item type as it is stored in the file.
     #[getter]
-    fn _stored_dtype(&self) -> String {
-        self.now().dtype().to_string()
+    fn _stored_dtype(&self) -> PyResult<String> {
+        Ok(self.now()?.dtype().to_string())
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        match self.now().shape().first() {
+        match self.now()?.shape().first() {
             Some(&length) => Ok(usize::try_from(length)?),
             None => Err(wrong_type("len() of an array without dimensions")),
         }
@@ -448,12 +484,27 @@ impl ArrayBase {
         })
     }
 
-    /// Moves to the newest committed state. Returns whether there was a newer one.
-    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+    #[pyo3(signature = (boxes, out = None, threads = None, progress = None))]
+    fn _read_boxes<'py>(
+        &self,
+        boxes: &Bound<'py, PyList>,
+        out: Option<&Bound<'py, PyAny>>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = boxes.py();
+        self.again(py, |array, dtype| {
+            let how = self.how(threads, progress.as_ref().map(|progress| progress.clone_ref(py)));
+            reader::read_boxes(array, dtype, boxes, out, how)
+        })
+    }
+
+    /// Moves to the newest committed state of a file. Returns whether there was a newer one.
+    fn _refresh(&self, py: Python<'_>) -> PyResult<bool> {
         if !matches!(self.origin, Origin::Path(..)) {
             return Ok(false);
         }
-        let mut array = self.now();
+        let mut array = self.now()?;
         let (array, newer) = How::short(None).run(py, move |_| {
             let newer = array.refresh()?;
             Ok::<_, NdError>((array, newer))
@@ -464,6 +515,20 @@ impl ArrayBase {
         Ok(newer)
     }
 
+    /// Takes over the state of an array that was opened from the same place.
+    fn _follow(&self, other: &Self) -> PyResult<()> {
+        self.now()?;
+        other.now()?;
+        let mut state = other.lock();
+        let array = state.array.take();
+        let (dtype, frame) = (Python::attach(|py| state.dtype.clone_ref(py)), state.frame.take());
+        let (store, remote, web) = (state.store.take(), state.remote.take(), state.web.take());
+        drop(state);
+        let old = std::mem::replace(&mut *self.lock(), State { array, dtype, frame, store, remote, web });
+        drop(old);
+        Ok(())
+    }
+
     /// Compares all checksums and decodes everything. Returns the state of the checksums: "ok", "changed" or "none".
     #[pyo3(signature = (threads = None, progress = None))]
     fn _verify(
@@ -472,33 +537,26 @@ impl ArrayBase {
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<&'static str> {
-        let array = self.now();
+        let array = self.now()?;
         let how = self.how(threads, progress);
         let verify =
             move |control| Ok::<_, NdError>(verdict(array.with_control(control).verify()?.checksums));
-        if how.far { how.run_apart(py, verify) } else { how.run(py, verify) }
+        how.run_near_or_apart(py, verify)
     }
 
     /// Returns the stored bytes of a chunk.
     fn _chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let array = self.now();
-        let fetch = move |_| array.super_chunk().chunk(nchunk);
-        let chunk = match self.web {
-            Some(_) => How::short(None).run_apart(py, fetch)?,
-            None => How::short(None).run(py, fetch)?,
-        };
+        let array = self.now()?;
+        let fetch = move |_| array.super_chunk().chunk(nchunk).read();
+        let chunk = self.short_how().run_near_or_apart(py, fetch)?;
         Ok(PyBytes::new(py, chunk.as_bytes()))
     }
 
     /// Returns the kind of chunk `nchunk`: "stored", or the special value of its items.
     fn _chunk_kind(&self, py: Python<'_>, nchunk: usize) -> PyResult<&'static str> {
-        let array = self.now();
-        let entry = move |_| array.super_chunk().entry(nchunk);
-        let entry = match self.web {
-            Some(_) => How::short(None).run_apart(py, entry)?,
-            None => How::short(None).run(py, entry)?,
-        };
-        Ok(match entry {
+        let array = self.now()?;
+        let entry = move |_| array.super_chunk().chunk(nchunk).entry();
+        Ok(match self.short_how().run_near_or_apart(py, entry)? {
             Entry::Stored(_) => "stored",
             Entry::Special(SpecialKind::Zeros) => "zeros",
             Entry::Special(SpecialKind::NaN) => "nan",
@@ -507,18 +565,33 @@ impl ArrayBase {
         })
     }
 
+    /// Releases the file, or the memory. A read that runs in another thread ends first.
+    fn _close(&self, py: Python<'_>) {
+        let mut state = self.lock();
+        let held = (state.array.take(), state.frame.take(), state.store.take());
+        let remote = (state.remote.take(), state.web.take());
+        drop(state);
+        py.detach(move || drop(held));
+        drop(remote);
+    }
+    /// Whether `close` was called.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock().array.is_none()
+    }
+
     /// Returns the whole frame if it is in memory.
     fn _frame<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.frame().map(|frame| PyBytes::new(py, &frame))
     }
 
-    fn _attr_names(&self) -> Vec<String> {
-        self.now().attrs().names().map(std::borrow::Cow::into_owned).collect()
+    fn _attr_names(&self) -> PyResult<Vec<String>> {
+        Ok(self.now()?.attrs().names().map(std::borrow::Cow::into_owned).collect())
     }
 
     /// Returns an attribute in a tuple, since its value may be `None`; `None` if there is no such attribute.
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.now().attrs().get_object(name).or_raise(py)? {
+        match self.now()?.attrs().get_object(name).or_raise(py)? {
             Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
             None => Ok(None),
         }
@@ -543,7 +616,7 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     let http = connections().afresh();
     let name = http.hide(url);
     let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
-    let array = NdArray::options().frame_options(options).offset(offset).open(&name)?;
+    let array = NdArray::options().frame_options(options.offset(offset)).open(&name)?;
     let file = match http.open_file(name.as_ref()) {
         Ok(file) => file,
         // A sparse frame: use its index file, which changes with each commit.
@@ -553,33 +626,4 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
         }
     };
     Ok(OnServer { array, file, name })
-}
-
-/// Returns the name for the state of the checksums of a verified frame.
-pub(crate) fn verdict(checksums: Checksums) -> &'static str {
-    match checksums {
-        Checksums::Changed => "changed",
-        Checksums::None => "none",
-        _ => "ok",
-    }
-}
-
-/// Returns the bytes of a buffer. Those of a `bytes` object are not copied.
-pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
-    if let Ok(frame) = source.cast::<Frame>() {
-        return Ok(Some(frame.get().0.clone()));
-    }
-    if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyByteArray>() {
-        return Ok(Some(Bytes::from_owner(source.extract::<PyBackedBytes>()?)));
-    }
-    if source.hasattr(intern!(source.py(), "__fspath__"))? || source.hasattr(intern!(source.py(), "read"))? {
-        return Ok(None);
-    }
-    match PyMemoryView::from(source) {
-        Ok(view) => {
-            let bytes: PyBackedBytes = view.call_method0(intern!(source.py(), "tobytes"))?.extract()?;
-            Ok(Some(Bytes::from_owner(bytes)))
-        }
-        Err(_) => Ok(None),
-    }
 }

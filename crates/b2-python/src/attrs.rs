@@ -29,7 +29,7 @@ pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     let py = object.py();
     if depth > MAX_DEPTH {
-        return Err(argument(py, "the value nests too deep"));
+        return Err(argument(py, "the value is nested too deeply"));
     }
     let list = |items: Bound<'_, PyAny>| -> PyResult<Vec<Value>> {
         items.try_iter()?.map(|item| value_of(&item?, depth + 1)).collect()

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use b2kit::{Control, Plugins};
+use b2kit::Control;
 use pyo3::prelude::*;
 
-use crate::errors::{KindedDyn, exception, raise};
+use crate::errors::{Kinded, exception, raise};
 use crate::remote::Remote;
 
 /// Default number of threads, set by `b2kit.set_threads`; 0 means all available.
@@ -65,7 +65,7 @@ impl How {
     }
 
     /// Runs `work` without the interpreter's lock.
-    pub(crate) fn run<T: Send, E: KindedDyn + Send>(
+    pub(crate) fn run<T: Send, E: Kinded + Send>(
         self,
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send,
@@ -78,7 +78,7 @@ impl How {
 
     /// Runs `work` on a separate thread, because it may block where a signal does not interrupt it. On a signal this
     /// returns at once; the thread ends when its wait does, and keeps what it owns until then.
-    pub(crate) fn run_apart<T: Send + 'static, E: KindedDyn + Send + 'static>(
+    pub(crate) fn run_apart<T: Send + 'static, E: Kinded + Send>(
         self,
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
@@ -101,10 +101,19 @@ impl How {
                     given_up.store(true, Relaxed);
                 })?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(exception(py, "Error", "the thread that read has failed"));
+                    return Err(exception(py, "Error", "the reading thread failed"));
                 }
             }
         }
+    }
+
+    /// Runs `work` on a separate thread if it may wait for a server, else on this one.
+    pub(crate) fn run_near_or_apart<T: Send + 'static, E: Kinded + Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
+    ) -> PyResult<T> {
+        if self.far { self.run_apart(py, work) } else { self.run(py, work) }
     }
 
     /// Creates the control of a call. `caller` is the thread that checks for signals.
@@ -128,7 +137,7 @@ impl How {
     }
 }
 
-fn told<T, E: KindedDyn>(py: Python<'_>, result: Result<T, E>, raised: &Mutex<Option<PyErr>>) -> PyResult<T> {
+fn told<T, E: Kinded>(py: Python<'_>, result: Result<T, E>, raised: &Mutex<Option<PyErr>>) -> PyResult<T> {
     let stopped = raised.lock().ok().and_then(|mut raised| raised.take());
     match (result, stopped) {
         (Ok(value), _) => Ok(value),
@@ -190,16 +199,4 @@ fn watched(control: Control, mut watch: Watch) -> Control {
             _ => ControlFlow::Continue(()),
         }
     })
-}
-
-/// Returns the codecs and filters: the built-in ones and zfp.
-pub(crate) fn plugins() -> Plugins {
-    static ALL: OnceLock<Plugins> = OnceLock::new();
-    let all = || {
-        Plugins::builtin()
-            .with_codec(b2_zfp::FixedAccuracy)
-            .with_codec(b2_zfp::FixedPrecision)
-            .with_codec(b2_zfp::FixedRate)
-    };
-    ALL.get_or_init(all).clone()
 }

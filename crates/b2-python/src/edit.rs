@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use b2kit::chunk::Compression;
-use b2kit::frame::{Durability, EditOptions, is_locked};
+use b2kit::frame::{EditOptions, is_locked};
 use b2kit::nd::{Axis, DtypeKind, NdError, RegionSource};
 use b2kit::{ArrayEditor, Control, Fill, NdArray};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -15,10 +14,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::array::{ArrayBase, Origin, get, read_options, style_of};
+use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
-use crate::errors::{argument, exception, ours};
-use crate::index::{Chosen, Together, numpy};
+use crate::errors::{argument, exception, ours, wrong_type};
+use crate::index::{Chosen, Together, is_masked, numpy};
+use crate::options::{compression, durability, read_options};
 use crate::source::Items;
 
 /// Arrays that are being edited in this process. A second edit of the same array from the same thread would deadlock.
@@ -86,7 +86,7 @@ fn pause(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
 
-const CALLBACK: &str = "a progress callback cannot use the change whose progress it is told";
+const CALLBACK: &str = "a progress callback cannot use the change that it reports on";
 
 /// An edit in progress: the base class of `b2kit.Edit`.
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
@@ -100,11 +100,7 @@ pub(crate) struct EditorBase {
 }
 
 fn closed() -> NdError {
-    NdError::Argument { what: "the change is over: it was committed or given up".into() }
-}
-
-pub(crate) fn durability(sync: bool) -> Durability {
-    if sync { Durability::Sync } else { Durability::None }
+    NdError::Argument { what: "the change is over: it was committed or abandoned".into() }
 }
 
 impl EditorBase {
@@ -175,6 +171,9 @@ fn converted<'py>(
     dtype: &Bound<'py, PyArrayDescr>,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let py = value.py();
+    if is_masked(value)? {
+        return Err(wrong_type("a masked array would lose its mask: fill it first"));
+    }
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) if array.dtype().is(dtype) => return Ok(array.clone()),
         Ok(array) => {
@@ -205,13 +204,14 @@ impl EditorBase {
         }
         let options = || NdArray::options().frame_options(read_options());
         let key = match &base.origin {
-            Origin::Path(path, _) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+            Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
         };
         let turn = Turn::wait(py, key)?;
-        let (origin, frame, threads) = (base.origin.clone(), base.frame(), base.threads);
+        base.now()?;
+        let (origin, store, frame, threads) = (base.origin.clone(), base.store(), base.frame(), base.threads);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
-            (Origin::Path(path, store), _) => {
+            (Origin::Path(path), _) => {
                 let edit = EditOptions::from(crate::folder::reading(store.as_ref()));
                 ArrayEditor::new(edit.durability(durability(sync)).edit(path)?)
             }
@@ -222,11 +222,13 @@ impl EditorBase {
         Ok(Self { array, turn: Mutex::new(Some(turn)), dtype, editor: Mutex::new(Some(editor)), threads })
     }
 
+    /// The length of each dimension, with the changes so far.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let shape = self.run(py, How::short(None), |editor| Ok(editor.shape().to_vec()))?;
         PyTuple::new(py, shape)
     }
+    /// The type of the items.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
         self.dtype.clone_ref(py)
@@ -338,7 +340,7 @@ impl EditorBase {
         level: u8,
         filters: &Bound<'_, PyList>,
     ) -> PyResult<()> {
-        let compression: Compression = crate::write::compression(py, codec, level, filters)?;
+        let compression = compression(py, codec, level, filters)?;
         self.run(py, How::short(None), move |editor| editor.set_compression(compression))
     }
 
@@ -364,11 +366,16 @@ impl EditorBase {
         }
     }
 
+    /// Commits, and gives the space of replaced and removed chunks back to the file system.
+    fn _compact(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, self.how(), |editor| editor.compact().map(drop))
+    }
+
     /// Makes all changes visible in one step and ends the edit.
     fn _commit(&self, py: Python<'_>) -> PyResult<()> {
         let base = self.array.get();
         // Taken before the interpreter's lock is released: a fork must not copy a state lock that is held.
-        let mut array = base.now();
+        let mut array = base.now()?;
         let committed = How::short(self.threads).run(py, move |_| -> Result<_, NdError> {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
             let mut open = editor.take().ok_or_else(closed)?;

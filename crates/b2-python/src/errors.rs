@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use b2_store::StoreError;
 use b2kit::chunk::ChunkError;
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
@@ -13,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
 /// An error of one of the crates.
-pub(crate) trait Kinded: Error {
+pub(crate) trait Kinded: Error + 'static {
     fn kind(&self) -> ErrorKind;
     /// Returns the exception class if the kind is not specific enough.
     fn class(&self) -> Option<&'static str> {
@@ -36,6 +37,20 @@ impl Kinded for FrameError {
     }
 }
 
+impl Kinded for StoreError {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+    fn class(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchKey(_) | Self::Key(_) => Some("NoSuchKeyError"),
+            Self::Exists(_) => Some("ExistsError"),
+            Self::Frame(error) => error.class(),
+            _ => None,
+        }
+    }
+}
+
 impl Kinded for NdError {
     fn kind(&self) -> ErrorKind {
         self.kind()
@@ -50,9 +65,9 @@ impl Kinded for NdError {
 }
 
 /// Returns the exception for an error.
-pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &dyn Kinded) -> PyErr {
     let mut io = None;
-    let mut cause: Option<&(dyn Error + 'static)> = error.as_error().source();
+    let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             // An exception raised by Python code that the library called, such as a source or a file object.
@@ -63,7 +78,7 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
         }
         cause = error.source();
     }
-    let class = error.told_class().unwrap_or(match error.told_kind() {
+    let class = error.class().unwrap_or(match error.kind() {
         ErrorKind::NotBlosc => "NotBloscError",
         ErrorKind::NewerVersion => "NewerVersionError",
         ErrorKind::Unsupported => "UnsupportedError",
@@ -81,7 +96,7 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
         },
         _ => "Error",
     });
-    let raised = exception(py, class, &Report(error.as_error()).to_string());
+    let raised = exception(py, class, &Report(error).to_string());
     if let Some(errno) = io.and_then(io::Error::raw_os_error) {
         // If the attribute cannot be set, the exception is not an OSError and needs no errno.
         let _ = raised.value(py).setattr("errno", errno);
@@ -89,31 +104,12 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn KindedDyn) -> PyErr {
     raised
 }
 
-/// Object-safe counterpart of [`Kinded`].
-pub(crate) trait KindedDyn {
-    fn told_kind(&self) -> ErrorKind;
-    fn told_class(&self) -> Option<&'static str>;
-    fn as_error(&self) -> &dyn Error;
-}
-
-impl<E: Kinded + 'static> KindedDyn for E {
-    fn told_kind(&self) -> ErrorKind {
-        Kinded::kind(self)
-    }
-    fn told_class(&self) -> Option<&'static str> {
-        self.class()
-    }
-    fn as_error(&self) -> &dyn Error {
-        self
-    }
-}
-
 /// Turns errors of the crates into exceptions.
 pub(crate) trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T, E: Kinded + 'static> OrRaise<T> for Result<T, E> {
+impl<T, E: Kinded> OrRaise<T> for Result<T, E> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| raise(py, &error))
     }

@@ -155,6 +155,13 @@ impl Chosen {
         }
     }
 
+    /// Returns whether there are only slices, integers, new axes and an ellipsis.
+    pub(crate) fn is_basic(&self) -> bool {
+        let special = self.points || self.together.is_some() || self.empty.is_some();
+        let basic = |selection: &Selection| !matches!(selection, Selection::List(_) | Selection::Mask { .. });
+        !special && self.field.is_none() && self.fields.is_none() && self.selections.iter().all(basic)
+    }
+
     /// Parses an index whose arrays each select along their own dimension.
     fn orthogonal(py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Self> {
         let mut selections = Vec::with_capacity(parts.len());
@@ -290,17 +297,7 @@ impl Chosen {
             shape = its_shape;
             lists.push(list);
         }
-        let is_named = |planned: &Planned| !matches!(planned, Planned::Selection(_));
-        let consecutive = {
-            let mut rest = plan.iter().skip_while(|planned| !is_named(planned));
-            rest.by_ref().find(|planned| !is_named(planned));
-            !rest.any(is_named)
-        };
-        let dims =
-            |planned: &Planned| usize::from(!matches!(planned, Planned::Selection(Selection::Ellipsis)));
-        let before: usize = plan.iter().take_while(|planned| !is_named(planned)).map(dims).sum();
-        let numpy_place = if consecutive { before } else { 0 };
-        let to = if style == Style::Vectorized { 0 } else { numpy_place };
+        let to = if style == Style::Vectorized { 0 } else { place_of_coordinates(plan.iter()) };
 
         // The selections passed to the library. If no index array selects a dimension, the points are a new axis.
         let any = plan.iter().any(|planned| matches!(planned, Planned::Array(_)));
@@ -321,7 +318,7 @@ impl Chosen {
                     }
                     Planned::Integer(index) => chosen.selections.push(Selection::Index(*index)),
                     Planned::Selection(selection) => {
-                        at += dims(planned);
+                        at += planned.dims();
                         chosen.selections.push(selection.clone());
                     }
                     _ => {}
@@ -330,16 +327,8 @@ impl Chosen {
             return Ok(chosen);
         }
         // Truth values index no dimension, so they are not passed to the library.
-        let seen: Vec<&Planned> =
-            plan.iter().filter(|planned| !matches!(planned, Planned::Nothing)).collect();
-        let together = {
-            let mut rest = seen.iter().skip_while(|planned| !is_named(planned));
-            rest.by_ref().find(|planned| !is_named(planned));
-            !rest.any(|planned| is_named(planned))
-        };
-        let before: usize =
-            seen.iter().take_while(|planned| !is_named(planned)).map(|planned| dims(planned)).sum();
-        let from = if together { before } else { 0 };
+        let seen = plan.iter().filter(|planned| !matches!(planned, Planned::Nothing));
+        let from = place_of_coordinates(seen.clone());
         for planned in seen {
             chosen.selections.push(match planned {
                 Planned::Selection(selection) => selection.clone(),
@@ -402,9 +391,43 @@ enum Planned {
     Nothing,
 }
 
+impl Planned {
+    /// The dimensions that this gives the result if it is a selection.
+    fn dims(&self) -> usize {
+        usize::from(!matches!(self, Self::Selection(Selection::Ellipsis)))
+    }
+}
+
+/// Returns the axis that coordinates get in the result: in place of the parts they are from if these are consecutive,
+/// otherwise the first.
+fn place_of_coordinates<'a>(plan: impl Iterator<Item = &'a Planned> + Clone) -> usize {
+    let is_named = |planned: &&Planned| !matches!(planned, Planned::Selection(_));
+    let before = plan.clone().take_while(|planned| !is_named(planned));
+    let mut after = plan.skip_while(|planned| !is_named(planned)).skip_while(is_named);
+    if after.any(|planned| is_named(&planned)) { 0 } else { before.map(Planned::dims).sum() }
+}
+
 pub(crate) fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static NUMPY: pyo3::sync::PyOnceLock<Py<PyModule>> = pyo3::sync::PyOnceLock::new();
     Ok(NUMPY.get_or_try_init(py, || PyModule::import(py, "numpy").map(Bound::unbind))?.bind(py).clone())
+}
+
+/// Returns whether this is a masked array. Its mask would be lost.
+pub(crate) fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // Plain arrays, the most frequent case, need no look at the module.
+    if object.is_exact_instance_of::<PyUntypedArray>() || !object.is_instance_of::<PyUntypedArray>() {
+        return Ok(false);
+    }
+    let class = numpy(object.py())?.getattr(intern!(object.py(), "ma"))?.getattr("MaskedArray")?;
+    object.is_instance(&class)
+}
+
+/// Refuses a masked array as an index: it is not known whether masked positions are selected.
+pub(crate) fn refuse_masked(item: &Bound<'_, PyAny>) -> PyResult<()> {
+    match is_masked(item)? {
+        true => Err(selection(item.py(), "a masked array does not say what to select: fill it first")),
+        false => Ok(()),
+    }
 }
 
 /// Parses one element of an index expression.
@@ -425,6 +448,7 @@ fn part<'py>(item: &Bound<'py, PyAny>) -> PyResult<Part<'py>> {
     if item.is_instance_of::<PyInt>() {
         return integer(item).map(Part::Integer);
     }
+    refuse_masked(item)?;
     let is_array = item.is_instance_of::<PyUntypedArray>();
     let array = match is_array {
         true => item.clone(),

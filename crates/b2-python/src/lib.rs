@@ -4,22 +4,28 @@
 //! place (`reader`, `source`).
 
 mod array;
+mod assembly;
 mod attrs;
-mod buffer;
+mod chunk;
 mod control;
 mod dtype;
 mod edit;
 mod errors;
 mod folder;
 mod index;
-mod parts;
-mod ranges;
+mod options;
+mod range_reader;
 mod reader;
 mod remote;
 mod source;
 mod store;
 mod write;
 
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use b2kit::frame::{Disk, FileSystem, FrameError};
 use pyo3::prelude::*;
 
 /// Sets the default number of threads for a call; 0 means all available. Returns the previous value.
@@ -34,6 +40,41 @@ fn set_other_hosts(follow: bool) -> bool {
     array::connections().set_other_hosts(follow)
 }
 
+/// Sets the time limit of a request to a web server, in seconds. Returns the previous value.
+#[pyfunction]
+fn set_timeout(py: Python<'_>, seconds: f64) -> PyResult<f64> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if !timeout.is_zero() => Ok(array::connections().set_timeout(timeout).as_secs_f64()),
+        _ => Err(errors::argument(py, format!("a time limit of {seconds} seconds"))),
+    }
+}
+
+/// Gives a directory its final name. With `replace`, one that has the name gets the old name of the first one, in one
+/// step where the system can. Returns whether there was one.
+#[pyfunction]
+fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyResult<bool> {
+    let io = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => FrameError::Exists { path: target.clone() },
+        _ => FrameError::Io { name: target.display().to_string(), source },
+    };
+    control::How::short(None).run(py, |_| {
+        if !replace || std::fs::symlink_metadata(&target).is_err() {
+            return Disk.rename_new(&new, &target).map(|()| false).map_err(io);
+        }
+        if Disk.exchange(&new, &target).is_ok() {
+            return Ok(true);
+        }
+        // Not every system can. A process that is killed in between leaves the old directory under the third name.
+        let old = new.with_extension("old");
+        Disk.rename(&target, &old).map_err(io)?;
+        if let Err(error) = Disk.rename(&new, &target) {
+            let _ = Disk.rename(&old, &target);
+            return Err(io(error));
+        }
+        Disk.rename(&old, &new).map(|()| true).map_err(io)
+    })
+}
+
 /// Runs the command-line program. The first argument is its name. Returns the exit code.
 #[pyfunction]
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
@@ -45,22 +86,23 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<array::ArrayBase>()?;
     module.add_class::<edit::EditorBase>()?;
-    module.add_class::<store::Frame>()?;
+    module.add_class::<source::Frame>()?;
     module.add_class::<folder::Folder>()?;
-    module.add_class::<ranges::RangeReader>()?;
+    module.add_class::<range_reader::RangeReader>()?;
     module.add_class::<store::FrameBase>()?;
+    module.add_class::<store::Store>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_other_hosts, module)?)?;
+    module.add_function(wrap_pyfunction!(set_timeout, module)?)?;
+    module.add_function(wrap_pyfunction!(publish, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_called, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_joined, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_parts, module)?)?;
-    module.add_function(wrap_pyfunction!(store::write_frame, module)?)?;
-    module.add_function(wrap_pyfunction!(store::edit_frame_attrs, module)?)?;
-    module.add_function(wrap_pyfunction!(buffer::compress, module)?)?;
-    module.add_function(wrap_pyfunction!(buffer::decompress, module)?)?;
-    module.add_function(wrap_pyfunction!(buffer::chunk_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
     Ok(())
 }

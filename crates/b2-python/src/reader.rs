@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
-use b2kit::NdArray;
-use b2kit::frame::Destination;
-use b2kit::nd::{NdError, Piece, Selection, Slice};
+use b2kit::frame::{Destination, Read};
+use b2kit::nd::{Batch, NdError, Piece, Selected, Selection, Slice};
+use b2kit::{Control, NdArray};
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
+use pyo3::types::{PyList, PySlice, PyTuple};
 
 use crate::control::How;
-use crate::errors::{OrRaise, argument};
-use crate::index::{View, numpy};
+use crate::errors::{OrRaise, argument, selection};
+use crate::index::{Chosen, Style, View, numpy};
 
 /// Approximate size in bytes of the pieces in which destinations with gaps are filled.
 const PIECE: u64 = 32 << 20;
@@ -25,41 +25,19 @@ const MARKED: u64 = 4 << 20;
 /// Results of up to this many bytes are read so quickly that the read need not be interruptible.
 const QUICK: u64 = 4096;
 
-/// Creates a NumPy array with uninitialized items.
-pub(crate) fn empty<'py>(
-    py: Python<'py>,
-    dtype: &Bound<'py, PyArrayDescr>,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
-    let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
-    for &length in shape {
-        dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
-    }
-    let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
-    // SAFETY: Type and dtype are live objects (the call takes over the reference to the dtype), and `dims` has `ndim`
-    // lengths. Without data and strides NumPy allocates the memory in C order.
-    unsafe {
-        let array = PY_ARRAY_API.PyArray_NewFromDescr(
-            py,
-            npyffi::get_type_object(py, NpyTypes::PyArray_Type),
-            dtype.clone().into_dtype_ptr(),
-            ndim,
-            dims.as_mut_ptr(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            0,
-            std::ptr::null_mut(),
-        );
-        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
-    }
+/// What the memory of a new array holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Uninitialized,
+    Zeros,
 }
 
-/// Creates a NumPy array of zeros.
-pub(crate) fn zeros<'py>(
+/// Creates a NumPy array in C order.
+pub(crate) fn new_array<'py>(
     py: Python<'py>,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
+    memory: Memory,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let too_large = || argument(py, format!("an array of shape {shape:?} does not fit the memory"));
     let mut dims: Vec<npyffi::npy_intp> = Vec::with_capacity(shape.len());
@@ -67,10 +45,28 @@ pub(crate) fn zeros<'py>(
         dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
     }
     let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
-    // SAFETY: The dtype is a live object (the call takes over a reference), and `dims` has `ndim` lengths.
+    let (dtype, dims) = (dtype.clone().into_dtype_ptr(), dims.as_mut_ptr());
+    // SAFETY: Type and dtype are live objects (the calls take over the reference to the dtype), and `dims` has `ndim`
+    // lengths. Without data and strides NumPy allocates the memory in C order.
     unsafe {
-        let array =
-            PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
+        let array = match memory {
+            Memory::Zeros => PY_ARRAY_API.PyArray_Zeros(py, ndim, dims, dtype, 0),
+            Memory::Uninitialized => {
+                let (class, null) =
+                    (npyffi::get_type_object(py, NpyTypes::PyArray_Type), std::ptr::null_mut());
+                PY_ARRAY_API.PyArray_NewFromDescr(
+                    py,
+                    class,
+                    dtype,
+                    ndim,
+                    dims,
+                    null,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                )
+            }
+        };
         Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
     }
 }
@@ -84,22 +80,57 @@ fn data(array: &Bound<'_, PyUntypedArray>) -> *mut MaybeUninit<u8> {
 pub(crate) fn read<'py>(
     view: View,
     dtype: &Bound<'py, PyArrayDescr>,
-    scalar: bool,
     mut how: How,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = dtype.py();
-    let View { slice, shape } = view;
-    let remote = how.remote.take();
-    let out = match remote {
-        Some(_) => zeros(py, dtype, &shape)?,
-        None => empty(py, dtype, &shape)?,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    how.short |= view.slice.nbytes() <= QUICK && !slice_is_long(&view.slice);
+    read_new(view.slice, &view.shape, dtype, how)
+}
+
+/// What one call reads.
+trait Readable: Send + Sync + 'static {
+    fn nbytes(&self) -> u64;
+    fn with_control(self, control: Control) -> Self;
+    fn read_to(&self, dst: Destination<'_>) -> Result<(), NdError>;
+    fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, Selected>>, NdError>;
+}
+
+macro_rules! readable {
+    ($kind:ty) => {
+        impl Readable for $kind {
+            fn nbytes(&self) -> u64 {
+                self.nbytes()
+            }
+            fn with_control(self, control: Control) -> Self {
+                self.with_control(control)
+            }
+            fn read_to(&self, dst: Destination<'_>) -> Result<(), NdError> {
+                self.read_to(dst).map(drop)
+            }
+            fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, Selected>>, NdError> {
+                self.begin(dst)
+            }
+        }
     };
+}
+readable!(Slice);
+readable!(Batch);
+
+/// Reads into a new NumPy array of this shape.
+fn read_new<'py>(
+    slice: impl Readable,
+    shape: &[usize],
+    dtype: &Bound<'py, PyArrayDescr>,
+    mut how: How,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = dtype.py();
+    let remote = how.remote.take();
+    let memory = if remote.is_some() { Memory::Zeros } else { Memory::Uninitialized };
+    let out = new_array(py, dtype, shape, memory)?;
     let nbytes = slice.nbytes();
     let have = (out.len() as u64).saturating_mul(dtype.itemsize() as u64);
     if have != nbytes {
         return Err(argument(py, format!("{have} bytes for {nbytes}")));
     }
-    how.short |= scalar || nbytes <= QUICK && !slice_is_long(&slice);
     // SAFETY: `out` outlives the call (after Ctrl-C the reading thread keeps it alive), and no other code has seen its
     // memory, which is zeroed when a Python store is read.
     let dst = unsafe { Destination::from_raw(data(&out).cast(), nbytes as usize, remote.is_some()) };
@@ -113,102 +144,279 @@ pub(crate) fn read<'py>(
         let keep = out.clone().unbind();
         how.short = false;
         how.run_apart(py, move |control| {
-            let done = slice.with_control(control).read_to(dst).map(drop);
+            let done = slice.with_control(control).read_to(dst);
             drop(keep);
             done
         })?;
     } else if how.short {
         // Uses the control that the array was opened with: creating another would take longer than the read.
-        py.detach(|| slice.read_to(dst).map(drop)).or_raise(py)?;
+        py.detach(|| slice.read_to(dst)).or_raise(py)?;
     } else {
-        how.run(py, move |control| slice.with_control(control).read_to(dst).map(drop))?;
+        how.run(py, move |control| slice.with_control(control).read_to(dst))?;
     }
-    if !scalar {
-        return Ok(out.into_any());
+    Ok(out)
+}
+
+/// Reads boxes of equal shape into `out`, or a new array, whose first dimension counts the boxes.
+pub(crate) fn read_boxes<'py>(
+    array: &NdArray,
+    dtype: &Bound<'py, PyArrayDescr>,
+    boxes: &Bound<'py, PyList>,
+    out: Option<&Bound<'py, PyAny>>,
+    how: How,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = dtype.py();
+    let (mut views, mut shape) = (Vec::with_capacity(boxes.len()), vec![boxes.len()]);
+    for (n, key) in boxes.iter().enumerate() {
+        let chosen = Chosen::new(&key, Style::Numpy, array.shape())?;
+        if !chosen.is_basic() {
+            return Err(selection(py, format!("box {n}: only slices, integers and `...` select a box")));
+        }
+        let view = chosen.view(py, array)?;
+        if n == 0 {
+            shape.extend_from_slice(&view.shape);
+        }
+        if shape[1..] != view.shape {
+            let what = format!("box {n} has shape {:?}, the first one {:?}", view.shape, &shape[1..]);
+            return Err(argument(py, what));
+        }
+        views.push(view.slice);
     }
+    if views.is_empty() {
+        return Err(argument(py, "there are no boxes to read"));
+    }
+    let batch = Batch::new(views).or_raise(py)?;
+    let Some(given) = out else { return Ok(read_new(batch, &shape, dtype, how)?.into_any()) };
+    let out = writable(given, dtype, &shape)?;
+    let _alone = Filling::begin(&out)?;
+    let near = how.remote.is_none() && !how.far;
+    let len = out.len().saturating_mul(dtype.itemsize());
+    if near && out.dtype().is_equiv_to(dtype) && out.is_c_contiguous() {
+        // SAFETY: `out` outlives the call, and has so many bytes. As usual with NumPy, its owner must not use its items
+        // meanwhile.
+        let dst = unsafe { Destination::from_raw(data(&out).cast(), len, true) };
+        how.run(py, move |control| Readable::read_to(&batch.with_control(control), dst))?;
+    } else {
+        copy_to(out.as_any(), read_new(batch, &shape, dtype, how)?.as_any())?;
+    }
+    Ok(given.clone())
+}
+
+/// Returns the item of an array without dimensions.
+pub(crate) fn scalar(array: Bound<'_, PyUntypedArray>) -> PyResult<Bound<'_, PyAny>> {
+    let py = array.py();
     // SAFETY: The call takes over the reference to the array and returns a new one.
     unsafe {
-        let item = PY_ARRAY_API.PyArray_Return(py, out.into_ptr().cast());
+        let item = PY_ARRAY_API.PyArray_Return(py, array.into_ptr().cast());
         Bound::from_owned_ptr_or_err(py, item)
     }
 }
 
-/// If a mask marks more than one item in this many, unmarked items are read as well and then dropped.
-const SPARSE: usize = 500;
+/// If a mask marks at most one item in this many bytes of the array, the marked items are read by their coordinates.
+/// Otherwise all items around them are read, and those without a mark are dropped: almost every block has marks then, and
+/// a mark more costs as much as passing over the items of so many bytes (measured with items of 2, 4 and 8 bytes).
+const SPARSE: u64 = 4096;
 
-/// Returns the index if it is a mask of the whole array that marks many items, with the number of marked items.
-pub(crate) fn dense_mask<'py>(
-    array: &NdArray,
-    key: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyUntypedArray>, usize)>> {
-    let py = key.py();
-    let Ok(mask) = key.cast::<PyUntypedArray>() else { return Ok(None) };
-    let fits = mask.ndim() > 0
-        && mask.dtype().kind() == b'b'
-        && mask.shape().iter().zip(array.shape()).all(|(&marks, &length)| marks as u64 == length)
-        && mask.ndim() == array.ndim();
-    if !fits || mask.is_empty() {
-        return Ok(None);
-    }
-    let count: usize = numpy(py)?.call_method1(intern!(py, "count_nonzero"), (mask,))?.extract()?;
-    Ok((count > mask.len() / SPARSE).then(|| (mask.clone(), count)))
+/// A mask of all items of an array.
+pub(crate) struct Mask<'py> {
+    mask: Bound<'py, PyUntypedArray>,
+    count: usize,
 }
 
-/// Reads the items that a mask marks, by reading all items of some rows at a time. `count` is the number of marked
+impl<'py> Mask<'py> {
+    /// Returns the index if it is a mask of the whole array.
+    pub(crate) fn of(array: &NdArray, key: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let py = key.py();
+        let Ok(mask) = key.cast::<PyUntypedArray>() else { return Ok(None) };
+        let fits = mask.ndim() > 0
+            && mask.dtype().kind() == b'b'
+            && mask.shape().iter().zip(array.shape()).all(|(&marks, &length)| marks as u64 == length)
+            && mask.ndim() == array.ndim();
+        if !fits || mask.is_empty() {
+            return Ok(None);
+        }
+        let count = numpy(py)?.call_method1(intern!(py, "count_nonzero"), (mask,))?.extract()?;
+        Ok(Some(Self { mask: mask.clone(), count }))
+    }
+
+    /// Reads the marked items.
+    pub(crate) fn read(
+        &self,
+        array: &NdArray,
+        dtype: &Bound<'py, PyArrayDescr>,
+        how: How,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = dtype.py();
+        let (shape, itemsize) = (self.mask.shape(), dtype.itemsize());
+        if (self.mask.len() as u64).saturating_mul(itemsize as u64) != array.nbytes() {
+            return Err(argument(py, "the items have another size than the array tells"));
+        }
+        if self.count == 0 {
+            return Ok(new_array(py, dtype, &[0], Memory::Uninitialized)?.into_any());
+        }
+        let sparse = (self.count as u64).saturating_mul(SPARSE) <= array.nbytes();
+        // Few marks are found in the order in which they are in memory, which is faster than copying the mask.
+        let transposed = sparse && !self.mask.is_c_contiguous() && self.mask.is_fortran_contiguous();
+        let flat = match transposed {
+            true => self.mask.clone(),
+            false => numpy(py)?
+                .call_method1(intern!(py, "ascontiguousarray"), (&self.mask,))?
+                .cast_into::<PyUntypedArray>()?,
+        };
+        // SAFETY: `flat` outlives the call, and its marks are contiguous, one byte each. As usual with NumPy, nobody may
+        // change them while they are read; whoever does gets an error or other items.
+        let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
+        if !sparse {
+            return read_dense(array, dtype, (marks, shape, self.count), how);
+        }
+        let lists = py.detach(|| coordinates(marks, shape, transposed));
+        let slice = array.points(lists.into_iter().map(Selection::List).collect::<Vec<_>>()).or_raise(py)?;
+        let shape = vec![slice.len() as usize];
+        Ok(read(View { slice, shape }, dtype, how)?.into_any())
+    }
+}
+
+/// Returns the coordinates of the marks in C order, one list for each dimension. With `transposed`, the first dimension
+/// is contiguous in memory instead of the last.
+fn coordinates(marks: &[u8], shape: &[usize], transposed: bool) -> Vec<Vec<i64>> {
+    let mut lists = vec![Vec::new(); shape.len()];
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    if transposed {
+        order.reverse();
+    }
+    for (n, stretch) in marks.chunks(STRETCH).enumerate().filter(|(_, stretch)| any(stretch)) {
+        for (k, _) in stretch.iter().enumerate().filter(|&(_, &mark)| mark != 0) {
+            let mut at = n * STRETCH + k;
+            for &dim in order.iter().rev() {
+                lists[dim].push((at % shape[dim]) as i64);
+                at /= shape[dim];
+            }
+        }
+    }
+    if transposed {
+        let mut ranks: Vec<usize> = (0..lists.first().map_or(0, Vec::len)).collect();
+        ranks.sort_unstable_by(|&a, &b| {
+            lists.iter().map(|list| list[a]).cmp(lists.iter().map(|list| list[b]))
+        });
+        lists = lists.iter().map(|list| ranks.iter().map(|&rank| list[rank]).collect()).collect();
+    }
+    lists
+}
+
+/// So many marks are passed over at once if none is set.
+const STRETCH: usize = 256;
+
+/// Returns whether a mark is set. Without an early end, so that the compiler can use vectors.
+fn any(marks: &[u8]) -> bool {
+    marks.iter().fold(0, |any, mark| any | mark) != 0
+}
+
+/// Reads the items that a mask marks, by reading the items around them piece by piece. `count` is the number of marked
 /// items.
-pub(crate) fn read_marked<'py>(
+fn read_dense<'py>(
     array: &NdArray,
     dtype: &Bound<'py, PyArrayDescr>,
-    mask: &Bound<'py, PyUntypedArray>,
-    count: usize,
+    (marks, shape, count): (&[u8], &[usize], usize),
     how: How,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = mask.py();
-    let out = empty(py, dtype, &[count])?;
-    let (rows, row, itemsize) = (array.shape()[0], array.nbytes() / array.shape()[0], dtype.itemsize());
-    if row.saturating_mul(rows) != (mask.len() as u64).saturating_mul(itemsize as u64) {
-        return Err(argument(py, "the items have another size than the array tells"));
-    }
-    let flat = numpy(py)?.call_method1(intern!(py, "ascontiguousarray"), (mask,))?;
-    let flat = flat.cast_into::<PyUntypedArray>()?;
-    // SAFETY: `flat` outlives the call, and its marks are contiguous, one byte each. As usual with NumPy, nobody may
-    // change them while they are read; whoever does gets an error or other items.
-    let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
+    let (py, itemsize) = (dtype.py(), dtype.itemsize());
+    let out = new_array(py, dtype, &[count], Memory::Uninitialized)?;
     // SAFETY: `out` outlives the call, and no other code has seen it.
     let dst = unsafe { slice::from_raw_parts_mut(data(&out), count * itemsize) };
+    let row = marks.len() / shape[0];
     // A piece spans at least one row of blocks, so that no block is decoded twice.
-    let at_once = MARKED.max(row.saturating_mul(array.blockshape()[0].into()));
+    let blocks = (row as u64 * itemsize as u64).saturating_mul(array.blockshape()[0].into());
     let (mut items, mut filled) = (Vec::new(), 0);
-    for piece in array.all().pieces(at_once) {
+    for piece in array.all().pieces(MARKED.max(blocks)) {
         let Piece { positions: Range { start, end }, slice, .. } = piece.or_raise(py)?;
-        let marks = &marks[(start * row) as usize / itemsize..(end * row) as usize / itemsize];
-        filled = if how.remote.is_some() || how.far {
-            let mut shape = mask.shape().to_vec();
-            shape[0] = (end - start) as usize;
-            let items = read(View { slice, shape }, dtype, false, how.part())?;
-            let items = items.cast_into::<PyUntypedArray>()?;
-            // SAFETY: The array is new, contiguous and completely read.
-            let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), marks.len() * itemsize) };
-            gather(items, marks, itemsize, dst, filled)
-        } else {
-            let (items, dst) = (&mut items, &mut *dst);
-            how.part().run(py, move |control| {
-                // The buffer is reused for all pieces, because new memory would cost as much as decoding.
-                items.resize(marks.len() * itemsize, 0);
-                if marks.iter().any(|&mark| mark != 0) {
+        let marks = &marks[start as usize * row..end as usize * row];
+        let mut shape = shape.to_vec();
+        shape[0] = (end - start) as usize;
+        if let Some(hull) = py.detach(|| hull(marks, &shape)) {
+            let range = |range: &Range<usize>| Selection::from(range.start as i64..range.end as i64);
+            let slice = slice.slice(hull.iter().map(range).collect::<Vec<_>>()).or_raise(py)?;
+            let lengths: Vec<usize> = hull.iter().map(Range::len).collect();
+            let nbytes = lengths.iter().product::<usize>() * itemsize;
+            let marked = (marks, &shape[..], &hull[..]);
+            filled = if how.remote.is_some() || how.far {
+                let items = read(View { slice, shape: lengths }, dtype, how.part())?;
+                // SAFETY: The array is new, contiguous and completely read.
+                let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), nbytes) };
+                gather_box(items, marked, itemsize, dst, filled)
+            } else {
+                let (items, dst) = (&mut items, &mut *dst);
+                how.part().run(py, move |control| {
+                    // The buffer is reused for all pieces, because new memory would cost as much as decoding.
+                    items.resize(nbytes, 0);
                     slice.with_control(control).read_bytes_into(items)?;
-                }
-                Ok::<_, NdError>(gather(items, marks, itemsize, dst, filled))
-            })?
-        };
+                    Ok::<_, NdError>(gather_box(items, marked, itemsize, dst, filled))
+                })?
+            };
+        }
         if let Some(progress) = &how.progress {
-            progress.call1(py, (row * end, array.nbytes()))?;
+            progress.call1(py, (end * (row * itemsize) as u64, array.nbytes()))?;
         }
     }
     match filled == dst.len() {
         true => Ok(out.into_any()),
         false => Err(argument(py, "the mask was changed while it was read")),
     }
+}
+
+/// Returns the smallest box that holds all marks; `None` if there are none.
+fn hull(marks: &[u8], shape: &[usize]) -> Option<Vec<Range<usize>>> {
+    let (&row, outer) = shape.split_last()?;
+    let mut found: Option<Vec<Range<usize>>> = None;
+    let (mut at, mut columns) = (vec![0; outer.len()], vec![0; row]);
+    let widen = |range: &mut Range<usize>, at| *range = range.start.min(at)..range.end.max(at + 1);
+    for marks in marks.chunks_exact(row) {
+        if any(marks) {
+            columns.iter_mut().zip(marks).for_each(|(column, mark)| *column |= mark);
+            let hull = found.get_or_insert_with(|| at.iter().map(|&at| at..at + 1).collect());
+            hull.iter_mut().zip(&at).for_each(|(range, &at)| widen(range, at));
+            let full = columns[0] != 0 && columns[row - 1] != 0;
+            if full && hull.iter().zip(outer).all(|(range, &length)| range.len() == length) {
+                break;
+            }
+        }
+        for (at, &length) in at.iter_mut().zip(outer).rev() {
+            *at += 1;
+            if *at < length {
+                break;
+            }
+            *at = 0;
+        }
+    }
+    let mut hull = found?;
+    let first = columns.iter().position(|&column| column != 0)?;
+    let last = columns.iter().rposition(|&column| column != 0)?;
+    hull.push(first..last + 1);
+    Some(hull)
+}
+
+/// Appends the marked items of a box, whose items are contiguous, as [`gather`] does. `marks` and `shape` are those of
+/// the array around the box.
+fn gather_box(
+    items: &[u8],
+    (marks, shape, hull): (&[u8], &[usize], &[Range<usize>]),
+    itemsize: usize,
+    dst: &mut [MaybeUninit<u8>],
+    mut filled: usize,
+) -> usize {
+    // From this dimension on, the marks of the box are contiguous.
+    let axis = hull.iter().zip(shape).rposition(|(range, &length)| range.len() < length).unwrap_or(0);
+    let inner: usize = shape[axis + 1..].iter().product();
+    let run = hull[axis].len() * inner;
+    for (n, items) in items.chunks_exact(run * itemsize).enumerate() {
+        let (mut rest, mut start, mut stride) = (n, hull[axis].start * inner, inner * shape[axis]);
+        for (range, &length) in hull[..axis].iter().zip(shape).rev() {
+            start += (range.start + rest % range.len()) * stride;
+            rest /= range.len();
+            stride *= length;
+        }
+        filled = gather(items, &marks[start..start + run], itemsize, dst, filled);
+    }
+    filled
 }
 
 /// Appends the marked items after the first `filled` bytes of `dst`, as far as there is room. Returns the number of
@@ -237,17 +445,40 @@ fn gather_of<const N: usize>(
     mut filled: usize,
 ) -> usize {
     const MANY: usize = 64;
-    let mut found = [[0; N]; MANY];
     for (items, marks) in items.as_chunks::<N>().0.chunks(MANY).zip(marks.chunks(MANY)) {
-        let mut count = 0;
-        // Avoids a branch for each item: every item is copied, and overwritten by the next one unless it is marked.
-        for (item, &mark) in items.iter().zip(marks) {
-            found[count % MANY] = *item;
-            count += usize::from(mark != 0);
+        let mut set = bits(marks);
+        let count = set.count_ones() as usize;
+        if count == items.len() {
+            filled = append(dst, filled, items.as_flattened());
+            continue;
         }
-        filled = append(dst, filled, found[..count].as_flattened());
+        let end = filled.saturating_add(count * N);
+        // Goes from one set bit to the next: most of their distances cannot be predicted, so a branch for each item would
+        // take longer.
+        for to in dst.get_mut(filled..end).unwrap_or_default().as_chunks_mut::<N>().0 {
+            let Some(item) = items.get(set.trailing_zeros() as usize) else { break };
+            *to = item.map(MaybeUninit::new);
+            set &= set.wrapping_sub(1);
+        }
+        // Without room, the returned count exceeds the destination, and the caller reports an error.
+        filled = end;
     }
     filled
+}
+
+/// Returns a bit for each of up to 64 marks, from the lowest.
+fn bits(marks: &[u8]) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let (eights, rest) = marks.as_chunks::<8>();
+    let mut bits = 0;
+    for (n, eight) in eights.iter().enumerate() {
+        let eight = u64::from_le_bytes(*eight);
+        // The highest bit of each byte that is not 0, moved to the lowest; then these bits, side by side.
+        let set = ((((eight & LOW) + LOW) | eight) & !LOW) >> 7;
+        bits |= (set.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * n);
+    }
+    let rest = rest.iter().zip(8 * eights.len()..).filter(|(mark, _)| **mark != 0);
+    rest.fold(bits, |bits, (_, n)| bits | 1 << n)
 }
 
 fn append(dst: &mut [MaybeUninit<u8>], filled: usize, bytes: &[u8]) -> usize {
@@ -273,15 +504,7 @@ pub(crate) fn read_into<'py>(
     how: How,
 ) -> PyResult<()> {
     let py = out.py();
-    let out = as_array(out, dtype, &view.shape)?;
-    if out.shape() != &view.shape[..] {
-        let what = format!("`out` has shape {:?}, the result {:?}", out.shape(), view.shape);
-        return Err(argument(py, what));
-    }
-    let writeable: bool = out.getattr(intern!(py, "flags"))?.getattr(intern!(py, "writeable"))?.extract()?;
-    if !writeable {
-        return Err(argument(py, "`out` is read-only"));
-    }
+    let out = writable(out, dtype, &view.shape)?;
     if view.slice.is_empty() {
         return Ok(());
     }
@@ -359,6 +582,25 @@ impl Drop for Filling {
     }
 }
 
+/// Returns `out` as an array that can be written, and has this shape.
+fn writable<'py>(
+    out: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = out.py();
+    let out = as_array(out, dtype, shape)?;
+    if out.shape() != shape {
+        let what = format!("`out` has shape {:?}, the result {shape:?}", out.shape());
+        return Err(argument(py, what));
+    }
+    let writeable: bool = out.getattr(intern!(py, "flags"))?.getattr(intern!(py, "writeable"))?.extract()?;
+    if !writeable {
+        return Err(argument(py, "`out` is read-only"));
+    }
+    Ok(out)
+}
+
 /// Returns `out` as an array: an array unchanged, any other buffer as items of `dtype`.
 fn as_array<'py>(
     out: &Bound<'py, PyAny>,
@@ -424,7 +666,7 @@ fn in_pieces(
 ) -> PyResult<()> {
     let same_dims = view.slice.ndim() == view.shape.len();
     if !same_dims || view.shape.is_empty() || view.slice.nbytes() <= PIECE {
-        let part = read(view, dtype, false, how)?;
+        let part = read(view, dtype, how)?;
         return copy_to(out.as_any(), &part);
     }
     for piece in view.slice.pieces(PIECE) {
@@ -432,7 +674,7 @@ fn in_pieces(
         let (start, end) = (positions.start as isize, positions.end as isize);
         let mut shape = view.shape.clone();
         shape[0] = (end - start) as usize;
-        let part = read(View { slice, shape }, dtype, false, how.part())?;
+        let part = read(View { slice, shape }, dtype, how.part())?;
         copy_to(&out.get_item(PySlice::new(py, start, end, 1))?, &part)?;
     }
     Ok(())

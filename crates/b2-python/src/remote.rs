@@ -5,13 +5,14 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2kit::frame::{Extent, FrameError, Read, ReadAt};
+use b2kit::frame::{Answer, FrameError, Job, Opening, Read, ReadAt, RemoteFile, RemoteSource, Version};
 use b2kit::nd::{NdError, Selected};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::errors::wrong_type;
+use crate::source::bytes_of;
 
 /// No more ranges are added to a call once they have this many bytes in total.
 const MAX_BYTES: u64 = 64 << 20;
@@ -39,7 +40,7 @@ impl Remote {
         let mut found = Vec::with_capacity(ranges.len());
         for answer in answers.try_iter()? {
             let answer = answer?;
-            match crate::array::bytes_of(&answer)? {
+            match bytes_of(&answer)? {
                 Some(bytes) => found.push(bytes),
                 None => return Err(wrong_type(format!("{} is no bytes", answer.get_type()))),
             }
@@ -66,68 +67,59 @@ impl Remote {
         Ok(found)
     }
 
-    /// Returns the range of an extent, cut off at the end of the file if the extent allows that.
-    fn range(&self, extent: &Extent) -> Result<Range<u64>, NdError> {
-        let Range { start, end } = extent.range;
-        if end > self.len && !extent.or_less {
-            return Err(FrameError::OutOfRange { what: "file bytes", start, end, len: self.len })?;
-        }
-        Ok(start..end.min(self.len).max(start))
-    }
-
     /// Reads a selection, fetching all ranges known to be needed with one call.
     pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
         loop {
-            let (mut ids, mut ranges, mut total) = (Vec::new(), Vec::new(), 0);
+            let (mut ids, mut ranges, mut total, mut worked) = (Vec::new(), Vec::new(), 0, false);
             while total < MAX_BYTES
                 && ranges.len() < MAX_RANGES
                 && let Some(request) = read.need()?
             {
-                let range = self.range(&request.extent)?;
-                total += range.end - range.start;
-                ids.push(request.id);
-                ranges.push(range);
+                worked = true;
+                let range = request.extent.within(self.len)?;
+                match range.is_empty() {
+                    true => read.put(request.id, Bytes::new())?,
+                    false => {
+                        total += range.end - range.start;
+                        ids.push(request.id);
+                        ranges.push(range);
+                    }
+                }
             }
-            let (full, empty): (Vec<_>, Vec<_>) =
-                ids.iter().copied().zip(&ranges).partition(|(_, range)| range.start < range.end);
-            let asked: Vec<Range<u64>> = full.iter().map(|(_, range)| (*range).clone()).collect();
             let answers = self
-                .fetch(&asked)
+                .fetch(&ranges)
                 .map_err(|source| FrameError::Io { name: self.name.to_string(), source })?;
-            for (id, bytes) in full.iter().map(|(id, _)| *id).zip(answers) {
+            for (id, bytes) in ids.into_iter().zip(answers) {
                 read.put(id, bytes)?;
             }
-            for (id, _) in &empty {
-                read.put(*id, Bytes::new())?;
-            }
-            let mut worked = false;
-            while let Some(job) = read.job() {
+            let jobs: Vec<_> = std::iter::from_fn(|| read.job()).collect();
+            if !jobs.is_empty() {
                 worked = true;
-                job.run()?;
+                let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
+                let (control, workers) = (read.control().clone(), read.workers());
+                let run = |(): &mut (), job: Job<'_, Selected>| job.run();
+                b2kit::core::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), run)?;
             }
-            if ids.is_empty() && !worked {
+            if !worked {
                 return Ok(());
             }
         }
     }
+
+    /// Returns the file of which the function returns ranges.
+    pub(crate) fn file(self: &Arc<Self>) -> Arc<dyn ReadAt> {
+        let (none, version) = (Bytes::new(), Version::default());
+        let opening = Opening { first: none.clone(), last: none, len: self.len, version };
+        Arc::new(RemoteFile::new(Single(self.clone()), opening))
+    }
 }
 
-impl ReadAt for Remote {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.len)
-    }
+/// Requests one range at a time, as opening does.
+struct Single(Arc<Remote>);
 
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = self.read_at(offset..offset + buf.len() as u64)?;
-        buf.copy_from_slice(&bytes);
-        Ok(())
-    }
-
-    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
-        if range.start >= range.end {
-            return Ok(Bytes::new());
-        }
-        let mut found = self.fetch(std::slice::from_ref(&range))?;
-        found.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+impl RemoteSource for Single {
+    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+        let bytes = self.0.fetch(&[range])?.pop().unwrap_or_default();
+        Ok(Answer { bytes, version: Version::default() })
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Mutex;
 
 use b2kit::frame::ReadAt;
 use b2kit::nd::{Amount, NdError, Region, RegionSource, Strided};
+use bytes::Bytes;
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 
 /// Items of a NumPy array, read in place without a copy.
 pub(crate) struct Items {
@@ -167,5 +169,39 @@ impl ReadAt for PyFile {
             Some(Err(error)) => Err(io::Error::other(error)),
             None => Err(io::Error::other("the interpreter has ended")),
         }
+    }
+}
+
+/// A frame in memory.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct Frame(pub(crate) Bytes);
+
+#[pymethods]
+impl Frame {
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0)
+    }
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Returns the bytes of a buffer. Those of a `bytes` object are not copied.
+pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
+    if let Ok(frame) = source.cast::<Frame>() {
+        return Ok(Some(frame.get().0.clone()));
+    }
+    if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyByteArray>() {
+        return Ok(Some(Bytes::from_owner(source.extract::<PyBackedBytes>()?)));
+    }
+    if source.hasattr(intern!(source.py(), "__fspath__"))? || source.hasattr(intern!(source.py(), "read"))? {
+        return Ok(None);
+    }
+    match PyMemoryView::from(source) {
+        Ok(view) => {
+            let bytes: PyBackedBytes = view.call_method0(intern!(source.py(), "tobytes"))?.extract()?;
+            Ok(Some(Bytes::from_owner(bytes)))
+        }
+        Err(_) => Ok(None),
     }
 }

@@ -1,54 +1,29 @@
-//! Frames that are not arrays, which stores of python-blosc2 consist of. `b2kit.store` implements their layout.
+//! Stores of python-blosc2, and frames that are not arrays.
 
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use b2_store::{ATTRIBUTES, Kind, Layout, Place, StoreError, StoreWriter};
 use b2kit::SuperChunk;
-use b2kit::frame::{EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, ReadAt};
+use b2kit::frame::FrameError;
 use b2kit::nd::Object;
-use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{bytes_of, verdict};
 use crate::control::How;
-use crate::edit::durability;
-use crate::errors::{OrRaise, argument, wrong_type};
-
-/// A frame in memory.
-#[pyclass(frozen, module = "b2kit._b2kit")]
-pub(crate) struct Frame(pub(crate) Bytes);
-
-#[pymethods]
-impl Frame {
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0)
-    }
-    fn __len__(&self) -> usize {
-        self.0.len()
-    }
-}
+use crate::errors::{OrRaise, wrong_type};
+use crate::folder::Folder;
+use crate::options::{read_options, verdict};
+use crate::source::bytes_of;
 
 /// An open frame with any content.
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct FrameBase(SuperChunk);
 
-impl FrameBase {
-    /// Returns a range of the uncompressed bytes as a file.
-    pub(crate) fn part(&self, py: Python<'_>, offset: u64, len: u64) -> PyResult<Part> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.0.nbytes() => Ok(Part { frame: self.0.clone(), offset, len }),
-            _ => Err(argument(py, format!("bytes {offset} + {len} are outside the frame"))),
-        }
-    }
-}
-
 #[pymethods]
 impl FrameBase {
     #[new]
-    #[pyo3(signature = (source, *, offset = 0))]
-    fn new(py: Python<'_>, source: &Bound<'_, PyAny>, offset: u64) -> PyResult<Self> {
-        let options = crate::folder::reading(crate::folder::of(source)?.as_ref()).offset(offset);
+    fn new(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let options = read_options();
         if let Ok(path) = source.extract::<PathBuf>() {
             return How::short(None).run(py, |_| options.open(path)).map(Self);
         }
@@ -58,18 +33,6 @@ impl FrameBase {
         }
     }
 
-    #[getter]
-    fn nbytes(&self) -> u64 {
-        self.0.nbytes()
-    }
-    #[getter]
-    fn frame_len(&self) -> u64 {
-        self.0.header().frame_len()
-    }
-    #[getter]
-    fn metalayers(&self) -> Vec<String> {
-        self.0.metalayers().names().map(std::borrow::Cow::into_owned).collect()
-    }
     #[getter]
     fn attr_names(&self) -> Vec<String> {
         self.0.vlmetalayers().names().map(std::borrow::Cow::into_owned).collect()
@@ -85,6 +48,25 @@ impl FrameBase {
         }
     }
 
+    /// Size of the uncompressed bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.0.nbytes()
+    }
+
+    /// Size of the compressed bytes.
+    #[getter]
+    fn cbytes(&self) -> u64 {
+        self.0.cbytes()
+    }
+
+    /// Names of the metalayers, which say what the frame holds.
+    #[getter]
+    fn meta_names(&self) -> Vec<String> {
+        let names = self.0.metalayers().iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        names.collect()
+    }
+
     /// Reads a range of the uncompressed bytes.
     fn read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
         let frame = self.0.clone();
@@ -93,99 +75,123 @@ impl FrameBase {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    fn verify(&self, py: Python<'_>) -> PyResult<&'static str> {
+    #[pyo3(signature = (threads = None, progress = None))]
+    fn verify(
+        &self,
+        py: Python<'_>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<&'static str> {
         let frame = self.0.clone();
-        How::threads(None).run(py, move |control| {
+        How { threads, progress, ..How::default() }.run(py, move |control| {
             Ok::<_, FrameError>(verdict(frame.with_control(control).verify()?.checksums))
         })
     }
 }
 
-/// A range of the uncompressed bytes of a frame, decoded as they are read.
-pub(crate) struct Part {
-    frame: SuperChunk,
-    offset: u64,
-    len: u64,
-}
+/// A store in its state when it was opened. Keys start with a slash; the key of the root is empty.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct Store(pub(crate) b2_store::Store);
 
-impl ReadAt for Part {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.len)
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.len) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        // Does not overflow, because the whole part is inside the frame.
-        self.frame.read_bytes_into(self.offset + offset, buf).map_err(io::Error::other)
+impl Store {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&b2_store::Store) -> Result<T, StoreError> + Send,
+    ) -> PyResult<T> {
+        How::short(None).run(py, |_| work(&self.0))
     }
 }
 
-/// Writes a frame without data: its items are bytes, and it has metalayers and attributes.
-#[pyfunction]
-#[pyo3(signature = (path, chunksize, metalayers, attrs, overwrite = false, sync = true))]
-pub(crate) fn write_frame(
-    py: Python<'_>,
-    path: &Bound<'_, PyAny>,
-    chunksize: usize,
-    metalayers: &Bound<'_, PyDict>,
-    attrs: &Bound<'_, PyDict>,
-    overwrite: bool,
-    sync: bool,
-) -> PyResult<()> {
-    let mut params = FrameParams::new(1).chunksize(chunksize);
-    for (name, value) in metalayers {
-        let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
-        params = params.metalayer(name.extract::<String>()?, value);
+#[pymethods]
+impl Store {
+    /// Opens a store; `None` if there is something else.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Option<Self>> {
+        let found = How::short(None).run(py, |_| b2_store::Store::open(path, &read_options()))?;
+        Ok(found.map(Self))
     }
-    let mut layers = Vec::new();
-    for (name, value) in attrs {
-        layers.push((name.extract::<String>()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
-    }
-    let mut options = FrameWriter::options().overwrite(overwrite).durability(durability(sync));
-    if let Some(inside) = crate::folder::of(path)? {
-        options = options.file_system(inside);
-    }
-    let path: PathBuf = path.extract()?;
-    How::short(None).run(py, move |_| {
-        let mut writer = options.create(path, params)?;
-        for (name, value) in layers {
-            writer.set_vlmetalayer(name, &value)?;
-        }
-        writer.finish().map(drop)
-    })
-}
 
-/// Changes attributes of a frame in one commit. Returns the names to remove that do not exist.
-#[pyfunction]
-#[pyo3(signature = (path, changed, removed, sync = true))]
-pub(crate) fn edit_frame_attrs(
-    py: Python<'_>,
-    path: &Bound<'_, PyAny>,
-    changed: &Bound<'_, PyDict>,
-    removed: Vec<String>,
-    sync: bool,
-) -> PyResult<Vec<String>> {
-    let mut layers = Vec::new();
-    for (name, value) in changed {
-        layers.push((name.extract::<String>()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
+    /// Creates an empty store in a directory.
+    #[staticmethod]
+    fn create(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        How::short(None).run(py, |_| StoreWriter::create(path, Layout::Directory, false)?.finish())
     }
-    let options = EditOptions::from(crate::folder::reading(crate::folder::of(path)?.as_ref()));
-    let path: PathBuf = path.extract()?;
-    How::short(None).run(py, move |_| -> Result<Vec<String>, FrameError> {
-        let mut editor: FrameEditor = options.durability(durability(sync)).edit(path)?;
-        let mut missing = Vec::new();
-        for name in removed {
-            if !editor.remove_vlmetalayer(&name) {
-                missing.push(name);
-            }
+
+    /// Returns the keys below a group, relative to it, including those of attributes.
+    fn below(&self, group: &str) -> Vec<&str> {
+        let start = format!("{group}/");
+        let below = self.0.members().range(start.clone()..);
+        below.map_while(|(key, _)| key.strip_prefix(&start)).collect()
+    }
+
+    /// Returns "member", "group", or "elsewhere" for members that cannot be opened; `None` if there is nothing.
+    fn kind(&self, key: &str) -> Option<&'static str> {
+        if key.rsplit('/').next() != Some(ATTRIBUTES)
+            && let Some(member) = self.0.members().get(key)
+        {
+            return Some(if matches!(member.place, Place::Unreadable(_)) { "elsewhere" } else { "member" });
         }
-        for (name, value) in layers {
-            editor.set_vlmetalayer(name, &value)?;
+        (!self.below(key).is_empty()).then_some("group")
+    }
+
+    /// Whether the name of a member says that it is an array.
+    fn is_array(&self, key: &str) -> bool {
+        self.0.member(key).is_ok_and(|member| member.kind == Kind::Array)
+    }
+
+    /// Opens a member with any content as a frame.
+    fn frame(&self, py: Python<'_>, key: &str) -> PyResult<FrameBase> {
+        self.run(py, |store| store.frame(key, &read_options())).map(FrameBase)
+    }
+
+    /// The directory of the store.
+    fn folder(&self) -> Option<Folder> {
+        self.0.directory().cloned().map(Folder)
+    }
+
+    /// Returns the path for a new array.
+    fn place(&self, py: Python<'_>, key: &str, overwrite: bool) -> PyResult<std::ffi::OsString> {
+        self.run(py, |store| store.place_for(key, Kind::Array, overwrite)).map(PathBuf::into_os_string)
+    }
+
+    fn create_group(&self, py: Python<'_>, key: &str) -> PyResult<()> {
+        self.run(py, |store| store.create_group(key))
+    }
+
+    fn remove(&self, py: Python<'_>, key: &str) -> PyResult<()> {
+        self.run(py, |store| store.remove(key))
+    }
+
+    fn attrs(&self, py: Python<'_>, group: &str) -> PyResult<Option<FrameBase>> {
+        Ok(self.run(py, |store| store.attributes(group, &read_options()))?.map(FrameBase))
+    }
+
+    fn set_attrs(
+        &self,
+        py: Python<'_>,
+        group: &str,
+        changed: &Bound<'_, PyDict>,
+        removed: Vec<String>,
+    ) -> PyResult<()> {
+        let mut layers = Vec::new();
+        for (name, value) in changed {
+            layers.push((name.extract()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
         }
-        editor.commit()?;
-        Ok(missing)
-    })
+        self.run(py, |store| store.set_attributes(group, &layers, &removed, &read_options()))
+    }
+
+    /// Writes a copy of a group to a new store, whose layout follows from its name.
+    fn save(&self, py: Python<'_>, group: &str, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let layout = match path.extension().and_then(|end| end.to_str()) {
+            Some("b2z") => Layout::Archive,
+            Some("b2e") => Layout::Frame,
+            _ => Layout::Directory,
+        };
+        self.run(py, |store| {
+            let mut writer = StoreWriter::create(Path::new(&path), layout, overwrite)?;
+            writer.copy(store, group, &read_options())?;
+            writer.finish()
+        })
+    }
 }

@@ -2,22 +2,21 @@
 
 use std::path::PathBuf;
 
-use b2kit::chunk::{Compression, FilterSlot};
+use b2kit::chunk::Compression;
 use b2kit::frame::{FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Concat, NdError, RegionSource};
-use b2kit::{CodecId, Dtype, Fill, FilterId, NdArray};
+use b2kit::{Dtype, Fill, NdArray};
 use bytes::Bytes;
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList};
 
 use crate::array::ArrayBase;
-use crate::control::{How, plugins};
-use crate::edit::durability;
-use crate::errors::{OrRaise, argument, wrong_type};
-use crate::parts::Parts;
-use crate::source::{Called, Items};
-use crate::store::Frame;
+use crate::assembly::Parts;
+use crate::control::How;
+use crate::errors::{OrRaise, argument};
+use crate::options::{codec_id, durability, plugins, slots};
+use crate::source::{Called, Frame, Items};
 
 /// Options for a new array.
 #[derive(FromPyObject)]
@@ -38,40 +37,6 @@ pub(crate) struct Options<'py> {
     sparse: bool,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
-}
-
-/// Builds compression settings from names of codec and filters; a filter with a parameter is a pair.
-pub(crate) fn compression(
-    py: Python<'_>,
-    codec: &str,
-    level: u8,
-    filters: &Bound<'_, PyList>,
-) -> PyResult<Compression> {
-    let id = codec_id(py, codec)?;
-    Ok(Compression::new().plugins(plugins()).codec(id).level(level).filters(slots(filters)?))
-}
-
-fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
-    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("no codec is called {codec:?}")))
-}
-
-fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
-    let py = filters.py();
-    filters
-        .iter()
-        .map(|filter| {
-            let (name, meta) = match filter.cast::<PyString>() {
-                Ok(name) => (name.to_string(), 0),
-                Err(_) => filter.extract::<(String, u8)>().map_err(|_| {
-                    wrong_type("a filter is a name, or a pair of a name and a number below 256")
-                })?,
-            };
-            match FilterId::from_name(&name) {
-                Some(id) => Ok(FilterSlot::new(id, meta)),
-                None => Err(argument(py, format!("no filter is called {name:?}"))),
-            }
-        })
-        .collect()
 }
 
 impl Options<'_> {
@@ -229,9 +194,9 @@ pub(crate) fn write_joined(
     layers: bool,
     options: Options<'_>,
 ) -> PyResult<Option<Frame>> {
-    let arrays: Vec<NdArray> = arrays.iter().map(|array| array.get().now()).collect();
+    let arrays = arrays.iter().map(|array| array.get().now()).collect::<PyResult<Vec<NdArray>>>()?;
     let Some(first) = arrays.first().cloned() else {
-        return Err(argument(py, "there is nothing to join"));
+        return Err(argument(py, "no arrays to join"));
     };
     let recompress = options.codec.is_some()
         || options.level.is_some()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
 
 import b2kit
 import numpy as np
@@ -287,6 +289,130 @@ def test_stores_of_ours(tmp_path):
         assert set(tree.keys()) == {"/later"}
 
 
+def keys_of(dice):
+    """Random keys in groups, none of which is inside of another."""
+    groups = ["", "g/", "g/deep/", "other/"]
+    return [f"{dice.choice(groups)}m{n} ä.x" for n in range(dice.integers(0, 7))]
+
+
+def opened(path, kind):
+    """A store as python-blosc2 opens it for adding."""
+    if path.suffix == ".b2e":
+        return blosc2.EmbedStore(urlpath=str(path), mode="a")
+    return kind(str(path), mode="a")
+
+
+def closed(store):
+    if isinstance(store, blosc2.DictStore):
+        store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_stores_go_back_and_forth(tmp_path, seed):
+    """A store of python-blosc2 is read and copied by us in all layouts, and each copy is read and changed by python-blosc2."""
+    dice = np.random.default_rng(seed)
+    arrays = {key: dice.integers(0, 9, dice.integers(1, 60, dice.integers(1, 3))) for key in keys_of(dice)}
+    suffix = str(dice.choice([".b2d", ".b2z", ".b2e"]))
+    first = tmp_path / f"first{suffix}"
+    attrs = {"": {"title": "random", "list": [seed, "ä"]}, "g": {"n": seed}}
+    if suffix == ".b2e":
+        attrs = {}
+        store = blosc2.EmbedStore(urlpath=str(first), mode="w")
+    else:
+        # With a threshold some members are files, and the smaller ones are embedded.
+        store = blosc2.TreeStore(str(first), mode="w", threshold=int(dice.choice([0, 200, 10**6])))
+    for key, x in arrays.items():
+        store[f"/{key}"] = x
+    store["/plain"] = blosc2.SChunk(chunksize=64, data=b"a super-chunk")
+    batches = blosc2.BatchArray()
+    batches.append([1, "two", 3.0])
+    store["/batches"] = batches
+    if arrays:
+        del store[f"/{next(iter(arrays))}"]
+        arrays.pop(next(iter(arrays)))
+    attrs = {group: values for group, values in attrs.items() if not group or any(key.startswith("g/") for key in arrays)}
+    for group, values in attrs.items():
+        (store[f"/{group}"] if group else store).vlmeta[:] = values
+    closed(store)
+    del store
+    ours = b2kit.open(first)
+    for copied in (".b2d", ".b2z", ".b2e"):
+        path = tmp_path / f"copy{copied}"
+        ours.save(path)
+        with pytest.raises(FileExistsError):
+            ours.save(path)
+        theirs = opened(path, blosc2.DictStore if seed % 3 == 0 else blosc2.TreeStore)
+        names = {key for key in theirs.keys() if not key.endswith("__vlmeta__") and key not in ("/g", "/g/deep", "/other")}
+        assert names == {f"/{key}" for key in arrays} | {"/plain", "/batches"}
+        for key, x in arrays.items():
+            np.testing.assert_array_equal(theirs[f"/{key}"][:], x)
+        assert theirs["/plain"][:] == b"a super-chunk" and theirs["/batches"][0][:] == [1, "two", 3.0]
+        added = np.arange(seed + 5)
+        theirs["/g/added"] = added
+        if isinstance(theirs, blosc2.TreeStore):
+            for group, values in attrs.items():
+                assert dict((theirs[f"/{group}"] if group else theirs).vlmeta[:]) == values
+            theirs.vlmeta["more"] = 1
+        closed(theirs)
+        kind = type(theirs)
+        del theirs
+        again = b2kit.open(path)
+        for key, x in {**arrays, "g/added": added}.items():
+            np.testing.assert_array_equal(again[key][...], x)
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(again[key]))[...], x)
+        for group, values in attrs.items():
+            more = {"more": 1} if kind is blosc2.TreeStore and not group else {}
+            assert dict((again[group] if group else again).attrs) == {**values, **more}
+        if copied == ".b2z":
+            with zipfile.ZipFile(path) as archive:
+                assert archive.testzip() is None
+                assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+def test_copies_of_groups(tmp_path):
+    x = np.arange(20.0)
+    g = b2kit.open(tmp_path / "s.b2d", mode="a")
+    g.create("a/b/x", x, sparse=True)
+    g["y"] = x
+    g["a"].attrs["n"] = 1
+    for suffix in (".b2d", ".b2z", ".b2e"):
+        path = tmp_path / f"part{suffix}"
+        g["a"].save(path)
+        part = b2kit.open(path)
+        assert list(part) == ["b"] and dict(part.attrs) == {"n": 1} and part.verify() == "ok"
+        np.testing.assert_array_equal(part["b/x"][...], x)
+        if suffix != ".b2d":
+            g.save(path, overwrite=True)
+            assert list(b2kit.open(path)) == ["a", "y"]
+    with blosc2.TreeStore(str(tmp_path / "part.b2z"), mode="r") as tree:
+        assert set(tree.keys()) == {"/a", "/a/b", "/a/b/x", "/y"} and dict(tree["/a"].vlmeta[:]) == {"n": 1}
+        offset, length = tree.member_window("/y")
+        frame = (tmp_path / "part.b2z").read_bytes()[offset : offset + length]
+        np.testing.assert_array_equal(blosc2.ndarray_from_cframe(frame)[:], x)
+    with pytest.raises(FileExistsError):
+        g.save(tmp_path / "part.b2d", overwrite=True)
+    with pytest.raises(errors.NotFoundError):
+        g.save(tmp_path / "missing" / "s.b2z")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["part.b2d", "part.b2e", "part.b2z", "s.b2d"]
+
+
+def test_stores_in_stores_and_references(tmp_path):
+    inner = blosc2.EmbedStore()
+    inner["/x"] = np.arange(5)
+    store = blosc2.EmbedStore(urlpath=str(tmp_path / "e.b2e"), mode="w")
+    store["/inner"] = inner
+    store["/y"] = np.arange(3)
+    # As python-blosc2 keeps an array on a server.
+    store._embed_map["/far"] = {"urlbase": "http://127.0.0.1:9/", "path": "@public/a.b2nd"}
+    store._save_metadata()
+    del store
+    g = b2kit.open(tmp_path / "e.b2e")
+    assert list(g) == ["far", "inner", "y"]
+    np.testing.assert_array_equal(g["y"][...], np.arange(3))
+    with pytest.raises(errors.UnsupportedError, match="not followed"):
+        g["far"]
+
+
 def test_directories_and_frames(tmp_path):
     x = np.arange(100).reshape(10, 10)
     blosc2.asarray(x, urlpath=str(tmp_path / "sparse.b2nd"), mode="w", contiguous=False, chunks=(3, 10))
@@ -331,8 +457,11 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
     writer.start()
     try:
         assert ready.wait(60)
-        held, seen = b2kit.open(path), set()
-        for _ in range(150):
+        held, seen, reads = b2kit.open(path), set(), 0
+        # However slowly the writer gets on: the test ends when enough states were seen.
+        while reads < 150 or len(seen) <= 5:
+            reads += 1
+            assert writer.is_alive()
             for reader in (lambda: held, lambda: b2kit.open(path)):
                 # Changes are read again automatically, and each read sees a single state.
                 try:
@@ -341,7 +470,6 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
                     continue
                 assert len(values) == 1, values
                 seen.add(int(values[0]))
-        assert len(seen) > 5, seen
     finally:
         stop.set()
         writer.join(60)

@@ -350,3 +350,98 @@ def test_masks_of_large_arrays(chunks, dtype):
     seen = []
     a.read(mask, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (a.nbytes, a.nbytes)
+
+
+@given(st.data())
+@settings(max_examples=many(150), deadline=None)
+def test_masks_of_any_kind(data):
+    """Few marks or many, scattered or in a box, in any memory layout, of the whole array or of some of its axes."""
+    x, a = data.draw(arrays())
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    first = data.draw(st.integers(0, x.ndim))
+    last = data.draw(st.integers(first, x.ndim))
+    shape = x.shape[first:last]
+    if shape == ():
+        shape, first = x.shape, 0
+    if shape == ():
+        return
+    share = data.draw(st.sampled_from([0, 1e-3, 0.05, 0.5, 0.97, 1]))
+    mask = rng.random(shape) < share
+    if data.draw(st.booleans()):
+        box = tuple(slice(*sorted(rng.integers(0, n + 1, 2))) for n in shape)
+        inside = np.zeros(shape, bool)
+        inside[box] = True
+        mask &= inside
+    layout = data.draw(st.sampled_from("CFSR"))
+    if layout == "F":
+        mask = np.asfortranarray(mask)
+    elif layout == "S":
+        wide = np.zeros((*shape, 2), bool)
+        wide[..., 1] = mask
+        mask = wide[..., 1]
+    elif layout == "R":
+        mask = mask[::-1].copy()[::-1]
+    key = (slice(None),) * first + (mask,)
+    same(a[key], x[key])
+    if first == 0:
+        same(a[mask], x[mask])
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("shape", [(400_000,), (1300, 700), (60, 70, 80), (9, 20, 30, 40)])
+def test_masks_of_any_density(shape, order):
+    """The way of reading depends on how many marks there are and where."""
+    size = np.prod(shape)
+    x = np.arange(size, dtype="f4").reshape(shape)
+    a = b2kit.asarray(x, chunks=[-(-n // 2) for n in shape], blocks=[-(-n // 7) for n in shape], codec="lz4")
+    rng = np.random.default_rng(4)
+    for share in (0, 2 / size, 3e-4, 9e-4, 1.1e-3, 2e-2, 0.3, 0.999, 1):
+        mask = np.asarray(rng.random(shape) < share, order=order)
+        same(a[mask], x[mask])
+    for n in range(12):
+        mask = np.zeros(shape, bool, order=order)
+        box = tuple(slice(*sorted(rng.integers(0, length + 1, 2))) for length in shape)
+        mask[box] = rng.random(mask[box].shape) < (1, 0.4, 0.002)[n % 3]
+        same(a[mask], x[mask])
+
+
+def test_boxes():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 50, (50, 60, 70)).astype("i2")
+    for options in ({"codec": "lz4"}, {"codec": "zstd", "filters": ["bitshuffle"]}):
+        a = b2kit.asarray(x, chunks=(20, 32, 40), blocks=(10, 16, 8), **options)
+        for side in (1, 5, 33, 50):
+            starts = rng.integers(0, np.array(x.shape) - side + 1, (6, 3))
+            boxes = [tuple(slice(at, at + side) for at in start) for start in starts]
+            expected = np.stack([x[box] for box in boxes])
+            for threads in (1, 2, None):
+                same(a.read_boxes(iter(boxes), threads=threads), expected)
+            out = np.empty_like(expected)
+            assert a.read_boxes(boxes, out) is out
+            same(out, expected)
+            # Gaps, another type, another order, a buffer that is not an array.
+            gaps = np.zeros((*out.shape, 2), "i2")
+            a.read_boxes(boxes, out=gaps[..., 0])
+            same(gaps[..., 0], expected)
+            assert not gaps[..., 1].any()
+            wide = np.empty(out.shape, "f8", order="F")
+            a.read_boxes(boxes, out=wide)
+            np.testing.assert_array_equal(wide, expected)
+            buffer = bytearray(expected.nbytes)
+            a.read_boxes(boxes, out=buffer)
+            assert bytes(buffer) == expected.tobytes()
+    # Whatever slices and integers select; boxes may be empty.
+    keys = [np.s_[3, ..., ::-7], np.s_[7, :, 0:10], np.s_[-1, :, 60:]]
+    same(a.read_boxes(keys), np.stack([x[key] for key in keys]))
+    same(a.read_boxes([np.s_[0, 0, 0], (1, 2, 3)]), np.array([x[0, 0, 0], x[1, 2, 3]]))
+    assert a.read_boxes([np.s_[3:3], np.s_[9:2]]).shape == (2, 0, 60, 70)
+    swapped = b2kit.asarray(x.astype(">i2"))
+    same(swapped.read_boxes([np.s_[1:3], np.s_[2:4]]), np.stack([x[1:3], x[2:4]]).astype(">i2"))
+    seen = []
+    a.read_boxes([...], progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (a.nbytes, a.nbytes)
+    for wrong in ([], [np.s_[0:2], np.s_[0:3]], [np.s_[0:2], np.s_[49:51]], [[1, 2]], [np.s_[:, [0, 1]]], ["name"]):
+        with pytest.raises(b2kit.Error):
+            a.read_boxes(wrong)
+    with pytest.raises(b2kit.Error):
+        a.read_boxes([np.s_[0:2]], out=np.empty((2, 60, 70), "i2"))

@@ -156,6 +156,25 @@ def test_inherited_by_a_fork(tmp_path):
         assert done[1] == 0
 
 
+def crops(path, seed):
+    """The sum of a batch of crops, of an array that is opened here."""
+    boxes = [np.s_[n : n + 90, 3 * n : 3 * n + 150] for n in range(seed, 100, 9)]
+    a = b2kit.open(path)
+    assert (a.read_boxes(boxes) == np.stack([x[box] for box in boxes])).all()
+    return seed
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_workers_read_boxes(tmp_path, way):
+    if way not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {way} here")
+    path = made(tmp_path).path
+    # The parent's thread pool is in use before the fork.
+    assert crops(path, 0) == 0
+    with ProcessPoolExecutor(4, multiprocessing.get_context(way)) as pool:
+        assert list(pool.map(crops, [path] * 8, range(8))) == list(range(8))
+
+
 def test_threads_read_at_once(tmp_path):
     a = made(tmp_path)
     with ThreadPoolExecutor(8) as pool:

@@ -10,31 +10,19 @@
 
 from b2kit._array import Array, Edit
 from b2kit._b2kit import __version__
-from b2kit._create import (
-    asarray,
-    compress,
-    concat,
-    copy,
-    decompress,
-    empty,
-    from_iter,
-    full,
-    open,
-    set_other_hosts,
-    set_threads,
-    verify,
-    zeros,
-)
+from b2kit._create import *
 from b2kit.attrs import Attrs
 from b2kit.errors import Error
-from b2kit.store import Group
+from b2kit.store import Group, SuperChunk
 
+# Type checkers follow no list that is put together from others here.
 __all__ = [
     "Array",
     "Attrs",
     "Edit",
     "Error",
     "Group",
+    "SuperChunk",
     "__version__",
     "asarray",
     "compress",
@@ -45,8 +33,11 @@ __all__ = [
     "from_iter",
     "full",
     "open",
+    "open_array",
+    "open_group",
     "set_other_hosts",
     "set_threads",
+    "set_timeout",
     "verify",
     "zeros",
 ]

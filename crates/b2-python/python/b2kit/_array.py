@@ -6,7 +6,7 @@ import hashlib
 import operator
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 from b2kit import _b2kit, _repr
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
-from b2kit.errors import ArgumentError, IoError, NoSuchKeyError, SelectionError, WrongTypeError, checked
+from b2kit.errors import ArgumentError, IoError, SelectionError, WrongTypeError, checked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,6 +40,7 @@ class Array(_b2kit.ArrayBase):
         array([9, 1])
 
     An array shows the state in which it was opened; changes committed by others become visible with :meth:`refresh`.
+    :meth:`close` releases its file; so does deleting the array.
     Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
     changes: one commit takes some milliseconds, however many changes it contains.
     """
@@ -100,9 +101,33 @@ class Array(_b2kit.ArrayBase):
             self._read_into(sel, out, threads, callback)
             return out
 
+    @checked
+    def read_boxes(
+        self,
+        boxes: Iterable[Any],
+        out: Any = None,
+        *,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> Any:
+        """Reads boxes of equal shape in one call, for example the crops of a training step.
+
+        Each box is an index of slices and integers. The result has one more dimension than a box, in front: the number of
+        the box. With ``out``, an array of this shape, the items are read into it and it is returned; reusing one saves
+        the time in which the system provides fresh memory. Threads share the work of all boxes, without Python's lock.
+
+            >>> import b2kit, numpy as np
+            >>> a = b2kit.asarray(np.arange(60).reshape(6, 10))
+            >>> crops = a.read_boxes([np.s_[0:2, 3:5], np.s_[4:6, 8:10]])
+            >>> crops.shape, crops[1].tolist()
+            ((2, 2, 2), [[48, 49], [58, 59]])
+        """
+        with telling(progress, "read") as callback:
+            return self._read_boxes(list(boxes), out, threads, callback)
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ArgumentError("the items are compressed: they cannot be had without a copy")
+            raise ArgumentError("the items are compressed: an array of them is always a copy")
         items: np.ndarray[Any, Any] = self[...]
         return items if dtype is None else items.astype(dtype, copy=False)
 
@@ -120,6 +145,18 @@ class Array(_b2kit.ArrayBase):
                 for start, step, length in zip(starts, self.chunks, self.shape)
             )
             yield part, np.asarray(self[part])
+
+    def __eq__(self, other: object) -> bool:
+        raise WrongTypeError("the items are compressed: compare those that you read, as in a[...] == 5")
+
+    def __ne__(self, other: object) -> bool:
+        return self.__eq__(other)
+
+    __hash__ = object.__hash__
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Completes the names of fields."""
+        return [] if self.closed else list(self.dtype.names or ())
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -158,7 +195,7 @@ class Array(_b2kit.ArrayBase):
             change[key] = value
 
     @checked
-    def append(self, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
+    def append(self, x: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
         """Appends items at the end of an axis in one commit.
 
         ``x`` may lack the dimension of the axis if it holds a single position.
@@ -168,7 +205,7 @@ class Array(_b2kit.ArrayBase):
 
     @checked
     def insert(
-        self, i: int, x: npt.ArrayLike, axis: int = 0, *, sync: bool = True, progress: Progress = None
+        self, i: int, x: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None
     ) -> None:
         """Inserts items before position ``i`` of an axis in one commit."""
         with self.edit(sync) as change:
@@ -186,6 +223,61 @@ class Array(_b2kit.ArrayBase):
         with self.edit(sync) as change:
             change.resize(shape)
 
+    def compact(self, *, sync: bool = True) -> int:
+        """Gives the space of replaced and removed chunks back, and returns by how many bytes the file shrank.
+
+        Changes leave the old chunks in the file, because others may be reading them. This rewrites the file without
+        them, in one commit, after which those who read the old state need :meth:`refresh`. Chunks are not recompressed.
+
+            >>> import b2kit, numpy as np
+            >>> a = b2kit.asarray(np.random.default_rng(0).random(100_000))
+            >>> a[:] = 0
+            >>> a.compact() > 600_000
+            True
+        """
+        before = self._stored_bytes()
+        with self.edit(sync) as change:
+            change._compact()
+        return before - self._stored_bytes()
+
+    def refresh(self) -> bool:
+        """Moves to the newest committed state, and returns whether there was a newer one.
+
+        The file is looked at, or the server or object store is asked. If it reports neither a tag nor a time for what
+        it sends, the array is opened again, and the result is ``True``. Arrays in memory, in archives and from Python
+        files stay as they are.
+        """
+        if self._origin == "path" or self._origin == "memory":
+            return self._refresh()
+        function, args = getattr(self, "_again", (None, ()))
+        source = args[0] if args else None
+        if function is None or not (self._origin == "web" or hasattr(source, "afresh")):
+            return False
+        old = self._version if self._origin == "web" else None
+        if self._origin != "web" and source is not None:
+            newest: Any = source
+            newest = newest.afresh()
+            told = newest.identity()
+            # Name and size are always there.
+            if len(told) > 2 and told == source.identity():
+                return False
+            args = (newest, *args[1:])
+        array = function(*args)
+        if old is not None and array._version == old and (old[0] is not None or old[1] is not None):
+            return False
+        self._follow(array)
+        self._again = (function, args)
+        return True
+
+    def _stored_bytes(self) -> int:
+        """Returns the size of the file, the directory or the frame in memory."""
+        if self._origin != "path":
+            return len(self._frame() or b"")
+        path = self.path or ""
+        if not os.path.isdir(path):
+            return os.stat(path).st_size
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(path))
+
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
         with self.edit() as change:
             change._change_attrs(changed, removed)
@@ -202,7 +294,11 @@ class Array(_b2kit.ArrayBase):
             return self._verify(threads, callback)
 
     def close(self) -> None:
-        """Does nothing: an open array holds no lock, and its file is closed when the array is deleted."""
+        """Closes the file; an array in memory is released. Reading then fails. Closing twice does no harm.
+
+        A file object that was given to :func:`b2kit.open` stays open.
+        """
+        self._close()
 
     def __enter__(self) -> Array:
         return self
@@ -236,6 +332,8 @@ class Array(_b2kit.ArrayBase):
 
     def __repr__(self) -> str:
         where = f", path={self.path!r}" if self.path else ""
+        if self.closed:
+            return f"<b2kit.Array closed{where}>"
         codec = f"{self.codec} {self.level}"
         return (
             f"<b2kit.Array shape={self.shape} dtype={self.dtype} chunks={self.chunks} blocks={self.blocks} "
@@ -275,14 +373,14 @@ class Edit(_b2kit.EditorBase):
         return self.shape[0]
 
     @checked
-    def append(self, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
+    def append(self, x: Any, axis: int = 0, *, progress: Progress = None) -> None:
         """Appends items at the end of an axis; ``x`` may lack that dimension if it holds a single position."""
         axis = self._axis(axis)
         with telling(progress, "append") as callback:
             self._append(self._rows(x, axis), axis, callback)
 
     @checked
-    def insert(self, i: int, x: npt.ArrayLike, axis: int = 0, *, progress: Progress = None) -> None:
+    def insert(self, i: int, x: Any, axis: int = 0, *, progress: Progress = None) -> None:
         """Inserts items before position ``i`` of an axis."""
         axis = self._axis(axis)
         at, length = operator.index(i), self.shape[axis]
@@ -318,15 +416,18 @@ class Edit(_b2kit.EditorBase):
             raise SelectionError(f"axis {at} is out of bounds for an array of {ndim} dimensions")
         return at % ndim
 
-    def _rows(self, x: npt.ArrayLike, axis: int) -> np.ndarray[Any, Any]:
+    def _rows(self, x: Any, axis: int) -> np.ndarray[Any, Any]:
+        if isinstance(x, np.ma.MaskedArray):
+            raise WrongTypeError("a masked array would lose its mask: fill it first")
         items = np.asarray(x) if hasattr(x, "dtype") else np.asarray(x, dtype=self.dtype)
         return np.expand_dims(items, axis) if items.ndim == self.ndim - 1 else items
 
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
-        for name in removed:
-            if not self._remove_attr(name):
-                raise NoSuchKeyError(name)
-        for name, value in changed.items():
+        layers, gone = self.attrs._arranged(changed, removed)
+        # First, because there may be no more than 16.
+        for name in gone:
+            self._remove_attr(name)
+        for name, value in layers.items():
             self._set_attr(name, value)
 
 
@@ -381,6 +482,17 @@ def absolute(path: str | os.PathLike[str]) -> str:
         raise IoError(f"{text}: the current directory is gone") from error
 
 
+def sync_folder(folder: str) -> None:
+    """Waits until the names in a directory survive a power loss, if the system supports it."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def as_shape(shape: Any) -> list[int]:
     """Converts a shape in any form that NumPy accepts to a list."""
     try:
@@ -400,6 +512,8 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
     if isinstance(sel, slice):
         positions = np.arange(length)[sel]
     else:
+        if isinstance(sel, np.ma.MaskedArray):
+            raise SelectionError("a masked array does not say what to select: fill it first")
         positions = np.asarray(sel)
         if positions.size == 0:
             return []

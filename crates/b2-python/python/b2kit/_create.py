@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Union
+from typing import IO, TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
 
 from b2kit import _b2kit
 from b2kit._array import Array, absolute, as_shape
+from b2kit._options import CopyOptions, Filter, Options, Path, Shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
+from b2kit.attrs import as_layers
 from b2kit.errors import ArgumentError, Error, NotBloscError, SelectionError, WrongTypeError, checked
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import numpy.typing as npt
 
     from b2kit.store import Group
@@ -32,23 +36,25 @@ __all__ = [
     "from_iter",
     "full",
     "open",
+    "open_array",
+    "open_group",
     "set_other_hosts",
     "set_threads",
+    "set_timeout",
     "verify",
     "zeros",
 ]
 
-Path = Union[str, "os.PathLike[str]"]
 Source = Union[Path, bytes, bytearray, memoryview, IO[bytes], Any]
-Filter = Union[str, tuple[str, int]]
-Shape = Union[int, Sequence[int]]
+_Options = dict[str, Any]
+
 
 # Number of items that `from_iter` collects before it compresses them.
 _BATCH = 1 << 16
 
 
 @checked
-def open(source: Source, mode: str = "r", threads: int | None = None) -> Array | Group:
+def open(source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Array | Group:
     """Opens an array or a store. Only its metadata is read.
 
     ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
@@ -56,6 +62,8 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
     sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
     for one call, by default that of :func:`set_threads`.
+
+    :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
     """
     if is_web(source):
         return _web(source, mode, threads)
@@ -75,6 +83,32 @@ def open(source: Source, mode: str = "r", threads: int | None = None) -> Array |
         return found
 
 
+@checked
+def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Array:
+    """Opens an array as :func:`open` does. A store is an error.
+
+        >>> import b2kit, numpy as np, tempfile
+        >>> path = tempfile.mkdtemp() + "/a.b2nd"
+        >>> _ = b2kit.asarray(np.arange(3), path)
+        >>> b2kit.open_array(path).shape
+        (3,)
+    """
+    found = open(source, mode, threads)
+    if isinstance(found, Array):
+        return found
+    raise ArgumentError(f"{found.path}: is a store: open an array of it, or use open_group")
+
+
+@checked
+def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Group:
+    """Opens a store as :func:`open` does, and returns its root. An array is an error."""
+    found = open(source, mode, threads)
+    if isinstance(found, Array):
+        found.close()
+        raise ArgumentError(f"{source}: is an array, not a store")
+    return found
+
+
 def _named(error: Error, path: str) -> Error:
     """Returns the error with the path in its message."""
     if path in str(error):
@@ -84,7 +118,7 @@ def _named(error: Error, path: str) -> Error:
     return named
 
 
-def _web(url: str, mode: str, threads: int | None) -> Array:
+def _web(url: str, mode: Literal["r", "a"], threads: int | None) -> Array:
     try:
         array = Array(url, mode, threads)
     except Error as error:
@@ -93,7 +127,7 @@ def _web(url: str, mode: str, threads: int | None) -> Array:
     return array
 
 
-def _reopened(source: _Source, mode: str, threads: int | None) -> Array:
+def _reopened(source: _Source, mode: Literal["r", "a"], threads: int | None) -> Array:
     array = Array(source, mode, threads, name=source.name)
     array._again = (_reopened, (source, mode, threads))
     return array
@@ -114,7 +148,7 @@ def asarray(
     *,
     dtype: npt.DTypeLike | None = None,
     meta: Mapping[str, Any] | None = None,
-    splitmode: str | None = None,
+    splitmode: Literal["auto", "always", "never"] | None = None,
     use_dict: bool = False,
     sparse: bool = False,
     threads: int | None = None,
@@ -123,36 +157,39 @@ def asarray(
     """Compresses an array into a file, or into memory if there is no ``path``.
 
     ``x`` is a NumPy array or anything that can be converted to one. Arrays of this package, and arrays that are read by
-    chunks (h5py, zarr, python-blosc2), are copied in bounded memory. The file appears when it is complete.
+    chunks (h5py, zarr, python-blosc2), are copied in bounded memory; :func:`copy` keeps their attributes and chunks,
+    too. The file appears when it is complete.
 
     ``codec``, ``level`` and ``filters`` select the compression; a filter with a parameter is a pair. ``splitmode`` is
     ``"auto"``, ``"always"`` or ``"never"``; ``use_dict`` compresses with a dictionary. ``chunks`` and ``blocks`` are
-    shapes, by default chosen from that of the array. ``attrs`` are attributes, ``meta`` are metalayers. ``overwrite``
+    shapes, by default chosen from that of the array; blocks may not be larger than chunks. ``attrs`` are attributes,
+    of any number and with names of any length; ``meta`` are metalayers. ``overwrite``
     replaces an existing file. With ``sync`` the file survives a power loss once the call returns. ``sparse`` makes a
     directory with a file for each chunk. ``dtype`` converts the items. ``threads`` is the number of threads.
-    ``progress`` is ``True`` for a progress bar, or a function that is called with the number of bytes done and in
-    total.
+    ``progress`` is ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number
+    of bytes done and in total.
 
         >>> import b2kit, numpy as np
         >>> a = b2kit.asarray(np.linspace(0, 1, 1000), codec="lz4", attrs={"units": "m"})
         >>> a.shape, a.dtype, a.attrs["units"]
         ((1000,), dtype('float64'), 'm')
     """
-    path = None if path is None else absolute(path)
-    given = _options(locals())
-    with telling(progress, "write") as callback:
-        options = {**given, "progress": callback}
+    given = dict(locals())
+
+    def write(options: _Options) -> _b2kit.Frame | None:
         if isinstance(x, Array) and (dtype is None or np.dtype(dtype) == x.dtype):
-            frame = _b2kit.write_joined([x], 0, False, options)
-        elif _is_lazy(x) and dtype is None:
-            frame = _b2kit.write_called(as_shape(x.shape), np.dtype(x.dtype), _reader(x), options)
-        else:
-            frame = _b2kit.write_items(_items(x, dtype), options)
-    return _written(frame, path, threads)
+            return _b2kit.write_joined([x], 0, layers=False, options=options)
+        if _is_lazy(x) and dtype is None:
+            return _b2kit.write_called(as_shape(x.shape), np.dtype(x.dtype), _reader(x), options)
+        return _b2kit.write_items(_items(x, dtype), options)
+
+    return _write("write", path, given, write)
 
 
 @checked
-def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
+def zeros(
+    shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Unpack[Options]
+) -> Array:
     """Creates an array of zeros, which take no space. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, bytes(dtype.itemsize), path, options)
@@ -160,7 +197,11 @@ def zeros(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, 
 
 @checked
 def full(
-    shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, path: Path | None = None, **options: Any
+    shape: Shape,
+    fill_value: Any,
+    dtype: npt.DTypeLike | None = None,
+    path: Path | None = None,
+    **options: Unpack[Options],
 ) -> Array:
     """Creates an array of a single value, which takes no space. For ``options`` see :func:`asarray`."""
     item = np.asarray(fill_value, dtype=dtype)
@@ -170,7 +211,9 @@ def full(
 
 
 @checked
-def empty(shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Any) -> Array:
+def empty(
+    shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Unpack[Options]
+) -> Array:
     """Creates an array of uninitialized items, which read as zeros. For ``options`` see :func:`asarray`."""
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, None, path, options)
@@ -182,7 +225,7 @@ def from_iter(
     dtype: npt.DTypeLike,
     shape: Shape | None = None,
     path: Path | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Array:
     """Creates an array from the items of an iterable, in C order; they are compressed as they arrive.
 
@@ -196,7 +239,7 @@ def from_iter(
     lengths = None if shape is None else as_shape(shape)
     nitems = None if lengths is None else int(np.prod(lengths, dtype=object))
     items = iter(iterable)
-    kept = {name: options[name] for name in ("codec", "level", "filters") if name in options}
+    kept: Any = {name: given for name, given in options.items() if name in ("codec", "level", "filters")}
     flat = zeros(0, dtype, chunks=_BATCH, **kept)
     with flat.edit() as e:
         left = nitems
@@ -213,44 +256,50 @@ def from_iter(
 
 
 @checked
-def copy(a: Any, path: Path | None = None, **options: Any) -> Array:
+def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array:
     """Copies an array and its attributes in bounded memory.
 
-    ``options`` are those of :func:`asarray`; those not given are taken from ``a``. Chunks that do not change are copied
-    without being recompressed.
+    ``options`` are those of :func:`asarray`; those not given are taken from ``a``. For other ``chunks``, blocks are
+    chosen that fit. Chunks that do not change are copied without being recompressed.
+
+    ``a`` may also be an array of h5py, zarr or python-blosc2, whose attributes and chunks are kept: shards of zarr are
+    chunks here, and the chunks in them are blocks. Codec, level and filters are kept from python-blosc2 only. What
+    makes an HDF5 dataset or its axes a dimension scale is left out.
     """
+    given: dict[str, Any] = dict(options)
+    if isinstance(a, Array) and given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
+        # Compressed anew, by chunks.
+        kept = {name: getattr(a, name) for name in ("codec", "level", "filters")}
+        if given.get("chunks") is None:
+            kept |= {"chunks": a.chunks, "blocks": a.blocks}
+        attrs = {**a.attrs.asdict(), **(given.pop("attrs", None) or {})}
+        return asarray(a, path, **{**kept, **given, "attrs": attrs})
     if not isinstance(a, Array):
-        return asarray(a, path, **options)
-    path = None if path is None else absolute(path)
-    given = dict(options)
-    progress = given.pop("progress", None)
-    if given.get("attrs") is not None:
+        return asarray(a, path, **foreign_options(a, given))
+    given.pop("dtype", None)
+    layers = given.get("attrs") is None
+    if not layers:
         given["attrs"] = {**a.attrs.asdict(), **given["attrs"]}
-    with telling(progress, "copy") as callback:
-        told = {**_options({**_KEEP, **given, "path": path}), "progress": callback}
-        frame = _b2kit.write_joined([a], 0, given.get("attrs") is None, told)
-    return _written(frame, path, given.get("threads"))
+    return _write("copy", path, {**_KEEP, **given}, lambda told: _b2kit.write_joined([a], 0, layers=layers, options=told))
 
 
 @checked
-def concat(arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Any) -> Array:
+def concat(
+    arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Unpack[Options]
+) -> Array:
     """Joins arrays along an axis in bounded memory.
 
     ``options`` are those of :func:`asarray`; chunks, blocks and compression not given there are taken from the first
     array. Chunks that fit are copied without being recompressed.
     """
-    path = None if path is None else absolute(path)
     parts = [part if isinstance(part, Array) else asarray(part) for part in arrays]
     if not parts:
-        raise ArgumentError("there is nothing to join")
+        raise ArgumentError("no arrays to join")
     at, ndim = operator.index(axis), parts[0].ndim
     if not -ndim <= at < ndim:
         raise SelectionError(f"axis {at} is out of bounds for arrays of {ndim} dimensions")
-    progress = options.pop("progress", None)
-    with telling(progress, "concat") as callback:
-        told = {**_options({**_KEEP, **options, "path": path}), "progress": callback}
-        frame = _b2kit.write_joined(parts, at % ndim, False, told)
-    return _written(frame, path, options.get("threads"))
+    given = {**_KEEP, **options}
+    return _write("concat", path, given, lambda told: _b2kit.write_joined(parts, at % ndim, layers=False, options=told))
 
 
 @checked
@@ -266,8 +315,6 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
         if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
             raise
         return _b2kit.FrameBase(path).verify()
-    if isinstance(found, Array):
-        return found.verify(progress=progress)
     return found.verify(progress=progress)
 
 
@@ -313,6 +360,15 @@ def set_threads(n: int | None) -> int | None:
     return _b2kit.set_threads(n or 0) or None
 
 
+def set_timeout(seconds: float) -> float:
+    """Sets the time limit of a request to a web server, 60 seconds by default. Returns the previous value.
+
+    It includes retries, and the wait for a server that has stopped sending. It applies to URLs that :func:`open` reads
+    itself; fsspec and obstore have their own limits.
+    """
+    return _b2kit.set_timeout(seconds)
+
+
 def set_other_hosts(follow: bool) -> bool:
     """Sets whether redirects of web servers to other hosts are followed (the default). Returns the previous value.
 
@@ -352,27 +408,29 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options["filters"] = None if filters is None else list(filters)
     for name in ("chunks", "blocks"):
         options[name] = None if options[name] is None else as_shape(options[name])
-    for name in ("attrs", "meta"):
-        options[name] = None if options[name] is None else dict(options[name])
+    options["attrs"] = None if options["attrs"] is None else as_layers(options["attrs"])
+    options["meta"] = None if options["meta"] is None else dict(options["meta"])
     return options
 
 
 def _constant(
-    shape: list[int], dtype: np.dtype[Any], item: bytes | None, path: Path | None, given: dict[str, Any]
+    shape: list[int], dtype: np.dtype[Any], item: bytes | None, path: Path | None, given: Mapping[str, Any]
 ) -> Array:
-    path = None if path is None else absolute(path)
-    progress = given.pop("progress", None)
-    with telling(progress, "write") as callback:
-        options = {**_options({**_DEFAULTS, **given, "path": path}), "progress": callback}
-        frame = _b2kit.write_constant(shape, dtype, item, options)
-    return _written(frame, path, given.get("threads"))
+    return _write("write", path, given, lambda options: _b2kit.write_constant(shape, dtype, item, options))
 
 
-def _written(frame: _b2kit.Frame | None, path: Path | None, threads: int | None) -> Array:
-    if frame is None:
-        assert path is not None
-        return Array(path, "a", threads)
-    return Array(frame, "a", threads)
+def _write(
+    what: str, path: Path | None, given: Mapping[str, Any], write: Callable[[_Options], _b2kit.Frame | None]
+) -> Array:
+    """Lets ``write`` write an array with the options that are given, and opens it."""
+    target = None if path is None else absolute(path)
+    options = _options({**_DEFAULTS, **given, "path": target})
+    with telling(given.get("progress"), what) as callback:
+        frame = write({**options, "progress": callback})
+    if frame is not None:
+        return Array(frame, "a", given.get("threads"))
+    assert target is not None
+    return Array(target, "a", given.get("threads"))
 
 
 def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[int]]:
@@ -392,6 +450,80 @@ def _is_lazy(x: Any) -> bool:
     return not isinstance(x, np.ndarray) and all(hasattr(x, name) for name in ("shape", "dtype", "chunks"))
 
 
+def foreign_options(x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options for a copy of an array of another package: those given, then those of the array."""
+    found: dict[str, Any] = {}
+    if _is_lazy(x):
+        shards: Any = getattr(x, "shards", None)
+        chunks: Any = shards or x.chunks
+        blocks: Any = x.chunks if shards else getattr(x, "blocks", None)
+        ndim = len(x.shape)
+        # Those of Dask are lists of lengths.
+        if _are_lengths(chunks, ndim) and all(chunks) and given.get("chunks") is None:
+            found["chunks"] = tuple(chunks)
+            # Where a block would be too large, others are chosen.
+            if _are_lengths(blocks, ndim) and all(0 < b <= c for b, c in zip(blocks, chunks)):
+                found["blocks"] = tuple(blocks)
+        if given.get("blocks") is not None:
+            found.pop("blocks", None)
+        found |= _compression(x)
+    attrs = _foreign_attrs(x)
+    if attrs or given.get("attrs"):
+        found["attrs"] = {**attrs, **(given.get("attrs") or {})}
+    return {**found, **{name: value for name, value in given.items() if name != "attrs" and value is not None}}
+
+
+def _are_lengths(lengths: Any, ndim: int) -> bool:
+    return isinstance(lengths, tuple) and len(lengths) == ndim and all(isinstance(n, int) for n in lengths)
+
+
+def _compression(x: Any) -> dict[str, Any]:
+    """Returns codec, level and filters of an array of python-blosc2."""
+    told = getattr(getattr(x, "schunk", None), "cparams", None)
+    if told is None:
+        return {}
+    try:
+        names = [str(filter.name).lower() for filter in told.filters]
+        filters = [(name, meta) for name, meta in zip(names, told.filters_meta) if name != "nofilter"]
+        options = {"codec": str(told.codec.name).lower(), "level": int(told.clevel), "filters": filters}
+        _b2kit.write_constant([1], np.dtype("u1"), b"0", {**_options({**_DEFAULTS, "path": None, **options}), "progress": None})
+    except (AttributeError, TypeError, ValueError):
+        # A codec or filter of a plugin.
+        return {}
+    return options
+
+
+# Attributes with which HDF5 and netCDF-4 mark dimension scales. They refer to other objects of the file.
+_SCALES = frozenset(
+    ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates")
+)
+
+
+def _foreign_attrs(x: Any) -> dict[str, Any]:
+    """Returns the attributes of an array of another package."""
+    schunk = getattr(x, "schunk", None)
+    found: Any = getattr(schunk, "vlmeta", None) if schunk is not None else getattr(x, "attrs", None)
+    if not hasattr(found, "keys"):
+        return {}
+    names = [name for name in found.keys() if schunk is not None or name not in _SCALES]
+    attrs = {name: _foreign_value(found[name]) for name in names}
+    more = attrs.get("attrs")
+    if schunk is not None and isinstance(more, dict):
+        # Written by this package: the attributes that C-Blosc2 has no place for.
+        del attrs["attrs"]
+        attrs = {**more, **attrs}
+    return attrs
+
+
+def _foreign_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return value.tolist()
+    if isinstance(value, np.ndarray) and value.dtype.kind == "T":
+        return value.astype(object).tolist()
+    # An attribute of HDF5 without a value.
+    return None if type(value).__name__ == "Empty" and hasattr(value, "shape") else value
+
+
 def _reader(x: Any) -> Any:
     def read(start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
         return x[tuple(slice(at, at + length) for at, length in zip(start, shape))]
@@ -399,9 +531,8 @@ def _reader(x: Any) -> Any:
     return read
 
 
-def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, Any]) -> Array:
+def _regular(flat: Array, shape: list[int], path: Path | None, given: Mapping[str, Any]) -> Array:
     """Writes the items of a one-dimensional array in another shape."""
-    path = None if path is None else absolute(path)
     if len(shape) == 1:
         return asarray(flat, path, **{"chunks": None, **given})
     strides = [int(np.prod(shape[axis + 1 :], dtype=object)) for axis in range(len(shape))]
@@ -419,11 +550,7 @@ def _regular(flat: Array, shape: list[int], path: Path | None, given: dict[str, 
             out[at] = flat[first : first + run]
         return out.reshape(lengths)
 
-    progress = given.pop("progress", None)
-    with telling(progress, "write") as callback:
-        options = {**_options({**_DEFAULTS, **given, "path": path}), "progress": callback}
-        frame = _b2kit.write_called(shape, flat.dtype, read, options)
-    return _written(frame, path, given.get("threads"))
+    return _write("write", path, given, lambda options: _b2kit.write_called(shape, flat.dtype, read, options))
 
 
 def _buffer_dtype(buf: Any) -> np.dtype[Any]:

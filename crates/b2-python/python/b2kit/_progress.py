@@ -6,10 +6,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Union
+from typing import Any, Protocol, Union, runtime_checkable
 
-Progress = Union[bool, Callable[[int, int], object], None]
-"""``True`` for a bar on standard error, or a function that is called with the number of bytes done and in total."""
+Progress = Union[bool, Callable[..., Any], "Bar", None]
+"""``True`` for a bar on standard error, a class of tqdm or one of its bars, or a function that is called with the
+number of bytes done and in total."""
+
+
+@runtime_checkable
+class Bar(Protocol):
+    """A progress bar of tqdm, or one like it."""
+
+    n: Any
+    total: Any
+
+    def update(self, n: Any = ..., /) -> Any:
+        """Adds to the number of bytes done."""
+
+    def close(self) -> Any:
+        """Ends the bar."""
 
 
 @contextmanager
@@ -17,10 +32,12 @@ def telling(progress: Progress, what: str) -> Iterator[Callable[[int, int], obje
     """Provides the progress callback of an operation while it runs."""
     if progress is None or progress is False:
         yield None
-    elif callable(progress):
+    elif isinstance(progress, Bar) and not isinstance(progress, type):
+        yield _Tqdm(progress).tell
+    elif callable(progress) and not _makes_bars(progress):
         yield progress
     else:
-        bar = _bar(what)
+        bar = _bar(what) if progress is True else _Tqdm(_opened(progress, what))
         try:
             yield bar.tell
         finally:
@@ -32,7 +49,17 @@ def _bar(what: str) -> _Tqdm | _Line:
         from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         return _Line(what)
-    return _Tqdm(tqdm(desc=what, unit="B", unit_scale=True, unit_divisor=1024))
+    return _Tqdm(_opened(tqdm, what))
+
+
+def _makes_bars(progress: Any) -> bool:
+    """Returns whether this is a class of bars, or ``functools.partial`` of one."""
+    made = getattr(progress, "func", progress)
+    return isinstance(made, type) and hasattr(made, "update")
+
+
+def _opened(tqdm: Any, what: str) -> Any:
+    return tqdm(desc=what, unit="B", unit_scale=True, unit_divisor=1024)
 
 
 class _Tqdm:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
@@ -28,6 +29,10 @@ class Source(Protocol):
         """Returns values that change with the content, as far as the store reports them."""
         ...
 
+    def afresh(self) -> Source:
+        """Returns a source for what is in the same place now."""
+        ...
+
 
 class Fsspec:
     """A file in an fsspec file system."""
@@ -38,7 +43,7 @@ class Fsspec:
         with _told(self.name):
             about = fs.info(path)
         if about.get("size") is None:
-            raise IoError(f"{self.name}: the server does not tell its size")
+            raise IoError(f"{self.name}: the server does not report the size of the file")
         self.size = int(about["size"])
         told = (about.get(key) for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "created"))
         self._told = tuple(str(value) for value in told if value is not None)
@@ -50,6 +55,11 @@ class Fsspec:
 
     def identity(self) -> tuple[object, ...]:
         return (self.name, self.size, *self._told)
+
+    def afresh(self) -> Fsspec:
+        with _told(self.name):
+            self.fs.invalidate_cache()
+        return Fsspec(self.fs, self.path, self.name)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return Fsspec, (self.fs, self.path, self.name)
@@ -68,13 +78,25 @@ class Obstore:
         self._told = (str(about.get("e_tag")), str(about.get("last_modified")))
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        # A call requests only ten at once, and neighbours as one range over one connection.
+        each = max(10, -(-len(ranges) // 6))
+        calls = [ranges[start : start + each] for start in range(0, len(ranges), each)]
+        with _told(self.name):
+            if len(calls) < 2:
+                return self._call(ranges)
+            with ThreadPoolExecutor(len(calls)) as pool:
+                return [answer for answers in pool.map(self._call, calls) for answer in answers]
+
+    def _call(self, ranges: list[tuple[int, int]]) -> list[Any]:
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         # Ranges worth coalescing were coalesced before.
-        with _told(self.name):
-            return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
+        return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
 
     def identity(self) -> tuple[object, ...]:
         return (self.name, self.size, *self._told)
+
+    def afresh(self) -> Obstore:
+        return Obstore(self.store, self.path)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return Obstore, (self.store, self.path)
@@ -100,7 +122,7 @@ def source_of(given: Any) -> Source | None:
     if fs is not None and hasattr(fs, "cat_ranges") and isinstance(path, str):
         compressed = getattr(given, "compression", None)
         if compressed:
-            raise UnsupportedError(f"{path}: what is compressed as a whole ({compressed}) cannot be read in parts")
+            raise UnsupportedError(f"{path}: a file that is compressed as a whole ({compressed}) cannot be read in parts")
         return Fsspec(fs, path)
     return None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from b2kit._array import Array
+    from b2kit.store import SuperChunk
 
 
 def size(nbytes: float) -> str:
@@ -112,3 +113,31 @@ def _drawing(array: Array) -> str:
         f'<svg width="{width + 2:.0f}" height="{height + 2:.0f}" viewBox="-1 -1 {width + 2:.1f} {height + 2:.1f}" '
         f'role="img" aria-label="chunks and blocks">{"".join(parts)}</svg>'
     )
+
+
+def plain(text: str) -> str:
+    """Returns text as HTML."""
+    return escape(_shown(text))
+
+
+def group_html(name: str, members: Sequence[tuple[str, Array | SuperChunk | str]], more: int) -> str:
+    """Draws a group as a table of its members; those that are no arrays are only named."""
+    from b2kit.store import SuperChunk
+
+    rows = [_row("th", "key", "shape", "dtype", "chunks", "size", "ratio")]
+    for key, member in members:
+        if isinstance(member, str):
+            rows.append(_row("td", key, member))
+        elif isinstance(member, SuperChunk):
+            rows.append(_row("td", key, member.kind, "", "", size(member.nbytes)))
+        else:
+            ratio = f"{member.ratio:.1f}"
+            rows.append(_row("td", key, member.shape, member.dtype, member.chunks, size(member.nbytes), ratio))
+    if more > 0:
+        rows.append(_row("td", f"... and {more} more"))
+    return f"<div><b>{escape(_shown(name))}</b><table>{''.join(rows)}</table></div>"
+
+
+def _row(tag: str, *cells: object) -> str:
+    shown = "".join(f'<{tag} style="text-align:left">{escape(_shown(cell))}</{tag}>' for cell in cells)
+    return f"<tr>{shown}</tr>"

@@ -21,6 +21,7 @@ import os
 import shutil
 import time
 import uuid
+from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
@@ -28,7 +29,7 @@ import numpy as np
 import dask
 import dask.array as da
 from b2kit import _b2kit
-from b2kit._array import Array, as_shape
+from b2kit._array import Array, as_shape, sync_folder
 from b2kit._create import _DEFAULTS, _options, asarray
 from b2kit._create import open as open_any
 from b2kit.errors import ArgumentError, ExistsError, UnsupportedError, WrongTypeError
@@ -97,22 +98,57 @@ def to_b2kit(
     ``sparse`` makes a directory with a file for each chunk. With ``compute=False`` the result is a Dask task, and
     nothing is written until it is computed. The other parameters and ``options`` are those of :func:`b2kit.asarray`.
     """
+    if wrong := set(options).intersection(_NOT_HERE):
+        raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
+    told = {"attrs": attrs, "meta": meta, "sync": sync, "sparse": sparse, **options}
+    stage, done = planned(x, path, told, chunks=chunks, rechunk=rechunk, overwrite=overwrite, make=not compute)
+    if not compute:
+        return done
+    compute_all([stage], [done])
+    return Array(os.path.abspath(os.fspath(path)), "r")
+
+
+def compute_all(stages: list[str], tasks: list[Delayed]) -> None:
+    """Computes the tasks of several arrays at once, so that what they share is computed once."""
+    for stage in stages:
+        os.mkdir(stage)
+    try:
+        _dask.compute(*tasks)
+    finally:
+        for stage in stages:
+            _remove(stage)
+
+
+def planned(
+    x: Any,
+    path: Path,
+    options: dict[str, Any],
+    *,
+    chunks: Any,
+    rechunk: bool,
+    overwrite: bool,
+    make: bool,
+    optimize: bool = True,
+) -> tuple[str, Delayed]:
+    """Returns the directory for the parts of an array, and the task that writes it.
+
+    With ``make`` the tasks create the directory. ``optimize`` optimizes the graph of the array by itself,
+    which takes copies of the tasks that it shares with other arrays.
+    """
     target = os.path.abspath(os.fspath(path))
     if "://" in os.fspath(path):
         raise UnsupportedError(f"{path}: arrays are written to files")
     if not isinstance(x, da.Array):
-        raise WrongTypeError(f"{type(x)} is no Dask array: b2kit.asarray writes others")
+        raise WrongTypeError(f"{type(x)} is not a Dask array: use b2kit.asarray")
     if x.dtype.hasobject:
         raise WrongTypeError(f"items of dtype {x.dtype} cannot be stored")
     if any(math.isnan(length) for length in x.shape):
         raise ArgumentError("the shape is not known: call compute_chunk_sizes() first")
     if not overwrite and os.path.lexists(target):
-        raise ExistsError(f"{path}: there is something of that name already")
+        raise ExistsError(f"{path}: already exists")
     shape = _chunk_shape(x, chunks)
     items: Any = _aligned(x, shape, rechunk)
     told = {**_DEFAULTS, **options, "chunks": shape}
-    if wrong := set(options).intersection(_NOT_HERE):
-        raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
     if told["blocks"] is not None:
         told["blocks"] = as_shape(told["blocks"])
     elif items.size:
@@ -120,20 +156,14 @@ def to_b2kit(
         like = {**_options({**told, "path": None}), "progress": None}
         told["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), items.dtype, None, like)).blocks)
     stage = f"{target}{_STAGE}{uuid.uuid4().hex}"
-    told = {**told, "attrs": attrs, "meta": meta}
-    run = _Run(target, stage, items.shape, items.dtype, items.chunks, told, overwrite, sync, sparse)
+    starts = [_starts(lengths) for lengths in items.chunks]
+    run = _Run(target, stage, items.shape, items.dtype, starts, told, overwrite)
     write = delayed(_write_part, pure=False)
     # If this call made the directory, tasks that still run after a failure must not create it again.
-    parts = [write(block, stage, run.part_options(), not compute) for block in items.to_delayed().ravel()]
+    blocks = items.to_delayed(optimize_graph=optimize)
+    parts = [write(block, stage, run.part_options(), make) for block in blocks.ravel()]
     done: Delayed = delayed(_finish, pure=False)(run, _tree(parts))
-    if not compute:
-        return done
-    os.mkdir(stage)
-    try:
-        _dask.compute(done)
-    finally:
-        _remove(stage)
-    return Array(target, "r")
+    return stage, done
 
 
 def _remove(stage: str) -> None:
@@ -157,31 +187,26 @@ def clean(path: Path) -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
 class _Run:
     """The information that the last task needs."""
 
-    def __init__(
-        self,
-        target: str,
-        stage: str,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        chunks: tuple[tuple[int, ...], ...],
-        options: dict[str, Any],
-        overwrite: bool,
-        sync: bool,
-        sparse: bool,
-    ) -> None:
-        self.target, self.stage = target, stage
-        self.shape, self.dtype = shape, dtype
-        self.starts = [[sum(lengths[:n]) for n in range(len(lengths))] for lengths in chunks]
-        self.options = options
-        self.overwrite, self.sync, self.sparse = overwrite, sync, sparse
+    target: str
+    stage: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    starts: list[list[int]]
+    options: dict[str, Any]
+    overwrite: bool
 
     def part_options(self) -> dict[str, Any]:
         """Returns the options for writing a part."""
         names = ("codec", "level", "filters", "splitmode", "use_dict", "chunks", "blocks")
         return {**{name: self.options[name] for name in names}, "sync": False, "threads": 1}
+
+
+def _starts(lengths: tuple[int, ...]) -> list[int]:
+    return [sum(lengths[:n]) for n in range(len(lengths))]
 
 
 def _chunk_shape(x: da.Array, chunks: Any) -> list[int]:
@@ -197,8 +222,7 @@ def _aligned(x: Any, shape: list[int], rechunk: bool) -> Any:
     """Returns the array in partitions that consist of whole chunks."""
     wanted = []
     for length, lengths, step in zip(x.shape, x.chunks, shape):
-        starts = [sum(lengths[:n]) for n in range(len(lengths))]
-        if all(start % step == 0 for start in starts) and 0 not in lengths[1:]:
+        if all(start % step == 0 for start in _starts(lengths)) and 0 not in lengths[1:]:
             wanted.append(lengths)
             continue
         # Keeps the size of partitions about the same.
@@ -243,33 +267,22 @@ def _finish(run: _Run, names: list[str]) -> str:
         return run.target
     paths = [os.path.join(run.stage, name) for name in names]
     made = os.path.join(run.stage, f"{uuid.uuid4().hex}.whole.b2nd")
-    options = _options({**run.options, "path": made, "sync": run.sync, "sparse": run.sparse})
+    options = _options({**run.options, "path": made})
     _b2kit.write_parts(list(run.shape), run.dtype, run.starts, paths, {**options, "progress": None})
     if run.overwrite and os.path.isdir(run.target):
         os.rename(run.target, os.path.join(run.stage, f"{uuid.uuid4().hex}.old"))
     _publish(made, run)
-    if run.sync:
-        _sync_folder(os.path.dirname(run.target))
+    if run.options["sync"]:
+        sync_folder(os.path.dirname(run.target))
     shutil.rmtree(run.stage, ignore_errors=True)
     return run.target
 
 
-def _sync_folder(folder: str) -> None:
-    """Waits until the names in a directory survive a power loss, if the system supports it."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _publish(made: str, run: _Run) -> None:
     """Moves the finished array to its final name."""
-    if run.overwrite or run.sparse:
+    if run.overwrite or run.options["sparse"]:
         if not run.overwrite and os.path.lexists(run.target):
-            raise ExistsError(f"{run.target}: there is something of that name already")
+            raise ExistsError(f"{run.target}: already exists")
         os.rename(made, run.target)
         return
     try:
@@ -278,6 +291,6 @@ def _publish(made: str, run: _Run) -> None:
     except FileExistsError:
         if os.path.samefile(made, run.target):
             return
-        raise ExistsError(f"{run.target}: there is something of that name already") from None
+        raise ExistsError(f"{run.target}: already exists") from None
     except OSError:
         os.rename(made, run.target)

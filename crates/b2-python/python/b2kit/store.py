@@ -1,144 +1,163 @@
 """Stores: several arrays under keys, in the layout of python-blosc2's ``TreeStore``.
 
-``.b2d`` directories can be read and written; ``.b2z`` archives and ``.b2e`` frames can only be read.
+``.b2d`` directories can be read and changed; ``.b2z`` archives and ``.b2e`` frames are read, and written as a whole by
+:meth:`Group.save`.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
-import struct
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Union
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Union
+from weakref import WeakSet
 
-from b2kit import _b2kit
+from b2kit import _b2kit, _repr
 from b2kit._array import Array, Inside, absolute
-from b2kit._progress import Progress
+from b2kit._progress import Progress, telling
 from b2kit._repr import printable
+from b2kit.attrs import Layers
 from b2kit.errors import (
     ArgumentError,
-    DamagedError,
-    Error,
-    ExistsError,
     NoSuchKeyError,
+    NotBloscError,
     ReadOnlyError,
     UnsupportedError,
     WrongTypeError,
     checked,
-    of_system,
 )
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import numpy.typing as npt
 
-__all__ = ["Group", "GroupAttrs"]
+    from b2kit._options import Options
 
-# Name of the frame with small members, in directories and archives.
-_EMBEDDED = "embed.b2e"
-# Metalayers of frames that contain other frames, and the attribute with their positions.
-_MARKS = {"b2embed", "b2dict", "b2tree"}
-_MAP = "estore_metadata"
-_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+__all__ = ["Group", "GroupAttrs", "SuperChunk"]
+
 # The member that holds the attributes of a group.
 _ATTRS = "__vlmeta__"
-# Chunk size in bytes of the frame for small members, as python-blosc2 creates it.
-_CHUNKSIZE = 1 << 13
-_MAX_MEMBERS = 1 << 20
-_MAX_DEPTH = 64
+# The member that makes a group a table of python-blosc2.
+_TABLE = "_meta"
+# What python-blosc2 calls frames with these metalayers.
+_KINDS = {
+    "vlarray": "ObjectArray",
+    "batcharray": "BatchArray",
+    "b2o": "B2Object",
+    "b2embed": "EmbedStore",
+    "b2dict": "DictStore",
+    "b2tree": "TreeStore",
+}
 
 
-class _Place(NamedTuple):
-    """Location of a member: a path, a range of the archive, or a range of the frame with small members."""
-
-    kind: str
-    path: str = ""
-    offset: int = 0
-    length: int = 0
-
-
-def find(path: str, mode: str, threads: int | None) -> Group | None:
+def find(path: str, mode: Literal["r", "a"], threads: int | None) -> Group | None:
     """Returns the root group of the store at a path, or ``None`` if there is no store."""
     if not os.path.exists(path):
         if mode != "a" or not path.endswith(".b2d"):
             return None
-        _make(path)
-    if os.path.isdir(path):
-        if os.path.exists(os.path.join(path, "chunks.b2frame")):
-            return None
-        is_store = path.endswith(".b2d") or os.path.exists(os.path.join(path, _EMBEDDED)) or bool(_listed(_b2kit.Folder(path)))
-        return Group(path, mode, threads) if is_store else None
-    with _regular(path) as file:
-        start = file.read(4)
-    if start not in (b"PK\x03\x04", b"PK\x05\x06"):
-        try:
-            frame = _b2kit.FrameBase(path)
-        except Error:
-            return None
-        if not _is_store(frame):
-            return None
+        _b2kit.Store.create(path)
+    elif _b2kit.Store.open(path) is None:
+        return None
     return Group(path, mode, threads)
 
 
-def _regular(path: str) -> IO[bytes]:
-    """Opens a regular file for reading. Other kinds of files are rejected without blocking."""
-    try:
-        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
-    except OSError as error:
-        raise of_system(error, path) from error
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ArgumentError(f"{path}: neither a regular file nor a directory")
-    return file
+class _Opened:
+    """What was opened through a group, and is closed with it."""
+
+    def __init__(self) -> None:
+        self.members: WeakSet[Array | SuperChunk] = WeakSet()
+        self.closed = False
 
 
-def _make(path: str) -> None:
-    """Creates an empty store, which gets its name only when it is complete."""
-    new = f"{path.rstrip(os.sep)}.{os.getpid()}.new"
-    try:
-        os.mkdir(new)
-        _write_embedded(new)
-        os.rename(new, path)
-    except BaseException as error:
-        shutil.rmtree(new, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, Error):
-            raise of_system(error, path) from error
-        raise
+class SuperChunk:
+    """A member of a store that is no array: bytes, or objects that only python-blosc2 can decode.
+
+    ``kind`` is what python-blosc2 calls it. It can be verified, and its bytes and attributes can be read.
+    """
+
+    def __init__(self, frame: _b2kit.FrameBase, name: str) -> None:
+        self._open: _b2kit.FrameBase | None = frame
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The key in the store."""
+        return self._name
+
+    @property
+    def kind(self) -> str:
+        """``"SChunk"``, ``"ObjectArray"``, ``"BatchArray"`` and so on."""
+        return next((_KINDS[name] for name in self._frame().meta_names if name in _KINDS), "SChunk")
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, uncompressed."""
+        return self._frame().nbytes
+
+    @property
+    def cbytes(self) -> int:
+        """The size of the compressed data in bytes."""
+        return self._frame().cbytes
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes, as they are now."""
+        return _FrameAttrs(self._frame()).asdict()
+
+    def read(self, start: int = 0, stop: int | None = None) -> bytes:
+        """Reads the bytes from ``start`` to ``stop``, by default all."""
+        frame = self._frame()
+        first, last, _ = slice(start, stop).indices(frame.nbytes)
+        return frame.read(first, max(first, last))
+
+    def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
+        """Compares all checksums and decodes everything; see :meth:`Array.verify`."""
+        with telling(progress, "verify") as callback:
+            return self._frame().verify(threads, callback)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._open = None
+
+    def _frame(self) -> _b2kit.FrameBase:
+        if self._open is None:
+            raise ArgumentError("the super-chunk is closed")
+        return self._open
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return f"<b2kit.SuperChunk closed, {printable(self._name)!r}>"
+        size = f"{_repr.size(self.nbytes)} in {_repr.size(self.cbytes)}"
+        return f"<b2kit.SuperChunk {printable(self._name)!r} kind={self.kind} {size}>"
 
 
-def _write_embedded(directory: str) -> None:
-    attrs = {_MAP: {"embed_map": {}, "current_offset": 0}}
-    _b2kit.write_frame(os.path.join(directory, _EMBEDDED), _CHUNKSIZE, {"b2tree": {"version": 1}}, attrs)
+Member = Union[Array, SuperChunk, "Group"]
 
 
-def _is_store(frame: _b2kit.FrameBase) -> bool:
-    return bool(_MARKS.intersection(frame.metalayers)) and _MAP in frame.attr_names
-
-
-class Group(Mapping[str, Union[Array, "Group"]]):
+class Group(Mapping[str, Member]):
     """A mapping of names to arrays and groups: a store, or a group in one. Created by :func:`b2kit.open`.
 
     It lists only its direct members; ``group["a/b"]`` also accesses those further down.
 
         >>> import b2kit, numpy as np, tempfile
-        >>> g = b2kit.open(tempfile.mkdtemp() + "/store.b2d", mode="a")
+        >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
         >>> _ = g.create("ocean/sst", np.zeros((2, 3)))
         >>> g.attrs["title"] = "a store"
-        >>> list(g), list(g["ocean"]), g["ocean/sst"].shape
+        >>> list(g), list(g.group("ocean")), g.array("ocean/sst").shape
         (['ocean'], ['sst'], (2, 3))
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: str = "r", threads: int | None = None, key: str = "") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", threads: int | None = None, key: str = ""
+    ) -> None:
         self._path = absolute(path)
         self._mode = mode
         self._threads = threads
         self._key = key
-        self._embedded: _b2kit.FrameBase | None = None
-        self._is_directory = os.path.isdir(self._path)
+        self._opened = _Opened()
         if mode not in ("r", "a"):
             raise ArgumentError(f'mode {mode!r}, expected "r" or "a"')
-        if mode == "a" and not self._is_directory:
+        if mode == "a" and not os.path.isdir(self._path):
             raise UnsupportedError(f"{self._path}: only stores in directories (.b2d) can be changed")
 
     @property
@@ -157,13 +176,22 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         return self._mode
 
     @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called, here or on a group that this one was opened through."""
+        return self._opened.closed
+
+    @property
+    def kind(self) -> str:
+        """``"group"``, or ``"CTable"`` for a table of python-blosc2, whose columns are arrays in ``_cols``."""
+        return _kind_of(self._store(), self._key)
+
+    @property
     def attrs(self) -> GroupAttrs:
         """The attributes of the group, as ``TreeStore.vlmeta`` reads and writes them."""
         return GroupAttrs(self)
 
     def __iter__(self) -> Iterator[str]:
-        names = {key[len(self._key) + 1 :].split("/", 1)[0] for key in self._members() if key.startswith(f"{self._key}/")}
-        return iter(sorted(names - {_ATTRS}))
+        return iter(sorted({key.split("/", 1)[0] for key in self._store().below(self._key)} - {_ATTRS}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -171,83 +199,118 @@ class Group(Mapping[str, Union[Array, "Group"]]):
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str) or not key.strip("/"):
             return False
-        full, members = self._full(key), self._members()
-        return full in members or any(member.startswith(f"{full}/") for member in members)
+        return self._store().kind(self._full(key)) is not None
 
-    def __getitem__(self, key: str) -> Array | Group:
-        full, members = self._full(key), self._members()
-        if full in members and not full.endswith(f"/{_ATTRS}"):
-            return self._open(full, members[full])
-        if any(member.startswith(f"{full}/") for member in members):
-            return Group(self._path, self._mode, self._threads, full)
-        raise NoSuchKeyError(key)
+    def __getitem__(self, key: str) -> Member:
+        full, store = self._full(key), self._store()
+        kind = store.kind(full)
+        if kind is None:
+            raise NoSuchKeyError(key)
+        return self._below(full) if kind == "group" else self._open(store, full)
+
+    def array(self, key: str) -> Array:
+        """Returns the array of this key; anything else is an error. For programs whose types are checked."""
+        found = self[key]
+        if not isinstance(found, Array):
+            kind = found.kind if isinstance(found, SuperChunk) or found.kind != "group" else "group"
+            raise WrongTypeError(f"{key} is a {kind}, not an array")
+        return found
+
+    def group(self, key: str) -> Group:
+        """Returns the group of this key; anything else is an error."""
+        found = self[key]
+        if not isinstance(found, Group):
+            raise WrongTypeError(f"{key} is {'an array' if isinstance(found, Array) else 'a ' + found.kind}, not a group")
+        return found
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Completes the keys of all members and groups below."""
+        keys = self._keys(self._store())
+        groups = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
+        return sorted({*keys, *groups})
 
     @checked
-    def create(self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Any) -> Array:
+    def create(
+        self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Unpack[Options]
+    ) -> Array:
         """Adds an array with the items of ``x``, or zeros with the given ``shape`` and ``dtype``.
 
         For ``options`` see :func:`b2kit.asarray`.
         """
         from b2kit import _create
 
-        path = self._path_for(key, options.get("overwrite", False))
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
-        path.folder.make(os.path.dirname(path))
+        path = self._path_for(key, options.get("overwrite", False))
         if x is None:
             return _create.zeros(shape, dtype, path, **options)
         return _create.asarray(x, path, **options)
 
     def __setitem__(self, key: str, x: Any) -> None:
-        """Adds or replaces an array. Arrays of this package are copied with their attributes and compression."""
+        """Adds or replaces an array. Arrays in files are copied with attributes and chunks, as by :func:`b2kit.copy`."""
         from b2kit import _create
 
-        if isinstance(x, Array):
-            path = self._path_for(key, True)
-            path.folder.make(os.path.dirname(path))
-            _create.copy(x, path, overwrite=True)
-        else:
-            self.create(key, x, overwrite=True)
+        _create.copy(x, self._path_for(key, True), overwrite=True)
 
     def create_group(self, key: str) -> Group:
         """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""
         full = self._full(key)
-        self._check_free(full, False)
-        folder = self._folder()
-        folder.make(os.path.join(folder.path, *full.split("/")[1:]))
-        return Group(self._path, self._mode, self._threads, full)
+        self._changed().create_group(full)
+        return self._below(full)
 
     def __delitem__(self, key: str) -> None:
         """Removes an array, or a group and all its contents."""
-        self._check_writable()
-        full, members = self._full(key), self._members()
-        gone = [place for member, place in members.items() if member == full or member.startswith(f"{full}/")]
-        if not gone:
-            raise NoSuchKeyError(key)
-        if any(place.kind != "path" for place in gone):
-            raise UnsupportedError(f"{key}: small members in {_EMBEDDED} cannot be removed")
-        folder = self._folder()
-        for place in gone:
-            folder.remove(place.path)
-        below = os.path.join(folder.path, *full.split("/")[1:])
-        if folder.kind(below) == "directory":
-            folder.remove(below)
+        self._changed().remove(self._full(key))
+
+    @checked
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes a copy of the group to a new store, which appears when it is complete.
+
+        It is an archive if the name ends with ``.b2z``, a frame if with ``.b2e``, otherwise a directory (``.b2d``).
+        python-blosc2 opens them as ``TreeStore`` and, if they are frames, as ``EmbedStore``. With ``overwrite=True`` an
+        existing file is replaced, but never a directory.
+        """
+        self._store().save(self._key, absolute(path), overwrite)
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Iterates over the groups directly in this one; yields their names and the groups."""
+        store = self._store()
+        for name in self:
+            if store.kind(f"{self._key}/{name}") == "group":
+                yield name, self._below(f"{self._key}/{name}")
 
     def walk(self) -> Iterator[tuple[str, Array]]:
-        """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays."""
-        members = self._members()
-        for key in sorted(members):
-            if key.startswith(f"{self._key}/") and not key.endswith(f"/{_ATTRS}"):
-                yield key[len(self._key) + 1 :], self._open(key, members[key])
+        """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays.
+
+        Members that are no arrays are left out. The columns of tables are arrays.
+        """
+        for key, member in self._members():
+            if isinstance(member, Array):
+                yield key, member
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Verifies all arrays; see :meth:`Array.verify`. Returns the worst of their results."""
-        order = ("ok", "none", "changed")
-        verdicts = [array.verify(threads=threads, progress=progress) for _, array in self.walk()]
-        return max(verdicts, key=order.index, default="ok")
+        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results."""
+        order, worst = ("ok", "none", "changed"), "ok"
+        for _, member in self._members():
+            worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
+            member.close()
+        return worst
+
+    def _members(self) -> Iterator[tuple[str, Array | SuperChunk]]:
+        store = self._store()
+        for key in self._keys(store):
+            # References to arrays of servers, and members that an archive holds compressed, cannot be opened.
+            if store.kind(f"{self._key}/{key}") != "elsewhere":
+                yield key, self._open(store, f"{self._key}/{key}")
+
+    def _keys(self, store: _b2kit.Store) -> list[str]:
+        return [key for key in store.below(self._key) if key.rsplit("/", 1)[-1] != _ATTRS]
 
     def close(self) -> None:
-        """Does nothing: an open group holds no lock."""
+        """Closes the arrays that were opened through this group or groups in it. The group cannot be used any more."""
+        self._opened.closed = True
+        for member in list(self._opened.members):
+            member.close()
 
     def __enter__(self) -> Group:
         return self
@@ -259,13 +322,47 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         return Group, (self._path, self._mode, self._threads, self._key)
 
     def __repr__(self) -> str:
-        lines = [f"<b2kit.Group {self.name!r} of {self._path!r}>"]
-        members = sorted(key for key in self._members() if key.startswith(f"{self._key}/"))
-        names = [key[len(self._key) + 1 :] for key in members if not key.endswith(f"/{_ATTRS}")]
-        lines += [f"  {printable(name)}" for name in names[:20]]
-        if len(names) > 20:
-            lines.append(f"  ... and {len(names) - 20} more")
+        if self.closed:
+            return f"<b2kit.Group closed, {self.name!r} of {self._path!r}>"
+        store = self._store()
+        kind = _kind_of(store, self._key)
+        lines = [f"<b2kit.Group {self.name!r} of {self._path!r}{'' if kind == 'group' else ', a ' + kind}>"]
+        listed = self._listed(store)
+        lines += [f"  {printable(key)}{f' ({what})' if what else ''}" for key, what in listed[:20]]
+        if len(listed) > 20:
+            lines.append(f"  ... and {len(listed) - 20} more")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return _repr.plain(repr(self))
+        store = self._store()
+        rows: list[tuple[str, Array | SuperChunk | str]] = []
+        listed = self._listed(store)
+        for key, what in listed[:50]:
+            try:
+                rows.append((key, what if what == "CTable" else self._open(store, f"{self._key}/{key}")))
+            except (ValueError, OSError) as error:
+                rows.append((key, str(error)))
+        return _repr.group_html(f"{self.name} of {self._path}", rows, len(listed) - len(rows))
+
+    def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
+        """Returns the keys of all members, and what they are if they are no arrays. Tables are listed as one."""
+        found: list[tuple[str, str]] = []
+        keys = self._keys(store)
+        tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
+        tables = [table for table in tables if table and _kind_of(store, f"{self._key}/{table[:-1]}") == "CTable"]
+        for key in keys:
+            table = next((table for table in tables if key.startswith(table)), None)
+            if table is not None:
+                if key == table + _TABLE:
+                    found.append((table[:-1], "CTable"))
+                continue
+            what = ""
+            if len(found) < 50 and not store.is_array(f"{self._key}/{key}"):
+                what = _kind_of_member(store, f"{self._key}/{key}")
+            found.append((key, what))
+        return found
 
     # Members.
 
@@ -273,90 +370,51 @@ class Group(Mapping[str, Union[Array, "Group"]]):
         if not isinstance(key, str):
             raise WrongTypeError(f"a key is a string, not {type(key).__name__}")
         parts = [part for part in key.split("/") if part]
-        bad = {".", ".."}.intersection(parts) or any(c in key for c in "\\\0\n\r\t")
-        if bad or not parts or len(parts) > _MAX_DEPTH:
+        if not parts:
             raise NoSuchKeyError(key)
         return "/".join([self._key, *parts])
 
-    def _members(self) -> dict[str, _Place]:
-        """Returns all current members of the store by key."""
-        if self._is_directory:
-            folder = self._folder()
-            members = _listed(folder)
-            embedded = Inside(os.path.join(folder.path, _EMBEDDED), folder)
-            if folder.kind(embedded) is not None:
-                members = {**self._list_embedded(_b2kit.FrameBase(embedded)), **members}
-        elif (archived := _archived(self._path)) is not None:
-            members = archived
-            if place := members.pop("/embed.b2e", None):
-                frame = _b2kit.FrameBase(self._path, offset=place.offset)
-                members = {**self._list_embedded(frame), **members}
-        else:
-            members = self._list_embedded(_b2kit.FrameBase(self._path))
-        return members
+    def _store(self) -> _b2kit.Store:
+        """Opens the store, as it is now."""
+        if self.closed:
+            raise ArgumentError("the store is closed")
+        store = _b2kit.Store.open(self._path)
+        if store is None:
+            raise ArgumentError(f"{self._path}: not a store")
+        return store
 
-    def _list_embedded(self, frame: _b2kit.FrameBase) -> dict[str, _Place]:
-        found = frame.attr(_MAP)
-        entries = found[0].get("embed_map") if found and isinstance(found[0], dict) else None
-        if not isinstance(entries, dict) or len(entries) > _MAX_MEMBERS:
-            raise DamagedError(f"{self._path}: {_MAP} is malformed")
-        members = {}
-        for key, entry in entries.items():
-            offset, length = (entry.get(name) if isinstance(entry, dict) else None for name in ("offset", "length"))
-            if not isinstance(key, str) or not isinstance(offset, int) or not isinstance(length, int):
-                raise DamagedError(f"{self._path}: {_MAP}: an entry is malformed")
-            if offset < 0 or length < 0 or offset + length > frame.nbytes:
-                raise DamagedError(f"{self._path}: {_MAP}: key {key}: bytes {offset} + {length} are outside the frame")
-            members[key if key.startswith("/") else f"/{key}"] = _Place("embedded", "", offset, length)
-        self._embedded = frame
-        return members
-
-    def _open(self, key: str, place: _Place) -> Array:
-        if place.kind == "path":
-            return Array(Inside(place.path, self._folder()), self._mode, self._threads)
-        if place.kind == "packed":
-            raise UnsupportedError(f"{self._path}: {key} is compressed in the archive: unpack it, and open the directory")
-        if self._mode == "a":
-            raise UnsupportedError(f"{key} is a small member in {_EMBEDDED}, which can only be read: use mode=\"r\"")
-        if place.kind == "inside":
-            array = Array(self._path, "r", self._threads, offset=place.offset)
-            if _b2kit.FrameBase(self._path, offset=place.offset).frame_len > place.length:
-                raise DamagedError(f"{self._path}: {key} is longer than its place in the archive")
-        else:
-            name = f"{self._path}:{key}"
-            array = Array(self._embedded, "r", self._threads, part=(place.offset, place.length), name=name)
-        array._again = (_member, (self._path, key, self._threads))
-        return array
-
-    # Changes.
-
-    def _check_writable(self) -> None:
+    def _changed(self) -> _b2kit.Store:
+        """Opens the store, unless it may only be read."""
         if self._mode != "a":
             raise ReadOnlyError('the store is open for reading: use mode="a"')
+        return self._store()
 
-    def _check_free(self, full: str, overwrite: bool) -> None:
-        self._check_writable()
-        members = self._members()
-        if any(member.startswith(f"{full}/") for member in members):
-            raise ExistsError(f"{full}: there is a group of that name")
-        parts = full.split("/")
-        for n in range(2, len(parts)):
-            if "/".join(parts[:n]) in members:
-                raise ExistsError(f"{'/'.join(parts[:n])}: there is an array of that name")
-        if full in members and not overwrite:
-            raise ExistsError(f"{full}: there is an array of that name")
+    def _below(self, key: str) -> Group:
+        group = Group(self._path, self._mode, self._threads, key)
+        group._opened = self._opened
+        return group
 
-    def _folder(self) -> _b2kit.Folder:
-        """Opens the directory of the store, as it is now. Its contents are accessed only through this object."""
-        return _b2kit.Folder(self._path)
+    def _open(self, store: _b2kit.Store, key: str) -> Array | SuperChunk:
+        member = self._open_member(store, key)
+        self._opened.members.add(member)
+        return member
+
+    def _open_member(self, store: _b2kit.Store, key: str) -> Array | SuperChunk:
+        name = f"{self._path}:{key}"
+        try:
+            array = Array(store, self._mode, self._threads, key=key, name=name)
+        except NotBloscError:
+            # A frame that is no array. One that claims to be an array, but cannot be opened, raises another error.
+            return SuperChunk(store.frame(key), name)
+        if array._origin != "path":
+            array._again = (_member, (self._path, key, self._threads))
+        return array
 
     def _path_for(self, key: str, overwrite: bool) -> Inside:
-        full = self._full(key)
-        if full.endswith(f"/{_ATTRS}"):
-            raise ArgumentError(f"{key}: this name is for attributes")
-        self._check_free(full, overwrite)
-        folder = self._folder()
-        return Inside(f"{os.path.join(folder.path, *full.split('/')[1:])}.b2nd", folder)
+        store = self._changed()
+        path, folder = store.place(self._full(key), overwrite), store.folder()
+        assert folder is not None
+        return Inside(path, folder)
 
 
 def _member(path: str, key: str, threads: int | None) -> Array:
@@ -365,69 +423,29 @@ def _member(path: str, key: str, threads: int | None) -> Array:
     return found
 
 
-def _listed(directory: _b2kit.Folder) -> dict[str, _Place]:
-    """Returns the members stored as files in a directory. Links are ignored."""
-    members: dict[str, _Place] = {}
-    pending = [(directory.path, "", 0)]
-    while pending:
-        folder, prefix, depth = pending.pop()
-        if depth > _MAX_DEPTH or len(members) > _MAX_MEMBERS:
-            raise DamagedError(f"{directory.path}: more or deeper members than any store has")
-        for name, kind in sorted(directory.entries(folder)):
-            stem, suffix = os.path.splitext(name)
-            path = os.path.join(folder, name)
-            of_chunks = kind == "directory" and directory.kind(os.path.join(path, "chunks.b2frame")) is not None
-            if suffix in _SUFFIXES and stem and (kind == "file" or of_chunks):
-                members.setdefault(f"{prefix}/{stem}", _Place("path", path))
-            # Skips what `b2kit.dask.to_b2kit` is still writing.
-            elif kind == "directory" and ".b2nd.parts-" not in name:
-                pending.append((path, f"{prefix}/{name}", depth + 1))
-    return members
+class _FrameAttrs(Layers):
+    """The attributes of a frame that is not changed."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: _b2kit.FrameBase) -> None:
+        self._frame = frame
+
+    def _names(self) -> list[str]:
+        return self._frame.attr_names
+
+    def _value(self, name: str) -> tuple[Any] | None:
+        return self._frame.attr(name)
+
+    def _change(self, changed: Mapping[str, Any], removed: list[str]) -> None:
+        raise ReadOnlyError("these attributes cannot be changed")
 
 
-def _archived(path: str) -> dict[str, _Place] | None:
-    """Returns the members of an archive, or ``None`` if the file is not one. Compressed members cannot be opened."""
-    members: dict[str, _Place] = {}
-    try:
-        with _regular(path) as file:
-            if not zipfile.is_zipfile(file):
-                return None
-            archive = zipfile.ZipFile(file)
-            entries = archive.infolist()
-            if len(entries) > _MAX_MEMBERS:
-                raise DamagedError(f"{path}: more than {_MAX_MEMBERS} members")
-            for entry in entries:
-                stem, suffix = os.path.splitext(entry.filename)
-                if entry.filename != _EMBEDDED and suffix not in _SUFFIXES:
-                    continue
-                parts = entry.filename.split("/")
-                if any(part in ("", ".", "..") for part in parts) or "\\" in entry.filename:
-                    raise DamagedError(f"{path}: the member name {entry.filename!r} is no path inside the archive")
-                key = f"/{_EMBEDDED}" if entry.filename == _EMBEDDED else f"/{stem}"
-                if entry.compress_type != zipfile.ZIP_STORED:
-                    members[key] = _Place("packed")
-                    continue
-                # Name and extra field may differ in length from those in the central directory of the archive.
-                if entry.header_offset < 0:
-                    raise DamagedError(f"{path}: a member starts before the archive")
-                file.seek(entry.header_offset)
-                header = file.read(30)
-                if len(header) < 30 or header[:4] != b"PK\x03\x04":
-                    raise DamagedError(f"{path}: no member starts at byte {entry.header_offset}")
-                name, extra = struct.unpack("<HH", header[26:30])
-                offset = entry.header_offset + 30 + name + extra
-                members[key] = _Place("inside", path, offset, entry.file_size)
-    except Error:
-        raise
-    except OSError as error:
-        raise of_system(error, path) from error
-    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
-        raise DamagedError(f"{path}: {error}") from error
-    return members
+class GroupAttrs(Layers):
+    """The attributes of a group. Each assignment is a separate commit; :meth:`update` combines several into one.
 
-
-class GroupAttrs(MutableMapping[str, Any]):
-    """The attributes of a group. Each assignment is a separate commit; :meth:`update` combines several into one."""
+    Names and their number are not limited, as in :class:`b2kit.Attrs`.
+    """
 
     __slots__ = ("_group",)
 
@@ -435,62 +453,44 @@ class GroupAttrs(MutableMapping[str, Any]):
         self._group = group
 
     def _frame(self) -> _b2kit.FrameBase | None:
-        group = self._group
-        place = group._members().get(f"{group._key}/{_ATTRS}")
-        if place is None:
-            return None
-        if place.kind == "path":
-            return _b2kit.FrameBase(Inside(place.path, group._folder()))
-        if place.kind == "inside":
-            return _b2kit.FrameBase(group._path, offset=place.offset)
-        if place.kind == "packed" or group._embedded is None:
-            raise UnsupportedError(f"{group._path}: the attributes are compressed in the archive: unpack it")
-        return _b2kit.FrameBase(group._embedded.read(place.offset, place.offset + place.length))
+        return self._group._store().attrs(self._group._key)
 
-    def __getitem__(self, name: str) -> Any:
+    def _names(self) -> list[str]:
         frame = self._frame()
-        found = frame.attr(name) if frame else None
-        if found is None:
-            raise NoSuchKeyError(name)
-        return found[0]
+        return frame.attr_names if frame else []
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._change({name: value}, [])
-
-    def __delitem__(self, name: str) -> None:
-        self._change({}, [name])
-
-    def __iter__(self) -> Iterator[str]:
+    def _value(self, name: str) -> tuple[Any] | None:
         frame = self._frame()
-        return iter(frame.attr_names if frame else [])
-
-    def __len__(self) -> int:
-        frame = self._frame()
-        return len(frame.attr_names) if frame else 0
-
-    def update(self, other: Any = (), /, **more: Any) -> None:
-        """Sets several attributes in one commit."""
-        self._change(dict(other, **more), [])
+        return frame.attr(name) if frame else None
 
     def asdict(self) -> dict[str, Any]:
         """Returns all attributes as a dictionary."""
-        return {name: self[name] for name in self}
+        # Opens the frame once.
+        frame = self._frame()
+        return _FrameAttrs(frame).asdict() if frame else {}
 
-    def _change(self, changed: dict[str, Any], removed: list[str]) -> None:
-        group = self._group
-        group._check_writable()
-        if missing := [name for name in removed if name not in self]:
-            raise NoSuchKeyError(missing[0])
-        store = group._folder()
-        folder = os.path.join(store.path, *group._key.split("/")[1:])
-        path = Inside(os.path.join(folder, f"{_ATTRS}.b2f"), store)
-        if store.kind(path) is not None:
-            _b2kit.edit_frame_attrs(path, changed, removed)
-            return
-        # Keeps attributes that another program stored in the frame for small members.
-        kept = {name: value for name, value in self.asdict().items() if name not in removed}
-        store.make(folder)
-        _b2kit.write_frame(path, 0, {}, {**kept, **changed})
+    def _change(self, changed: Mapping[str, Any], removed: list[str]) -> None:
+        layers, gone = self._arranged(changed, removed)
+        self._group._changed().set_attrs(self._group._key, layers, gone)
 
-    def __repr__(self) -> str:
-        return repr(self.asdict())
+
+def _kind_of(store: _b2kit.Store, key: str) -> str:
+    """Returns what the group of a key is."""
+    if store.kind(f"{key}/{_TABLE}") != "member":
+        return "group"
+    try:
+        told = store.frame(f"{key}/{_TABLE}").attr("kind")
+    except (ValueError, OSError):
+        return "group"
+    return "CTable" if told == ("ctable",) else "group"
+
+
+def _kind_of_member(store: _b2kit.Store, key: str) -> str:
+    """Returns what a member is if it is no array."""
+    if store.kind(key) == "elsewhere":
+        return "elsewhere"
+    try:
+        frame = store.frame(key)
+    except (ValueError, OSError):
+        return "unreadable"
+    return "" if {"b2nd", "caterva"}.intersection(frame.meta_names) else SuperChunk(frame, key).kind

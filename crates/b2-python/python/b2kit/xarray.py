@@ -18,27 +18,31 @@ import asyncio
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, Union, cast
 
 import numpy as np
 import xarray as xr
 from xarray.backends.common import BackendArray, BackendEntrypoint, WritableCFDataStore
+from xarray.backends.file_manager import CachingFileManager, DummyFileManager
 from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 from xarray.core.variable import Variable
 
 import b2kit
-from b2kit._array import Array
-from b2kit.errors import ArgumentError, DamagedError, ExistsError, WrongTypeError
-from b2kit.store import Group
+from b2kit import _b2kit
+from b2kit._array import Array, Edit, sync_folder
+from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
+from b2kit.store import Group, SuperChunk
 
-__all__ = ["Accessor", "Backend", "DataStore"]
+__all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
 
 _DIMS = "_ARRAY_DIMENSIONS"
-# Attribute that holds all attributes in a map if there are more than C-Blosc2 can read.
-_MAP = "attrs"
-_MOST = 16
+# Attribute of a group: the names of the variables in their order, if that is not the one in which they are listed.
+_ORDER = "_ARRAY_ORDER"
 # Compression options in an encoding.
 _OPTIONS = ("codec", "level", "filters", "chunks", "blocks", "splitmode", "use_dict")
 # Encoding keys that are set when opening and ignored when writing.
@@ -53,20 +57,56 @@ _NAMELESS = "__values__"
 _SUFFIXES = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
+@dataclass
+class _Write:
+    """A variable to be written."""
+
+    name: str
+    variable: Variable
+    attrs: dict[str, Any]
+    options: dict[str, Any]
+
+    @property
+    def is_dask(self) -> bool:
+        return self.variable.chunks is not None and self.variable.size > 0
+
+
+class _Handle:
+    """An open array in xarray's cache of open files. Its file is closed when it is dropped, after reads that run."""
+
+    def __init__(self, reopen: Any, args: tuple[Any, ...], array: Array | None = None, mode: str = "r") -> None:
+        self.array: Array | None = reopen(*args) if array is None else array
+
+    def close(self) -> None:
+        """Drops the array."""
+        self.array = None
+
+
 class _Items(BackendArray):
     """The items of an array, read lazily."""
 
-    def __init__(self, array: Array) -> None:
-        self._array = array
+    def __init__(self, array: Array, manager: Any) -> None:
+        self._manager = manager
         self.shape = array.shape
         self.dtype = array.dtype
 
+    def _array(self) -> Array:
+        while True:
+            array: Array | None = self._manager.acquire().array
+            # Another thread may have closed it meanwhile.
+            if array is not None:
+                break
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise ChangedError(f"{array.path}: changed since it was opened: now {array.dtype} {array.shape}")
+        return array
+
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        array = self._array()
         if isinstance(key, indexing.VectorizedIndexer):
-            return np.asarray(self._array.vindex[key.tuple])
+            return np.asarray(array.vindex[key.tuple])
         if isinstance(key, indexing.OuterIndexer):
-            return np.asarray(self._array.oindex[key.tuple])
-        return np.asarray(self._array[key.tuple])
+            return np.asarray(array.oindex[key.tuple])
+        return np.asarray(array[key.tuple])
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
@@ -76,29 +116,76 @@ class DataStore(WritableCFDataStore):
     """A group of a store, or a single array, as an xarray data store."""
 
     def __init__(
-        self, source: Array | Group, name: str | None = None, above: Mapping[Hashable, int] | None = None
+        self,
+        source: Array | Group,
+        name: str | None = None,
+        above: Mapping[Hashable, int] | None = None,
+        deferred: bool = False,
     ) -> None:
         self._source = source
+        # Whether what is stored is only noted, to be written together with that of other groups.
+        self._deferred = deferred
         self._name = name
         # Dimensions of the enclosing groups, with their lengths.
         self._above = above or {}
+        self._managers: list[Any] = []
+        # What is to be written.
+        self.attrs: dict[str, Any] = {}
+        self.writes: list[_Write] = []
 
     def get_variables(self) -> Mapping[str, Variable]:
-        """Returns the arrays of the group with their dimensions and attributes."""
+        """Returns the arrays of the group with their dimensions and attributes.
+
+        The files are closed again, and opened by xarray's cache of open files when items are read.
+        """
         if isinstance(self._source, Array):
-            arrays = {self._name or _name_of(self._source): self._source}
+            name = self._name or _name_of(self._source)
+            found, nameless = {name: self._variable(name, self._source, self._source)}, [name]
+            if _DIMS in self._source.attrs:
+                nameless = []
         else:
-            members = self._source.items()
-            arrays = {name: member for name, member in members if isinstance(member, Array)}
-        found = {name: _variable(name, array) for name, array in arrays.items()}
-        nameless = [name for name, array in arrays.items() if _DIMS not in array.attrs]
+            found, nameless = {}, []
+            for name in self._names(self._source):
+                member = self._source[name]
+                if isinstance(member, Array):
+                    found[name] = self._variable(name, member)
+                    if _DIMS not in member.attrs:
+                        nameless.append(name)
+                    member.close()
+                elif isinstance(member, SuperChunk):
+                    what = f"{member.name} is a {member.kind}, not an array: left out"
+                    member.close()
+                    warnings.warn(what, UserWarning, stacklevel=2)
         key = "" if isinstance(self._source, Array) else self._source._key.strip("/").replace("/", "_") + "_"
         for before in ("", key):
             if nameless and not self._agree(found.values()):
-                found.update({name: _variable(name, arrays[name], f"{before}{name}_dim_") for name in nameless})
+                for name in nameless:
+                    old = found[name]
+                    dims = [f"{before}{name}_dim_{axis}" for axis in range(old.ndim)]
+                    encoding = {**old.encoding, "preferred_chunks": dict(zip(dims, old.encoding["chunks"]))}
+                    found[name] = Variable(dims, old._data, old.attrs, encoding, fastpath=True)
         # xarray accepts names of any type, but its annotations allow only strings.
         named: Any = {None if name == _NAMELESS else name: variable for name, variable in found.items()}
         return cast("Mapping[str, Variable]", named)
+
+    @staticmethod
+    def _names(group: Group) -> list[str]:
+        """Returns the names of the members, in the order in which they were written."""
+        names = list(group)
+        told = group.attrs.get(_ORDER)
+        places = {name: n for n, name in enumerate(told)} if isinstance(told, list) else {}
+        return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+
+    def _variable(self, name: str, array: Array, own: Array | None = None) -> Variable:
+        function, args = array.__reduce__() if own is None else (None, ())
+        manager: Any
+        if function is None or array._origin not in ("path", "elsewhere"):
+            # Opened by the caller, or nothing that could be closed.
+            manager = DummyFileManager(_Handle(None, (), array))
+        else:
+            manager = CachingFileManager(_Handle, function, tuple(args), mode="r")
+            self._managers.append(manager)
+        return _variable(name, array, _Items(array, manager))
 
     def _agree(self, variables: Iterable[Variable]) -> bool:
         """Returns whether each dimension has the same length everywhere."""
@@ -110,7 +197,9 @@ class DataStore(WritableCFDataStore):
         """Returns the attributes of the dataset."""
         if isinstance(self._source, Array):
             return {}
-        return _merged(self._source.attrs.asdict())
+        attrs = self._source.attrs.asdict()
+        attrs.pop(_ORDER, None)
+        return attrs
 
     def get_dimensions(self) -> dict[Hashable, int]:
         """Returns all dimensions and their lengths."""
@@ -121,7 +210,9 @@ class DataStore(WritableCFDataStore):
         return {"source": self._source.path} if self._source.path else {}
 
     def close(self) -> None:
-        """Does nothing: the store keeps nothing open."""
+        """Closes the files that are open."""
+        for manager in self._managers:
+            manager.close()
 
     # Writing.
 
@@ -143,9 +234,8 @@ class DataStore(WritableCFDataStore):
         """Does nothing: each array stores its own dimensions."""
 
     def set_attributes(self, attributes: Mapping[Any, Any]) -> None:
-        """Writes the attributes of the dataset in one commit."""
-        if attributes:
-            self._group().attrs.update(_split({_text(name): _attribute(value) for name, value in attributes.items()}, 0))
+        """Sets the attributes of the dataset, which are written with the variables."""
+        self.attrs = {_text(name): _attribute(value) for name, value in attributes.items()}
 
     def set_variables(
         self,
@@ -155,39 +245,45 @@ class DataStore(WritableCFDataStore):
         unlimited_dims: Any = None,
     ) -> None:
         """Writes each variable as an array."""
-        named = {_variable_name(key): variable for key, variable in variables.items()}
-        self._check_lengths(named)
         for key, variable in variables.items():
             name = _variable_name(key)
             options = _compression(name, variable, key in check_encoding_set)
             attrs = {_text(attr): _attribute(value) for attr, value in variable.attrs.items()}
-            told = {_DIMS: [_text(dim) for dim in variable.dims], **_split(attrs, 1)}
-            self._write(name, variable, told, options)
+            told = {_DIMS: [_text(dim) for dim in variable.dims], **attrs}
+            self.writes.append(_Write(name, variable, told, options))
+        if not self._deferred:
+            self.check_lengths()
+            _write_all([self], None)
+            self.finish()
 
-    def _check_lengths(self, variables: Mapping[str, Variable]) -> None:
+    def check_lengths(self) -> None:
         """Checks that dimensions have the same length as in the existing arrays, including those to be replaced."""
         lengths: dict[Hashable, int] = {}
         for variable in self.get_variables().values():
             lengths.update(variable.sizes)
-        for variable in variables.values():
-            for dim, length in variable.sizes.items():
+        for write in self.writes:
+            for dim, length in write.variable.sizes.items():
                 if lengths.get(dim, length) != length:
                     what = f"Unable to update size for existing dimension {dim!r}: {length} for {lengths[dim]}"
                     raise ArgumentError(what)
 
-    def _write(self, name: str, variable: Variable, attrs: dict[str, Any], options: dict[str, Any]) -> None:
-        group = self._group()
-        data: Any = variable._data
-        if variable.chunks is not None and variable.size:
-            from b2kit.dask import to_b2kit
-
-            path = group._path_for(name, True)
-            path.folder.make(os.path.dirname(path))
-            to_b2kit(data, path, attrs=attrs, overwrite=True, **options)
+    def finish(self) -> None:
+        """Writes the attributes, and the order of the variables if it is not that of a listing."""
+        group = self.group()
+        order = self._names(group)
+        order += [write.name for write in self.writes if write.name not in order]
+        new = [write.name for write in self.writes]
+        # Variables that were there keep their places.
+        order = [name for name in order if name not in new] + new if not set(order) - set(new) else order
+        if order != sorted(order):
+            group.attrs.update({**self.attrs, _ORDER: order})
         else:
-            group.create(name, np.asarray(variable.values), attrs=attrs, overwrite=True, **options)
+            group.attrs.update(self.attrs)
+            if _ORDER in group.attrs:
+                del group.attrs[_ORDER]
 
-    def _group(self) -> Group:
+    def group(self) -> Group:
+        """Returns the group."""
         if isinstance(self._source, Array):
             raise ArgumentError("a dataset is written to a store")
         return self._source
@@ -260,12 +356,14 @@ class Backend(BackendEntrypoint):
         pending = [top]
         while pending:
             path, source, above = pending.pop()
+            if isinstance(source, Group) and source.kind != "group":
+                warnings.warn(f"{source.name} is a {source.kind}: left out", UserWarning, stacklevel=2)
+                continue
             store = DataStore(source, above=above)
             found[path] = self.open_dataset(store, **options)
             if isinstance(source, Group):
                 within = {**above, **store.get_dimensions()}
-                below = [(name, member) for name, member in source.items() if isinstance(member, Group)]
-                pending.extend((f"{path.rstrip('/')}/{name}", member, within) for name, member in below)
+                pending.extend((f"{path.rstrip('/')}/{name}", below, within) for name, below in source.groups())
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -284,50 +382,432 @@ class Accessor:
         path: str | os.PathLike[str],
         *,
         group: str | None = None,
-        mode: str = "w-",
-        encoding: Mapping[Any, Mapping[str, Any]] | None = None,
-    ) -> None:
+        mode: str | None = None,
+        encoding: _Encoding = None,
+        append_dim: Hashable | None = None,
+        region: Mapping[Any, slice | str] | str | None = None,
+        compute: bool = True,
+    ) -> Any:
         """Writes the dataset to a store (``.b2d``), or to the group ``group`` in one.
 
-        With ``mode="w-"`` the store must not exist, with ``"w"`` an existing one is replaced, and with ``"a"``
-        variables are added or replaced one by one. In the first two modes the store appears only when it is complete.
-        ``encoding`` maps each variable to ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for
+        With ``mode="w-"``, the default, the store must not exist, with ``"w"`` an existing one is replaced, and with
+        ``"a"`` variables are added or replaced. The store has all variables or, after an error or a crash, is as it
+        was. ``encoding`` maps each variable to ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for
         :func:`b2kit.asarray`, in addition to CF keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
-        Dask arrays are written by :func:`b2kit.dask.to_b2kit`, with all available workers.
+
+        ``append_dim`` is a dimension: variables that have it are appended along it to those in the store; others are
+        replaced by variables of the same shape, or added. ``region`` maps dimensions to slices, or to ``"auto"``, with
+        which the slice is found by the coordinate: the variables are written into that part of those in the store. For
+        both, the encoding is that of the store. Nothing is changed before everything is computed and compressed. Then
+        the arrays are committed one after the other; an error takes back those that were, but a process that is killed
+        in that moment leaves some of them with the new items.
+
+        All Dask arrays are written in one computation, by all available workers, as with
+        :func:`b2kit.dask.to_b2kit`. With ``compute=False`` they are written when the returned ``Delayed`` is computed.
+        Until then they are zeros in a new store, which parts can be written to with ``region``; in appends and regions
+        nothing is changed until then.
         """
-        if mode not in ("w", "w-", "a"):
-            raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
-        target = os.path.abspath(os.fspath(path))
-        if not target.endswith(".b2d"):
-            raise ArgumentError(f"{path}: a dataset is written to a directory whose name ends with .b2d")
-        if mode == "a":
-            self._write(target, group, encoding)
-            return
-        if mode == "w-" and os.path.lexists(target):
-            raise ExistsError(f"{path}: there is something of that name already")
-        # Written next to the target, so that a rename makes it visible.
-        stem = f"{target.removesuffix('.b2d')}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        new, old = f"{stem}.new.b2d", f"{stem}.old.b2d"
-        try:
-            self._write(new, group, encoding)
-            if mode == "w" and os.path.lexists(target):
-                os.rename(target, old)
-            os.rename(new, target)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+        target = _checked_target(path)
+        if append_dim is not None or region is not None:
+            if append_dim is not None and region is not None:
+                raise ArgumentError("either append_dim or region")
+            if mode not in (None, "a", "r+"):
+                raise ArgumentError(f'mode {mode!r}, expected "a" with append_dim or region')
+            return _extend(target, group, self._dataset, encoding, append_dim, region, compute)
+        return _save(target, [(group, self._dataset, encoding)], mode or "w-", compute)
 
-    def _write(self, path: str, group: str | None, encoding: Mapping[Any, Mapping[str, Any]] | None) -> None:
-        found = b2kit.open(path, "a")
-        assert isinstance(found, Group)
-        if group is not None and group.strip("/"):
-            member = found.get(group)
-            found = member if isinstance(member, Group) else found.create_group(group)
-        self._dataset.dump_to_store(DataStore(found), encoding=None if encoding is None else dict(encoding))
 
+class TreeAccessor:
+    """The accessor ``tree.b2kit`` of :class:`xarray.DataTree`."""
+
+    def __init__(self, tree: xr.DataTree) -> None:
+        self._tree = tree
+
+    def to_store(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: str = "w-",
+        encoding: Mapping[str, _Encoding] | None = None,
+        compute: bool = True,
+    ) -> Any:
+        """Writes all datasets of the tree as groups of a store (``.b2d``), which has all of them or none.
+
+        ``encoding`` maps paths of groups, such as ``"/"`` and ``"/deep"``, to the encodings of their variables. The
+        other parameters are those of :meth:`Accessor.to_store`. Coordinates that a node inherits are written once.
+        """
+        told = {f"/{name.strip('/')}": given for name, given in (encoding or {}).items()}
+        root = self._tree.path.rstrip("/")
+        parts: list[_Part] = []
+        for node in self._tree.subtree:
+            below = node.path.removeprefix(root).strip("/")
+            # The root of the written tree keeps what it inherits itself.
+            parts.append((below, node.to_dataset(inherit=not below), told.pop(f"/{below}", None)))
+        if told:
+            raise ArgumentError(f"there is no group {', '.join(sorted(told))} in the tree")
+        return _save(_checked_target(path), parts, mode, compute)
+
+
+_Encoding = Union[Mapping[Any, Mapping[str, Any]], None]
+# Key of a group, its dataset, and its encoding.
+_Part = tuple[Union[str, None], xr.Dataset, _Encoding]
 
 _register: Any = xr.register_dataset_accessor
 _register("b2kit")(Accessor)
+_register_tree: Any = xr.register_datatree_accessor
+_register_tree("b2kit")(TreeAccessor)
+
+
+def _checked_target(path: str | os.PathLike[str]) -> str:
+    target = os.path.abspath(os.fspath(path))
+    if not target.endswith(".b2d"):
+        raise ArgumentError(f"{path}: a dataset is written to a directory whose name ends with .b2d")
+    return target
+
+
+def _beside(target: str) -> str:
+    """Returns a new name next to a store, so that a rename can move what has it into the store."""
+    return f"{target.removesuffix('.b2d')}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new.b2d"
+
+
+def _group_in(path: str, group: str | None) -> Group:
+    found = b2kit.open_group(path, "a")
+    if group is None or not group.strip("/"):
+        return found
+    member = found.get(group)
+    return member if isinstance(member, Group) else found.create_group(group)
+
+
+def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
+    """Writes datasets to a copy of the store, or to a new one, which then takes its place."""
+    if mode not in ("w", "w-", "a"):
+        raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
+    if mode == "w-" and os.path.lexists(target):
+        raise ExistsError(f"{target}: already exists")
+    new = _beside(target)
+    try:
+        if mode == "a" and os.path.lexists(target):
+            _link_all(target, new)
+        stores = []
+        for group, dataset, encoding in parts:
+            store = DataStore(_group_in(new, group), deferred=True)
+            dataset.dump_to_store(store, encoding=None if encoding is None else dict(encoding))
+            store.check_lengths()
+            stores.append(store)
+        later = _write_all(stores, None if compute else (new, target))
+        for store in stores:
+            store.finish()
+        _b2kit.publish(new, target, mode != "w-")
+        sync_folder(os.path.dirname(target))
+    finally:
+        _discard(new)
+    return None if compute else _joined(later)
+
+
+def _link_all(target: str, new: str) -> None:
+    """Makes a second tree of a store. Arrays are the same files, since they are replaced and not changed in it."""
+
+    def link(source: str, to: str) -> str:
+        # The frames with attributes and small members are changed in place.
+        if os.path.basename(source).startswith(("__vlmeta__", "embed.")):
+            return shutil.copy2(source, to)
+        try:
+            os.link(source, to, follow_symlinks=False)
+        except OSError:
+            shutil.copy2(source, to, follow_symlinks=False)
+        return to
+
+    shutil.copytree(target, new, symlinks=True, copy_function=link)
+
+
+def _discard(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
+def _write_all(stores: list[DataStore], later: tuple[str, str] | None) -> list[Any]:
+    """Writes all variables, those of Dask in one computation.
+
+    With ``later``, the names of the store now and finally, arrays of zeros take their place, and the tasks that replace
+    them are returned.
+    """
+    stages: list[str] = []
+    tasks: list[Any] = []
+    for store in stores:
+        for write in store.writes:
+            group, data = store.group(), cast("Any", write.variable._data)
+            if not write.is_dask:
+                items = np.asarray(write.variable.values)
+                group.create(write.name, items, attrs=write.attrs, overwrite=True, **cast("Any", write.options))
+                continue
+            from b2kit import dask
+
+            options = {**write.options, "attrs": write.attrs}
+            chunks = options.pop("chunks", None)
+            path: str = group._path_for(write.name, True)
+            if later is not None:
+                zeros = {**options, "chunks": dask._chunk_shape(data, chunks), "overwrite": True}
+                group.create(write.name, shape=data.shape, dtype=data.dtype, **cast("Any", zeros))
+                path = os.path.join(later[1], os.path.relpath(path, later[0]))
+            told = {"chunks": chunks, "rechunk": True, "overwrite": True, "make": later is not None, "optimize": False}
+            stage, task = dask.planned(data, path, options, **told)
+            stages.append(stage)
+            tasks.append(task)
+    if tasks and later is None:
+        from b2kit.dask import compute_all
+
+        compute_all(stages, tasks)
+    return tasks
+
+
+def _joined(tasks: list[Any]) -> Any:
+    """Returns a task that does all of them."""
+    from dask.delayed import delayed
+
+    return delayed(_nothing, pure=False)(tasks)
+
+
+def _nothing(_: object) -> None:
+    """Ends a computation without a result."""
+
+
+@dataclass
+class _Change:
+    """A change of an array in a store: new items behind those along an axis, at a place, or of a new array."""
+
+    name: str
+    # Items, or the path of an array with them.
+    items: Any
+    attrs: dict[str, Any]
+    axis: int | None = None
+    place: tuple[slice, ...] | None = None
+
+    def apply(self, edit: Edit) -> None:
+        """Makes the change, a chunk at a time."""
+        items = b2kit.open_array(self.items) if isinstance(self.items, str) else self.items
+        if self.axis is not None:
+            step = items.chunks[self.axis] if isinstance(items, Array) else max(1, items.shape[self.axis])
+            for start in range(0, items.shape[self.axis], max(1, step)):
+                part = (*[slice(None)] * self.axis, slice(start, start + step))
+                edit.append(np.asarray(items[part]), self.axis)
+        elif isinstance(items, Array):
+            for part, values in items.iterchunks():
+                edit[self._moved(part)] = values
+        elif self.place is not None:
+            edit[self.place] = items
+
+    def _moved(self, part: tuple[slice, ...]) -> tuple[slice, ...]:
+        place = self.place or ()
+        return tuple(slice(to.start + at.start, to.start + at.stop) for to, at in zip(place, part))
+
+    def undo(self, array: Array, old: Array) -> None:
+        """Takes the change back."""
+        if self.axis is not None:
+            array.resize(old.shape)
+        elif self.place is not None:
+            with array.edit() as edit:
+                lengths = [range(s.start, s.stop, max(1, n)) for s, n in zip(self.place, old.chunks)]
+                for starts in product(*lengths):
+                    ends = (min(at + max(1, n), s.stop) for at, n, s in zip(starts, old.chunks, self.place))
+                    part = tuple(slice(at, end) for at, end in zip(starts, ends))
+                    edit[part] = old[part]
+
+
+def _extend(
+    target: str,
+    group: str | None,
+    dataset: xr.Dataset,
+    encoding: _Encoding,
+    append_dim: Hashable | None,
+    region: Mapping[Any, slice | str] | str | None,
+    compute: bool,
+) -> Any:
+    """Appends a dataset to one in a store, or writes it into a part of that."""
+    if not os.path.isdir(target):
+        raise ArgumentError(f"{target}: there is no store to write to")
+    root = b2kit.open_group(target, "a")
+    into = root.group(group) if group is not None and group.strip("/") else root
+    with xr.open_dataset(cast("Any", into), engine=Backend) as there:
+        if encoding and (known := [name for name in encoding if name in there.variables]):
+            raise ArgumentError(f"variable {known[0]!r} is in the store: its encoding cannot be changed")
+        slices = None if region is None else _region(dataset, there, region)
+        dataset = dataset.copy()
+        for name, variable in dataset.variables.items():
+            if name in there.variables:
+                old = there.variables[name].encoding
+                variable.encoding = {key: given for key, given in old.items() if key not in (*_TOLD, *_OPTIONS) or key == "dtype"}
+        _check_dims(dataset, there, append_dim, slices)
+    store = DataStore(into, deferred=True)
+    dataset.dump_to_store(store, encoding=None if encoding is None else dict(encoding))
+    stage = _beside(target)
+    new: list[str] = []
+    changes: list[_Change] = []
+    stages: list[str] = []
+    tasks: list[Any] = []
+    os.mkdir(stage)
+    try:
+        for n, write in enumerate(store.writes):
+            change = _change(write, into, append_dim, slices)
+            is_new = change.axis is None and change.place is None
+            path = os.path.join(stage, f"{n}.b2nd")
+            options = {**write.options, "attrs": write.attrs} if is_new else {}
+            if write.is_dask:
+                from b2kit import dask
+
+                told = {"chunks": options.pop("chunks", None), "rechunk": True, "overwrite": False, "optimize": False}
+                parts, task = dask.planned(write.variable._data, path, options, make=not compute, **told)
+                stages.append(parts)
+                tasks.append(task)
+                change.items = path
+            elif is_new:
+                b2kit.asarray(np.asarray(write.variable.values), path, **cast("Any", options))
+                change.items = path
+            else:
+                change.items = np.asarray(write.variable.values)
+            new += [write.name] if is_new else []
+            changes.append(change)
+        attrs = store.attrs if append_dim is not None else {}
+        if not compute:
+            from dask.delayed import delayed
+
+            return delayed(_apply_later, pure=False)(target, into._key, changes, attrs, new, stage, tasks)
+        if tasks:
+            from b2kit.dask import compute_all
+
+            compute_all(stages, tasks)
+        _apply(target, into._key, changes, attrs, new)
+    except BaseException:
+        _discard(stage)
+        raise
+    finally:
+        if compute:
+            _discard(stage)
+    return None
+
+
+def _apply_later(*given: Any) -> None:
+    *what, stage, _ = given
+    try:
+        _apply(*what)
+    finally:
+        _discard(stage)
+
+
+def _apply(target: str, key: str, changes: list[_Change], attrs: dict[str, Any], new: list[str]) -> None:
+    """Makes all changes, and takes back those that were made if one fails."""
+    group = Group(target, "a", key=key)
+    edits: list[tuple[_Change, Array, Array, Edit]] = []
+    added: list[str] = []
+    done: list[tuple[_Change, Array, Array, Edit]] = []
+    try:
+        # In one order for all processes, so that two of them do not wait for each other.
+        for change in sorted(changes, key=lambda change: change.name):
+            if change.name not in new:
+                array, old = group.array(change.name), group.array(change.name)
+                edits.append((change, array, old, Edit(array)))
+        for change, _, _, edit in edits:
+            change.apply(edit)
+        for change in changes:
+            if change.name in new:
+                path = group._path_for(change.name, False)
+                os.rename(change.items, path)
+                added.append(change.name)
+        for one in edits:
+            one[3]._commit()
+            done.append(one)
+        store = DataStore(group)
+        store.attrs = attrs
+        store.writes = [_Write(name, Variable((), 0), {}, {}) for name in new]
+        if attrs or new:
+            store.finish()
+    except BaseException:
+        for _, _, _, edit in edits:
+            edit._close()
+        for change, array, old, _ in done:
+            change.undo(array, old)
+        for name in added:
+            del group[name]
+        raise
+    finally:
+        for _, _, _, edit in edits:
+            edit._close()
+        group.close()
+
+
+def _change(write: _Write, group: Group, append_dim: Hashable | None, region: dict[Any, slice] | None) -> _Change:
+    """Returns the change that writes a variable, without its items."""
+    change = _Change(write.name, None, write.attrs)
+    member = group.get(write.name)
+    if member is None:
+        if region is not None:
+            raise ArgumentError(f"variable {write.name!r} is not in the store: a region is part of what is there")
+        return change
+    if not isinstance(member, Array):
+        raise ArgumentError(f"{write.name!r} is not an array in the store")
+    variable, array = write.variable, member
+    if variable.dtype != array.dtype:
+        raise ArgumentError(f"variable {write.name!r} is {variable.dtype} after encoding, in the store {array.dtype}")
+    for key in ("units", "calendar", "scale_factor", "add_offset", "_FillValue"):
+        if key not in write.attrs or key not in array.attrs:
+            continue
+        # xarray writes `days since 2020-01-01` both with and without the time of day; NaN differs from itself.
+        mine, theirs = (str(attrs[key]).removesuffix(" 00:00:00") for attrs in (write.attrs, array.attrs))
+        if mine != theirs:
+            raise ArgumentError(f"variable {write.name!r} has {key} {mine!r}, in the store {theirs!r}")
+    lengths = array.shape
+    if append_dim is not None and append_dim in variable.dims:
+        change.axis = variable.dims.index(append_dim)
+        lengths = (*lengths[: change.axis], variable.shape[change.axis], *lengths[change.axis + 1 :])
+    else:
+        slices = region or {}
+        change.place = tuple(
+            slice(*slices.get(dim, slice(None)).indices(length)[:2]) for dim, length in zip(variable.dims, array.shape)
+        )
+        lengths = tuple(max(0, part.stop - part.start) for part in change.place)
+    array.close()
+    if variable.shape != lengths:
+        raise ArgumentError(f"variable {write.name!r} has shape {variable.shape}, expected {lengths}")
+    return change
+
+
+def _check_dims(
+    dataset: xr.Dataset, there: xr.Dataset, append_dim: Hashable | None, region: dict[Any, slice] | None
+) -> None:
+    if append_dim is not None and append_dim not in dataset.dims:
+        raise ArgumentError(f"the dataset has no dimension {append_dim!r}")
+    if append_dim is not None and append_dim not in there.dims:
+        raise ArgumentError(f"the dataset in the store has no dimension {append_dim!r}")
+    for name, variable in dataset.variables.items():
+        if region is not None and not set(variable.dims) & set(region):
+            raise ArgumentError(f"variable {name!r} has no dimension of the region: drop it with drop_vars({name!r})")
+        if name in there.variables and variable.dims != there.variables[name].dims:
+            raise ArgumentError(f"variable {name!r} has dimensions {variable.dims}, in the store {there.variables[name].dims}")
+
+
+def _region(dataset: xr.Dataset, there: xr.Dataset, region: Mapping[Any, slice | str] | str) -> dict[Any, slice]:
+    """Returns the slice of each dimension of a region."""
+    if isinstance(region, str):
+        if region != "auto":
+            raise ArgumentError(f'region {region!r}, expected "auto" or slices')
+        region = {dim: "auto" for dim in dataset.dims if dim in dataset.indexes}
+    found: dict[Any, slice] = {}
+    for dim, part in region.items():
+        if dim not in there.sizes:
+            raise ArgumentError(f"the dataset in the store has no dimension {dim!r}")
+        if isinstance(part, slice):
+            if part.step not in (None, 1):
+                raise ArgumentError(f"the region of {dim!r} has step {part.step}, expected 1")
+            found[dim] = part
+            continue
+        if dim not in dataset.indexes or dim not in there.indexes:
+            raise ArgumentError(f"{dim!r} has no coordinate by which to find the region")
+        places = there.indexes[dim].get_indexer(dataset.indexes[dim])
+        if len(places) == 0 or (places < 0).any() or (np.diff(places) != 1).any():
+            raise ArgumentError(f"the coordinate {dim!r} is not a consecutive part of that in the store")
+        found[dim] = slice(int(places[0]), int(places[-1]) + 1)
+    return found
 
 
 def _opened(source: Any, group: str | None, threads: int | None) -> Array | Group:
@@ -337,9 +817,12 @@ def _opened(source: Any, group: str | None, threads: int | None) -> Array | Grou
     if isinstance(opened, Array):
         raise ArgumentError(f"{source}: an array has no group {group}")
     try:
-        return opened[group]
+        found = opened[group]
     except KeyError:
         raise ArgumentError(f"{source}: there is no group {group}") from None
+    if isinstance(found, SuperChunk):
+        raise ArgumentError(f"{source}: {group} is a {found.kind}, not a group")
+    return found
 
 
 def _name_of(array: Array) -> str:
@@ -351,11 +834,11 @@ def _name_of(array: Array) -> str:
     return stem or "array"
 
 
-def _variable(name: str, array: Array, nameless: str = "dim_") -> Variable:
-    attrs = _merged(array.attrs.asdict())
+def _variable(name: str, array: Array, data: _Items) -> Variable:
+    attrs = array.attrs.asdict()
     dims = attrs.pop(_DIMS, None)
     if dims is None:
-        dims = [f"{nameless}{axis}" for axis in range(array.ndim)]
+        dims = [f"dim_{axis}" for axis in range(array.ndim)]
     elif not isinstance(dims, (list, tuple)) or len(dims) != array.ndim or not all(isinstance(d, str) for d in dims):
         raise DamagedError(f"{name}: {_DIMS} is {dims!r}, expected {array.ndim} names")
     for fill in ("_FillValue", "missing_value"):
@@ -373,7 +856,7 @@ def _variable(name: str, array: Array, nameless: str = "dim_") -> Variable:
     }
     if array.path:
         encoding["source"] = array.path
-    items: Any = indexing.LazilyIndexedArray(_Items(array))
+    items: Any = indexing.LazilyIndexedArray(data)
     return Variable(dims, items, attrs, encoding)
 
 
@@ -399,20 +882,6 @@ def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]
     return options
 
 
-def _merged(attrs: dict[str, Any]) -> dict[str, Any]:
-    more = attrs.pop(_MAP, None)
-    if isinstance(more, dict):
-        return {**more, **attrs}
-    return attrs if more is None else {**attrs, _MAP: more}
-
-
-def _split(attrs: dict[str, Any], taken: int) -> dict[str, Any]:
-    """Returns the attributes unchanged, or in one map if there are too many for C-Blosc2."""
-    if len(attrs) + taken > _MOST or _MAP in attrs:
-        return {_MAP: attrs}
-    return attrs
-
-
 def _attribute(value: Any) -> Any:
     """Converts a value to one that msgpack supports."""
     if isinstance(value, np.generic):
@@ -420,9 +889,7 @@ def _attribute(value: Any) -> Any:
         return value if isinstance(value, np.float32) else value.item()
     if isinstance(value, np.ndarray):
         return value.item() if value.ndim == 0 else value
-    if isinstance(value, tuple):
-        return [_attribute(item) for item in value]
-    if isinstance(value, list):
+    if isinstance(value, (tuple, list)):
         return [_attribute(item) for item in value]
     return value
 

@@ -17,7 +17,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
 
 import numpy as np
 from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, BytesBytesCodec
@@ -54,8 +54,62 @@ _END = 4096
 _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
 
 
+class _Options:
+    """What the two codecs share: compression options, their entries in the metadata, and encoding on other threads."""
+
+    is_fixed_size = False
+    # Names of the codec here and in imagecodecs.
+    _names: ClassVar[tuple[str, str]]
+    # The option that only this codec has, here and in imagecodecs.
+    _own: ClassVar[tuple[str, str]]
+    _encode_sync: Any
+    _decode_sync: Any
+
+    codec: str
+    level: int
+    filters: tuple[Filter, ...]
+    name: str
+
+    def _set(self, codec: Any, level: Any, filters: Any, own: Any, name: str) -> None:
+        if name not in self._names:
+            raise ArgumentError(f"name {name!r}, expected {' or '.join(map(repr, self._names))}")
+        values = {"codec": _codec(codec), "level": _level(level), "filters": _filters(filters), "name": name}
+        for key, value in {**values, self._own[0]: own}.items():
+            object.__setattr__(self, key, value)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Creates the codec from its entry in the metadata."""
+        name, given = _parse(data, cls._names)
+        if name == cls._names[1]:
+            given = {**_from_theirs(given), cls._own[0]: given.get(cls._own[1]), "name": name}
+        make: Any = cls
+        return cast("Self", make(**given))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the entry of the codec in the metadata."""
+        theirs = self.name == self._names[1]
+        listed = [filter if isinstance(filter, str) else list(filter) for filter in self.filters]
+        ours = {"codec": self.codec, "level": self.level, "filters": listed}
+        configuration = _to_theirs(self) if theirs else ours
+        own = getattr(self, self._own[0])
+        if own is not None:
+            configuration[self._own[theirs]] = list(own) if isinstance(own, tuple) else own
+        return {"name": self.name, "configuration": configuration}
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Raises an exception, because the encoded size is not known in advance."""
+        raise NotImplementedError
+
+    async def _encode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
+        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
+
+    async def _decode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+
 @dataclass(frozen=True)
-class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """Stores a Zarr chunk as a Blosc2 array (``b2kit.b2nd``); a selection fetches only the blocks it touches.
 
     ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``blocks`` is the shape of the parts that
@@ -63,7 +117,8 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     set to ``"imagecodecs_b2nd"`` the metadata is compatible with imagecodecs-zarr; the bytes are the same.
     """
 
-    is_fixed_size = False
+    _names = ("b2kit.b2nd", "imagecodecs_b2nd")
+    _own = ("blocks", "blockshape")
 
     codec: str = "zstd"
     level: int = 5
@@ -80,38 +135,12 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         blocks: Sequence[int] | int | None = None,
         name: str = "b2kit.b2nd",
     ) -> None:
-        if name not in ("b2kit.b2nd", "imagecodecs_b2nd"):
-            raise ArgumentError(f"name {name!r}, expected 'b2kit.b2nd' or 'imagecodecs_b2nd'")
         if isinstance(blocks, (int, np.integer)):
             blocks = (int(blocks),)
         shape = None if blocks is None else tuple(int(length) for length in blocks)
         if shape is not None and any(length < 1 for length in shape):
             raise ArgumentError(f"blocks {shape}, expected lengths of at least 1")
-        object.__setattr__(self, "codec", _codec(codec))
-        object.__setattr__(self, "level", _level(level))
-        object.__setattr__(self, "filters", _filters(filters))
-        object.__setattr__(self, "blocks", shape)
-        object.__setattr__(self, "name", name)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Creates the codec from its entry in the metadata."""
-        name, given = _parse(data, ("b2kit.b2nd", "imagecodecs_b2nd"))
-        if name == "imagecodecs_b2nd":
-            return cls(**_from_theirs(given), blocks=given.get("blockshape"), name=name)
-        return cls(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the entry of the codec in the metadata."""
-        if self.name == "imagecodecs_b2nd":
-            theirs = _to_theirs(self)
-            if self.blocks is not None:
-                theirs["blockshape"] = list(self.blocks)
-            return {"name": self.name, "configuration": theirs}
-        configuration: dict[str, Any] = {"codec": self.codec, "level": self.level, "filters": _listed(self.filters)}
-        if self.blocks is not None:
-            configuration["blocks"] = list(self.blocks)
-        return {"name": self.name, "configuration": configuration}
+        self._set(codec, level, filters, shape, name)
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
         """Raises an exception if arrays with this shape, type and chunk grid cannot be stored."""
@@ -123,10 +152,6 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and math.prod(chunk) * native.itemsize > _MAX_CHUNK:
             raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
-
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Raises an exception, because the encoded size is not known in advance."""
-        raise NotImplementedError
 
     # Whole chunks.
 
@@ -145,16 +170,10 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         assert frame is not None
         return chunk_spec.prototype.buffer.from_bytes(frame)
 
-    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
-        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
-
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         array = Array(chunk_data.to_bytes())
         _check(array.shape, chunk_spec)
         return _result(array[...], chunk_spec)
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
     # Parts of chunks.
 
@@ -170,6 +189,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             return await byte_getter.get(prototype, RangeByteRequest(start, stop))
 
         asked = self._first(chunk_spec)
+
         async def last() -> Buffer | None:
             try:
                 return await byte_getter.get(prototype, SuffixByteRequest(_END))
@@ -193,7 +213,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                 answers = await concurrent_map(found, fetch, config.get("async.concurrency"))
             if not reading.take(found, answers):
                 return None
-        raise DamagedError("the chunk does not tell where its bytes are")
+        raise DamagedError("the chunk does not say where its bytes are")
 
     def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
         prototype = chunk_spec.prototype
@@ -219,7 +239,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                 return found
             if not reading.take(found, [fetch(*part) for part in found]):
                 return None
-        raise DamagedError("the chunk does not tell where its bytes are")
+        raise DamagedError("the chunk does not say where its bytes are")
 
     def _first(self, chunk_spec: ArraySpec) -> int:
         """Returns how many bytes to read first, to include the table of blocks if this package wrote the frame."""
@@ -238,7 +258,7 @@ class B2ndCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 def _sane(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Rejects ranges beyond any valid chunk before they are requested from the store."""
     if any(stop > 4 * _MAX_CHUNK for _, stop in ranges):
-        raise DamagedError("the chunk tells of more bytes than a chunk can have")
+        raise DamagedError("the chunk claims more bytes than a chunk can have")
     return ranges
 
 
@@ -277,7 +297,7 @@ class _Reading:
 
 
 @dataclass(frozen=True)
-class Blosc2Codec(BytesBytesCodec):
+class Blosc2Codec(_Options, BytesBytesCodec):
     """Compresses bytes into a Blosc2 chunk (``b2kit.blosc2``), after another codec.
 
     ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``typesize`` is the item size for filters
@@ -285,7 +305,8 @@ class Blosc2Codec(BytesBytesCodec):
     compatible with imagecodecs-zarr; the bytes are the same.
     """
 
-    is_fixed_size = False
+    _names = ("b2kit.blosc2", "imagecodecs_blosc2")
+    _own = ("typesize", "typesize")
 
     codec: str = "zstd"
     level: int = 5
@@ -302,34 +323,9 @@ class Blosc2Codec(BytesBytesCodec):
         typesize: int | None = None,
         name: str = "b2kit.blosc2",
     ) -> None:
-        if name not in ("b2kit.blosc2", "imagecodecs_blosc2"):
-            raise ArgumentError(f"name {name!r}, expected 'b2kit.blosc2' or 'imagecodecs_blosc2'")
         if typesize is not None and not 1 <= typesize <= 255:
             raise ArgumentError(f"typesize {typesize}, expected 1 to 255")
-        object.__setattr__(self, "codec", _codec(codec))
-        object.__setattr__(self, "level", _level(level))
-        object.__setattr__(self, "filters", _filters(filters))
-        object.__setattr__(self, "typesize", typesize)
-        object.__setattr__(self, "name", name)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Creates the codec from its entry in the metadata."""
-        name, given = _parse(data, ("b2kit.blosc2", "imagecodecs_blosc2"))
-        if name == "imagecodecs_blosc2":
-            return cls(**_from_theirs(given), typesize=given.get("typesize"), name=name)
-        return cls(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the entry of the codec in the metadata."""
-        configuration: dict[str, Any]
-        if self.name == "imagecodecs_blosc2":
-            configuration = _to_theirs(self)
-        else:
-            configuration = {"codec": self.codec, "level": self.level, "filters": _listed(self.filters)}
-        if self.typesize is not None:
-            configuration["typesize"] = self.typesize
-        return {"name": self.name, "configuration": configuration}
+        self._set(codec, level, filters, typesize, name)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Takes the item size from the array."""
@@ -338,23 +334,13 @@ class Blosc2Codec(BytesBytesCodec):
         size = array_spec.dtype.to_native_dtype().itemsize
         return replace(self, typesize=size if 1 <= size <= 255 else 1)
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Raises an exception, because the encoded size is not known in advance."""
-        raise NotImplementedError
-
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
         raw = chunk_data.as_numpy_array()
         packed = compress(raw, self.codec, self.level, self.filters, typesize=self.typesize or 1)
         return chunk_spec.prototype.buffer.from_bytes(packed)
 
-    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
-        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
-
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
         return chunk_spec.prototype.buffer.from_bytes(decompress(chunk_data.to_bytes()))
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
 
 def _check(shape: tuple[int, ...], chunk_spec: ArraySpec) -> None:
@@ -388,7 +374,7 @@ def _parse(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, dict[s
         raise ArgumentError(f"codec {name!r}, expected {' or '.join(map(repr, names))}")
     given = data.get("configuration") or {}
     if not isinstance(given, Mapping):
-        raise ArgumentError(f"the configuration of {name} is no object")
+        raise ArgumentError(f"the configuration of {name} is not an object")
     return name, dict(given)
 
 
@@ -417,10 +403,6 @@ def _filters(filters: Any) -> tuple[Filter, ...]:
     return tuple(found)
 
 
-def _listed(filters: Iterable[Filter]) -> list[Any]:
-    return [filter if isinstance(filter, str) else list(filter) for filter in filters]
-
-
 def _from_theirs(given: Mapping[str, Any]) -> dict[str, Any]:
     """Converts options of imagecodecs, all of which are optional."""
     shuffle = str(given.get("shuffle") or "SHUFFLE").upper()
@@ -434,7 +416,7 @@ def _from_theirs(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _to_theirs(codec: B2ndCodec | Blosc2Codec) -> dict[str, Any]:
+def _to_theirs(codec: _Options) -> dict[str, Any]:
     for name, filters in _THEIR_FILTERS.items():
         if filters == codec.filters:
             return {"level": codec.level, "compressor": codec.codec.upper(), "shuffle": name}

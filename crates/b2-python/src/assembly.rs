@@ -9,7 +9,7 @@ use b2kit::frame::Entry;
 use b2kit::nd::{Amount, ChunkContent, Geometry, NdError, Region, RegionSource};
 use b2kit::{Dtype, NdArray};
 
-use crate::array::read_options;
+use crate::options::read_options;
 
 /// Maximum number of parts that are open at once.
 const MAX_OPEN: usize = 32;
@@ -75,10 +75,10 @@ impl Parts {
 
     fn stored(array: &NdArray, nchunk: usize) -> Result<ChunkContent, NdError> {
         let frame = array.super_chunk();
-        if let Entry::Special(kind) = frame.entry(nchunk)? {
+        if let Entry::Special(kind) = frame.chunk(nchunk).entry()? {
             return Ok(ChunkContent::Special(kind));
         }
-        Ok(ChunkContent::Chunk(frame.chunk(nchunk)?))
+        Ok(ChunkContent::Chunk(frame.chunk(nchunk).read()?))
     }
 }
 

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use b2kit::chunk::DParams;
 use b2kit::frame::{
     Destination, Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Opened, Plan,
-    Read, ReadCosts, Request, Step, Storage, SuperChunk,
+    Read, ReadCosts, ReadOptions, Request, Step, Storage, SuperChunk,
 };
 use b2kit::nd::{NdError, Selected};
 use b2kit::{Control, Limits, NdArray};
@@ -17,14 +16,17 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::control::{How, plugins};
+use crate::control::How;
 use crate::errors::{OrRaise, argument};
 use crate::index::{Chosen, Style};
-use crate::reader::zeros;
+use crate::options::plugins;
+use crate::reader::{Memory, new_array};
+use crate::source::bytes_of;
 
 /// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
 /// but the bytes in a gap cost transfer time.
-const COSTS: ReadCosts = ReadCosts { small: 16 << 10, head: 0, gap: 8 << 10, at_once: 4 << 20, ahead: false };
+const COSTS: ReadCosts =
+    ReadCosts { small: 16 << 10, head: 0, gap: 8 << 10, at_once: 4 << 20, ahead: false, adapt: false };
 
 /// Reads a frame that is fetched in ranges.
 #[pyclass(frozen, module = "b2kit._b2kit")]
@@ -123,7 +125,7 @@ fn ranges<'py>(py: Python<'py>, extents: &[Extent]) -> PyResult<Bound<'py, PyLis
 impl State {
     /// Continues opening with the bytes fetched so far. Returns the missing extents, or none once the frame is open.
     fn open(&mut self, py: Python<'_>) -> PyResult<Vec<Extent>> {
-        let dparams = DParams::default().with_plugins(plugins()).with_limits(Limits::default());
+        let options = SuperChunk::options().plugins(plugins()).limits(Limits::default()).costs(COSTS);
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.opening, Opening::Start) {
             Opening::Start => {
                 let start = self.fetched.first();
@@ -135,12 +137,12 @@ impl State {
                 if let Some(at) = len.checked_sub(end.len() as u64) {
                     self.fetched.put(at..len, end);
                 }
-                let plan = OpenPlan::new(len, Storage::Contiguous, &dparams).first(start.len() as u64);
+                let plan = options.open_plan(len, Storage::Contiguous).first(start.len() as u64);
                 let mut plan = Box::new(plan);
                 match plan.step(Vec::new()).or_raise(py)? {
                     Step::Need(wanted) => (plan, wanted),
                     Step::Done(opened) => {
-                        self.opened(py, opened, dparams)?;
+                        self.opened(py, opened, &options)?;
                         return Ok(Vec::new());
                     }
                 }
@@ -167,15 +169,15 @@ impl State {
             match plan.step(answers).or_raise(py)? {
                 Step::Need(more) => wanted = more,
                 Step::Done(opened) => {
-                    self.opened(py, opened, dparams)?;
+                    self.opened(py, opened, &options)?;
                     return Ok(Vec::new());
                 }
             }
         }
     }
 
-    fn opened(&mut self, py: Python<'_>, opened: Opened, dparams: DParams) -> PyResult<()> {
-        let frame = SuperChunk::new(opened, Arc::new(Nowhere), dparams).with_costs(COSTS);
+    fn opened(&mut self, py: Python<'_>, opened: Opened, options: &ReadOptions) -> PyResult<()> {
+        let frame = options.opened(opened, Arc::new(Nowhere));
         let array = NdArray::from_super_chunk(frame).or_raise(py)?;
         let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
         self.opening = Opening::Open(array, dtype);
@@ -195,7 +197,7 @@ impl Reading {
     fn begin(key: &Bound<'_, PyAny>, array: &NdArray, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         let py = key.py();
         let view = Chosen::new(key, Style::Numpy, array.shape())?.view(py, array)?;
-        let out = zeros(py, dtype, &view.shape)?;
+        let out = new_array(py, dtype, &view.shape, Memory::Zeros)?;
         let nbytes = view.slice.nbytes();
         if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
             return Err(argument(py, "the result has another size than its shape says"));
@@ -244,7 +246,7 @@ impl RangeReader {
     /// last bytes, which contain the checksums.
     #[new]
     fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64, end: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let Some(end) = crate::array::bytes_of(end)? else {
+        let Some(end) = bytes_of(end)? else {
             return Err(argument(py, "these are no bytes"));
         };
         let state = State { fetched: Fetched::default(), end, opening: Opening::Start, reading: None };
@@ -255,7 +257,7 @@ impl RangeReader {
 
     /// Accepts requested bytes; fewer than requested if the frame ends before.
     fn put(&self, py: Python<'_>, start: u64, stop: u64, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some(bytes) = crate::array::bytes_of(bytes)? else {
+        let Some(bytes) = bytes_of(bytes)? else {
             return Err(argument(py, "these are no bytes"));
         };
         self.lock().fetched.put(start..stop.max(start), bytes);

@@ -2,15 +2,14 @@
 
 use b2kit::chunk::{ChunkError, DParams};
 use b2kit::{Chunk, Limits};
-use bytes::Bytes;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::control::{How, plugins};
+use crate::control::How;
 use crate::errors::{OrRaise, argument, wrong_type};
-use crate::source::Items;
-use crate::write::compression;
+use crate::options::{compression, plugins};
+use crate::source::{Items, bytes_of};
 
 /// Compresses the items of a contiguous array.
 #[pyfunction]
@@ -42,18 +41,13 @@ pub(crate) fn decompress<'py>(
     chunk: &Bound<'py, PyAny>,
     threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let bytes: Bytes = match crate::array::bytes_of(chunk)? {
-        Some(bytes) => bytes,
-        None => return Err(wrong_type(format!("{} is no buffer", chunk.get_type()))),
-    };
-    let chunk = Chunk::from_bytes(bytes).or_raise(py)?;
+    let chunk = parsed(chunk)?;
     let limits = Limits::default();
     let fits = limits.check_output(chunk.nbytes() as u64, chunk.stored());
     fits.map_err(ChunkError::from).or_raise(py)?;
     PyBytes::new_with(py, chunk.nbytes(), |dst| {
         How::threads(threads).run(py, move |control| {
-            let dparams =
-                DParams::default().with_plugins(plugins()).with_limits(limits).with_control(control);
+            let dparams = DParams { plugins: plugins(), limits, control, ..DParams::default() };
             chunk.decompress_bytes_into(dst, &dparams)
         })
     })
@@ -61,10 +55,14 @@ pub(crate) fn decompress<'py>(
 
 /// Returns the uncompressed size, the compressed size and the item size of a chunk.
 #[pyfunction]
-pub(crate) fn chunk_sizes(py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
-    let Some(bytes) = crate::array::bytes_of(chunk)? else {
-        return Err(wrong_type(format!("{} is no buffer", chunk.get_type())));
-    };
-    let chunk = Chunk::from_bytes(bytes).or_raise(py)?;
+pub(crate) fn chunk_sizes(chunk: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
+    let chunk = parsed(chunk)?;
     Ok((chunk.nbytes(), chunk.cbytes(), chunk.header().typesize()))
+}
+
+fn parsed(chunk: &Bound<'_, PyAny>) -> PyResult<Chunk> {
+    match bytes_of(chunk)? {
+        Some(bytes) => Chunk::from_bytes(bytes).or_raise(chunk.py()),
+        None => Err(wrong_type(format!("{} is not a buffer", chunk.get_type()))),
+    }
 }

@@ -1,0 +1,74 @@
+//! The options of the library as the package sets them, and their names.
+
+use std::sync::OnceLock;
+
+use b2kit::chunk::{Compression, FilterSlot};
+use b2kit::frame::{Checksums, Durability, ReadOptions};
+use b2kit::{CodecId, FilterId, Plugins, SuperChunk};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+
+use crate::errors::{argument, wrong_type};
+
+/// Returns the codecs and filters: the built-in ones and zfp.
+pub(crate) fn plugins() -> Plugins {
+    static ALL: OnceLock<Plugins> = OnceLock::new();
+    let all = || {
+        Plugins::builtin()
+            .with_codec(b2_zfp::FixedAccuracy)
+            .with_codec(b2_zfp::FixedPrecision)
+            .with_codec(b2_zfp::FixedRate)
+    };
+    ALL.get_or_init(all).clone()
+}
+
+pub(crate) fn read_options() -> ReadOptions {
+    SuperChunk::options().plugins(plugins())
+}
+
+pub(crate) fn durability(sync: bool) -> Durability {
+    if sync { Durability::Sync } else { Durability::None }
+}
+
+/// Builds compression settings from names of codec and filters; a filter with a parameter is a pair.
+pub(crate) fn compression(
+    py: Python<'_>,
+    codec: &str,
+    level: u8,
+    filters: &Bound<'_, PyList>,
+) -> PyResult<Compression> {
+    let id = codec_id(py, codec)?;
+    Ok(Compression::new().plugins(plugins()).codec(id).level(level).filters(slots(filters)?))
+}
+
+pub(crate) fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
+    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("no codec is called {codec:?}")))
+}
+
+pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
+    let py = filters.py();
+    filters
+        .iter()
+        .map(|filter| {
+            let (name, meta) = match filter.cast::<PyString>() {
+                Ok(name) => (name.to_string(), 0),
+                Err(_) => filter.extract::<(String, u8)>().map_err(|_| {
+                    wrong_type("a filter is a name, or a pair of a name and a number below 256")
+                })?,
+            };
+            match FilterId::from_name(&name) {
+                Some(id) => Ok(FilterSlot::new(id, meta)),
+                None => Err(argument(py, format!("no filter is called {name:?}"))),
+            }
+        })
+        .collect()
+}
+
+/// Returns the name for the state of the checksums of a verified frame.
+pub(crate) fn verdict(checksums: Checksums) -> &'static str {
+    match checksums {
+        Checksums::Changed => "changed",
+        Checksums::None => "none",
+        _ => "ok",
+    }
+}
