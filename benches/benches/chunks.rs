@@ -29,7 +29,7 @@ fn chunks(c: &mut Criterion) {
                 });
                 let item = 4 * 123_456..4 * 123_457;
                 group.bench_function("one item", |b| {
-                    b.iter(|| black_box(&chunk).get_bytes_with(item.clone(), &dparams))
+                    b.iter(|| black_box(&chunk).get_bytes(item.clone(), &dparams))
                 });
                 group.finish();
             }

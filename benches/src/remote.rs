@@ -2,9 +2,9 @@
 //! input.
 //!
 //! `make RAW FRAME` stores the raw items as the array to read, and once more with a table of block starts as
-//! `FRAME.starts`. `open URL` and `read NAME` print the time in seconds and a sum of the items.
+//! `FRAME.starts`. `open URL` and `read NAME` print a list in JSON: the time in seconds and a sum of the items.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -23,31 +23,22 @@ fn main() -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let start = Instant::now();
-        let sum = match line.split_once(' ').context("a command")? {
+        let (seconds, sum) = match line.split_once(' ').context("a command")? {
             ("open", url) => {
                 // Use a new client, because a client remembers what it has opened.
                 array = Some(NdArray::options().frame_options(b2_http::options()).open(url)?);
-                0
+                (start.elapsed(), 0)
             }
             ("read", name) => {
-                let array = array.as_ref().context("nothing is open")?;
-                let items: Vec<f32> = part(array, name)?.read()?;
-                let seconds = start.elapsed().as_secs_f64();
-                let sum = items.iter().fold(0u64, |sum, item| sum.wrapping_add(item.to_bits().into()));
-                answer(seconds, sum)?;
-                continue;
+                let items: Vec<f32> = part(array.as_ref().context("nothing is open")?, name)?.read()?;
+                let seconds = start.elapsed();
+                (seconds, items.iter().fold(0u64, |sum, item| sum.wrapping_add(item.to_bits().into())))
             }
             (other, _) => bail!("no command {other}"),
         };
-        answer(start.elapsed().as_secs_f64(), sum)?;
+        println!("[{}, {sum}]", seconds.as_secs_f64());
     }
     Ok(())
-}
-
-fn answer(seconds: f64, sum: u64) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{seconds} {sum}")?;
-    Ok(out.flush()?)
 }
 
 /// Returns a part of the array. All sides read the same parts.

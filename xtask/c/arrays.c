@@ -244,12 +244,13 @@ void run_nd(void) {
       run_op(op, &times[n], 0);
       total += times[n++].wall;
     }
-    printf("{\"op\":\"%s\",\"bytes\":%ld,\"calls\":%ld,\"cbytes\":%ld,\"wall\":[", op, bytes, calls_of(op),
-           (long)array->sc->cbytes);
-    for (int i = 0; i < n; i++) printf("%s%.9f", i ? "," : "", times[i].wall);
-    printf("],\"cpu\":[");
-    for (int i = 0; i < n; i++) printf("%s%.9f", i ? "," : "", times[i].cpu);
-    printf("]}\n");
+    struct spent least = times[0];
+    for (int i = 1; i < n; i++) {
+      if (times[i].wall < least.wall) least.wall = times[i].wall;
+      if (times[i].cpu < least.cpu) least.cpu = times[i].cpu;
+    }
+    printf("{\"op\":\"%s\",\"nbytes\":%zu,\"bytes_per_rep\":%ld,\"calls\":%ld,\"cbytes\":%ld,\"min_s\":%.9f,\"cpu_min_s\":%.9f}\n",
+           op, nbytes, bytes, calls_of(op), (long)array->sc->cbytes, least.wall, least.cpu);
     fflush(stdout);
   }
   if (array) b2nd_free(array);

@@ -1,10 +1,12 @@
 """The other sides of `cargo xtask bench --remote`: python-blosc2, and Zarr through obstore.
 
 `bench_remote.py make FOLDER` writes the array as raw items, as a frame of C-Blosc2, and as Zarr arrays with chunks and with
-shards. `bench_remote.py blosc2|zarr` opens URLs and reads parts, one command per line of standard input, and answers each
-with seconds and a sum of the items.
+shards. `bench_remote.py blosc2|zarr` opens URLs and reads parts, or copies all to a file or through a pipe, one command per
+line of standard input, and answers each with seconds and a sum of the items.
 """
 
+import json
+import subprocess
 import sys
 import time
 
@@ -46,19 +48,35 @@ def make(folder):
         array[:] = items
 
 
+def copy(array, target, path):
+    """Writes the whole array to a file, or to a pipe that ``cat`` reads."""
+    found = np.ascontiguousarray(array[:], dtype="f4")
+    if target == "file":
+        found.tofile(path)
+        return
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0) as reader:
+        rest = memoryview(found).cast("B")
+        while rest:
+            rest = rest[reader.stdin.write(rest) :]
+
+
 def serve(opens):
     array = None
     for line in sys.stdin:
-        command, what = line.split()
+        command, what, *path = line.split()
         start = time.perf_counter()
+        if command in ("file", "pipe"):
+            copy(opens(what), command, *path)
+            print(json.dumps([time.perf_counter() - start, 0]), flush=True)
+            continue
         if command == "open":
             array = opens(what)
             array.shape
-            print(time.perf_counter() - start, 0, flush=True)
+            print(json.dumps([time.perf_counter() - start, 0]), flush=True)
             continue
         found = np.ascontiguousarray(array[PARTS[what]], dtype="f4")
         seconds = time.perf_counter() - start
-        print(seconds, found.view("u4").sum(dtype="u8"), flush=True)
+        print(json.dumps([seconds, int(found.view("u4").sum(dtype="u8"))]), flush=True)
 
 
 def open_blosc2(url):

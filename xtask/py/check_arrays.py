@@ -1,51 +1,38 @@
 """Reading and changing arrays that this project wrote; see check_cases.py."""
 
-import ast
-import os
-
 import blosc2
 import numpy as np
 
 import peerlib as p
-from ndchunks import assemble
-
-
-def numpy_dtype(text):
-    return np.dtype(ast.literal_eval(text) if text[0] in "[{" else text)
+from ndchunks import assemble, numpy_dtype
 
 
 def array_checks(c):
-    from check_cases import difference, facts, layers
-
     case = c.case
     array = blosc2.open(c.path(case["path"]), mode="r", offset=case["offset"], dparams={"nthreads": 1})
     c.same("type", type(array).__name__, "NDArray")
     dtype = numpy_dtype(case["dtype"])
-    c.same("shape", list(array.shape), case["shape"])
-    c.same("chunkshape", list(array.chunks), case["chunkshape"])
-    c.same("blockshape", list(array.blocks), case["blockshape"])
+    for name, got in [("shape", array.shape), ("chunkshape", array.chunks), ("blockshape", array.blocks)]:
+        c.same(name, list(got), case[name])
     c.same("dtype", array.dtype, dtype)
-    facts(c, array.schunk)
-    layers(c, array.schunk)
+    c.facts(array.schunk)
+    c.layers(array.schunk)
     if c.raw is None:
         return
-    c.run("chunks", lambda: difference(assemble(array, dtype.itemsize), c.raw))
+    c.run("chunks", lambda: p.difference(assemble(array, dtype.itemsize), c.raw))
     if not case["partial"]:
         return
-    want = np.frombuffer(c.raw, f"V{dtype.itemsize}").reshape(array.shape) if c.raw else None
-    if want is None:
-        c.run("whole", lambda: difference(np.asarray(array[()]).tobytes(), b""))
+    c.run("whole", lambda: p.difference(np.asarray(array[()]).tobytes(), c.raw))
+    if not c.raw:
         return
-    c.run("whole", lambda: difference(np.asarray(array[()]).tobytes(), c.raw))
+    want = np.frombuffer(c.raw, f"V{dtype.itemsize}").reshape(array.shape)
     for i in range(4):
         key = random_slice(c.rng, array.shape)
         c.run(f"slice {i}", lambda: sliced(array, want, key))
 
 
 def sliced(array, want, key):
-    from check_cases import difference
-
-    wrong = difference(np.asarray(array[key]).tobytes(), want[key].tobytes())
+    wrong = p.difference(np.asarray(array[key]).tobytes(), want[key].tobytes())
     return wrong and f"{key}: {wrong}"
 
 
@@ -60,10 +47,8 @@ def random_slice(rng, shape):
 
 def array_changes(c):
     """Resizes a copy, writes into it and changes its metalayers."""
-    from check_cases import change_layers, copied
-
     case = c.case
-    target = copied(c)
+    target = c.copied()
     array = blosc2.open(target, mode="a", dparams={"nthreads": 1})
     dtype = numpy_dtype(case["dtype"])
     items = np.frombuffer(c.raw, f"V{dtype.itemsize}").reshape(array.shape)
@@ -78,11 +63,7 @@ def array_changes(c):
         smaller = tuple(int(c.rng.integers(1, n + 1)) for n in array.shape)
         array.resize(smaller)
         items = items[tuple(slice(n) for n in smaller)]
-    after = change_layers(c, array.schunk)
-    raw = case["id"] + ".after.raw"
-    with open(c.path(raw), "wb") as f:
-        f.write(items.tobytes())
-    return {"path": os.path.basename(target), "raw": raw, "shape": list(items.shape), **after}
+    return c.after(target, array.schunk, items.tobytes(), shape=list(items.shape))
 
 
 def write_slice(rng, array, items, dtype):

@@ -14,6 +14,7 @@ chunks of individual sizes.
 import argparse
 import json
 import os
+import pathlib
 import shutil
 import sys
 import traceback
@@ -38,8 +39,7 @@ class Check:
         self.rng = np.random.default_rng(case["seed"])
         self.raw = None
         if case.get("raw"):
-            with open(self.path(case["raw"]), "rb") as f:
-                self.raw = f.read()
+            self.raw = pathlib.Path(self.path(case["raw"])).read_bytes()
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -61,28 +61,69 @@ class Check:
         else:
             self.answers.setdefault(name, None)
 
+    def facts(self, schunk):
+        """The parameters that a frame keeps."""
+        cp = schunk.cparams
+        got = {
+            "clevel": cp.clevel,
+            "use_dict": bool(cp.use_dict),
+            "codec": int(getattr(cp.codec, "value", cp.codec)),
+            "split": cp.splitmode.value,
+            "filters": [[int(getattr(f, "value", f)), m % 256] for f, m in zip(cp.filters, cp.filters_meta)],
+        }
+        for name in got.keys() & self.case.keys():
+            self.same("header " + name, got[name], self.case[name])
 
-def difference(got, want):
-    """None, or where two byte strings differ first."""
-    got, want = bytes(got), bytes(want)
-    if got == want:
-        return None
-    if len(got) != len(want):
-        return f"{len(got)} bytes instead of {len(want)}"
-    at = next(i for i, (a, b) in enumerate(zip(got, want)) if a != b)
-    return f"differs first at byte {at} of {len(want)}: {got[at]} instead of {want[at]}"
+    def layers(self, schunk):
+        meta = {k: v for k, v in p.meta_bytes(schunk).items() if k != "b2nd"}
+        self.same("metalayers", meta, self.get("metalayers", {}))
+        self.same("vlmetalayers", p.vlmeta_bytes(schunk), self.get("vlmetalayers", {}))
+
+    def copied(self):
+        """A copy of the case's file or folder, to change."""
+        source, target = self.path(self.case["path"]), self.path("after-" + self.case["path"])
+        (shutil.copytree if os.path.isdir(source) else shutil.copyfile)(source, target)
+        return target
+
+    def after(self, target, schunk, content, **facts):
+        """Changes the metalayers of a copy, too, and describes what it then holds."""
+        raw = self.case["id"] + ".after.raw"
+        pathlib.Path(self.path(raw)).write_bytes(content)
+        return {"path": os.path.basename(target), "raw": raw, **facts, **self.change_layers(schunk)}
+
+    def change_layers(self, schunk):
+        """Adds, replaces and deletes vlmetalayers, and replaces a fixed one: what they are then."""
+        vl = {k: bytes.fromhex(v) for k, v in self.get("vlmetalayers", {}).items()}
+        names = list(vl)
+        if names:
+            vl[names[0]] = self.rng.bytes(int(self.rng.integers(1, 3000)))
+            p.set_vlmeta(schunk, names[0], vl[names[0]])
+        if len(names) > 1:
+            schunk.vlmeta.del_vlmeta(names[1])
+            del vl[names[1]]
+        if len(vl) < 16:
+            name = p.random_name(self.rng, vl)
+            vl[name] = p.some_bytes(self.rng, int(self.rng.integers(1, 5000)))[1]
+            p.set_vlmeta(schunk, name, vl[name])
+        meta = dict(self.get("metalayers", {}))
+        if meta:
+            name = p.pick(self.rng, list(meta))
+            new = self.rng.bytes(len(meta[name]) // 2)
+            if new:
+                blosc2.blosc2_ext.meta__setitem__(schunk, name, new)
+            meta[name] = new.hex()
+        return {"metalayers": meta, "vlmetalayers": {k: v.hex() for k, v in vl.items()}}
 
 
 def chunk_checks(c):
-    with open(c.path(c.case["path"]), "rb") as f:
-        chunk = f.read()
+    chunk = pathlib.Path(c.path(c.case["path"])).read_bytes()
     if c.case.get("vl_blocks"):
         return vl_checks(c, chunk)
     nbytes, cbytes, _ = blosc2.get_cbuffer_sizes(chunk)
     c.same("sizes", (nbytes, cbytes), (c.case["nbytes"], len(chunk)))
     for threads in (1, 2):
         if c.raw is not None and nbytes:
-            c.run(f"whole, {threads} threads", lambda: difference(blosc2.decompress2(chunk, nthreads=threads), c.raw))
+            c.run(f"whole, {threads} threads", lambda: p.difference(blosc2.decompress2(chunk, nthreads=threads), c.raw))
     typesize = c.case["typesize"]
     # Items are counted in the chunk's own typesize; the super-chunk has to agree.
     if c.raw and c.case["partial"] and not c.case.get("special") and chunk[3] == typesize and nbytes % typesize == 0:
@@ -102,7 +143,7 @@ def item_slices(c, schunk, typesize):
         b = int(c.rng.integers(a, n)) + 1
         if is_block_long(schunk, a * typesize, b * typesize):
             continue
-        wrong = difference(schunk.get_slice(a, b), c.raw[a * typesize : b * typesize])
+        wrong = p.difference(schunk.get_slice(a, b), c.raw[a * typesize : b * typesize])
         if wrong:
             return f"items {a}..{b}: {wrong}"
     return None
@@ -125,10 +166,7 @@ def is_block_long(schunk, start, stop):
 
 
 def vl_checks(c, chunk):
-    blocks, at = [], 0
-    for size in c.case["vl_blocks"]:
-        blocks.append(c.raw[at : at + size])
-        at += size
+    blocks = p.split(c.raw, c.case["vl_blocks"])
     ext = blosc2.blosc2_ext
 
     def whole():
@@ -136,49 +174,20 @@ def vl_checks(c, chunk):
 
     def one():
         k = int(c.rng.integers(0, len(blocks)))
-        return difference(ext.vldecompress_block(chunk, k, nthreads=1), blocks[k])
+        return p.difference(ext.vldecompress_block(chunk, k, nthreads=1), blocks[k])
 
     c.run("whole", whole)
     c.run("one block", one)
-
-
-def facts(c, schunk):
-    """The parameters that a frame keeps."""
-    cp = schunk.cparams
-    for name, got in (("clevel", cp.clevel), ("use_dict", bool(cp.use_dict))):
-        if name in c.case:
-            c.same("header " + name, got, c.case[name])
-    if "codec" in c.case:
-        c.same("header codec", int(getattr(cp.codec, "value", cp.codec)), c.case["codec"])
-    if "split" in c.case:
-        c.same("header split", cp.splitmode.value, c.case["split"])
-    if "filters" in c.case:
-        got = [[int(getattr(f, "value", f)), m % 256] for f, m in zip(cp.filters, cp.filters_meta)]
-        c.same("header filters", got, c.case["filters"])
-
-
-def layers(c, schunk):
-    c.same("metalayers", {k: v for k, v in p.meta_bytes(schunk).items() if k != "b2nd"}, c.get("metalayers", {}))
-    c.same("vlmetalayers", p.vlmeta_bytes(schunk), c.get("vlmetalayers", {}))
-
-
-def split(raw, sizes):
-    out, at = [], 0
-    for size in sizes:
-        out.append(raw[at : at + size])
-        at += size
-    return out
 
 
 def frame_checks(c):
     path, offset = c.path(c.case["path"]), c.case["offset"]
     schunk = blosc2.open(path, mode="r", offset=offset, dparams={"nthreads": 1})
     frame_reads(c, schunk, "file")
-    facts(c, schunk)
-    layers(c, schunk)
+    c.facts(schunk)
+    c.layers(schunk)
     if os.path.isfile(path) and not offset:
-        with open(path, "rb") as f:
-            content = f.read()
+        content = pathlib.Path(path).read_bytes()
         c.run("as buffer", lambda: frame_reads(c, blosc2.schunk_from_cframe(content, True), "buffer"))
 
 
@@ -190,7 +199,7 @@ def frame_reads(c, schunk, how):
     c.same(f"typesize, {how}", schunk.typesize, typesize)
     if c.raw is None:
         return None
-    chunks = split(c.raw, sizes)
+    chunks = p.split(c.raw, sizes)
 
     def whole():
         for i, want in enumerate(chunks):
@@ -198,7 +207,7 @@ def frame_reads(c, schunk, how):
                 got = b"".join(blosc2.blosc2_ext.vldecompress(schunk.get_chunk(i), nthreads=1))
             else:
                 got = whole_chunk(schunk, i)
-            wrong = difference(got, want)
+            wrong = p.difference(got, want)
             if wrong:
                 return f"chunk {i}: {wrong}"
         return None
@@ -210,43 +219,12 @@ def frame_reads(c, schunk, how):
     return None
 
 
-def copied(c):
-    """A copy of the case's file or folder, to change."""
-    source, target = c.path(c.case["path"]), c.path("after-" + c.case["path"])
-    (shutil.copytree if os.path.isdir(source) else shutil.copyfile)(source, target)
-    return target
-
-
-def change_layers(c, schunk):
-    """Adds, replaces and deletes vlmetalayers, and replaces a fixed one: what they are then."""
-    vl = {k: bytes.fromhex(v) for k, v in c.get("vlmetalayers", {}).items()}
-    names = list(vl)
-    if names:
-        vl[names[0]] = c.rng.bytes(int(c.rng.integers(1, 3000)))
-        p.set_vlmeta(schunk, names[0], vl[names[0]])
-    if len(names) > 1:
-        schunk.vlmeta.del_vlmeta(names[1])
-        del vl[names[1]]
-    if len(vl) < 16:
-        name = p.random_name(c.rng, vl)
-        vl[name] = p.some_bytes(c.rng, int(c.rng.integers(1, 5000)))[1]
-        p.set_vlmeta(schunk, name, vl[name])
-    meta = dict(c.get("metalayers", {}))
-    if meta:
-        name = p.pick(c.rng, list(meta))
-        new = c.rng.bytes(len(meta[name]) // 2)
-        if new:
-            blosc2.blosc2_ext.meta__setitem__(schunk, name, new)
-        meta[name] = new.hex()
-    return {"metalayers": meta, "vlmetalayers": {k: v.hex() for k, v in vl.items()}}
-
-
 def frame_changes(c):
     """Appends, inserts, replaces and deletes chunks of a copy."""
-    target = copied(c)
+    target = c.copied()
     schunk = blosc2.open(target, mode="a", dparams={"nthreads": 1})
     typesize, chunksize = c.case["typesize"], c.case["chunksize"]
-    chunks = split(c.raw, c.case["chunks"])
+    chunks = p.split(c.raw, c.case["chunks"])
     full = chunksize > 0 and all(len(chunk) == chunksize for chunk in chunks)
     if not c.case.get("vl_blocks"):
         for _ in range(4):
@@ -256,24 +234,16 @@ def frame_changes(c):
             how = p.pick(c.rng, ["append", "insert", "update", "delete"])
             at = int(c.rng.integers(0, len(chunks))) if chunks else 0
             short_last = chunks and not full and at == len(chunks) - 1
-            if how == "append" and (full or not chunksize):
-                schunk.append_data(raw)
-                chunks.append(raw)
             # Inserting before a short chunk frees the sizes of all, and loses those of zero chunks.
-            elif how == "insert" and chunks and (full or not chunksize):
-                schunk.insert_data(at, raw, True)
-                chunks.insert(at, raw)
-            elif how == "update" and chunks and not short_last:
-                schunk.update_data(at, raw, True)
-                chunks[at] = raw
-            elif how == "delete" and len(chunks) > 1 and not short_last:
-                schunk.delete_chunk(at)
-                del chunks[at]
-    after = change_layers(c, schunk)
-    raw = c.case["id"] + ".after.raw"
-    with open(c.path(raw), "wb") as f:
-        f.write(b"".join(chunks))
-    return {"path": os.path.basename(target), "raw": raw, "chunks": [len(x) for x in chunks], **after}
+            can = {
+                "append": full or not chunksize,
+                "insert": chunks and (full or not chunksize),
+                "update": chunks and not short_last,
+                "delete": len(chunks) > 1 and not short_last,
+            }
+            if can[how]:
+                p.change_chunks(schunk, chunks, how, at, raw)
+    return c.after(target, schunk, b"".join(chunks), chunks=[len(x) for x in chunks])
 
 
 def answer(folder, case):

@@ -31,18 +31,9 @@ PRODUCERS = {
 def listing():
     for producer, about in PRODUCERS.items():
         for fixture in fixtures_cases.cases(producer):
-            yield {
-                "path": f"{producer}/{fixture.name}",
-                "kind": fixture.kind,
-                "producer": producer,
-                "package": about["package"],
-                "version": about["version"],
-                "requirements": about["requirements"],
-                "params": fixture.params,
-                "data": fixture.data,
-                "note": fixture.note,
-                "plugin": fixture.plugin,
-            }
+            fields = ("kind", "params", "data", "note", "plugin")
+            facts = {field: getattr(fixture, field) for field in fields}
+            yield {"path": f"{producer}/{fixture.name}", "producer": producer, **about, **facts}
 
 
 def write(producer, names, out):

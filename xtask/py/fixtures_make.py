@@ -14,7 +14,7 @@ import data as raw_data
 try:
     import blosc2
 
-    from ndchunks import assemble, stored_dtype, whole_chunk
+    from ndchunks import assemble, numpy_dtype, stored_dtype, whole_chunk
 except ImportError:  # the environments of python-blosc
     blosc2 = None
 
@@ -246,12 +246,6 @@ def nd_args(path, chunks, blocks, storage, cp):
 
 def nd_facts(array):
     return {"shape": list(array.shape), "dtype": stored_dtype(array)}
-
-
-def numpy_dtype(text):
-    import ast
-
-    return np.dtype(ast.literal_eval(text) if text[0] in "[{" else text)
 
 
 def array(path, data, shape, dtype, chunks, blocks, storage="contiguous", oracle="original", vlmeta=0, meta=0, **cp):

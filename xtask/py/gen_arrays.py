@@ -1,22 +1,16 @@
 """Random b2nd arrays written by C-Blosc2; see gen_cases.py."""
 
-import ast
-
 import blosc2
 import numpy as np
 
 import peerlib as p
 from gen_frames import header, metalayers, storage, store, vlmetalayers
-from ndchunks import assemble, stored_dtype
+from ndchunks import assemble, numpy_dtype, stored_dtype
 
 DTYPES = ["<i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f4", "<f8", "<f8", "<c8", "<c16", "|b1",
           ">i2", ">i4", ">u8", ">f4", ">f8", ">c16", "|S1", "|S7", "<U1", "<U5", "<M8[ns]", "<M8[D]", "<m8[s]", "|V3",
           "|V300", "[('a', '<i4'), ('b', '<f8')]", "[('x', '|u1'), ('y', '>i2', (3,)), ('s', '|S5')]",
           "{'names': ['a', 'b'], 'formats': ['i1', '<f8'], 'offsets': [0, 8], 'itemsize': 16, 'aligned': True}"]
-
-
-def numpy_dtype(text):
-    return np.dtype(ast.literal_eval(text) if text[0] in "[{" else text)
 
 
 def array_case(case):
@@ -60,16 +54,11 @@ def values(rng, shape, dtype):
     return np.frombuffer(raw, dtype=dtype).reshape(shape) if n else np.zeros(shape, dtype)
 
 
-def params(case, itemsize, shape):
-    rng = case.rng
-    pipes = p.pipelines(rng, itemsize)
-    name = p.pick(rng, [n for n, f in pipes.items() if n != "trunc_prec+delta"])
-    codec = p.pick(rng, p.CODECS)
-    out = {"codec": codec, "filters": pipes[name], "clevel": int(rng.integers(0, 10)), "split": p.pick(rng, list(p.SPLITS))}
-    if codec in ("lz4", "lz4hc", "zstd") and not p.is_lossy(pipes[name]) and rng.random() < 0.2:
-        out["use_dict"] = 1
-    case.label(codec=codec, pipe=name, clevel=out["clevel"], split=out["split"], dict="yes" if out.get("use_dict") else "no")
-    return out
+def params(case, itemsize):
+    ps = p.any_params(case, itemsize, lambda pipes: [n for n in pipes if n != "trunc_prec+delta"], 0.2)
+    # That of the dtype.
+    del ps["typesize"]
+    return ps
 
 
 def create(case, how, ps, chunks, blocks):
@@ -101,7 +90,7 @@ def converted(case):
     rng = case.rng
     dtype = numpy_dtype(p.pick(rng, DTYPES))
     shape, chunks, blocks = any_shape(rng, dtype.itemsize)
-    ps = params(case, dtype.itemsize, shape)
+    ps = params(case, dtype.itemsize)
     items = values(rng, shape, dtype)
     name, array = create(case, lambda **kw: blosc2.asarray(items, **kw), ps, chunks, blocks)
     raw = items.tobytes()
@@ -146,7 +135,7 @@ def resized(case):
     shape = tuple(int(n) for n in rng.integers(1, top, ndim))
     chunks = tuple(int(rng.integers(max(1, s // 4), s + 1)) for s in shape)
     blocks = tuple(int(rng.integers(max(1, c // 4), c + 1)) for c in chunks)
-    ps = params(case, dtype.itemsize, shape)
+    ps = params(case, dtype.itemsize)
     ps.pop("use_dict", None)
     if p.has_delta(ps["filters"]) or p.is_lossy(ps["filters"]):
         # Partial writes decode first, and C decodes parts of delta chunks wrongly.

@@ -17,6 +17,7 @@ DIR. A case depends on the seed and its number alone. The fields of a case:
 import argparse
 import json
 import os
+import pathlib
 import sys
 import traceback
 
@@ -49,8 +50,7 @@ class Case:
         return os.path.join(self.out, self.file)
 
     def save(self, suffix, content):
-        with open(self.path(suffix), "wb") as f:
-            f.write(content)
+        pathlib.Path(self.path(suffix)).write_bytes(content)
 
     def label(self, **labels):
         self.labels.update({k: str(v) for k, v in labels.items()})
@@ -59,27 +59,14 @@ class Case:
         raw = None
         if self.raw is not None:
             raw = self.id + ".raw"
-            with open(os.path.join(self.out, raw), "wb") as f:
-                f.write(self.raw)
+            pathlib.Path(self.out, raw).write_bytes(self.raw)
         return {"id": self.id, "labels": self.labels, "path": self.file, "offset": self.offset, "raw": raw,
                 "oracle": self.oracle, **self.facts}
 
 
 def chunk_params(case, typesize=None):
-    """Random compression parameters: keyword arguments for `peerlib.cparams`."""
-    rng = case.rng
-    typesize = typesize or p.pick(rng, p.TYPESIZES + [1, 2, 4, 8] * 6)
-    pipes = p.pipelines(rng, typesize)
-    pipe = p.pick(rng, list(pipes) + ["shuffle", "bitshuffle"])
-    codec = p.pick(rng, p.CODECS)
-    params = {"codec": codec, "filters": pipes[pipe], "typesize": typesize, "clevel": int(rng.integers(0, 10)),
-              "split": p.pick(rng, list(p.SPLITS))}
-    # Incompressible data with a dictionary is stored in a way that C cannot read, so not where C is the oracle.
-    if codec in ("lz4", "lz4hc", "zstd") and not p.is_lossy(pipes[pipe]) and rng.random() < 0.25:
-        params["use_dict"] = 1
-    case.label(codec=codec, pipe=pipe, typesize=typesize, clevel=params["clevel"], split=params["split"],
-               dict="yes" if params.get("use_dict") else "no")
-    return params
+    typesize = typesize or p.pick(case.rng, p.TYPESIZES + [1, 2, 4, 8] * 6)
+    return p.any_params(case, typesize, lambda pipes: list(pipes) + ["shuffle", "bitshuffle"], 0.25)
 
 
 def chunk_case(case):
@@ -119,15 +106,9 @@ def chunk_case(case):
     case.save(".chunk", chunk)
     case.raw = raw
     case.facts = {"typesize": typesize if typesize <= 255 else 1, "itemsize": typesize, "nbytes": nbytes,
-                  "filters": slots(filters), "codec": params["codec"]}
+                  "filters": p.slots(filters), "codec": params["codec"]}
     case.label(length=lengths, block=block, data=data, threads=params["nthreads"])
     return case
-
-
-def slots(filters):
-    """The six slots as python-blosc2 fills them, from the first on: [id, meta] each."""
-    out = [[f, m % 256] for f, m in filters]
-    return out + [[0, 0]] * (6 - len(out))
 
 
 def blosc1_case(case):
@@ -189,7 +170,7 @@ def vlchunk_case(case):
     case.save(".chunk", chunk)
     case.raw = b"".join(blocks)
     case.facts = {"typesize": params["typesize"], "nbytes": len(case.raw), "vl_blocks": [len(b) for b in blocks],
-                  "filters": slots(params["filters"]), "codec": params["codec"]}
+                  "filters": p.slots(params["filters"]), "codec": params["codec"]}
     case.label(pipe=pipe)
     return case
 

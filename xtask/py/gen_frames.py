@@ -38,17 +38,10 @@ def params(case):
     """Random parameters that suit every chunk of a frame."""
     rng = case.rng
     typesize = p.pick(rng, [1, 2, 3, 4, 4, 4, 8, 8, 12, 16, 33, 255, 300])
-    pipes = p.pipelines(rng, typesize)
-    name = p.pick(rng, [n for n, f in pipes.items() if not p.is_lossy(f)])
-    codec = p.pick(rng, p.CODECS)
-    out = {"codec": codec, "filters": pipes[name], "typesize": typesize, "clevel": int(rng.integers(0, 10)),
-           "split": p.pick(rng, list(p.SPLITS)), "nthreads": p.pick(rng, [1, 1, 2])}
-    if codec in ("lz4", "lz4hc", "zstd") and rng.random() < 0.2:
-        out["use_dict"] = 1
+    out = p.any_params(case, typesize, lambda pipes: [n for n, f in pipes.items() if not p.is_lossy(f)], 0.2)
+    out["nthreads"] = p.pick(rng, [1, 1, 2])
     if rng.random() < 0.3:
         out["blocksize"] = typesize * int(rng.integers(1, 400))
-    case.label(codec=codec, pipe=name, typesize=typesize, clevel=out["clevel"], split=out["split"],
-               dict="yes" if out.get("use_dict") else "no")
     return out
 
 
@@ -90,18 +83,24 @@ def describe(case, schunk, chunks, typesize, header=None):
     )
 
 
+def finish(case, name, schunk, chunks, typesize, header=None):
+    """Adds vlmetalayers, and describes and saves the frame."""
+    vlmetalayers(case, schunk)
+    # Item sizes above 255 are lost where the frame was in plain memory.
+    known = typesize if typesize <= 255 or name in ("contiguous", "sparse") else None
+    describe(case, schunk, chunks, known, header)
+    store(case, name, schunk)
+    return case
+
+
 def header(case, params):
     """The defaults for new chunks that the frame header holds."""
-    out = {"codec": params["codec"], "clevel": params["clevel"], "filters": slots(params["filters"]),
+    out = {"codec": params["codec"], "clevel": params["clevel"], "filters": p.slots(params["filters"]),
            "split": params["split"], "use_dict": bool(params.get("use_dict"))}
     if case.labels["storage"] in ("memory", "offset") and params["clevel"] == 0:
         # Without compression there was no dictionary, and serialising then forgets that it was asked for.
         del out["use_dict"]
     return out
-
-
-def slots(filters):
-    return [[f, m % 256] for f, m in filters] + [[0, 0]] * (6 - len(filters))
 
 
 def new_chunk(rng, nbytes, zeros=True):
@@ -132,7 +131,10 @@ def chunked(case):
         schunk.append_data(chunks[-1])
     edits = int(rng.integers(0, 7)) if chunks and not many else 0
     for _ in range(edits):
-        edit(rng, schunk, chunks, chunksize)
+        how = p.pick(rng, ["insert", "update", "update", "delete", "append"])
+        at, raw = int(rng.integers(0, len(chunks))), new_chunk(rng, chunksize)
+        if how != "delete" or len(chunks) > 1:
+            p.change_chunks(schunk, chunks, how, at, raw)
     # A short last chunk can only come last. Whole items: a chunk that is all zeros has to be; so has delta.
     short = bool(chunks) and chunksize > typesize and rng.random() < 0.5
     if short:
@@ -141,31 +143,8 @@ def chunked(case):
             n += int(rng.integers(0, typesize))
         chunks.append(new_chunk(rng, n, zeros=n % typesize == 0))
         schunk.append_data(chunks[-1])
-    vlmetalayers(case, schunk)
     case.label(edits="yes" if edits else "no", last="short" if short else "full", chunks="many" if many else "few")
-    # Item sizes above 255 are lost where the frame was in plain memory.
-    known = typesize if typesize <= 255 or name in ("contiguous", "sparse") else None
-    describe(case, schunk, chunks, known, header(case, ps))
-    store(case, name, schunk)
-    return case
-
-
-def edit(rng, schunk, chunks, chunksize):
-    how = p.pick(rng, ["insert", "update", "update", "delete", "append"])
-    at = int(rng.integers(0, len(chunks)))
-    raw = new_chunk(rng, chunksize)
-    if how == "insert":
-        schunk.insert_data(at, raw, True)
-        chunks.insert(at, raw)
-    elif how == "update":
-        schunk.update_data(at, raw, True)
-        chunks[at] = raw
-    elif how == "append":
-        schunk.append_data(raw)
-        chunks.append(raw)
-    elif len(chunks) > 1:
-        schunk.delete_chunk(at)
-        del chunks[at]
+    return finish(case, name, schunk, chunks, typesize, header(case, ps))
 
 
 def special(case):
@@ -190,12 +169,8 @@ def special(case):
         at = int(rng.integers(0, len(chunks)))
         chunks[at] = new_chunk(rng, len(chunks[at]))
         schunk.update_data(at, chunks[at], True)
-    vlmetalayers(case, schunk)
     case.label(special=kind.lower(), typesize=typesize)
-    known = typesize if typesize <= 255 or name in ("contiguous", "sparse") else None
-    describe(case, schunk, chunks if kind != "UNINIT" else None, known)
-    store(case, name, schunk)
-    return case
+    return finish(case, name, schunk, chunks if kind != "UNINIT" else None, typesize)
 
 
 def variable(case):
@@ -213,9 +188,7 @@ def variable(case):
     chunks = [new_chunk(rng, n, zeros=False) for n in sizes]
     for raw in chunks:
         schunk.append_data(raw)
-    vlmetalayers(case, schunk)
-    describe(case, schunk, chunks, typesize, header(case, ps))
-    return case
+    return finish(case, name, schunk, chunks, typesize, header(case, ps))
 
 
 def emptied(case):
@@ -232,9 +205,7 @@ def emptied(case):
         chunks = [new_chunk(rng, 4000)]
         schunk.append_data(chunks[0])
     case.label(typesize=4, refilled="yes" if chunks else "no")
-    describe(case, schunk, chunks, 4)
-    store(case, name, schunk)
-    return case
+    return finish(case, name, schunk, chunks, 4)
 
 
 def python_value(rng, depth=0):

@@ -4,10 +4,15 @@ The C library returns wrong slices of delta chunks and refuses slices of chunks 
 it decodes rightly. So where the library has to say what an array holds, it is asked for chunks only.
 """
 
+import ast
 import itertools
 
 import blosc2
 import numpy as np
+
+
+def numpy_dtype(text):
+    return np.dtype(ast.literal_eval(text) if text[0] in "[{" else text)
 
 
 def whole_chunk(schunk, nchunk):

@@ -1,5 +1,7 @@
 """What the scripts that drive the peer share: pipelines by name, random data, metalayers as bytes."""
 
+import itertools
+
 import blosc2
 import numpy as np
 
@@ -67,6 +69,27 @@ def cparams(codec="zstd", filters=((SHUFFLE, 0),), split="auto", nthreads=1, **r
     out["filters"] = [f for f, _ in filters] or [0]
     out["filters_meta"] = [m - 256 if m > 127 else m for _, m in filters] or [0]
     return out
+
+
+def any_params(case, typesize, choose, dictionaries):
+    """Random parameters, as keyword arguments for `cparams`. `choose` lists the names of pipelines to pick from;
+    `dictionaries` is how often one is asked for, where it can be."""
+    rng = case.rng
+    pipes = pipelines(rng, typesize)
+    name = pick(rng, choose(pipes))
+    out = {"codec": pick(rng, CODECS), "filters": pipes[name], "typesize": typesize, "clevel": int(rng.integers(0, 10)),
+           "split": pick(rng, list(SPLITS))}
+    # Incompressible data with a dictionary is stored in a way that C cannot read, so not where C is the oracle.
+    if out["codec"] in ("lz4", "lz4hc", "zstd") and not is_lossy(pipes[name]) and rng.random() < dictionaries:
+        out["use_dict"] = 1
+    case.label(codec=out["codec"], pipe=name, typesize=typesize, clevel=out["clevel"], split=out["split"],
+               dict="yes" if out.get("use_dict") else "no")
+    return out
+
+
+def slots(filters):
+    """The six slots as python-blosc2 fills them, from the first on: [id, meta] each."""
+    return [[f, m % 256] for f, m in filters] + [[0, 0]] * (6 - len(filters))
 
 
 def loses_tail(filters):
@@ -146,6 +169,39 @@ def refuse_unreadable(chunks):
 
 def stored_chunks(schunk):
     return (schunk.get_chunk(nchunk) for nchunk in range(schunk.nchunks))
+
+
+def change_chunks(schunk, chunks, how, at, raw):
+    """Appends, inserts, replaces or deletes a chunk, in the frame and in the list of what it should hold."""
+    if how == "append":
+        schunk.append_data(raw)
+        chunks.append(raw)
+    elif how == "insert":
+        schunk.insert_data(at, raw, True)
+        chunks.insert(at, raw)
+    elif how == "update":
+        schunk.update_data(at, raw, True)
+        chunks[at] = raw
+    else:
+        schunk.delete_chunk(at)
+        del chunks[at]
+
+
+def split(raw, sizes):
+    """Parts of these sizes."""
+    ends = list(itertools.accumulate(sizes, initial=0))
+    return [raw[start:end] for start, end in zip(ends, ends[1:])]
+
+
+def difference(got, want):
+    """None, or where two byte strings differ first."""
+    got, want = bytes(got), bytes(want)
+    if got == want:
+        return None
+    if len(got) != len(want):
+        return f"{len(got)} bytes instead of {len(want)}"
+    at = next(i for i, (a, b) in enumerate(zip(got, want)) if a != b)
+    return f"differs first at byte {at} of {len(want)}: {got[at]} instead of {want[at]}"
 
 
 def set_vlmeta(schunk, name, content):

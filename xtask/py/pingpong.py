@@ -83,6 +83,10 @@ class Sequence:
             file.write(data)
         return self.value
 
+    def where(self, codec, filters, clevel, **rest):
+        cparams = p.cparams(codec, [(f, 0) for f in filters], clevel=clevel, **rest)
+        return {"urlpath": self.path, "contiguous": self.contiguous, "cparams": cparams}
+
     def run(self):
         self.begun_by = "C"
         self.create()
@@ -176,8 +180,7 @@ class Arrays(Sequence):
             ours("create array", self.path, shape, chunks, blocks, name, codec, clevel, filters, self.contiguous, value)
             return
         say(note="create", text=text)
-        cparams = p.cparams(codec, [(f, 0) for f in filters], clevel=clevel)
-        where = {"urlpath": self.path, "contiguous": self.contiguous, "cparams": cparams}
+        where = self.where(codec, filters, clevel)
         if ndim:
             where |= {"chunks": tuple(chunks), "blocks": tuple(blocks)}
         if 0 in shape or not self.model.tobytes().strip(b"\0"):
@@ -313,9 +316,7 @@ class Frames(Sequence):
             return
         text = f"{len(self.model)} chunks of {self.chunksize}, typesize {self.typesize}, {filters} {codec}"
         say(note="create", text=f"{text}, contiguous {self.contiguous}")
-        cparams = p.cparams(codec, [(f, 0) for f in filters], clevel=clevel, typesize=self.typesize)
-        where = {"urlpath": self.path, "contiguous": self.contiguous, "cparams": cparams}
-        schunk = blosc2.SChunk(chunksize=self.chunksize, **where)
+        schunk = blosc2.SChunk(chunksize=self.chunksize, **self.where(codec, filters, clevel, typesize=self.typesize))
         for chunk in self.model:
             schunk.append_data(chunk)
 
@@ -365,16 +366,11 @@ class Frames(Sequence):
         operation, at, data = self.choose()
         schunk = blosc2.open(self.path, mode="a")
         self.note(operation, str(at))
+        if not operation.endswith("layer"):
+            p.change_chunks(schunk, self.model, operation, at, data)
+            return
         self.change(operation, at, data)
-        if operation == "append":
-            schunk.append_data(data)
-        elif operation == "insert":
-            schunk.insert_data(at, data, True)
-        elif operation == "update":
-            schunk.update_data(at, data, True)
-        elif operation == "delete":
-            schunk.delete_chunk(at)
-        elif operation == "set layer":
+        if operation == "set layer":
             p.set_vlmeta(schunk, at, data)
         else:
             del schunk.vlmeta[at]

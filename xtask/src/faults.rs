@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use b2_testkit::Rng;
 use b2kit::SuperChunk;
 
-use crate::sh::{self, Counts};
+use crate::sh::{self, Counts, Outcome};
 use crate::{digest, root};
 
 /// Make each system call of the commands that write fail, and look at what is left (Linux, needs a C compiler).
@@ -35,13 +35,6 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// The result of the task.
-pub(crate) enum Outcome {
-    Ran(Counts),
-    /// Why it did not run.
-    NotRun(String),
-}
-
 /// A sample ends after this time, once each command has run.
 const SAMPLE_TIME: Duration = Duration::from_secs(60);
 /// Timeout for a command; none takes this long.
@@ -51,42 +44,18 @@ const NOT_SYNCED: &str = "may not survive a power loss";
 /// Maximum number of failures to print.
 const SHOWN: usize = 40;
 
-impl Outcome {
-    pub(crate) fn print(&self) {
-        match self {
-            Self::Ran(Counts { passed, failed }) => println!("faults: {passed} passed, {failed} failed"),
-            Self::NotRun(why) => {
-                println!(
-                    "faults: NOT RUN ({why}): what failing system calls leave behind would not have been noticed"
-                );
-            }
-        }
-    }
-}
+/// What is not noticed where this does not run.
+pub(crate) const UNNOTICED: &str = "what failing system calls leave behind would not have been noticed";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let outcome = check(args)?;
-    outcome.print();
-    match outcome {
-        Outcome::Ran(Counts { failed: 0, .. }) => Ok(()),
-        Outcome::Ran(Counts { failed, .. }) => bail!("{failed} faults were not handled"),
-        Outcome::NotRun(why) => bail!("not run: {why}"),
-    }
+    outcome.print("faults", UNNOTICED);
+    outcome.verdict()
 }
 
 /// Runs the sample for `cargo xtask ci`.
 pub(crate) fn sample() -> Result<Outcome> {
     check(&Args { full: false, seed: 1, only: None })
-}
-
-/// A command that writes.
-struct Case {
-    name: &'static str,
-    /// Files and directories of the template that exist before the command.
-    before: &'static [&'static str],
-    args: &'static [&'static str],
-    /// What the command creates or changes.
-    target: &'static str,
 }
 
 /// Changes in place, of contiguous and sparse frames.
@@ -109,102 +78,77 @@ const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ("chunk delete", &[], &["chunk", "delete", "T", "1"]),
 ];
 
-/// Commands that write new files.
-const CASES: &[Case] = &[
-    Case { name: "pack", before: &["in.npy"], args: &["pack", "in.npy", "T"], target: "T" },
-    Case {
-        name: "pack, large",
-        before: &["large.npy"],
-        args: &["pack", "large.npy", "T", "--chunks", "40000"],
-        target: "T",
-    },
-    Case {
-        name: "pack, sparse",
-        before: &["in.npy"],
-        args: &["pack", "in.npy", "T", "--format", "sframe"],
-        target: "T",
-    },
-    Case {
-        name: "pack over a file",
-        before: &["in.npy", "c.b2nd"],
-        args: &["pack", "in.npy", "c.b2nd", "--force"],
-        target: "c.b2nd",
-    },
-    Case {
-        name: "pack over a directory",
-        before: &["in.npy", "s.b2nd"],
-        args: &["pack", "in.npy", "s.b2nd", "--format", "sframe", "--force"],
-        target: "s.b2nd",
-    },
-    Case { name: "copy", before: &["s.b2nd"], args: &["copy", "s.b2nd", "T"], target: "T" },
-    Case {
-        name: "copy, sparse",
-        before: &["c.b2nd"],
-        args: &["copy", "c.b2nd", "T", "--format", "sframe"],
-        target: "T",
-    },
-    Case {
-        name: "copy over a file, other chunks",
-        before: &["s.b2nd", "old.b2nd"],
-        args: &["copy", "s.b2nd", "old.b2nd", "--force", "--chunks", "20,16", "--codec", "zstd"],
-        target: "old.b2nd",
-    },
-    Case { name: "unpack", before: &["c.b2nd"], args: &["unpack", "c.b2nd", "-o", "T"], target: "T" },
-    Case {
-        name: "unpack over a file",
-        before: &["c.b2nd", "more.npy"],
-        args: &["unpack", "c.b2nd", "-o", "more.npy", "--force"],
-        target: "more.npy",
-    },
-    Case {
-        name: "cat to a file",
-        before: &["s.b2nd"],
-        args: &["cat", "s.b2nd", "--npy", "-o", "T"],
-        target: "T",
-    },
-    Case { name: "salvage", before: &["cut.b2nd"], args: &["salvage", "cut.b2nd", "T"], target: "T" },
+/// Commands that write new files: name, files and directories of the template that exist before, arguments, and what the
+/// command creates or changes.
+const CASES: &[(&str, &[&str], &[&str], &str)] = &[
+    ("pack", &["in.npy"], &["pack", "in.npy", "T"], "T"),
+    ("pack, large", &["large.npy"], &["pack", "large.npy", "T", "--chunks", "40000"], "T"),
+    ("pack, sparse", &["in.npy"], &["pack", "in.npy", "T", "--format", "sframe"], "T"),
+    ("pack over a file", &["in.npy", "c.b2nd"], &["pack", "in.npy", "c.b2nd", "--force"], "c.b2nd"),
+    (
+        "pack over a directory",
+        &["in.npy", "s.b2nd"],
+        &["pack", "in.npy", "s.b2nd", "--format", "sframe", "--force"],
+        "s.b2nd",
+    ),
+    ("pack -d", &["in.npy"], &["pack", "-d", ".", "in.npy"], "in.b2nd"),
+    // If the input is removed too early, the command cannot succeed when it is run again.
+    ("pack --rm", &["in.npy"], &["pack", "in.npy", "T", "--rm"], "T"),
+    ("pack -d --rm", &["in.npy"], &["pack", "-d", ".", "in.npy", "--rm"], "in.b2nd"),
+    ("unpack --rm", &["c.b2nd"], &["unpack", "c.b2nd", "-o", "T", "--rm", "--force"], "T"),
+    ("copy", &["s.b2nd"], &["copy", "s.b2nd", "T"], "T"),
+    ("copy, sparse", &["c.b2nd"], &["copy", "c.b2nd", "T", "--format", "sframe"], "T"),
+    (
+        "copy over a file, other chunks",
+        &["s.b2nd", "old.b2nd"],
+        &["copy", "s.b2nd", "old.b2nd", "--force", "--chunks", "20,16", "--codec", "zstd"],
+        "old.b2nd",
+    ),
+    ("unpack", &["c.b2nd"], &["unpack", "c.b2nd", "-o", "T"], "T"),
+    (
+        "unpack over a file",
+        &["c.b2nd", "more.npy"],
+        &["unpack", "c.b2nd", "-o", "more.npy", "--force"],
+        "more.npy",
+    ),
+    ("cat to a file", &["s.b2nd"], &["cat", "s.b2nd", "--npy", "-o", "T"], "T"),
+    ("salvage", &["cut.b2nd"], &["salvage", "cut.b2nd", "T"], "T"),
 ];
 
 /// A command and its files.
 struct Task {
     name: String,
-    /// Names in the template, and in the folder of the run.
-    before: Vec<(String, String)>,
-    args: Vec<String>,
-    target: String,
+    /// The file of the template that is the target before the command.
+    start: Option<String>,
+    /// Other files of the template that exist before the command.
+    before: &'static [&'static str],
+    args: &'static [&'static str],
+    target: &'static str,
     /// The exit code if nothing fails.
     code: i32,
 }
 
 fn tasks() -> Vec<Task> {
     let mut all = Vec::new();
-    for (name, with, args) in CHANGES {
+    for &(name, before, args) in CHANGES {
         for (storage, start) in [("contiguous", "c"), ("sparse", "s")] {
-            let kind = match *name {
+            let kind = match name {
                 "checksum add" => "plain.b2nd",
                 name if name.starts_with("chunk ") => ".b2frame",
                 _ => ".b2nd",
             };
-            let mut before = vec![(format!("{start}{kind}"), "T".to_owned())];
-            before.extend(with.iter().map(|name| ((*name).to_owned(), (*name).to_owned())));
-            all.push(Task {
-                name: format!("{name}, {storage}"),
-                before,
-                args: args.iter().map(|word| (*word).to_owned()).collect(),
-                target: "T".to_owned(),
-                code: 0,
-            });
+            let (name, start) = (format!("{name}, {storage}"), Some(format!("{start}{kind}")));
+            all.push(Task { name, start, before, args, target: "T", code: 0 });
         }
     }
-    for case in CASES {
-        all.push(Task {
-            name: case.name.to_owned(),
-            before: case.before.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect(),
-            args: case.args.iter().map(|word| (*word).to_owned()).collect(),
-            target: case.target.to_owned(),
-            code: i32::from(case.name == "salvage"),
-        });
-    }
+    all.extend(CASES.iter().map(|&(name, before, args, target)| Task {
+        name: name.to_owned(),
+        start: None,
+        before,
+        args,
+        target,
+        code: i32::from(name == "salvage"),
+    }));
     all
 }
 
@@ -278,11 +222,11 @@ enum State {
     Frame { contents: String, chunk_files: usize },
 }
 
-fn state(path: &Path) -> Result<State, String> {
+fn state(path: &Path) -> Result<State> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(State::Missing);
     }
-    let bytes = if path.is_dir() { None } else { Some(fs::read(path).map_err(|error| error.to_string())?) };
+    let bytes = if path.is_dir() { None } else { Some(fs::read(path)?) };
     if let Some(bytes) = bytes.filter(|bytes| bytes.starts_with(b"\x93NUMPY")) {
         return Ok(State::Bytes(digest::bytes(&bytes)));
     }
@@ -290,7 +234,7 @@ fn state(path: &Path) -> Result<State, String> {
         let frame = SuperChunk::open(path)?;
         let mut all = vec![format!("checksums: {:?}", frame.checksums())];
         for nchunk in 0..frame.nchunks() {
-            let chunk = frame.decompress_chunk(nchunk)?;
+            let chunk = frame.chunk(nchunk).decompress()?;
             all.push(format!("chunk of {} bytes: {}", chunk.len(), digest::bytes(&chunk)));
         }
         all.extend(frame.metalayers().iter().map(|(name, value)| format!("{name:?} {value:?}")));
@@ -299,7 +243,7 @@ fn state(path: &Path) -> Result<State, String> {
         }
         Ok(all.join("\n"))
     };
-    let contents = frame().map_err(|error| format!("cannot be read: {error:#}"))?;
+    let contents = frame().context("cannot be read")?;
     let names = if path.is_dir() { names(path) } else { Vec::new() };
     let chunk_files = names.iter().filter(|name| name.ends_with(".chunk")).count();
     Ok(State::Frame { contents, chunk_files })
@@ -328,7 +272,7 @@ struct Lab {
 }
 
 impl Lab {
-    fn command(&self, folder: &Path, args: &[impl AsRef<std::ffi::OsStr>]) -> Command {
+    fn command(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(args)
@@ -358,7 +302,7 @@ impl Lab {
         Ok(Ran { status: output.status, message: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
     }
 
-    fn watched(&self, folder: &Path, args: &[String]) -> Command {
+    fn watched(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = self.command(folder, args);
         command.env("LD_PRELOAD", &self.library).env("B2KIT_FAULT_FOLDER", folder);
         command.env("B2KIT_FAULT_LOG", log_of(folder));
@@ -368,13 +312,13 @@ impl Lab {
     /// Creates a folder that contains only what the command needs.
     fn prepare(&self, worker: &str, task: &Task) -> Result<PathBuf> {
         let folder = self.folder.join(worker);
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
+        root::empty(&folder)?;
         let _ = fs::remove_file(log_of(&folder));
-        fs::create_dir(&folder)?;
-        for (from, to) in &task.before {
-            copy(&self.template.join(from), &folder.join(to)).with_context(|| from.clone())?;
+        if let Some(start) = &task.start {
+            root::copy(&self.template.join(start), &folder.join(task.target))?;
+        }
+        for name in task.before {
+            root::copy(&self.template.join(name), &folder.join(name))?;
         }
         Ok(folder)
     }
@@ -382,18 +326,6 @@ impl Lab {
 
 fn log_of(folder: &Path) -> PathBuf {
     folder.with_extension("log")
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    if !from.is_dir() {
-        fs::copy(from, to)?;
-        return Ok(());
-    }
-    fs::create_dir(to)?;
-    for name in names(from) {
-        fs::copy(from.join(&name), to.join(&name))?;
-    }
-    Ok(())
 }
 
 /// What a command does if nothing fails.
@@ -406,11 +338,11 @@ struct Known {
 impl Lab {
     fn learn(&self, task: &Task) -> Result<Known> {
         let folder = self.prepare("learn", task)?;
-        let target = folder.join(&task.target);
-        let old = state(&target).map_err(anyhow::Error::msg)?;
-        let ran = self.run(self.watched(&folder, &task.args))?;
+        let target = folder.join(task.target);
+        let old = state(&target)?;
+        let ran = self.run(self.watched(&folder, task.args))?;
         ensure!(ran.status.code() == Some(task.code), "{}: {}: {}", task.name, ran.status, ran.message);
-        let new = state(&target).map_err(anyhow::Error::msg)?;
+        let new = state(&target)?;
         ensure!(old != new || task.name.starts_with("compact"), "{} changes nothing", task.name);
         let log = fs::read_to_string(log_of(&folder))?;
         let calls: Vec<String> =
@@ -420,18 +352,9 @@ impl Lab {
     }
 
     /// Makes one call fail, and checks what is left.
-    fn try_one(
-        &self,
-        worker: &str,
-        task: &Task,
-        known: &Known,
-        at: usize,
-        trouble: Trouble,
-    ) -> Result<(), String> {
-        let text = |error: anyhow::Error| format!("{error:#}");
-        let folder = self.prepare(worker, task).map_err(text)?;
-        let target = folder.join(&task.target);
-        let mut command = self.watched(&folder, &task.args);
+    fn try_one(&self, worker: &str, task: &Task, known: &Known, at: usize, trouble: Trouble) -> Result<()> {
+        let folder = self.prepare(worker, task)?;
+        let mut command = self.watched(&folder, task.args);
         command.env("B2KIT_FAULT_AT", at.to_string()).env("B2KIT_FAULT_ERROR", trouble.errno.to_string());
         if trouble.lasting {
             command.env("B2KIT_FAULT_LAST", "1");
@@ -439,104 +362,86 @@ impl Lab {
         if let Some(when) = trouble.kill {
             command.env("B2KIT_FAULT_KILL", when);
         }
-        let ran = self.run(command).map_err(text)?;
+        let ran = self.run(command)?;
         let hit = fs::read_to_string(log_of(&folder)).unwrap_or_default();
-        let tag = format!("{} (call {at}): {}; {}; {:?}", trouble.name, hit.trim(), ran.status, ran.message);
-        if hit.is_empty() {
-            return Err(format!("{tag}: no call was made to fail"));
-        }
-        let found = state(&target).map_err(|error| format!("{tag}: {error}"))?;
+        let tag =
+            || format!("{} (call {at}): {}; {}; {:?}", trouble.name, hit.trim(), ran.status, ran.message);
+        self.judge(&folder, task, known, trouble, &hit, &ran).with_context(tag)
+    }
+
+    /// Checks what a command has left after a call was made to fail.
+    fn judge(
+        &self,
+        folder: &Path,
+        task: &Task,
+        known: &Known,
+        trouble: Trouble,
+        hit: &str,
+        ran: &Ran,
+    ) -> Result<()> {
+        ensure!(!hit.is_empty(), "no call was made to fail");
+        let target = folder.join(task.target);
+        let found = state(&target)?;
         let (is_old, is_new) = (same(&found, &known.old), same(&found, &known.new));
-        if !is_old && !is_new {
-            return Err(format!("{tag}: neither the old nor the new state: {found:?}"));
-        }
+        ensure!(is_old || is_new, "neither the old nor the new state: {found:?}");
         let done = ran.status.code() == Some(task.code) && ran.message_is_fine(task);
         match ran.status.code() {
             None if trouble.kill.is_some() && ran.status.signal() == Some(9) => {}
-            _ if done => {
-                if !is_new {
-                    return Err(format!("{tag}: says that it is done, but it is not"));
-                }
-            }
+            _ if done => ensure!(is_new, "says that it is done, but it is not"),
             Some(1) => {
-                if trouble.harmless {
-                    return Err(format!("{tag}: not retried"));
-                }
-                if ran.message.is_empty() {
-                    return Err(format!("{tag}: fails without a word"));
-                }
+                ensure!(!trouble.harmless, "not retried");
+                ensure!(!ran.message.is_empty(), "fails without a word");
                 // The change may have taken effect, but then the message must not claim the contrary.
                 let tells = [NOT_SYNCED, "written, but", "compacted, but", "chunks are saved, but"];
-                if !is_old && !tells.iter().any(|words| ran.message.contains(words)) {
-                    return Err(format!("{tag}: says that it failed, but it is done"));
-                }
-                if !is_old && ran.message.contains("nothing was") {
-                    return Err(format!("{tag}: says that nothing was written"));
-                }
+                let tells = tells.iter().any(|words| ran.message.contains(words));
+                ensure!(is_old || tells, "says that it failed, but it is done");
+                ensure!(is_old || !ran.message.contains("nothing was"), "says that nothing was written");
             }
-            _ => return Err(format!("{tag}: a bad end")),
+            _ => bail!("a bad end"),
         }
         // A command that cannot remove files leaves them, and a killed one cannot remove any.
         let cleaned =
             ["unlink", "unlinkat", "rmdir", "opendir", "readdir"].iter().any(|call| hit.starts_with(call));
         if trouble.kill.is_none() && !cleaned {
-            self.no_litter(
-                &folder,
-                task,
-                &ran.message,
-                (&found, if is_old { &known.old } else { &known.new }),
-            )
-            .map_err(|error| format!("{tag}: {error}"))?;
+            let before = if is_old { &known.old } else { &known.new };
+            no_litter(folder, task, &ran.message, (&found, before))?;
         }
         if matches!(found, State::Frame { .. }) {
-            let ran = self.run(self.command(&folder, &["verify", &task.target])).map_err(text)?;
-            if !ran.status.success() {
-                return Err(format!("{tag}: verify: {}", ran.message));
-            }
+            let ran = self.run(self.command(folder, &["verify", task.target]))?;
+            ensure!(ran.status.success(), "verify: {}", ran.message);
         }
         // Now the command must succeed.
         if !is_new {
-            let ran = self.run(self.command(&folder, &task.args)).map_err(text)?;
-            let found = state(&target).map_err(|error| format!("{tag}: again: {error}"))?;
-            if ran.status.code() != Some(task.code) || !same(&found, &known.new) {
-                return Err(format!("{tag}: again: {}; {:?}: {found:?}", ran.status, ran.message));
-            }
+            let ran = self.run(self.command(folder, task.args))?;
+            let found = state(&target).context("again")?;
+            let good = ran.status.code() == Some(task.code) && same(&found, &known.new);
+            ensure!(good, "again: {}; {:?}: {found:?}", ran.status, ran.message);
         }
         Ok(())
     }
+}
 
-    /// Whether nothing was left behind that is new and not part of the target.
-    fn no_litter(
-        &self,
-        folder: &Path,
-        task: &Task,
-        message: &str,
-        (found, known): (&State, &State),
-    ) -> Result<(), String> {
-        let lock = format!("{}.b2lock", task.target);
-        let expected = |name: &String| {
-            *name == task.target || *name == lock || task.before.iter().any(|(_, before)| before == name)
-        };
-        let target = folder.join(&task.target);
-        let mut litter: Vec<String> = names(folder).into_iter().filter(|name| !expected(name)).collect();
-        if target.is_dir() {
-            let member =
-                |name: &String| name.ends_with(".chunk") || name == "chunks.b2frame" || name == ".b2lock";
-            litter.extend(names(&target).into_iter().filter(|name| !member(name)));
-        }
-        if !litter.is_empty() {
-            return Err(format!("left behind: {}", litter.join(", ")));
-        }
-        match (found, known) {
-            // Chunks of the old state stay if a power loss could bring that state back.
-            (State::Frame { chunk_files: found, .. }, State::Frame { chunk_files: known, .. })
-                if found != known && !message.contains(NOT_SYNCED) =>
-            {
-                Err(format!("{found} chunk files instead of {known}"))
-            }
-            _ => Ok(()),
-        }
+/// Whether nothing was left behind that is new and not part of the target.
+fn no_litter(folder: &Path, task: &Task, message: &str, (found, known): (&State, &State)) -> Result<()> {
+    let lock = format!("{}.b2lock", task.target);
+    let expected = |name: &String| {
+        *name == task.target || *name == lock || task.before.iter().any(|before| before == name)
+    };
+    let target = folder.join(task.target);
+    let mut litter: Vec<String> = names(folder).into_iter().filter(|name| !expected(name)).collect();
+    if target.is_dir() {
+        let member =
+            |name: &String| name.ends_with(".chunk") || name == "chunks.b2frame" || name == ".b2lock";
+        litter.extend(names(&target).into_iter().filter(|name| !member(name)));
     }
+    ensure!(litter.is_empty(), "left behind: {}", litter.join(", "));
+    // Chunks of the old state stay if a power loss could bring that state back.
+    if let (State::Frame { chunk_files: found, .. }, State::Frame { chunk_files: known, .. }) = (found, known)
+    {
+        let same = found == known || message.contains(NOT_SYNCED);
+        ensure!(same, "{found} chunk files instead of {known}");
+    }
+    Ok(())
 }
 
 impl Ran {
@@ -586,18 +491,8 @@ fn make_template(lab: &Lab) -> Result<()> {
         run(&["copy", &array, &plain, "--format", format])?;
         run(&["checksum", "remove", &plain])?;
         let frame = format!("{name}.b2frame");
-        run(&[
-            "pack",
-            "in.npy",
-            &frame,
-            "--raw",
-            "--typesize",
-            "4",
-            "--chunksize",
-            "700",
-            "--format",
-            format,
-        ])?;
+        let raw = ["--raw", "--typesize", "4", "--chunksize", "700", "--format", format];
+        run(&[&["pack", "in.npy", &frame][..], &raw].concat())?;
     }
     run(&["copy", "c.b2nd", "old.b2nd"])?;
     fs::write(folder.join("chunk.bin"), rng.bytes(700))?;
@@ -616,9 +511,8 @@ fn check(args: &Args) -> Result<Outcome> {
     if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
         return Ok(Outcome::NotRun("only for 64-bit Linux with glibc".into()));
     }
-    let home = root::target().join("xtask");
-    fs::create_dir_all(&home)?;
-    let library = home.join("faults.so");
+    let folder = root::temporary("faults-")?;
+    let library = root::scratch("faults.so");
     let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let source = root::workspace().join("xtask").join("c").join("faults.c");
     let mut compile = Command::new(&cc);
@@ -629,7 +523,6 @@ fn check(args: &Args) -> Result<Outcome> {
         Err(error) => return Ok(Outcome::NotRun(format!("no C compiler: {}: {error}", cc.display()))),
     }
     sh::run(sh::cargo(&["build", "-p", "b2-cli", "--bin", "b2kit", "-p", "xtask"]))?;
-    let folder = tempfile::Builder::new().prefix("faults-").tempdir_in(&home)?;
     let folder_path = folder.path().canonicalize()?;
     let lab = Lab {
         program: root::target().join("debug").join("b2kit").canonicalize()?,
@@ -660,9 +553,7 @@ fn run_all(lab: &Lab, tasks: &[Task], known: &[Known], args: &Args) -> Result<Co
     let all = cases.len();
     let mut rng = Rng::case(args.seed, 0);
     if !args.full {
-        for i in (1..all).rev() {
-            cases.swap(i, rng.below(i + 1));
-        }
+        rng.shuffle(&mut cases);
     }
     let deadline = (!args.full).then(|| Instant::now() + SAMPLE_TIME);
     let next = Mutex::new(cases.into_iter());
@@ -673,16 +564,16 @@ fn run_all(lab: &Lab, tasks: &[Task], known: &[Known], args: &Args) -> Result<Co
             scope.spawn(move || {
                 let worker = format!("worker{worker}");
                 while deadline.is_none_or(|deadline| Instant::now() < deadline) {
-                    let case = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let case = sh::lock(next).next();
                     let Some((task, at, trouble)) = case else { break };
                     let result = lab.try_one(&worker, &tasks[task], &known[task], at, trouble);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut results = sh::lock(results);
                     *results.2.entry(trouble.name).or_default() += 1;
                     match result {
                         Ok(()) => results.0.passed += 1,
                         Err(error) => {
                             results.0.failed += 1;
-                            results.1.push(format!("{}: {error}", tasks[task].name));
+                            results.1.push(format!("{}: {error:#}", tasks[task].name));
                         }
                     }
                 }

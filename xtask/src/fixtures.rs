@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{digest, python, root};
+use crate::{digest, python, root, sh};
 
 /// Write the fixtures that are missing, and check the hash of every one that is there.
 ///
@@ -83,17 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Lists all fixtures that the scripts can write.
 fn listing(only: Option<&str>) -> Result<Vec<Value>> {
-    let output = python::script(&python::base_interpreter()?, "fixtures.py").arg("--list").output()?;
-    if !output.status.success() {
-        bail!("fixtures.py --list: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let mut all = Vec::new();
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let fixture: Value = serde_json::from_str(line)?;
-        if only.is_none_or(|part| fixture["path"].as_str().is_some_and(|path| path.contains(part))) {
-            all.push(fixture);
-        }
-    }
+    let mut all = sh::json_lines(python::script(&python::base_interpreter()?, "fixtures.py").arg("--list"))?;
+    all.retain(|fixture| {
+        only.is_none_or(|part| fixture["path"].as_str().is_some_and(|path| path.contains(part)))
+    });
     Ok(all)
 }
 
@@ -112,21 +104,15 @@ fn produce(producer: &str, fixtures: &[&Value], manifest: &mut BTreeMap<String, 
     let requirements: Vec<String> = serde_json::from_value(first["requirements"].clone())?;
     let python = python::environment(&requirements)?;
     let scratch = tempfile::tempdir_in(root::target())?;
-    let mut child = python::script(&python, "fixtures.py")
-        .args(["--producer", producer, "--out"])
-        .arg(scratch.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
+    // The names go through a file, because there may be many.
     let names: Vec<&str> = fixtures.iter().map(|fixture| text(fixture, "path")).collect::<Result<_>>()?;
-    child.stdin.take().context("no pipe to the script")?.write_all(names.join("\n").as_bytes())?;
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("fixtures.py ended with {}", output.status);
-    }
+    let mut list = tempfile::tempfile()?;
+    list.write_all(names.join("\n").as_bytes())?;
+    list.rewind()?;
+    let mut script = python::script(&python, "fixtures.py");
+    script.args(["--producer", producer, "--out"]).arg(scratch.path()).stdin(list);
     let mut facts = BTreeMap::new();
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let row: Value = serde_json::from_str(line)?;
+    for row in sh::json_lines(&mut script)? {
         facts.insert(text(&row, "path")?.to_owned(), row);
     }
     for fixture in fixtures {
@@ -137,26 +123,11 @@ fn produce(producer: &str, fixtures: &[&Value], manifest: &mut BTreeMap<String, 
         if let Some(before) = manifest.get(path) {
             verify(&made, before).context("written again, it came out different")?;
         }
-        install(&made, &root::testdata().join(path))?;
+        let place = root::testdata().join(path);
+        fs::create_dir_all(place.parent().context("a folder")?)?;
+        root::copy(&made, &place)?;
         println!("wrote {path}");
         manifest.insert(path.to_owned(), entry);
-    }
-    Ok(())
-}
-
-/// Moves a file or a flat folder to its final place.
-fn install(from: &Path, to: &PathBuf) -> Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    if !from.is_dir() {
-        fs::copy(from, to)?;
-        return Ok(());
-    }
-    fs::create_dir_all(to)?;
-    for file in fs::read_dir(from)? {
-        let file = file?;
-        fs::copy(file.path(), to.join(file.file_name()))?;
     }
     Ok(())
 }
@@ -165,20 +136,15 @@ fn install(from: &Path, to: &PathBuf) -> Result<()> {
 fn entry(fixture: &Value, facts: &Value, made: &Path) -> Result<toml::Table> {
     let mut out = toml::Table::new();
     let mut put = |key: &str, value: &Value| -> Result<()> {
-        if let Some(value) = to_toml(value)? {
-            out.insert(key.to_owned(), value);
-        }
+        out.extend(to_toml(value)?.map(|value| (key.to_owned(), value)));
         Ok(())
     };
     let library =
         text(fixture, "producer")?.replace("c-blosc2/", "C-Blosc2 ").replace("c-blosc/", "C-Blosc ");
-    put("kind", &fixture["kind"])?;
     put("producer", &format!("python-{}", text(fixture, "package")?).into())?;
-    put("version", &fixture["version"])?;
     put("library", &library.into())?;
-    for key in ["params", "data", "note", "plugin"] {
-        // Leave out empty strings.
-        if !matches!(&fixture[key], Value::String(text) if text.is_empty()) {
+    for key in ["kind", "version", "params", "data", "note", "plugin"] {
+        if fixture[key] != "" {
             put(key, &fixture[key])?;
         }
     }
@@ -201,23 +167,20 @@ fn to_toml(value: &Value) -> Result<Option<toml::Value>> {
             items.iter().filter_map(|item| to_toml(item).transpose()).collect::<Result<_>>()?,
         ),
         Value::Object(map) => {
-            let mut table = toml::Table::new();
-            for (key, value) in map {
-                if let Some(value) = to_toml(value)? {
-                    table.insert(key.clone(), value);
-                }
-            }
-            toml::Value::Table(table)
+            let entry = |(key, value): (&String, _)| Ok(to_toml(value)?.map(|value| (key.clone(), value)));
+            toml::Value::Table(
+                map.iter().filter_map(|entry_of| entry(entry_of).transpose()).collect::<Result<_>>()?,
+            )
         }
     }))
 }
 
 fn read_manifest(path: &Path) -> Result<BTreeMap<String, toml::Table>> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(BTreeMap::new()) };
-    let table: toml::Table = text.parse().with_context(|| format!("{}", path.display()))?;
+    let file: BTreeMap<String, Vec<toml::Table>> =
+        toml::from_str(&text).with_context(|| path.display().to_string())?;
     let mut out = BTreeMap::new();
-    for fixture in table.get("fixture").and_then(toml::Value::as_array).into_iter().flatten() {
-        let mut entry = fixture.as_table().context("[[fixture]] is a table")?.clone();
+    for mut entry in file.into_values().flatten() {
         let Some(toml::Value::String(path)) = entry.remove("path") else { bail!("a fixture without path") };
         out.insert(path, entry);
     }

@@ -58,24 +58,6 @@ enum Sanitizer {
     Address,
 }
 
-impl Args {
-    /// The arguments for `cargo xtask ci`.
-    pub(crate) fn ci(no_peer: bool) -> Self {
-        Self {
-            targets: Vec::new(),
-            seconds: 0,
-            runs: None,
-            total: None,
-            sanitizer: Sanitizer::None,
-            jobs: None,
-            max_len: 4096,
-            ci: true,
-            no_peer,
-            list: false,
-        }
-    }
-}
-
 /// How the code reports coverage to libFuzzer; the same flags as cargo-fuzz sets.
 const COVERAGE: [&str; 6] = [
     "--cfg fuzzing",
@@ -159,10 +141,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+                let next = || sh::lock(&queue).next();
                 for target in iter::from_fn(next) {
                     let ran = run.fuzz(target, &limit, args.max_len);
-                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(*target, ran);
+                    sh::lock(&done).insert(*target, ran);
                 }
             });
         }
@@ -362,6 +344,15 @@ fn failure(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_arguments_of_ci_are_accepted() -> Result<()> {
+        let args: Args = sh::parsed(&["--ci", "--no-peer"])?;
+        assert!(args.ci && args.no_peer && args.targets.is_empty() && !args.list);
+        assert!(args.runs.is_none() && args.total.is_none() && args.jobs.is_none());
+        assert_eq!(args.max_len, 4096);
+        Ok(())
+    }
 
     #[test]
     fn executions_are_found_in_the_output() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, FilterSlot};
@@ -15,7 +15,7 @@ use b2kit::{
 };
 use serde_json::{Value, json};
 
-use crate::conformance::checker::{Checker, to_hex};
+use crate::conformance::checker::{caught, to_hex};
 use crate::conformance::peer::{Peer, Reply};
 use crate::conformance::watchdog;
 use crate::sh::Counts;
@@ -63,22 +63,19 @@ impl Args {
 struct Report {
     /// Counts by kind of file, side and operation.
     operations: BTreeMap<(&'static str, &'static str, String), u64>,
-    excluded: BTreeMap<String, u64>,
-    /// The results of checksums before and after changes by C-Blosc2.
-    verdicts: BTreeMap<String, u64>,
-    /// How often a frame had a table of block starts or none, by who made the last change.
-    tables: BTreeMap<String, u64>,
+    /// How often results were left out, for which reason; what checksums say after changes by C-Blosc2; how often a
+    /// frame had a table of block starts or none, by who made the last change.
+    notes: BTreeMap<String, u64>,
     counts: Counts,
 }
 
 /// Runs the task and prints its table. Sequences with a difference are counted, not an error of their own.
 pub(crate) fn run(args: &Args) -> Result<Counts> {
     let started = Instant::now();
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    let seed = args.seed.unwrap_or_else(|| clock() % 1_000_000_000);
+    let seed = root::seed(args.seed);
     println!("by turns with {}: {} sequences, --seed {seed}", python::PEER.join(", "), args.sequences);
     let python = python::environment(python::PEER)?;
-    let folder = tempfile::Builder::new().prefix("pingpong-").tempdir_in(root::target().join("xtask"))?;
+    let folder = root::temporary("pingpong-")?;
     let (arrays, frames) = match args.only {
         None => (args.sequences.div_ceil(2), args.sequences / 2),
         Some(Kind::Arrays) => (args.sequences, 0),
@@ -141,7 +138,7 @@ fn worker(
                     }
                     if let (true, Some(found)) = (ours.block_starts, reply["block starts"].as_bool()) {
                         let found = if found { "a table" } else { "no table" };
-                        *report.tables.entry(format!("after {changed}: {found}")).or_default() += 1;
+                        report.note(format!("block starts, after {changed}: {found}"));
                     }
                     if !reading || reply["error"].is_string() {
                         let error = reply["error"].as_str().unwrap_or("ok");
@@ -153,9 +150,9 @@ fn worker(
                     changed = format!("{name} by C-Blosc2");
                     log.push(format!("C-Blosc2: {name} {}", message["text"].as_str().unwrap_or("")));
                 } else if let Some(reason) = message["excluded"].as_str() {
-                    *report.excluded.entry(reason.to_owned()).or_default() += 1;
+                    report.note(format!("left out, {reason}"));
                 } else if let Some(change) = message["verdict"].as_str() {
-                    *report.verdicts.entry(change.to_owned()).or_default() += 1;
+                    report.note(format!("checksums, {change}"));
                 } else if message["end"].as_u64() == Some(next) {
                     match message["wrong"].as_str() {
                         None => report.counts.passed += 1,
@@ -182,6 +179,10 @@ impl Report {
         *self.operations.entry((kind, side, name.to_owned())).or_default() += 1;
     }
 
+    fn note(&mut self, what: String) {
+        *self.notes.entry(what).or_default() += 1;
+    }
+
     fn fail(&mut self, kind: &str, number: u64, log: &[String], wrong: &str) {
         self.counts.failed += 1;
         println!("DIFFERENCE in {kind}, sequence {number}: {wrong}");
@@ -195,14 +196,8 @@ impl Report {
         for ((kind, side, name), count) in &self.operations {
             println!("{kind:8} {side:14} {name:14} {count:8}");
         }
-        for (reason, count) in &self.excluded {
-            println!("left out {count} times: {reason}");
-        }
-        for (change, count) in &self.verdicts {
-            println!("checksums, {change}: {count} times");
-        }
-        for (what, count) in &self.tables {
-            println!("block starts, {what}: {count} times");
+        for (what, count) in &self.notes {
+            println!("{what}: {count} times");
         }
         let Counts { passed, failed } = self.counts;
         let operations: u64 = self.operations.values().sum();
@@ -225,117 +220,98 @@ struct Ours {
 impl Ours {
     /// Executes a request. A panic counts as an error.
     fn answer(&mut self, words: &[Value]) -> Value {
-        let mut checker = Checker::default();
-        let reply = checker.get("", || self.work(words).map_err(|e| format!("{e:#}")));
-        reply.unwrap_or_else(|| json!({ "error": checker.failures.pop().map(|(_, message)| message) }))
+        caught(|| self.work(words)).unwrap_or_else(|error| json!({ "error": format!("{error:#}") }))
     }
 
     fn work(&mut self, words: &[Value]) -> Result<Value> {
         let at = |i: usize| words.get(i).with_context(|| format!("word {i} is missing"));
         let text = |i: usize| at(i)?.as_str().context("not a text");
         let number = |i: usize| at(i)?.as_u64().context("not a number");
-        let name = text(0)?;
-        match name {
-            "create array" | "create frame" => create(words)?,
-            "read array" => {
-                let array = NdArray::open(text(1)?)?;
-                let items = array.all().read_bytes()?;
-                let far =
-                    NdArray::options().frame_options(SuperChunk::options().costs(FAR)).open(text(1)?)?;
-                ensure!(far.all().read_bytes()? == items, "read as from far away, the items are others");
-                if let [len, ..] = *array.shape()
-                    && len > 0
-                {
-                    for at in [0, len / 3, len - 1] {
-                        let row = |array: &NdArray| -> Result<Vec<u8>> {
-                            Ok(array.slice(Selection::from(i64::try_from(at)?))?.read_bytes()?)
-                        };
-                        ensure!(row(&far)? == row(&array)?, "read as from far away, row {at} is another one");
-                    }
+        let data = |i: usize| Ok::<_, anyhow::Error>(fs::read(text(i)?)?);
+        // These tests do not simulate power losses.
+        let options = FrameEditor::options().durability(Durability::None);
+        match (text(0)?, &mut self.array, &mut self.frame) {
+            ("create array", ..) => create_array(words)?,
+            ("create frame", ..) => create_frame(words)?,
+            ("read array", ..) => return read_array(Path::new(text(1)?), Path::new(text(2)?)),
+            ("read frame", ..) => return read_frame(Path::new(text(1)?)),
+            ("open", array, frame) => {
+                let mut editor = options.edit(text(1)?)?;
+                editor.set_block_starts(self.block_starts)?;
+                match SuperChunk::open(text(1)?)?.metalayers().get("b2nd") {
+                    Some(_) => *array = Some(ArrayEditor::new(editor)?),
+                    None => *frame = Some(editor),
                 }
-                fs::write(text(2)?, items)?;
-                let frame = array.super_chunk();
-                let (checksums, starts) = (verdict(frame)?, frame.block_starts_len().is_some());
-                return Ok(json!({ "shape": array.shape(), "checksums": checksums, "block starts": starts }));
             }
-            "read frame" => return read_frame(Path::new(text(1)?)),
-            "open" => self.open(Path::new(text(1)?))?,
-            "add checksums" | "remove checksums" => {
-                let options = FrameEditor::options().durability(Durability::None);
+            (name @ ("add checksums" | "remove checksums"), ..) => {
                 let mut editor = options.edit(text(1)?)?;
                 editor.set_checksums(name == "add checksums")?;
                 editor.commit()?;
             }
-            "commit" => {
+            ("commit", array, frame) => {
                 // Drop these even after an error, because they hold a lock.
-                if let Some(mut editor) = self.array.take() {
-                    editor.commit()?;
-                }
-                if let Some(mut editor) = self.frame.take() {
-                    editor.commit()?;
+                let (array, frame) = (array.take(), frame.take());
+                array.map(|mut editor| editor.commit()).transpose()?;
+                frame.map(|mut editor| editor.commit()).transpose()?;
+            }
+            ("set", Some(array), _) => array.set_bytes(selection(at(1)?)?, &data(2)?)?,
+            ("fill", Some(array), _) => array.set(selection(at(1)?)?, Fill::item(data(2)?))?,
+            ("resize", Some(array), _) => array.resize(&parsed::<Vec<u64>>(at(1)?)?)?,
+            ("append", Some(array), _) => {
+                array.append(number(1)? as usize, data(4)?.with_length(number(3)?))?;
+            }
+            ("insert", Some(array), _) => {
+                array.insert(number(1)? as usize, number(2)?, data(4)?.with_length(number(3)?))?;
+            }
+            ("delete", Some(array), _) => array.delete(number(1)? as usize, number(2)?..number(3)?)?,
+            ("append chunk", _, Some(frame)) => {
+                let data = data(2)?;
+                // A frame that C-Blosc2 has emptied does not define a chunk size. In that case this is the
+                // first chunk, which defines it.
+                if frame.chunksize() == data.len() {
+                    frame.append_bytes(&data)?;
+                } else {
+                    frame.insert_bytes(frame.nchunks(), &data)?;
                 }
             }
-            _ if self.array.is_some() => {
-                let editor = self.array.as_mut().context("no array")?;
-                match name {
-                    "set" => editor.set_bytes(selection(at(1)?)?, &fs::read(text(2)?)?)?,
-                    "fill" => editor.set(selection(at(1)?)?, Fill::item(fs::read(text(2)?)?))?,
-                    "resize" => editor.resize(&numbers(at(1)?)?)?,
-                    "append" => {
-                        editor.append(number(1)? as usize, fs::read(text(4)?)?.with_length(number(3)?))?;
-                    }
-                    "insert" => {
-                        let data = fs::read(text(4)?)?;
-                        editor.insert(number(1)? as usize, number(2)?, data.with_length(number(3)?))?;
-                    }
-                    "delete" => editor.delete(number(1)? as usize, number(2)?..number(3)?)?,
-                    _ => bail!("unknown operation"),
-                }
+            ("insert chunk", _, Some(frame)) => frame.insert_bytes(number(1)? as usize, &data(2)?)?,
+            ("update chunk", _, Some(frame)) => frame.update_bytes(number(1)? as usize, &data(2)?)?,
+            ("delete chunk", _, Some(frame)) => frame.delete(number(1)? as usize)?,
+            ("set layer", _, Some(frame)) => frame.vlmeta().set(text(1)?, &data(2)?)?,
+            ("remove layer", _, Some(frame)) => {
+                ensure!(frame.vlmeta().remove(text(1)?), "no such vlmetalayer");
             }
-            _ => {
-                let editor = self.frame.as_mut().context("nothing is open")?;
-                match name {
-                    "append chunk" => {
-                        let data = fs::read(text(2)?)?;
-                        // A frame that C-Blosc2 has emptied does not define a chunk size. In that case this is the
-                        // first chunk, which defines it.
-                        if editor.chunksize() == data.len() {
-                            editor.append_bytes(&data)?;
-                        } else {
-                            editor.insert_bytes(editor.nchunks(), &data)?;
-                        }
-                    }
-                    "insert chunk" => editor.insert_bytes(number(1)? as usize, &fs::read(text(2)?)?)?,
-                    "update chunk" => editor.update_bytes(number(1)? as usize, &fs::read(text(2)?)?)?,
-                    "delete chunk" => editor.delete(number(1)? as usize)?,
-                    "set layer" => editor.set_vlmetalayer(text(1)?, &fs::read(text(2)?)?)?,
-                    "remove layer" => ensure!(editor.remove_vlmetalayer(text(1)?), "no such vlmetalayer"),
-                    _ => bail!("unknown operation"),
-                }
-            }
+            _ => bail!("unknown operation, or nothing is open"),
         }
         Ok(json!({}))
     }
+}
 
-    fn open(&mut self, path: &Path) -> Result<()> {
-        // These tests do not simulate power losses.
-        let options = FrameEditor::options().durability(Durability::None);
-        if SuperChunk::open(path)?.metalayers().get("b2nd").is_some() {
-            let mut frame = options.edit(path)?;
-            frame.set_block_starts(self.block_starts)?;
-            self.array = Some(ArrayEditor::new(frame)?);
-        } else {
-            let mut frame = options.edit(path)?;
-            frame.set_block_starts(self.block_starts)?;
-            self.frame = Some(frame);
+/// Reads all items, which go to the file `items`, and some rows as from far away.
+fn read_array(path: &Path, items: &Path) -> Result<Value> {
+    let array = NdArray::open(path)?;
+    let all = array.all().read_bytes()?;
+    let far = NdArray::options().frame_options(SuperChunk::options().costs(FAR)).open(path)?;
+    ensure!(far.all().read_bytes()? == all, "read as from far away, the items are others");
+    if let [len, ..] = *array.shape()
+        && len > 0
+    {
+        for at in [0, len / 3, len - 1] {
+            let row = |array: &NdArray| -> Result<Vec<u8>> {
+                Ok(array.slice(Selection::from(i64::try_from(at)?))?.read_bytes()?)
+            };
+            ensure!(row(&far)? == row(&array)?, "read as from far away, row {at} is another one");
         }
-        Ok(())
     }
+    fs::write(items, all)?;
+    let frame = array.super_chunk();
+    let (checksums, starts) = (verdict(frame)?, frame.block_starts_len().is_some());
+    Ok(json!({ "shape": array.shape(), "checksums": checksums, "block starts": starts }))
 }
 
 fn read_frame(path: &Path) -> Result<Value> {
     let schunk = SuperChunk::open(path)?;
-    let chunk = |nchunk| Ok(to_hex(&schunk.decompress_chunk(nchunk)?));
+    let chunk = |nchunk| Ok(to_hex(&schunk.chunk(nchunk).decompress()?));
     let chunks: Vec<String> = (0..schunk.nchunks()).map(chunk).collect::<Result<_>>()?;
     let mut layers = BTreeMap::new();
     for name in schunk.vlmetalayers().names() {
@@ -345,7 +321,7 @@ fn read_frame(path: &Path) -> Result<Value> {
     let far = schunk.clone().with_costs(FAR);
     let mut start = 0;
     for nchunk in 0..schunk.nchunks() {
-        let plain = schunk.decompress_chunk(nchunk)?;
+        let plain = schunk.chunk(nchunk).decompress()?;
         for at in [0, plain.len() / 3, plain.len().saturating_sub(1)] {
             let end = plain.len().min(at + 1);
             let read = far.read_bytes(start + at as u64..start + end as u64)?;
@@ -366,69 +342,51 @@ fn verdict(schunk: &SuperChunk) -> Result<&'static str> {
     })
 }
 
-fn create(words: &[Value]) -> Result<()> {
-    match words {
-        [_, path, shape, chunks, blocks, dtype, codec, clevel, filters, contiguous, items] => {
-            let path = PathBuf::from(path.as_str().context("path")?);
-            let dtype = Dtype::parse(dtype.as_str().context("dtype")?)?;
-            let small = |value| -> Result<Vec<u32>> {
-                numbers(value)?.into_iter().map(|n| Ok(u32::try_from(n)?)).collect()
-            };
-            let cparams = cparams(dtype.itemsize(), codec, clevel, filters)?;
-            let builder = ArrayBuilder::with_dtype(numbers(shape)?, dtype).compression(cparams);
-            let builder = builder.chunks(small(chunks)?).blocks(small(blocks)?);
-            let items = fs::read(items.as_str().context("items")?)?;
-            match contiguous.as_bool() {
-                Some(true) => builder.write(path, &items[..])?,
-                _ => builder.storage(Storage::Sparse).write(path, &items[..])?,
-            }
-        }
-        [_, path, typesize, chunksize, codec, clevel, filters, contiguous] => {
-            let path = PathBuf::from(path.as_str().context("path")?);
-            let typesize = typesize.as_u64().context("typesize")? as usize;
-            let chunksize = chunksize.as_u64().context("chunksize")? as usize;
-            let cparams = cparams(typesize, codec, clevel, filters)?;
-            let params = FrameParams::from_cparams(&cparams).chunksize(chunksize);
-            let options = FrameWriter::options().durability(Durability::None);
-            let storage = match contiguous.as_bool() {
-                Some(true) => Storage::Contiguous,
-                _ => Storage::Sparse,
-            };
-            FrameEditor::create(path, params, &options.storage(storage))?;
-        }
-        _ => bail!("wrong number of words"),
-    }
+/// Parses a word, or all of them.
+fn parsed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T> {
+    serde_json::from_value(value.clone()).with_context(|| value.to_string())
+}
+
+/// Codec, level, filters, and whether the file is contiguous.
+type Written = (String, u8, Vec<u8>, bool);
+
+fn create_array(words: &[Value]) -> Result<()> {
+    let (path, shape, chunks, blocks, dtype): (PathBuf, Vec<u64>, Vec<u32>, Vec<u32>, String) =
+        parsed(&words[1..6].into())?;
+    let (written, items): (Written, PathBuf) = (parsed(&words[6..10].into())?, parsed(&words[10])?);
+    let dtype = Dtype::parse(&dtype)?;
+    let cparams = cparams(dtype.itemsize(), &written)?;
+    let builder = ArrayBuilder::with_dtype(shape, dtype).compression(cparams).chunks(chunks).blocks(blocks);
+    Ok(builder.storage(storage(&written)).write(path, &fs::read(items)?[..])?)
+}
+
+fn create_frame(words: &[Value]) -> Result<()> {
+    let (path, typesize, chunksize): (PathBuf, usize, usize) = parsed(&words[1..4].into())?;
+    let written: Written = parsed(&words[4..8].into())?;
+    let params = FrameParams::from_cparams(&cparams(typesize, &written)?).chunksize(chunksize);
+    let options = FrameWriter::options().durability(Durability::None).storage(storage(&written));
+    FrameEditor::create(path, params, &options)?;
     Ok(())
 }
 
-fn cparams(typesize: usize, codec: &Value, clevel: &Value, filters: &Value) -> Result<CParams> {
-    let codec = match codec.as_str() {
-        Some("lz4") => CodecId::LZ4,
-        Some("zstd") => CodecId::ZSTD,
-        Some("blosclz") => CodecId::BLOSCLZ,
-        Some("zlib") => CodecId::ZLIB,
-        _ => bail!("unknown codec"),
-    };
-    let slot = |id| Ok(FilterSlot { id: FilterId(u8::try_from(id)?), meta: 0 });
-    let slots: Vec<FilterSlot> = numbers(filters)?.into_iter().map(slot).collect::<Result<_>>()?;
-    let clevel = clevel.as_u64().context("clevel")? as u8;
-    Ok(CParams::builder(typesize).codec(codec).level(clevel).filters(&slots).build()?)
+fn storage((.., contiguous): &Written) -> Storage {
+    if *contiguous { Storage::Contiguous } else { Storage::Sparse }
 }
 
-fn numbers(value: &Value) -> Result<Vec<u64>> {
-    let list = value.as_array().context("not a list")?;
-    list.iter().map(|n| n.as_u64().context("not a number")).collect()
+fn cparams(typesize: usize, (codec, clevel, filters, _): &Written) -> Result<CParams> {
+    let codec = CodecId::from_name(codec).context("unknown codec")?;
+    let slots: Vec<FilterSlot> = filters.iter().map(|id| FilterSlot::new(FilterId(*id), 0)).collect();
+    Ok(CParams::builder(typesize).codec(codec).level(*clevel).filters(&slots).build()?)
 }
 
 /// Parses an index, or start, stop and step, for each dimension.
 fn selection(value: &Value) -> Result<Vec<Selection>> {
-    let dim = |dim: &Value| match dim.as_array().map(Vec::as_slice) {
-        None => Ok(Selection::from(dim.as_i64().context("not an index")?)),
-        Some([start, stop, step]) => {
-            let step = step.as_i64().unwrap_or(1);
-            Ok(Selection::Range { start: start.as_i64(), stop: stop.as_i64(), step })
+    let dim = |dim: &Value| -> Result<Selection> {
+        if let Some(at) = dim.as_i64() {
+            return Ok(Selection::from(at));
         }
-        Some(_) => bail!("not a slice"),
+        let (start, stop, step): (Option<i64>, Option<i64>, Option<i64>) = parsed(dim)?;
+        Ok(Selection::Range { start, stop, step: step.unwrap_or(1) })
     };
     value.as_array().context("not a list")?.iter().map(dim).collect()
 }

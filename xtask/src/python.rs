@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
+use crate::{root, sh};
 
 /// The release of python-blosc2 used for conformance tests, with pinned dependencies.
 pub(crate) const PEER: &[&str] = &["blosc2==4.14.1", "numpy==2.3.5"];
@@ -18,7 +18,7 @@ pub(crate) const PEER: &[&str] = &["blosc2==4.14.1", "numpy==2.3.5"];
 pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
     let wanted: Vec<&str> = requirements.iter().map(AsRef::as_ref).collect();
     let Some(first) = wanted.first() else { bail!("an environment without requirements") };
-    let home = root::target().join("xtask").join("venv");
+    let home = root::scratch("venv");
     fs::create_dir_all(&home)?;
     // Two tasks at once must not build the same environment twice.
     let lock = File::create(home.join("lock"))?;
@@ -30,16 +30,14 @@ pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
     if python.exists() && fs::read_to_string(&stamp).is_ok_and(|text| text == wanted.join("\n")) {
         return Ok(python);
     }
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    root::remove(&folder)?;
     eprintln!("setting up Python with {} in {}", wanted.join(", "), folder.display());
     let base = base_interpreter()?;
-    run(Command::new(&base).args(["-m", "venv"]).arg(&folder))
+    sh::output(Command::new(&base).args(["-m", "venv"]).arg(&folder))
         .context("`python3 -m venv` failed; on Debian and Ubuntu it needs the package python3-venv")?;
     // Wheels only: building from source would need a C compiler and CMake.
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
-    run(Command::new(&python).args(pip).args(&wanted))
+    sh::output(Command::new(&python).args(pip).args(&wanted))
         .with_context(|| format!("pip could not install {}", wanted.join(", ")))?;
     fs::write(&stamp, wanted.join("\n"))?;
     Ok(python)
@@ -49,19 +47,14 @@ pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
 pub(crate) fn base_interpreter() -> Result<PathBuf> {
     let python = PathBuf::from(std::env::var_os("B2KIT_PYTHON").unwrap_or_else(|| "python3".into()));
     let probe = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
-    match Command::new(&python).args(["-c", probe]).output() {
-        Ok(output) if output.status.success() => Ok(python),
-        Ok(output) => bail!(
-            "{} is not a Python 3.10 or later with the venv module: {}",
-            python.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ),
-        Err(e) => bail!(
-            "cannot run {} ({e}). The peer, C-Blosc2, comes from PyPI: install Python 3.10 or later, or name one \
-             in B2KIT_PYTHON",
+    sh::output(Command::new(&python).args(["-c", probe])).with_context(|| {
+        format!(
+            "{} is not a Python 3.10 or later with the venv module. The peer, C-Blosc2, comes from PyPI: install it, \
+             or name one in B2KIT_PYTHON",
             python.display()
-        ),
-    }
+        )
+    })?;
+    Ok(python)
 }
 
 /// Returns a command that runs one of the scripts beside this crate. Limits the peer's threads and log output.
@@ -71,12 +64,4 @@ pub(crate) fn script(python: &Path, name: &str) -> Command {
     // Otherwise the peer would start a thread for each core, in competition with ours.
     command.env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1").env("PYTHONFAULTHANDLER", "1");
     command
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !status.success() {
-        bail!("{:?} ended with {status}", command.get_program());
-    }
-    Ok(())
 }

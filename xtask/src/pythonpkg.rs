@@ -3,15 +3,14 @@
 //! The environment is under `target/xtask/venv` and uses the newest Python available (`B2KIT_PYTHON` selects another
 //! one). Skipped tests are listed at the end.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::sh::Counts;
+use crate::sh::{Counts, Outcome};
 use crate::steps::minutes;
 use crate::{root, sh};
 
@@ -35,10 +34,13 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
+    (&["h5py"], "copies of arrays of h5py"),
+    (&["pyright"], "the types of examples, by pyright"),
 ];
 /// Documentation pages whose examples are run, with the module that each needs.
 const PAGES: &[(&str, &str)] = &[
     ("crates/b2-python/README.md", "b2kit"),
+    ("docs/training.md", "b2kit"),
     ("docs/zarr.md", "zarr"),
     ("docs/xarray.md", "dask, xarray"),
     ("docs/dask.md", "dask"),
@@ -64,42 +66,28 @@ pub(crate) struct Args {
 
 /// The results of the tests.
 #[derive(Default)]
-pub(crate) struct Tested {
-    pub(crate) counts: Counts,
+struct Tested {
+    counts: Counts,
     /// What could not be tested here.
-    pub(crate) skipped: Vec<String>,
-}
-
-/// The result of the CI step.
-pub(crate) enum Outcome {
-    Ran(Tested),
-    NotRun(String),
-}
-
-impl Tested {
-    pub(crate) fn print(&self) {
-        for what in &self.skipped {
-            println!("python: SKIPPED {what}");
-        }
-        println!("python: {} passed, {} failed", self.counts.passed, self.counts.failed);
-    }
+    skipped: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let tested = test(args)?;
     println!("\nthe Python package took {}", minutes(started.elapsed()));
-    tested.print();
-    ensure!(tested.counts.failed == 0, "{} tests of the Python package failed", tested.counts.failed);
-    Ok(())
+    tested.skipped.iter().for_each(|what| println!("python: SKIPPED {what}"));
+    tested.counts.print("python");
+    tested.counts.verdict()
 }
 
-/// Runs the CI step.
-pub(crate) fn check() -> Result<Outcome> {
-    match newest() {
-        Ok(_) => test(&Args { release: false, full: false, only: None }).map(Outcome::Ran),
-        Err(error) => Ok(Outcome::NotRun(error.to_string())),
+/// Runs the CI step; returns what was skipped, too.
+pub(crate) fn check() -> Result<(Outcome, Vec<String>)> {
+    if let Err(error) = newest() {
+        return Ok((Outcome::NotRun(error.to_string()), Vec::new()));
     }
+    let Tested { counts, skipped } = test(&Args { release: false, full: false, only: None })?;
+    Ok((Outcome::Ran(counts), skipped))
 }
 
 fn test(args: &Args) -> Result<Tested> {
@@ -112,7 +100,7 @@ fn test(args: &Args) -> Result<Tested> {
     }
     let python = environment(&base, minor, &mut tested.skipped)?;
 
-    let wheels = root::target().join("xtask").join("wheels");
+    let wheels = root::scratch("wheels");
     let _ = fs::remove_dir_all(&wheels);
     let mut build = Command::new(&python);
     build.args(["-m", "maturin", "build", "--locked", "--out"]).arg(&wheels);
@@ -128,15 +116,20 @@ fn test(args: &Args) -> Result<Tested> {
     sh::run(install)?;
 
     // Run outside the source folder, which would otherwise be imported instead of the installed package.
-    let elsewhere = root::target().join("xtask").join("python");
+    let elsewhere = root::scratch("python");
     fs::create_dir_all(&elsewhere)?;
     let module = |args: &[&str]| {
         let mut command = Command::new(&python);
         command.current_dir(&elsewhere).arg("-m").args(args);
         command
     };
-    let mut tests = module(&["pytest", "-rs", "-p", "no:cacheprovider", "-W", "ignore"]);
-    tests.arg(package.join("tests")).arg("-c").arg(package.join("pyproject.toml"));
+    let pytests = |args: &[&str]| {
+        let mut command = module(&["pytest", "-p", "no:cacheprovider", "-W", "ignore", "-c"]);
+        command.arg(package.join("pyproject.toml")).args(args);
+        command
+    };
+    let mut tests = pytests(&["-rs"]);
+    tests.arg(package.join("tests"));
     if args.full {
         tests.args(["-m", "full or not full"]).env("B2KIT_FULL", "1");
     }
@@ -149,20 +142,16 @@ fn test(args: &Args) -> Result<Tested> {
     }
     let has = |modules: &str| {
         let mut probe = Command::new(&python);
-        probe.current_dir(&elsewhere).args(["-c", &format!("import {modules}")]);
-        probe.output().is_ok_and(|output| output.status.success())
+        sh::output(probe.current_dir(&elsewhere).args(["-c", &format!("import {modules}")])).is_ok()
     };
     let modules = ["b2kit.zarr", "b2kit.dask", "b2kit.xarray"];
     let missing: Vec<&str> = modules.into_iter().filter(|name| !has(name)).collect();
-    let mut examples = module(&["pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules", "--pyargs"]);
-    examples.args(["-W", "ignore", "-c"]).arg(package.join("pyproject.toml")).arg("b2kit");
+    let mut examples = pytests(&["-q", "--doctest-modules", "--pyargs", "b2kit"]);
     if !missing.is_empty() {
         examples.arg("--doctest-ignore-import-errors");
     }
     pytest(examples, &elsewhere, &mut tested)?;
-    let mut pages =
-        module(&["pytest", "-q", "-p", "no:cacheprovider", "--doctest-glob=*.md", "-W", "ignore"]);
-    pages.arg("-c").arg(package.join("pyproject.toml"));
+    let mut pages = pytests(&["-q", "--doctest-glob=*.md"]);
     for (page, modules) in PAGES {
         match has(modules) {
             true => drop(pages.arg(root::workspace().join(page))),
@@ -194,7 +183,7 @@ fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()
     let failed = number("errors")? + number("failures")?;
     let skipped = number("skipped")?;
     let passed = number("tests")?.saturating_sub(failed + skipped);
-    ensure!(status || failed > 0, "pytest failed, and told no failed test");
+    ensure!(status.success() || failed > 0, "pytest failed, and told no failed test");
     ensure!(passed + failed > 0, "pytest ran no test");
     tested.counts.add_counts(Counts { passed, failed });
     if skipped > 0 {
@@ -205,7 +194,7 @@ fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()
 
 /// Returns the environment for this version, with everything that can be installed.
 fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<PathBuf> {
-    let folder = root::target().join("xtask").join("venv").join(format!("package-3.{minor}"));
+    let folder = root::scratch(&format!("venv/package-3.{minor}"));
     let python = folder.join("bin").join("python");
     if !python.exists() {
         let _ = fs::remove_dir_all(&folder);
@@ -213,19 +202,21 @@ fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<Pat
         make.args(["-m", "venv"]).arg(&folder);
         sh::run(make)?;
     }
+    let install = |packages: &[&str]| {
+        let mut install = pip(&python);
+        install.args(["--only-binary", ":all:"]).args(packages);
+        sh::run(install)
+    };
     // Try one run of pip instead of eight.
-    let mut all = pip(&python);
-    all.args(["--only-binary", ":all:"]).args(NEEDED).args(PEERS.iter().flat_map(|(peers, _)| *peers));
-    if sh::run(all).is_ok() {
+    let peers = PEERS.iter().flat_map(|(peers, _)| *peers);
+    if install(&Vec::from_iter(NEEDED.iter().chain(peers).copied())).is_ok() {
         return Ok(python);
     }
-    let mut install = pip(&python);
-    install.args(NEEDED);
-    sh::run(install)?;
+    let mut needed = pip(&python);
+    needed.args(NEEDED);
+    sh::run(needed)?;
     for (peers, what) in PEERS {
-        let mut install = pip(&python);
-        install.args(["--only-binary", ":all:"]).args(*peers);
-        if sh::run(install).is_err() {
+        if install(peers).is_err() {
             skipped.push(format!("{what}: {} cannot be installed", peers.join(", ")));
         }
     }
@@ -246,30 +237,23 @@ fn newest() -> Result<(PathBuf, u32)> {
         ensure!(minor >= VERSIONS.0, "Python 3.{minor} is too old: 3.{} at least", VERSIONS.0);
         return Ok((python, minor));
     }
-    let mut found: Vec<(PathBuf, u32)> = Vec::new();
     let names = (VERSIONS.0..=VERSIONS.1).map(|minor| PathBuf::from(format!("python3.{minor}")));
     let installed = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let installed = installed.or_else(|| Some(std::env::home_dir()?.join(".pyenv")));
     let versions = installed.and_then(|folder| fs::read_dir(folder.join("versions")).ok());
     let versions =
         versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin").join("python"));
-    for python in names.chain([PathBuf::from("python3")]).chain(versions) {
-        if let Some(minor) = version(&python).filter(|minor| *minor >= VERSIONS.0) {
-            found.push((python, minor));
-        }
-    }
-    match found.into_iter().max_by_key(|(_, minor)| *minor) {
-        Some(newest) => Ok(newest),
-        None => bail!("no Python 3.{} or later is at hand; name one in B2KIT_PYTHON", VERSIONS.0),
-    }
+    let all = names.chain([PathBuf::from("python3")]).chain(versions);
+    let good =
+        all.filter_map(|python| Some((version(&python).filter(|minor| *minor >= VERSIONS.0)?, python)));
+    let newest = good.max_by_key(|(minor, _)| *minor).map(|(minor, python)| (python, minor));
+    newest
+        .with_context(|| format!("no Python 3.{} or later is at hand; name one in B2KIT_PYTHON", VERSIONS.0))
 }
 
 /// Returns the minor version of an interpreter that works and can create environments.
 fn version(python: &Path) -> Option<u32> {
-    let probe: [OsString; 2] =
-        ["-c".into(), "import sys, venv; print(sys.version_info[0], sys.version_info[1])".into()];
-    let output = Command::new(python).args(probe).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let (major, minor) = text.trim().split_once(' ')?;
-    if major == "3" { minor.parse().ok() } else { None }
+    let probe = "import sys, venv; print(sys.version_info[0], sys.version_info[1])";
+    let text = sh::output(Command::new(python).args(["-c", probe])).ok()?;
+    text.trim().strip_prefix("3 ")?.parse().ok()
 }

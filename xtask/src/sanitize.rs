@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::sh::Counts;
 use crate::{root, sh};
@@ -81,11 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for command in commands(args) {
         counts.add_counts(sh::run_tests(command)?);
     }
-    println!("\n{:?}: {} passed, {} failed", args.kind, counts.passed, counts.failed);
-    if counts.failed > 0 {
-        bail!("{} failed", counts.failed);
-    }
-    Ok(())
+    println!();
+    counts.print(&format!("{:?}", args.kind));
+    counts.verdict()
 }
 
 fn commands(args: &Args) -> Vec<Command> {
@@ -97,14 +95,8 @@ fn commands(args: &Args) -> Vec<Command> {
 
 fn sanitized(args: &Args) -> Command {
     let mut command = Command::new("rustup");
-    command.current_dir(root::workspace()).args([
-        "run",
-        &args.toolchain,
-        "cargo",
-        "test",
-        "--target",
-        TARGET,
-    ]);
+    let words = ["run", &args.toolchain, "cargo", "test", "--target", TARGET];
+    command.current_dir(root::workspace()).args(words);
     if args.kind == Kind::Address {
         command.env("RUSTFLAGS", "-Zsanitizer=address");
         // Some tests allocate more memory than there is, and expect an error.

@@ -1,11 +1,14 @@
-//! Runs cargo and other commands, and prints each command.
+//! Runs cargo and other commands, and prints each command; and what tasks that use threads share.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::Value;
 
 use crate::root;
 use crate::steps::minutes;
@@ -28,23 +31,57 @@ pub(crate) fn cargo_without_c(args: &[&str]) -> Command {
     command
 }
 
+/// Returns the arguments of a task as these words would give them.
+pub(crate) fn parsed<A: clap::Args>(words: &[&str]) -> Result<A> {
+    let command = A::augment_args(clap::Command::new("xtask").no_binary_name(true));
+    Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
+}
+
+/// Locks a mutex, also after a panic of another thread: what it guards is still counted or printed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs tasks at once, each in a thread of its own. Returns their results in order.
+pub(crate) fn at_once<T: Send>(
+    tasks: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>,
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
+        let done = threads.into_iter().map(|thread| thread.join());
+        done.map(|done| done.map_err(|_| anyhow!("a thread of the task itself panicked"))?).collect()
+    })
+}
+
 /// Prints and runs a command; returns an error if it fails.
 pub(crate) fn run(mut command: Command) -> Result<()> {
-    let started = announce(&command);
-    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    finished(started);
-    if !status.success() {
-        bail!("{} ended with {status}", line(&command));
-    }
+    let status = status(&mut command)?;
+    ensure!(status.success(), "{} ended with {status}", line(&command));
     Ok(())
 }
 
-/// Prints and runs a command; returns whether it succeeded.
-pub(crate) fn status(command: &mut Command) -> Result<bool> {
-    let started = announce(command);
+/// Prints and runs a command, whether it succeeds or not.
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
+    println!("\n$ {}", line(command));
+    let started = Instant::now();
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     finished(started);
-    Ok(status.success())
+    Ok(status)
+}
+
+/// Runs a command without printing it and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}: {}", line(command), output.status, stderr.trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Runs a script that prints lines of JSON.
+pub(crate) fn json_lines(command: &mut Command) -> Result<Vec<Value>> {
+    output(command)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
 /// Number of tests that passed and failed.
@@ -54,10 +91,36 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
 }
 
+/// The result of a check that needs what not every machine has.
+pub(crate) enum Outcome<T = Counts> {
+    Ran(T),
+    /// Why it did not run.
+    NotRun(String),
+}
+
+impl Outcome {
+    /// Prints the final line of a check, or what is not noticed without it.
+    pub(crate) fn print(&self, what: &str, unnoticed: &str) {
+        match self {
+            Self::Ran(counts) => counts.print(what),
+            Self::NotRun(why) => println!("{what}: NOT RUN ({why}): {unnoticed}"),
+        }
+    }
+
+    /// Returns an error if anything failed, or nothing ran.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        match self {
+            Self::Ran(counts) => counts.verdict(),
+            Self::NotRun(why) => bail!("not run: {why}"),
+        }
+    }
+}
+
 /// Runs `cargo test` and counts the tests. A command that fails without a failed test, for example because it does not
 /// compile, is an error.
 pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
-    let started = announce(&command);
+    println!("\n$ {}", line(&command));
+    let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().context("no pipe from cargo")?;
     let (mut counts, mut left_out, mut unfinished) = (Counts::default(), 0, 0);
@@ -87,6 +150,19 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
 }
 
 impl Counts {
+    /// Prints the final line of a check.
+    pub(crate) fn print(&self, what: &str) {
+        println!("{what}: {} passed, {} failed", self.passed, self.failed);
+    }
+
+    /// Returns an error if anything failed.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        match self.failed {
+            0 => Ok(()),
+            n => bail!("{n} failed"),
+        }
+    }
+
     /// Adds other counts.
     pub(crate) fn add_counts(&mut self, other: Self) {
         self.passed += other.passed;
@@ -114,11 +190,6 @@ fn number(line: &str, what: &str) -> u64 {
     }
     let before = line.split(what).next().unwrap_or_default();
     before.rsplit([' ', '.']).find(|word| !word.is_empty()).and_then(|word| word.parse().ok()).unwrap_or(0)
-}
-
-fn announce(command: &Command) -> Instant {
-    println!("\n$ {}", line(command));
-    Instant::now()
 }
 
 fn finished(started: Instant) {

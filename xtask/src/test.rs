@@ -1,7 +1,8 @@
 //! `cargo xtask test`: runs all tests once.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::root;
 use crate::sh::{self, Counts};
 use crate::steps::Steps;
 use crate::{conformance, crash, fixtures, pingpong, python, rooms};
@@ -53,7 +54,7 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
         // Fail now, not after all other tests.
         python::base_interpreter().map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?;
     }
-    steps.run("imports between rooms", rooms::check)?;
+    steps.run("imports between files", || rooms::check(root::workspace()))?;
     steps.run("build all tests", || sh::run(sh::cargo(&["test", "--workspace", "--no-run"])))?;
     let mut tests = steps.run("unit and integration tests", || {
         let mut command = sh::cargo(&["test", "--workspace", "--no-fail-fast", "--tests"]);
@@ -82,18 +83,12 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
 impl Outcome {
     /// Prints the final lines of a run.
     pub(crate) fn print(&self) {
-        println!("tests: {} passed, {} failed", self.tests.passed, self.tests.failed);
+        self.tests.print("tests");
         match self.peer {
             Some([cases, crashes, turns]) => {
-                println!("conformance: {} passed, {} failed", cases.passed, cases.failed);
-                println!(
-                    "crash states and appends that C-Blosc2 judged or made: {} passed, {} failed",
-                    crashes.passed, crashes.failed
-                );
-                println!(
-                    "sequences by turns with C-Blosc2: {} passed, {} failed",
-                    turns.passed, turns.failed
-                );
+                cases.print("conformance");
+                crashes.print("crash states and appends that C-Blosc2 judged or made");
+                turns.print("sequences by turns with C-Blosc2");
             }
             None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
         }
@@ -103,10 +98,7 @@ impl Outcome {
 
     /// Returns an error if anything failed.
     pub(crate) fn verdict(&self) -> Result<()> {
-        match self.total().failed {
-            0 => Ok(()),
-            n => bail!("{n} failed"),
-        }
+        self.total().verdict()
     }
 
     fn total(&self) -> Counts {

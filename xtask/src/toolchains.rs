@@ -4,15 +4,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::sh::Counts;
+use crate::sh::{Counts, Outcome};
 use crate::{root, sh};
-
-/// The result of a check that needs a toolchain.
-pub(crate) enum Outcome<T> {
-    Ran(T),
-    /// Why it did not run.
-    NotRun(String),
-}
 
 /// What runs under Miri: each module with `unsafe` code that needs no system calls, with the smallest possible cases.
 /// Miri is about a thousand times slower than the processor.
@@ -42,7 +35,7 @@ pub(crate) fn minimum_rust() -> Result<Outcome<String>> {
 }
 
 /// Runs the small cases of the unsafe modules under Miri.
-pub(crate) fn miri() -> Result<Outcome<Counts>> {
+pub(crate) fn miri() -> Result<Outcome> {
     let there = || succeeds(&["run", "nightly", "cargo", "miri", "--version"]);
     if !there() {
         let _ = succeeds(&["toolchain", "install", "nightly", "--profile", "minimal"]);

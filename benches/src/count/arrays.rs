@@ -4,19 +4,22 @@
 use std::hint::black_box;
 
 use b2_benches::counter_i32;
+use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::frame::FrameParams;
+use b2kit::{ArrayBuilder, ArrayEditor, Chunk, CodecId, Dtype};
+use b2kit::{FrameEditor, FrameWriter, NdArray, RegionSource, Selection, SuperChunk};
 use bytes::Bytes;
 
-use crate::api::{self, ArrayEditor, Axis, Chunk, CodecId};
-use crate::{Case, Error, counted};
+use crate::case::{Case, Error, counted};
 
-pub(crate) const ITEM: usize = 4;
+const ITEM: usize = 4;
 
-pub(crate) type Shape = [usize; 3];
+type Shape = [usize; 3];
 
 /// Neither a multiple of the chunk shape nor, in turn, that of the block shape, so that edges count too.
 const SHAPE: Shape = [50, 100, 120];
-pub(crate) const CHUNKS: Shape = [20, 48, 64];
-pub(crate) const BLOCKS: Shape = [8, 16, 32];
+const CHUNKS: [u32; 3] = [20, 48, 64];
+const BLOCKS: [u32; 3] = [8, 16, 32];
 
 /// Bytes of a row: all items at one index of the first axis.
 const ROW: usize = SHAPE[1] * SHAPE[2] * ITEM;
@@ -26,8 +29,8 @@ const SMALL_CHUNKS: usize = 1000;
 const SMALL_CHUNK: usize = 1024;
 
 /// The part to read.
-pub(crate) enum Part {
-    Axes(Vec<Axis>),
+enum Part {
+    Axes(Vec<Selection>),
     /// The positions along each axis.
     Points([Vec<i64>; 3]),
 }
@@ -38,22 +41,23 @@ struct Reading {
     positions: Vec<Shape>,
 }
 
+/// The selection along one axis, and its positions.
+type Along = (Selection, Vec<usize>);
+
 type MakeReading = fn() -> Reading;
 
 pub(crate) fn cases() -> Vec<(String, Case)> {
     let mut cases: Vec<(String, Case)> = Vec::new();
     let mut add = |name: String, case: Case| cases.push((name, case));
     let readings: [(_, MakeReading); 8] = [
-        ("whole", || axes([(api::whole(), all(0)), (api::whole(), all(1)), (api::whole(), all(2))])),
-        ("item", || axes([31, 57, 77].map(|at| (api::index(at), vec![at])))),
-        ("plane-first", || {
-            axes([(api::index(31), vec![31]), (api::whole(), all(1)), (api::whole(), all(2))])
-        }),
-        ("plane-last", || axes([(api::whole(), all(0)), (api::whole(), all(1)), (api::index(77), vec![77])])),
+        ("whole", || axes([whole(0), whole(1), whole(2)])),
+        ("item", || axes([31, 57, 77].map(index))),
+        ("plane-first", || axes([index(31), whole(1), whole(2)])),
+        ("plane-last", || axes([whole(0), whole(1), index(77)])),
         // Crosses the corner of eight chunks.
         ("box", || axes([(18, 26), (44, 52), (60, 68)].map(|(from, to)| range(from, to)))),
         ("steps-back", || axes([backwards(0, 3), range(10, 90), backwards(2, 2)])),
-        ("rows", || axes([list(&[47, 3, 3, 41, 22]), (api::whole(), all(1)), (api::whole(), all(2))])),
+        ("rows", || axes([list(&[47, 3, 3, 41, 22]), whole(1), whole(2)])),
         ("points", points),
     ];
     for (name, reading) in readings {
@@ -75,23 +79,28 @@ pub(crate) fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-fn all(axis: usize) -> Vec<usize> {
-    (0..SHAPE[axis]).collect()
+fn whole(axis: usize) -> Along {
+    (Selection::ALL, (0..SHAPE[axis]).collect())
 }
 
-fn range(from: usize, to: usize) -> (Axis, Vec<usize>) {
-    (api::range(from, to), (from..to).collect())
+fn index(at: usize) -> Along {
+    ((at as i64).into(), vec![at])
 }
 
-fn backwards(axis: usize, by: usize) -> (Axis, Vec<usize>) {
-    (api::backwards(by), (0..SHAPE[axis]).rev().step_by(by).collect())
+fn range(from: usize, to: usize) -> Along {
+    ((from as i64..to as i64).into(), (from..to).collect())
 }
 
-fn list(at: &[usize]) -> (Axis, Vec<usize>) {
-    (api::list(at), at.to_vec())
+/// Walks down from the last position in steps of `by`.
+fn backwards(axis: usize, by: usize) -> Along {
+    (Selection::ALL.step(-(by as i64)), (0..SHAPE[axis]).rev().step_by(by).collect())
 }
 
-fn axes(axes: [(Axis, Vec<usize>); 3]) -> Reading {
+fn list(at: &[usize]) -> Along {
+    (at.into(), at.to_vec())
+}
+
+fn axes(axes: [Along; 3]) -> Reading {
     let [a, b, c] = axes;
     let mut positions = Vec::new();
     for &i in &a.1 {
@@ -118,9 +127,32 @@ fn place([i, j, k]: Shape) -> usize {
     ((i * SHAPE[1] + j) * SHAPE[2] + k) * ITEM
 }
 
+/// The compression in all cases: for the items of arrays, and for the chunks of frames.
+fn cparams(codec: CodecId) -> Result<CParams, Error> {
+    Ok(CParams::builder(ITEM).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
+}
+
 /// Returns the array in memory, compressed.
 fn packed(plain: &[u8], codec: CodecId) -> Result<Bytes, Error> {
-    api::build_array(SHAPE, plain, codec)
+    let builder = ArrayBuilder::with_dtype(SHAPE.map(|n| n as u64), Dtype::parse("<i4")?)
+        .chunks(CHUNKS)
+        .blocks(BLOCKS)
+        .compression(cparams(codec)?);
+    Ok(builder.to_bytes(plain)?)
+}
+
+/// Selects a part and reads its bytes. Selecting is part of the counted work.
+fn read(array: &NdArray, part: &Part, dst: &mut [u8]) -> Result<(), Error> {
+    match part {
+        Part::Axes(axes) => array.slice(axes)?.read_bytes_into(dst)?,
+        Part::Points(points) => array.points(points)?.read_bytes_into(dst)?,
+    }
+    Ok(())
+}
+
+/// Compares the items as last committed.
+fn same_items(editor: &mut ArrayEditor, expected: &[u8]) -> Result<(), Error> {
+    same(&editor.snapshot()?.all().read_bytes()?, expected)
 }
 
 fn same(got: &[u8], expected: &[u8]) -> Result<(), Error> {
@@ -129,33 +161,32 @@ fn same(got: &[u8], expected: &[u8]) -> Result<(), Error> {
 
 fn read_case(codec: CodecId, reading: &Reading) -> Result<(), Error> {
     let plain = items();
-    let array = api::open_array(&packed(&plain, codec)?)?;
+    let array = NdArray::from_bytes(packed(&plain, codec)?)?;
     let expected: Vec<u8> =
         reading.positions.iter().flat_map(|&at| plain[place(at)..][..ITEM].to_vec()).collect();
     let mut dst = vec![0; expected.len()];
-    api::read(&array, &reading.part, &mut dst)?;
+    read(&array, &reading.part, &mut dst)?;
     same(&dst, &expected)?;
     dst.fill(0);
-    counted(|| api::read(black_box(&array), &reading.part, &mut dst))?;
+    counted(|| read(black_box(&array), &reading.part, &mut dst))?;
     same(&dst, &expected)
 }
 
 fn open_case() -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
-    let open = || api::open_array(black_box(&frame));
+    let open = || NdArray::from_bytes(black_box(&frame).clone());
     let mut dst = vec![0; plain.len()];
-    let whole = Part::Axes(vec![api::whole(); 3]);
-    api::read(&open()?, &whole, &mut dst)?;
+    open()?.all().read_bytes_into(&mut dst)?;
     same(&dst, &plain)?;
-    counted(open).map(drop)
+    counted(open)?;
+    Ok(())
 }
 
 fn build_case() -> Result<(), Error> {
     let plain = items();
     let build = || packed(black_box(&plain), CodecId::LZ4);
-    let mut editor = api::edit_array(&build()?)?;
-    same(&api::items_of(&mut editor)?, &plain)?;
+    same(&NdArray::from_bytes(build()?)?.all().read_bytes()?, &plain)?;
     counted(build).map(drop)
 }
 
@@ -164,14 +195,15 @@ fn append_case(times: usize, rows: usize, commit_each: bool) -> Result<(), Error
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
     let more = &plain[7 * ROW..][..times * rows * ROW];
-    let append = |editor: &mut ArrayEditor| {
+    let append = |editor: &mut ArrayEditor| -> Result<(), Error> {
         for part in more.chunks(rows * ROW) {
-            api::append_rows(editor, rows, black_box(part))?;
+            editor.append(0, black_box(part).with_length(rows as u64))?;
             if commit_each {
-                api::commit_array(editor)?;
+                editor.commit()?;
             }
         }
-        api::commit_array(editor)
+        editor.commit()?;
+        Ok(())
     };
     edit_case(&frame, append, &[&plain, more].concat())
 }
@@ -187,9 +219,10 @@ fn set_case() -> Result<(), Error> {
     for (&at, item) in reading.positions.iter().zip(new.chunks(ITEM)) {
         expected[place(at)..][..ITEM].copy_from_slice(item);
     }
-    let set = |editor: &mut ArrayEditor| {
-        api::set(editor, part, black_box(&new))?;
-        api::commit_array(editor)
+    let set = |editor: &mut ArrayEditor| -> Result<(), Error> {
+        editor.set_bytes(&part[..], black_box(&new))?;
+        editor.commit()?;
+        Ok(())
     };
     edit_case(&frame, set, &expected)
 }
@@ -200,54 +233,63 @@ fn edit_case(
     edit: impl Fn(&mut ArrayEditor) -> Result<(), Error>,
     expected: &[u8],
 ) -> Result<(), Error> {
-    let mut editor = api::edit_array(frame)?;
+    let mut editor = NdArray::edit_bytes(frame.clone())?;
     edit(&mut editor)?;
-    same(&api::items_of(&mut editor)?, expected)?;
-    let mut editor = api::edit_array(frame)?;
+    same_items(&mut editor, expected)?;
+    let mut editor = NdArray::edit_bytes(frame.clone())?;
     counted(|| edit(&mut editor))?;
-    same(&api::items_of(&mut editor)?, expected)
+    same_items(&mut editor, expected)
 }
 
 fn small_chunks(plain: &[u8]) -> Result<Vec<Chunk>, Error> {
-    plain.chunks(SMALL_CHUNK).map(api::compress).collect()
+    let cparams = cparams(CodecId::LZ4)?;
+    plain.chunks(SMALL_CHUNK).map(|part| Ok(Chunk::compress_bytes(part, &cparams)?)).collect()
+}
+
+fn write_frame(chunks: Vec<Chunk>) -> Result<Bytes, Error> {
+    let mut writer = FrameWriter::memory(FrameParams::new(ITEM))?;
+    for chunk in chunks {
+        writer.append(chunk)?;
+    }
+    Ok(writer.finish()?.into_bytes())
 }
 
 fn check_frame(frame: &Bytes, plain: &[u8]) -> Result<(), Error> {
-    let frame = api::open_frame(frame)?;
+    let frame = SuperChunk::from_bytes(frame.clone())?;
     let mut parts = plain.chunks(SMALL_CHUNK).enumerate();
-    parts.try_for_each(|(nchunk, part)| same(&api::chunk_of(&frame, nchunk)?, part))
+    parts.try_for_each(|(nchunk, part)| same(&frame.chunk(nchunk).decompress()?, part))
 }
 
 fn open_frame_case() -> Result<(), Error> {
     let plain = counter_i32(SMALL_CHUNKS * SMALL_CHUNK / ITEM);
-    let frame = api::write_frame(small_chunks(&plain)?)?;
+    let frame = write_frame(small_chunks(&plain)?)?;
     check_frame(&frame, &plain)?;
-    counted(|| api::open_frame(black_box(&frame))).map(drop)
+    counted(|| SuperChunk::from_bytes(black_box(&frame).clone()))?;
+    Ok(())
 }
 
 /// Writes a frame of chunks that were compressed before.
 fn write_frame_case() -> Result<(), Error> {
-    let plain = counter_i32(SMALL_CHUNKS * SMALL_CHUNK / ITEM);
-    let chunks = small_chunks(&plain)?;
-    check_frame(&api::write_frame(chunks.clone())?, &plain)?;
-    let frame = counted(|| api::write_frame(black_box(chunks)))?;
-    check_frame(&frame, &plain)
+    frame_case(SMALL_CHUNKS, write_frame)
 }
 
 fn edit_frame_case(nchunks: usize, per_commit: usize) -> Result<(), Error> {
-    let plain = counter_i32(nchunks * SMALL_CHUNK / ITEM);
-    let chunks = small_chunks(&plain)?;
-    let edit = |chunks: Vec<Chunk>| {
-        let mut editor = api::edit_frame()?;
+    frame_case(nchunks, |chunks| {
+        let mut editor = FrameEditor::memory(FrameParams::new(ITEM))?;
         for (nchunk, chunk) in chunks.into_iter().enumerate() {
-            api::append_chunk(&mut editor, chunk)?;
+            editor.append(chunk)?;
             if (nchunk + 1) % per_commit == 0 {
-                api::commit_frame(&mut editor)?;
+                editor.commit()?;
             }
         }
-        api::frame_of(editor)
-    };
-    check_frame(&edit(chunks.clone())?, &plain)?;
-    let frame = counted(|| edit(black_box(chunks)))?;
+        editor.into_bytes().ok_or_else(|| "not in memory".into())
+    })
+}
+
+fn frame_case(nchunks: usize, make: impl Fn(Vec<Chunk>) -> Result<Bytes, Error>) -> Result<(), Error> {
+    let plain = counter_i32(nchunks * SMALL_CHUNK / ITEM);
+    let chunks = small_chunks(&plain)?;
+    check_frame(&make(chunks.clone())?, &plain)?;
+    let frame = counted(|| make(black_box(chunks)))?;
     check_frame(&frame, &plain)
 }

@@ -1,5 +1,5 @@
 //! Benchmarks three-dimensional arrays of 4-byte items. Prints one line of JSON for each operation: bytes and calls of
-//! one repetition, and the time of each repetition. Every result is compared with the original items before it is
+//! one repetition, and the best time. Every result is compared with the original items before it is
 //! timed.
 
 use std::fs;
@@ -7,13 +7,13 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2_measure::{Clock, Spent, SplitMix64, repeat};
+use b2_measure::{Clock, Spent, SplitMix64, least, repeat};
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, ArrayEditor, Control, Dtype, FrameEditor, FrameWriter, NdArray, SuperChunk};
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::Compression;
+use crate::compression::Compression;
 
 const ITEM: usize = 4;
 const BOX: [u64; 3] = [32, 32, 32];
@@ -86,11 +86,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let times = repeat(args.repeat, args.budget, || bench.run(op, false).map(|(_, spent)| spent))?;
         let line = json!({
             "op": op,
-            "bytes": bytes,
+            "nbytes": bench.src.len(),
+            "bytes_per_rep": bytes,
             "calls": calls(op, args.threads),
             "cbytes": bench.array()?.super_chunk().cbytes(),
-            "wall": times.iter().map(|time| time.wall).collect::<Vec<_>>(),
-            "cpu": times.iter().map(|time| time.cpu).collect::<Vec<_>>(),
+            "min_s": least(times.iter().map(|time| time.wall)),
+            "cpu_min_s": least(times.iter().map(|time| time.cpu)),
         });
         println!("{line}");
     }
@@ -183,11 +184,14 @@ impl Bench<'_> {
         Ok((self.src.len(), spent))
     }
 
-    /// Appends as many planes as a chunk has.
-    fn append(&mut self, verify: bool) -> Result<(usize, Spent)> {
-        let (shape, planes) = (self.args.shape, self.args.chunks[0]);
-        let extra = &self.src[..nbytes(&[planes, shape[1], shape[2]])];
-        let path = self.args.path.with_extension("append");
+    /// Changes a copy of the file, which is opened and closed, or the array in memory, with a single commit.
+    fn change(
+        &mut self,
+        suffix: &str,
+        change: impl FnOnce(&mut ArrayEditor, &[u8]) -> Result<()>,
+        after: impl FnOnce(&mut ArrayEditor, &[u8]) -> Result<()>,
+    ) -> Result<Spent> {
+        let path = self.args.path.with_extension(suffix);
         if self.on_disk {
             fs::copy(&self.args.path, &path)?;
         } else if self.editor.is_none() {
@@ -195,55 +199,66 @@ impl Bench<'_> {
         }
         let clock = Clock::start();
         let mut opened = None;
-        let editor = editor(self.on_disk.then_some(&path), &mut opened, &mut self.editor)?;
-        editor.append(0, extra)?;
+        let editor = match self.on_disk {
+            true => {
+                let options = FrameEditor::options().durability(Durability::None);
+                opened.insert(ArrayEditor::new(options.edit(&path)?)?)
+            }
+            false => self.editor.as_mut().context("no editor")?,
+        };
+        change(editor, &self.src)?;
         editor.commit()?;
         let spent = clock.stop();
-        if verify {
-            let appended = editor
-                .snapshot()?
-                .slice(ranges(&[shape[0], 0, 0], &[planes, shape[1], shape[2]]))?
-                .read_bytes()?;
-            ensure!(appended == extra, "wrong items were appended");
-        }
+        after(editor, &self.src)?;
         if self.on_disk {
             remove_with_lock(&path)?;
-        } else {
-            editor.resize(&shape)?;
-            editor.commit()?;
         }
-        Ok((extra.len(), spent))
+        Ok(spent)
     }
 
-    /// Sets boxes at random positions, which are parts of chunks, with a single commit.
+    /// Appends as many planes as a chunk has.
+    fn append(&mut self, verify: bool) -> Result<(usize, Spent)> {
+        let (shape, planes, on_disk) = (self.args.shape, self.args.chunks[0], self.on_disk);
+        let extra = [planes, shape[1], shape[2]];
+        let append = |editor: &mut ArrayEditor, src: &[u8]| -> Result<()> {
+            editor.append(0, &src[..nbytes(&extra)])?;
+            Ok(())
+        };
+        let after = |editor: &mut ArrayEditor, src: &[u8]| -> Result<()> {
+            if verify {
+                let appended = editor.snapshot()?.slice(ranges(&[shape[0], 0, 0], &extra))?.read_bytes()?;
+                ensure!(appended == src[..nbytes(&extra)], "wrong items were appended");
+            }
+            if !on_disk {
+                editor.resize(&shape)?;
+                editor.commit()?;
+            }
+            Ok(())
+        };
+        Ok((nbytes(&extra), self.change("append", append, after)?))
+    }
+
+    /// Sets boxes at random positions, which are parts of chunks.
     fn set(&mut self, verify: bool) -> Result<(usize, Spent)> {
         let (shape, size) = (self.args.shape, nbytes(&BOX));
-        let path = self.args.path.with_extension("set");
-        if self.on_disk {
-            fs::copy(&self.args.path, &path)?;
-        }
-        let mut random = SplitMix64(21);
-        if !self.on_disk && self.editor.is_none() {
-            self.editor = Some(NdArray::edit_bytes(self.frame.clone())?);
-        }
-        let clock = Clock::start();
-        let mut opened = None;
-        let editor = editor(self.on_disk.then_some(&path), &mut opened, &mut self.editor)?;
-        let mut last = [0; 3];
-        for part in self.src.chunks_exact(size).take(SETS) {
-            last = place(&mut random, &shape, &BOX);
-            editor.set_bytes(ranges(&last, &BOX), part)?;
-        }
-        editor.commit()?;
-        let spent = clock.stop();
-        if verify {
-            let got = editor.snapshot()?.slice(ranges(&last, &BOX))?.read_bytes()?;
-            ensure!(got == self.src[(SETS - 1) * size..][..size], "wrong items were set");
-        }
-        if self.on_disk {
-            remove_with_lock(&path)?;
-        }
-        Ok((SETS * size, spent))
+        let places = || {
+            let mut random = SplitMix64(21);
+            std::iter::repeat_with(move || place(&mut random, &shape, &BOX)).take(SETS)
+        };
+        let set = |editor: &mut ArrayEditor, src: &[u8]| -> Result<()> {
+            for (place, part) in places().zip(src.chunks_exact(size)) {
+                editor.set_bytes(ranges(&place, &BOX), part)?;
+            }
+            Ok(())
+        };
+        let after = |editor: &mut ArrayEditor, src: &[u8]| -> Result<()> {
+            if let (true, Some(last)) = (verify, places().last()) {
+                let got = editor.snapshot()?.slice(ranges(&last, &BOX))?.read_bytes()?;
+                ensure!(got == src[(SETS - 1) * size..][..size], "wrong items were set");
+            }
+            Ok(())
+        };
+        Ok((SETS * size, self.change("set", set, after)?))
     }
 
     fn get(&mut self, start: &[u64; 3], shape: &[u64; 3], verify: bool) -> Result<usize> {
@@ -309,21 +324,6 @@ impl Bench<'_> {
         let kib = status_kib("VmHWM:")?.saturating_sub(before);
         println!("{}", json!({"op": format!("scratch-{op}"), "kib": kib}));
         Ok(())
-    }
-}
-
-/// Returns the editor of a newly opened file, or that of the array in memory.
-fn editor<'e>(
-    path: Option<&PathBuf>,
-    opened: &'e mut Option<ArrayEditor>,
-    kept: &'e mut Option<ArrayEditor>,
-) -> Result<&'e mut ArrayEditor> {
-    match path {
-        Some(path) => {
-            let options = FrameEditor::options().durability(Durability::None);
-            Ok(opened.insert(ArrayEditor::new(options.edit(path)?)?))
-        }
-        None => kept.as_mut().context("no editor"),
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use b2kit::Chunk;
 use bytes::Bytes;
 
-use crate::Compression;
+use crate::compression::Compression;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,24 +50,14 @@ pub(crate) fn encode(args: &Args) -> Result<()> {
 
 pub(crate) fn decode(args: &Args) -> Result<()> {
     let input = args.input()?;
-    let mut file = Bytes::from(fs::read(&args.path)?);
-    let mut plain = Vec::with_capacity(input.len());
-    while !file.is_empty() {
-        let len = file.split_to_checked(4).context("the file of chunks is cut off")?;
-        let len = u32::from_le_bytes(len.as_ref().try_into()?) as usize;
-        let chunk = file.split_to_checked(len).context("the file of chunks is cut off")?;
-        plain.extend(Chunk::from_bytes(chunk)?.decompress_bytes()?);
+    let file = fs::read(&args.path)?;
+    let (mut rest, mut plain) = (&file[..], Vec::with_capacity(input.len()));
+    while let Some((len, after)) = rest.split_first_chunk() {
+        let chunk = after.split_at_checked(u32::from_le_bytes(*len) as usize);
+        let (chunk, after) = chunk.context("the file of chunks is cut off")?;
+        plain.extend(Chunk::from_bytes(Bytes::copy_from_slice(chunk))?.decompress_bytes()?);
+        rest = after;
     }
     ensure!(plain == input, "the chunks hold other bytes");
     Ok(())
-}
-
-trait SplitToChecked: Sized {
-    fn split_to_checked(&mut self, at: usize) -> Option<Self>;
-}
-
-impl SplitToChecked for Bytes {
-    fn split_to_checked(&mut self, at: usize) -> Option<Self> {
-        (at <= self.len()).then(|| self.split_to(at))
-    }
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use b2_codecs::{Codec, CodecContext, CodecError, CodecProperties, Decoder, Encoded, Encoder};
-use b2_measure::{Clock, least};
+use b2_measure::{Clock, least, table};
 use b2kit::chunk::{CParams, FilterSlot};
 use b2kit::{ArrayBuilder, CodecId, Control, Dtype, Plugins};
 
@@ -76,13 +76,7 @@ fn cases() -> Vec<Case> {
         case(4, &[32, 32, 32, 32, 16], &[16, 16, 16, 16, 16], &[8, 8, 8, 8, 8]),
     ];
     // Each block spans all of the last dimensions and half of the one before them.
-    for ndim in [6, 8, 12, 16_usize] {
-        let len = match ndim {
-            6 => 16,
-            8 => 8,
-            12 => 4,
-            _ => 3,
-        };
+    for (ndim, len) in [(6, 16), (8, 8), (12, 4), (16, 3)] {
         let shape = vec![len; ndim];
         let mut chunks = vec![1; ndim];
         let mut nitems = 1;
@@ -122,18 +116,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let memcpy = longest as f64 / least(times[0].iter().copied());
     println!("memcpy, large buffer to 128 KiB: {:.1} GB/s\n", memcpy / 1e9);
-    println!("| item | shape | chunks | blocks | of memcpy |\n| --- | --- | --- | --- | --- |");
-    for (case, times) in cases.iter().zip(&times[1..]) {
-        let speed = case.nbytes() as f64 / least(times.iter().copied());
+    let rows = cases.iter().zip(&times[1..]).map(|(case, times)| {
+        let ratio = case.nbytes() as f64 / least(times.iter().copied()) / memcpy;
         let Case { itemsize, shape, chunks, blocks } = case;
-        println!(
-            "| {itemsize} | {} | {} | {} | {:.2} |",
-            dims(shape),
-            dims(chunks),
-            dims(blocks),
-            speed / memcpy
-        );
-    }
+        format!("{itemsize} | {} | {} | {} | {ratio:.2}", dims(shape), dims(chunks), dims(blocks))
+    });
+    print!("{}", table("item | shape | chunks | blocks | of memcpy", rows));
     Ok(())
 }
 

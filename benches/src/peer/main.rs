@@ -4,11 +4,10 @@
 
 mod arrays;
 mod chunks;
+mod compression;
 mod cuts;
 
 use anyhow::Result;
-use b2kit::chunk::{CParams, FilterSlot};
-use b2kit::{CodecId, FilterId};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -29,34 +28,6 @@ enum What {
     Kernels,
     /// Time operations on an array of three dimensions
     Nd(arrays::Args),
-}
-
-/// Parameters for compressing chunks.
-#[derive(Debug, clap::Args)]
-struct Compression {
-    #[arg(long, default_value = "blosclz", value_parser = codec)]
-    codec: CodecId,
-    #[arg(long, default_value_t = 5)]
-    clevel: u8,
-    #[arg(long, default_value = "shuffle")]
-    filter: String,
-}
-
-fn codec(name: &str) -> Result<CodecId, String> {
-    CodecId::from_name(name).ok_or_else(|| "unknown codec".into())
-}
-
-impl Compression {
-    fn cparams(&self, typesize: usize) -> Result<CParams> {
-        let names = self.filter.split('+').filter(|name| *name != "nofilter");
-        let slot = |name| match FilterId::from_name(name) {
-            Some(id) => Ok(FilterSlot::new(id, 0)),
-            None => Err(anyhow::anyhow!("no filter '{name}'")),
-        };
-        let filters = names.map(slot).collect::<Result<Vec<_>>>()?;
-        let builder = CParams::builder(typesize).codec(self.codec).level(self.clevel);
-        Ok(builder.filters(filters).build()?)
-    }
 }
 
 fn main() -> Result<()> {

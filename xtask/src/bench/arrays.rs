@@ -4,24 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use b2_measure::{Spent, least};
 use serde_json::Value;
 
-use super::Plan;
+use super::chunks::{self, Case, Cell};
 use super::data::Set;
-use super::figures::{Pair, sides};
+use super::figures::sides;
 use super::peers::{self, Peers};
-
-/// One operation on the array.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) codec: &'static str,
-    pub(super) storage: &'static str,
-    pub(super) op: String,
-    pub(super) pair: Pair,
-    pub(super) our_cbytes: f64,
-    pub(super) c_cbytes: f64,
-}
+use super::plan::{Plan, Rows};
 
 /// Peak memory of an operation, in KiB.
 #[derive(Clone, Debug)]
@@ -41,32 +30,42 @@ pub(super) const BLOCK_KIB: f64 = 200_000.0 / 1024.0;
 
 const OPS: &str = "write,read,plane0,plane1,plane2,box,element,append,set";
 
+/// One run of a program.
 struct Job<'a> {
-    set: &'a Set,
-    codec: &'static str,
-    storage: &'static str,
+    case: &'a Case,
     threads: usize,
     ops: &'a str,
-    path: PathBuf,
+    /// The array of which side.
+    of_ours: bool,
     budget: f64,
 }
 
-impl Job<'_> {
-    fn arguments(&self) -> Vec<String> {
-        let mut args = vec!["nd".to_owned()];
-        let mut add = |name: &str, value: &str| args.extend([format!("--{name}"), value.to_owned()]);
-        add("input", &self.set.path.display().to_string());
-        add("shape", SHAPE);
-        add("chunks", CHUNKS);
-        add("blocks", BLOCKS);
-        add("codec", self.codec);
-        add("storage", self.storage);
-        add("path", &self.path.display().to_string());
-        add("threads", &self.threads.to_string());
-        add("op", self.ops);
-        add("repeat", "20");
-        add("budget", &self.budget.to_string());
-        args
+/// The programs, and the folder of their files.
+struct Lab<'a> {
+    peers: &'a Peers,
+    folder: &'a Path,
+}
+
+impl Lab<'_> {
+    fn file(&self, ours: bool, codec: &str) -> PathBuf {
+        self.folder.join(format!("{}-{codec}.b2nd", if ours { "ours" } else { "c" }))
+    }
+
+    fn run(&self, job: &Job, ours: bool) -> Result<Vec<Value>> {
+        let options = [
+            ("input", job.case.set.path.display().to_string()),
+            ("shape", SHAPE.into()),
+            ("chunks", CHUNKS.into()),
+            ("blocks", BLOCKS.into()),
+            ("codec", job.case.codec.into()),
+            ("storage", job.case.storage.into()),
+            ("path", self.file(job.of_ours, job.case.codec).display().to_string()),
+            ("threads", job.threads.to_string()),
+            ("op", job.ops.into()),
+            ("repeat", "20".into()),
+            ("budget", job.budget.to_string()),
+        ];
+        peers::lines(if ours { &self.peers.ours } else { &self.peers.c }, "nd", &options)
     }
 }
 
@@ -76,105 +75,64 @@ pub(super) fn measure(
     plan: &Plan,
     folder: &Path,
     set: &Set,
-) -> Result<(Vec<Row>, Vec<Scratch>)> {
-    let mut rows = Vec::new();
-    let file = |side: &str, codec: &str| folder.join(format!("{side}-{codec}.b2nd"));
+) -> Result<(Vec<Cell>, Vec<Scratch>)> {
+    let lab = Lab { peers, folder };
+    let mut cells = Vec::new();
+    let case = |codec, storage| Case {
+        rows: Rows::Arrays,
+        set: set.clone(),
+        codec,
+        filter: "shuffle",
+        chunk: 0,
+        storage,
+    };
     let codecs: &[&'static str] = if plan.quick { &["lz4"] } else { &["lz4", "zstd"] };
     for &codec in codecs {
+        let mut run = |storage, round, jobs: &[(&str, usize)]| -> Result<()> {
+            let case = case(codec, storage);
+            for ours in sides(round) {
+                for &(ops, threads) in jobs {
+                    let job = Job { case: &case, threads, ops, of_ours: ours, budget: plan.budget };
+                    chunks::note(&mut cells, &case, threads, ours, &lab.run(&job, ours)?)?;
+                }
+            }
+            Ok(())
+        };
         for storage in ["memory", "disk"] {
             for round in 0..plan.rounds {
-                for threads in [1, 2] {
-                    for ours in sides(round) {
-                        let path = file(if ours { "ours" } else { "c" }, codec);
-                        let job = Job { set, codec, storage, threads, ops: OPS, path, budget: plan.budget };
-                        note(&mut rows, peers, &job, ours)?;
-                    }
-                }
+                run(storage, round, &[(OPS, 1)])?;
+                run(storage, round, &[(OPS, 2)])?;
             }
         }
         // Each side reads everything that the other wrote, compares it with the uncompressed items, then opens it
         // repeatedly and reads from several threads.
         for round in 0..plan.rounds {
             for ours in sides(round) {
-                let path = file(if ours { "c" } else { "ours" }, codec);
-                let mut job = Job {
-                    set,
-                    codec,
-                    storage: "disk",
-                    threads: 1,
-                    ops: "read,open",
-                    path,
-                    budget: plan.budget,
-                };
-                note(&mut Vec::new(), peers, &job, ours)?;
-                job.path = file(if ours { "ours" } else { "c" }, codec);
-                job.ops = "open";
-                note(&mut rows, peers, &job, ours)?;
-                job.ops = "readers";
-                for threads in [1, 2] {
-                    job.threads = threads;
-                    note(&mut rows, peers, &job, ours)?;
-                }
+                let case = &case(codec, "disk");
+                lab.run(
+                    &Job { case, threads: 1, ops: "read,open", of_ours: !ours, budget: plan.budget },
+                    ours,
+                )?;
             }
+            run("disk", round, &[("open", 1), ("readers", 1), ("readers", 2)])?;
         }
     }
     let mut scratch = Vec::new();
     for op in ["read", "plane2", "box"] {
         for threads in [1, 2] {
-            let ops = format!("scratch-{op}");
+            let (case, ops) = (&case("lz4", "disk"), &format!("scratch-{op}"));
             let peak = |ours: bool| -> Result<f64> {
-                let path = file(if ours { "ours" } else { "c" }, "lz4");
-                let job = Job { set, codec: "lz4", storage: "disk", threads, ops: &ops, path, budget: 0.0 };
-                let program = if ours { &peers.ours } else { &peers.c };
-                let line = peers::lines(program, &job.arguments())?.pop().context("no line about memory")?;
+                let job = Job { case, threads, ops, of_ours: ours, budget: 0.0 };
+                let line = lab.run(&job, ours)?.pop().context("no line about memory")?;
                 line["kib"].as_f64().context("a line without kib")
             };
             scratch.push(Scratch { op, threads, ours: peak(true)?, c: peak(false)? });
         }
     }
     for codec in codecs {
-        for side in ["ours", "c"] {
-            fs::remove_file(file(side, codec))?;
+        for ours in [true, false] {
+            fs::remove_file(lab.file(ours, codec))?;
         }
     }
-    Ok((rows, scratch))
-}
-
-/// Runs one side and adds its lines of output.
-fn note(rows: &mut Vec<Row>, peers: &Peers, job: &Job, ours: bool) -> Result<()> {
-    let program = if ours { &peers.ours } else { &peers.c };
-    for line in peers::lines(program, &job.arguments())? {
-        let op = line["op"].as_str().context("a line without an operation")?;
-        let same = |row: &Row| {
-            (row.codec, row.storage, row.op.as_str(), row.pair.threads)
-                == (job.codec, job.storage, op, job.threads)
-        };
-        let place = rows.iter().position(same).unwrap_or_else(|| {
-            rows.push(Row {
-                codec: job.codec,
-                storage: job.storage,
-                op: op.to_owned(),
-                pair: Pair::new(job.threads),
-                our_cbytes: 0.0,
-                c_cbytes: 0.0,
-            });
-            rows.len() - 1
-        });
-        let row = &mut rows[place];
-        let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
-        let best = |key: &str| -> Result<f64> {
-            let times = line[key].as_array().with_context(|| format!("a line without {key}"))?;
-            Ok(least(times.iter().filter_map(Value::as_f64)))
-        };
-        let time = Spent { wall: best("wall")?, cpu: best("cpu")? };
-        (row.pair.bytes, row.pair.calls) = (number("bytes")?, number("calls")?);
-        if ours {
-            row.our_cbytes = number("cbytes")?;
-            row.pair.ours.push(time);
-        } else {
-            row.c_cbytes = number("cbytes")?;
-            row.pair.c.push(time);
-        }
-    }
-    Ok(())
+    Ok((cells, scratch))
 }

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use super::chunks::{CODECS, Cell, FILTERS};
 use super::machine::Machine;
-use super::{Results, Rows};
+use super::plan::Rows;
+use super::results::Results;
 use b2_measure::geomean;
 
 const WIDTH: f64 = 760.0;
@@ -14,21 +16,14 @@ const TOP: f64 = 46.0;
 /// Returns the name of each bar, and our speed relative to C's.
 fn bars(results: &Results) -> Vec<(String, Vec<(String, f64)>)> {
     let cells = |op: &str, codec: &str, filter: &str| {
-        let keep = |cell: &&super::chunks::Cell| {
-            cell.case.rows == Rows::Cells
-                && cell.pair.threads == 1
-                && cell.op == op
-                && cell.case.codec == codec
-                && (filter.is_empty() || cell.case.filter == filter)
+        let keep = |cell: &&Cell| {
+            (cell.case.codec, cell.case.filter) == (codec, filter)
                 && (op != "getitem" || cell.has_streams())
                 && !cell.c_is_wrong
         };
-        geomean(results.cells.iter().filter(keep).map(|cell| cell.pair.ratio()))
+        geomean(results.select(&[Rows::Cells], op, 1).filter(keep).map(|cell| cell.pair.ratio()))
     };
-    let arrays = |op: &str| {
-        let keep = |row: &&super::arrays::Row| row.pair.threads == 1 && row.op == op;
-        geomean(results.rows.iter().filter(keep).map(|row| row.pair.ratio()))
-    };
+    let arrays = |op: &str| geomean(results.select(&[Rows::Arrays], op, 1).map(|cell| cell.pair.ratio()));
     let mut groups = Vec::new();
     let mut group = |title: &str, list: Vec<(String, Option<f64>)>| {
         let list: Vec<_> = list.into_iter().filter_map(|(name, ratio)| Some((name, ratio?))).collect();
@@ -40,8 +35,8 @@ fn bars(results: &Results) -> Vec<(String, Vec<(String, f64)>)> {
         [("decompress", "Decompress"), ("compress", "Compress"), ("getitem", "One random item")]
     {
         let mut list = Vec::new();
-        for codec in super::chunks::CODECS {
-            for filter in super::chunks::FILTERS {
+        for codec in CODECS {
+            for filter in FILTERS {
                 list.push((format!("{codec}, {filter}"), cells(op, codec, filter)));
             }
         }
@@ -72,52 +67,42 @@ fn draw(groups: &[(String, Vec<(String, f64)>)], date: &str) -> String {
     let scale = |ratio: f64| LEFT + (WIDTH - LEFT - 60.0) * (ratio.min(most) / most);
     let rows: usize = groups.iter().map(|(_, list)| list.len() + 1).sum();
     let height = TOP + ROW * rows as f64 + 30.0;
+    let bottom = height - 26.0;
+    let text = |x: f64, y: f64, style: &str, text: &str| {
+        format!("<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>\n")
+    };
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"16\" y=\"24\" font-size=\"16\" font-weight=\"bold\" fill=\"#222222\">Speed of b2kit, C-Blosc2 = 1</text>\n\
-         <text x=\"{}\" y=\"24\" fill=\"#666666\" text-anchor=\"end\">one thread, geometric means, {date}</text>\n",
-        WIDTH - 16.0
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
     );
-    let bottom = height - 26.0;
+    let title = "font-size=\"16\" font-weight=\"bold\" fill=\"#222222\"";
+    out += &text(16.0, 24.0, title, "Speed of b2kit, C-Blosc2 = 1");
+    let right = "fill=\"#666666\" text-anchor=\"end\"";
+    out += &text(WIDTH - 16.0, 24.0, right, &format!("one thread, geometric means, {date}"));
     for tick in 0..=most.floor() as usize {
-        let (x, colour, width) = (
-            scale(tick as f64),
-            if tick == 1 { "#222222" } else { "#dddddd" },
-            if tick == 1 { 1.5 } else { 1.0 },
-        );
-        let _ = write!(
+        let (x, top) = (scale(tick as f64), TOP - 6.0);
+        let (colour, width) = if tick == 1 { ("#222222", 1.5) } else { ("#dddddd", 1.0) };
+        let _ = writeln!(
             out,
-            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{bottom:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>\n\
-             <text x=\"{x:.1}\" y=\"{:.1}\" fill=\"#666666\" text-anchor=\"middle\">{tick}</text>\n",
-            TOP - 6.0,
-            bottom + 16.0
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
         );
+        let middle = "fill=\"#666666\" text-anchor=\"middle\"";
+        out += &text(x, bottom + 16.0, middle, &tick.to_string());
     }
     let mut y = TOP;
     for (title, list) in groups {
-        let _ = writeln!(
-            out,
-            "<text x=\"16\" y=\"{:.1}\" font-weight=\"bold\" fill=\"#222222\">{title}</text>",
-            y + 16.0
-        );
+        out += &text(16.0, y + 16.0, "font-weight=\"bold\" fill=\"#222222\"", title);
         y += ROW;
         for (name, ratio) in list {
             let colour = if *ratio >= 1.0 { "#3b7dbd" } else { "#c0504d" };
-            let _ = write!(
+            let (top, length, thick) = (y + 3.0, scale(*ratio) - LEFT, ROW - 6.0);
+            out += &text(LEFT - 8.0, y + 15.0, "fill=\"#222222\" text-anchor=\"end\"", name);
+            let _ = writeln!(
                 out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#222222\" text-anchor=\"end\">{name}</text>\n\
-                 <rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>\n\
-                 <text x=\"{:.1}\" y=\"{:.1}\" fill=\"#222222\">{ratio:.2}</text>\n",
-                LEFT - 8.0,
-                y + 15.0,
-                y + 3.0,
-                scale(*ratio) - LEFT,
-                ROW - 6.0,
-                scale(*ratio) + 5.0,
-                y + 15.0
+                "<rect x=\"{LEFT}\" y=\"{top:.1}\" width=\"{length:.1}\" height=\"{thick:.1}\" fill=\"{colour}\"/>"
             );
+            out += &text(scale(*ratio) + 5.0, y + 15.0, "fill=\"#222222\"", &format!("{ratio:.2}"));
             y += ROW;
         }
     }

@@ -1,17 +1,15 @@
 //! The rows about chunks: runs `b2kit bench --input` and the C side, and lets each side decode what the other
 //! compressed.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use b2_measure::Spent;
 use serde_json::Value;
 
 use super::data::Set;
 use super::figures::{Pair, sides};
 use super::peers::{self, Peers};
-use super::{Plan, Rows};
+use super::plan::{Plan, Rows};
 
 /// Parameters of one cell.
 #[derive(Clone, Debug)]
@@ -21,6 +19,8 @@ pub(super) struct Case {
     pub(super) codec: &'static str,
     pub(super) filter: &'static str,
     pub(super) chunk: usize,
+    /// Where an array is; chunks are in memory.
+    pub(super) storage: &'static str,
 }
 
 /// One operation of a case with this number of threads, on both sides.
@@ -29,23 +29,16 @@ pub(super) struct Cell {
     pub(super) case: Case,
     pub(super) op: String,
     pub(super) pair: Pair,
-    pub(super) nbytes: f64,
-    pub(super) our_cbytes: f64,
-    pub(super) c_cbytes: f64,
     /// Whether C's getitem returns wrong bytes here.
     pub(super) c_is_wrong: bool,
 }
 
 impl Cell {
-    /// Returns the ratio of our size to C's.
-    pub(super) fn size(&self) -> f64 {
-        self.our_cbytes / self.c_cbytes
-    }
-
     /// Returns whether C has streams to decode: its chunks are neither stored uncompressed nor special.
     pub(super) fn has_streams(&self) -> bool {
-        let nchunks = (self.nbytes / self.case.chunk as f64).ceil();
-        self.c_cbytes < self.nbytes && self.c_cbytes > 64.0 * nchunks
+        let Pair { nbytes, c_cbytes, .. } = self.pair;
+        let nchunks = (nbytes / self.case.chunk as f64).ceil();
+        c_cbytes < nbytes && c_cbytes > 64.0 * nchunks
     }
 }
 
@@ -63,7 +56,7 @@ pub(super) fn cases(plan: &Plan, sets: &[Set]) -> Vec<Case> {
     let wanted = |codec: &&str| plan.codecs.iter().any(|name| name == codec);
     let mut add = |rows, set: &Set, codec, filter, chunk| {
         if plan.rows.contains(&rows) && wanted(&codec) {
-            cases.push(Case { rows, set: set.clone(), codec, filter, chunk });
+            cases.push(Case { rows, set: set.clone(), codec, filter, chunk, storage: "memory" });
         }
     };
     for set in sets {
@@ -87,6 +80,12 @@ pub(super) fn cases(plan: &Plan, sets: &[Set]) -> Vec<Case> {
                         add(Rows::Threads, set, codec, filter, kib * 1024);
                     }
                 }
+                let some = set.real || ["walk_f32", "counter_i32"].contains(&set.name.as_str());
+                if some && !odd && matches!(codec, "blosclz" | "lz4" | "zstd") {
+                    for chunk in [1024, 4096, 16_384, 5250 * set.typesize] {
+                        add(Rows::Small, set, codec, filter, chunk);
+                    }
+                }
             }
         }
     }
@@ -104,17 +103,17 @@ pub(super) fn measure(peers: &Peers, plan: &Plan, case: &Case) -> Result<Vec<Cel
         for &threads in threads {
             for ours in sides(round) {
                 let program = if ours { &peers.b2kit } else { &peers.c };
-                for line in peers::lines(program, &arguments(plan, case, threads))? {
-                    note(&mut cells, case, threads, ours, &line)?;
-                }
+                let lines = peers::lines(program, "bench", &options(plan, case, threads))?;
+                note(&mut cells, case, threads, ours, &lines)?;
             }
         }
     }
     Ok(cells)
 }
 
-fn limit(plan: &Plan, codec: &str) -> usize {
+fn limit(plan: &Plan, rows: Rows, codec: &str) -> usize {
     match (plan.quick, is_fast(codec)) {
+        _ if rows == Rows::Small => MIB / 2,
         (false, true) => 32 * MIB,
         (false, false) => 8 * MIB,
         (true, true) => 12 * MIB,
@@ -122,93 +121,84 @@ fn limit(plan: &Plan, codec: &str) -> usize {
     }
 }
 
-fn arguments(plan: &Plan, case: &Case, threads: usize) -> Vec<String> {
+fn options(plan: &Plan, case: &Case, threads: usize) -> [(&'static str, String); 11] {
     let ops = match (case.rows, threads) {
         (Rows::Cells | Rows::Real, 1) => "compress,decompress,getitem",
         _ => "compress,decompress",
     };
-    let mut args = vec!["bench".to_owned()];
-    let mut add = |name: &str, value: String| args.extend([format!("--{name}"), value]);
-    add("input", case.set.path.display().to_string());
-    add("typesize", case.set.typesize.to_string());
-    add("codec", case.codec.into());
-    add("clevel", "5".into());
-    add("filter", case.filter.into());
-    add("threads", threads.to_string());
-    add("op", ops.into());
-    add("repeat", "100".into());
-    add("calls", "4000".into());
-    add("budget", plan.budget.to_string());
-    add("chunk", case.chunk.to_string());
-    add("limit", limit(plan, case.codec).to_string());
-    args
+    [
+        ("input", case.set.path.display().to_string()),
+        ("typesize", case.set.typesize.to_string()),
+        ("codec", case.codec.into()),
+        ("filter", case.filter.into()),
+        ("threads", threads.to_string()),
+        ("op", ops.into()),
+        ("repeat", "100".into()),
+        ("calls", "4000".into()),
+        ("budget", plan.budget.to_string()),
+        ("chunk", case.chunk.to_string()),
+        ("limit", limit(plan, case.rows, case.codec).to_string()),
+    ]
 }
 
-/// Adds a line of output from one side.
-fn note(cells: &mut Vec<Cell>, case: &Case, threads: usize, ours: bool, line: &Value) -> Result<()> {
-    let op = line["op"].as_str().context("a line without an operation")?;
-    let place = cells.iter().position(|cell| cell.op == op && cell.pair.threads == threads);
-    let cell = match place {
-        Some(place) => &mut cells[place],
-        None => {
-            cells.push(Cell {
-                case: case.clone(),
-                op: op.to_owned(),
-                pair: Pair::new(threads),
-                nbytes: 0.0,
-                our_cbytes: 0.0,
-                c_cbytes: 0.0,
-                c_is_wrong: false,
-            });
-            cells.last_mut().context("just pushed")?
+/// Adds the lines of output from one side.
+pub(super) fn note(
+    cells: &mut Vec<Cell>,
+    case: &Case,
+    threads: usize,
+    ours: bool,
+    lines: &[Value],
+) -> Result<()> {
+    for line in lines {
+        let op = line["op"].as_str().context("a line without an operation")?;
+        let same = |cell: &Cell| {
+            (cell.case.codec, cell.case.storage, cell.op.as_str(), cell.pair.threads)
+                == (case.codec, case.storage, op, threads)
+        };
+        let place = cells.iter().position(same).unwrap_or_else(|| {
+            let (case, pair) = (case.clone(), Pair { threads, ..Pair::default() });
+            cells.push(Cell { case, op: op.to_owned(), pair, c_is_wrong: false });
+            cells.len() - 1
+        });
+        match line["error"].as_str() {
+            None => cells[place].pair.note(ours, line)?,
+            Some(error) if ours => bail!("{} {} {}: {op}: {error}", case.set.name, case.codec, case.filter),
+            Some(_) => cells[place].c_is_wrong = true,
         }
-    };
-    if let Some(error) = line["error"].as_str() {
-        if ours {
-            bail!("{} {} {}: {op}: {error}", case.set.name, case.codec, case.filter);
-        }
-        cell.c_is_wrong = true;
-        return Ok(());
-    }
-    let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
-    let time = Spent { wall: number("min_s")?, cpu: number("cpu_min_s")? };
-    (cell.nbytes, cell.pair.bytes, cell.pair.calls) =
-        (number("nbytes")?, number("bytes_per_rep")?, number("calls")?);
-    if ours {
-        cell.our_cbytes = number("cbytes")?;
-        cell.pair.ours.push(time);
-    } else {
-        cell.c_cbytes = number("cbytes")?;
-        cell.pair.c.push(time);
     }
     Ok(())
 }
 
 /// Measures `memcpy` with one thread in GB/s, over a buffer as large as that of the fast codecs.
 pub(super) fn memcpy(peers: &Peers, plan: &Plan, set: &Set) -> Result<f64> {
-    let limit = limit(plan, "lz4").to_string();
-    let args = ["bench", "--op", "memcpy", "--repeat", "30", "--limit", &limit, "--input"];
-    let mut args: Vec<String> = args.map(str::to_owned).into();
-    args.push(set.path.display().to_string());
-    let line = peers::lines(&peers.c, &args)?.pop().context("no line from memcpy")?;
+    let options = [
+        ("op", "memcpy".into()),
+        ("repeat", "30".into()),
+        ("limit", limit(plan, Rows::Cells, "lz4").to_string()),
+        ("input", set.path.display().to_string()),
+    ];
+    let line = peers::lines(&peers.c, "bench", &options)?.pop().context("no line from memcpy")?;
     let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
     Ok(number("bytes_per_rep")? / number("cpu_min_s")? / 1e9)
 }
 
 /// Lets each side decode what the other compressed, and compares with the input.
 pub(super) fn cross(peers: &Peers, folder: &Path, case: &Case) -> Result<()> {
-    let file = |name: &str| -> PathBuf { folder.join(name) };
     for (encoder, decoder, path) in
-        [(&peers.c, &peers.ours, file("c.chunks")), (&peers.ours, &peers.c, file("ours.chunks"))]
+        [(&peers.c, &peers.ours, "c.chunks"), (&peers.ours, &peers.c, "ours.chunks")]
     {
-        for (program, what) in [(encoder, "encode"), (decoder, "decode")] {
-            let mut command = Command::new(program);
-            command.arg(what).arg("--path").arg(&path).arg("--input").arg(&case.set.path);
-            command.args(["--typesize", &case.set.typesize.to_string(), "--codec", case.codec]);
-            command.args(["--filter", case.filter, "--chunk", &case.chunk.to_string()]);
+        let options = [
+            ("path", folder.join(path).display().to_string()),
+            ("input", case.set.path.display().to_string()),
+            ("typesize", case.set.typesize.to_string()),
+            ("codec", case.codec.into()),
+            ("filter", case.filter.into()),
+            ("chunk", case.chunk.to_string()),
             // Several chunks, of which the last is shorter.
-            command.args(["--limit", &(5 * MIB + 1234).to_string()]);
-            peers::output(&mut command)
+            ("limit", (5 * MIB + 1234).to_string()),
+        ];
+        for (program, what) in [(encoder, "encode"), (decoder, "decode")] {
+            peers::lines(program, what, &options)
                 .with_context(|| format!("{} {} {}, crosswise", case.set.name, case.codec, case.filter))?;
         }
     }

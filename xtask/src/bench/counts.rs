@@ -4,29 +4,21 @@
 //! `B2KIT_SIMD=avx2` ensures the same with future versions) and for one compiler, whose version is stored with them.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 
-use super::peers::output;
+use crate::sh::{Counts, Outcome};
 use crate::{root, sh};
 
 /// A count that is larger than the stored one by more than this is a regression; one that is smaller by more asks for
 /// an update.
 const TOLERANCE: f64 = 0.05;
 
-/// The result of the check.
-pub(crate) enum Outcome {
-    /// The number of cases that need no more instructions than stored.
-    Passed(usize),
-    /// Why nothing was counted.
-    NotRun(String),
-}
-
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Stored {
     rustc: String,
     counts: BTreeMap<String, u64>,
@@ -34,11 +26,9 @@ struct Stored {
 
 /// `cargo xtask bench --count`: unlike in CI, it is an error if nothing can be counted.
 pub(super) fn run(update: bool) -> Result<()> {
-    match check(update)? {
-        Outcome::Passed(n) => println!("instruction counts: {n} passed, 0 failed"),
-        Outcome::NotRun(why) => bail!("nothing was counted: {why}"),
-    }
-    Ok(())
+    let outcome = check(update)?;
+    outcome.print("instruction counts", "");
+    outcome.verdict()
 }
 
 /// Counts all cases, and either compares the counts with the stored ones or stores them.
@@ -53,15 +43,15 @@ pub(crate) fn check(update: bool) -> Result<Outcome> {
     let packages = ["-p", "b2-benches", "-p", "b2-cli"];
     sh::run(sh::cargo(&[&["build", "--release", "--bin", "b2-count-cases"][..], &packages].concat()))?;
     let program = root::target().join("release").join("b2-count-cases");
-    let names = output(&mut Command::new(&program))?;
+    let names = sh::output(&mut Command::new(&program))?;
     let names: Vec<&str> = names.lines().collect();
     let counted = count_all(&program, &names)?;
-    let rustc = output(Command::new("rustc").arg("--version"))?.trim().to_owned();
+    let rustc = super::machine::rustc();
     let file = root::workspace().join("benches").join("counts.toml");
     if update {
-        fs::write(&file, store(&rustc, &counted))?;
+        fs::write(&file, store(Stored { rustc, counts: counted.clone() })?)?;
         println!("stored in {}", file.display());
-        return Ok(Outcome::Passed(counted.len()));
+        return Ok(Outcome::Ran(Counts { passed: counted.len() as u64, failed: 0 }));
     }
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let stored = parse(&text).with_context(|| file.display().to_string())?;
@@ -69,7 +59,7 @@ pub(crate) fn check(update: bool) -> Result<Outcome> {
         println!("the stored counts are of {}, this is {rustc}", stored.rustc);
     }
     compare(&stored.counts, &counted)?;
-    Ok(Outcome::Passed(counted.len()))
+    Ok(Outcome::Ran(Counts { passed: counted.len() as u64, failed: 0 }))
 }
 
 /// Returns the reason why counts would be meaningless here, if there is one.
@@ -116,7 +106,7 @@ fn count(program: &Path, name: &str, out: &PathBuf) -> Result<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--toggle-collect=*counted*", "--quiet"]);
     valgrind.arg(format!("--callgrind-out-file={}", out.display())).arg(program).arg(name);
-    output(valgrind.env("B2KIT_SIMD", "avx2"))?;
+    sh::output(valgrind.env("B2KIT_SIMD", "avx2"))?;
     let text = fs::read_to_string(out).context("callgrind wrote nothing")?;
     let total = text
         .lines()
@@ -126,26 +116,16 @@ fn count(program: &Path, name: &str, out: &PathBuf) -> Result<u64> {
     Ok(total)
 }
 
-fn store(rustc: &str, counts: &BTreeMap<String, u64>) -> String {
-    let mut out = format!(
-        "# Instructions of the cases of benches/src/count, by callgrind: the guard against slower code.\n\
-         # Written by `cargo xtask bench --count --update`.\n\nrustc = \"{rustc}\"\n\n[counts]\n"
-    );
-    for (name, count) in counts {
-        let _ = writeln!(out, "{name} = {count}");
-    }
-    out
+fn store(stored: Stored) -> Result<String> {
+    let head = "# Instructions of the cases of benches/src/count, by callgrind: the guard against slower code.\n\
+                # Written by `cargo xtask bench --count --update`.\n";
+    Ok(format!("{head}\n{}", toml::to_string(&stored)?))
 }
 
 fn parse(text: &str) -> Result<Stored> {
-    let table: toml::Table = text.parse()?;
-    let rustc = table.get("rustc").and_then(toml::Value::as_str).context("no rustc")?.to_owned();
-    let counts = table.get("counts").and_then(toml::Value::as_table).context("no counts")?;
-    let count = |(name, count): (&String, &toml::Value)| {
-        let count = count.as_integer().and_then(|count| u64::try_from(count).ok());
-        Ok((name.clone(), count.filter(|count| *count > 0).with_context(|| format!("the count of {name}"))?))
-    };
-    Ok(Stored { rustc, counts: counts.iter().map(count).collect::<Result<_>>()? })
+    let stored: Stored = toml::from_str(text)?;
+    ensure!(stored.counts.values().all(|count| *count > 0), "a count of nothing");
+    Ok(stored)
 }
 
 /// Prints a table; returns an error if there is a regression, or a case is not in the list.
@@ -201,7 +181,7 @@ mod tests {
     #[test]
     fn what_is_stored_is_read_again() {
         let list = counts(&[("chunk-lz4-shuffle-item", 7), ("shuffle-2", 9)]);
-        let stored = parse(&store("rustc 1.0", &list)).unwrap();
-        assert_eq!(stored, Stored { rustc: "rustc 1.0".into(), counts: list });
+        let stored = || Stored { rustc: "rustc 1.0".into(), counts: list.clone() };
+        assert_eq!(parse(&store(stored()).unwrap()).unwrap(), stored());
     }
 }

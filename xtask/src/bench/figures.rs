@@ -1,6 +1,8 @@
 //! Computes figures from times: the best repeat of each round, the ratio of each round, the median of all rounds.
 
-use b2_measure::{Spent, median};
+use anyhow::{Context, Result};
+use b2_measure::{Spent, median, spread};
+use serde_json::Value;
 
 /// Returns the order of the sides in this round, true for ours. The first one alternates.
 pub(super) fn sides(round: usize) -> [bool; 2] {
@@ -17,11 +19,30 @@ pub(super) struct Pair {
     /// Uncompressed bytes of one repeat, and number of calls.
     pub(super) bytes: f64,
     pub(super) calls: f64,
+    /// Uncompressed size, and both compressed ones.
+    pub(super) nbytes: f64,
+    pub(super) our_cbytes: f64,
+    pub(super) c_cbytes: f64,
 }
 
 impl Pair {
-    pub(super) fn new(threads: usize) -> Self {
-        Self { threads, ..Self::default() }
+    /// Adds the best repeat of a round: a line of output from one side.
+    pub(super) fn note(&mut self, ours: bool, line: &Value) -> Result<()> {
+        let number = |key: &str| line[key].as_f64().with_context(|| format!("a line without {key}"));
+        (self.nbytes, self.bytes, self.calls) =
+            (number("nbytes")?, number("bytes_per_rep")?, number("calls")?);
+        let (cbytes, times) = match ours {
+            true => (&mut self.our_cbytes, &mut self.ours),
+            false => (&mut self.c_cbytes, &mut self.c),
+        };
+        *cbytes = number("cbytes")?;
+        times.push(Spent { wall: number("min_s")?, cpu: number("cpu_min_s")? });
+        Ok(())
+    }
+
+    /// Returns the ratio of our size to C's.
+    pub(super) fn size(&self) -> f64 {
+        self.our_cbytes / self.c_cbytes
     }
 
     /// Returns the CPU time for one thread, because other load affects it less, and otherwise the wall time.
@@ -29,15 +50,18 @@ impl Pair {
         if self.threads == 1 { time.cpu } else { time.wall }
     }
 
+    fn ratios(&self) -> impl Iterator<Item = f64> {
+        self.c.iter().zip(&self.ours).map(|(c, ours)| self.figure(c) / self.figure(ours))
+    }
+
     /// Returns the speed ratio of this project to C.
     pub(super) fn ratio(&self) -> f64 {
-        median(self.c.iter().zip(&self.ours).map(|(c, ours)| self.figure(c) / self.figure(ours)))
+        median(self.ratios())
     }
 
     /// Returns the lowest and the highest ratio of a round.
     pub(super) fn spread(&self) -> (f64, f64) {
-        let ratios = self.c.iter().zip(&self.ours).map(|(c, ours)| self.figure(c) / self.figure(ours));
-        ratios.fold((f64::INFINITY, 0.0), |(low, high), ratio| (low.min(ratio), high.max(ratio)))
+        spread(self.ratios())
     }
 
     /// Returns the speeds in GB/s of uncompressed bytes: ours, C's.
@@ -69,7 +93,7 @@ mod tests {
 
     fn pair(threads: usize, c: &[(f64, f64)], ours: &[(f64, f64)]) -> Pair {
         let times = |list: &[(f64, f64)]| list.iter().map(|&(wall, cpu)| Spent { wall, cpu }).collect();
-        Pair { c: times(c), ours: times(ours), threads, bytes: 1e9, calls: 10.0 }
+        Pair { c: times(c), ours: times(ours), threads, bytes: 1e9, calls: 10.0, ..Pair::default() }
     }
 
     #[test]

@@ -16,8 +16,10 @@ mod figures;
 mod goals;
 mod machine;
 mod peers;
+mod plan;
 mod remote;
 mod report;
+mod results;
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
@@ -26,10 +28,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use self::plan::{Plan, Rows};
+use self::results::Results;
 use crate::{python, root};
 
 /// Time this project beside C-Blosc2: chunks, arrays, threads, memory. Prints tables of ratios and writes them to
-/// `benches/results/DATE.md`, with a chart in docs/images/speed.svg.
+/// `benches/results/DATE-KERNELS.md` (one for each class of CPU; `B2KIT_SIMD=avx2` measures that class on any newer one), with a chart in docs/images/speed.svg.
 ///
 /// Needs a C compiler and, for the library to compare with, python3 with venv and pip. Every round trip is verified,
 /// and each side decodes what the other compressed. A figure is the median over the rounds of the ratio of both
@@ -44,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     sets: Vec<String>,
     /// Only these codecs, where they are compared.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = chunks::CODECS)]
     codecs: Vec<String>,
     /// Only these rows.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
@@ -70,46 +74,6 @@ pub(crate) struct Args {
     update: bool,
 }
 
-/// Groups of rows.
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-pub(crate) enum Rows {
-    /// 12 data sets x 5 codecs x shuffle and bitshuffle, one and two threads
-    Cells,
-    /// Small chunks, one and two threads
-    Threads,
-    /// Items of odd sizes, constants
-    Special,
-    /// Real arrays
-    Real,
-    /// Arrays: slices, writing, opening, many readers, memory
-    Arrays,
-    /// Each side decodes what the other compressed
-    Cross,
-}
-
-/// What to measure, and for how long.
-pub(crate) struct Plan {
-    quick: bool,
-    /// Whether to measure everything, as for the results in the repository.
-    whole: bool,
-    rows: Vec<Rows>,
-    codecs: Vec<String>,
-    rounds: usize,
-    /// Seconds per operation and round.
-    budget: f64,
-}
-
-/// The measurements.
-struct Results {
-    cells: Vec<chunks::Cell>,
-    rows: Vec<arrays::Row>,
-    scratch: Vec<arrays::Scratch>,
-    /// GB/s of memcpy with one thread, for each part of the run.
-    memcpy: Vec<f64>,
-    /// Number of cases in which each side decoded the output of the other.
-    crossed: usize,
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.count {
         return counts::run(args.update);
@@ -119,22 +83,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     use clap::ValueEnum;
     let started = Instant::now();
-    let folder = root::target().join("xtask").join("bench");
+    let folder = root::scratch("bench");
     fs::create_dir_all(&folder)?;
     // Two runs at the same time would disturb each other.
     let lock = File::create(folder.join("lock"))?;
     lock.try_lock().context("another run is going on")?;
 
-    let codecs = if !args.codecs.is_empty() {
-        args.codecs.clone()
-    } else if args.quick {
-        ["blosclz", "lz4", "zstd"].map(str::to_owned).into()
-    } else {
-        chunks::CODECS.map(str::to_owned).into()
+    let codecs = match (&args.codecs[..], args.quick) {
+        ([], true) => ["blosclz", "lz4", "zstd"].map(str::to_owned).into(),
+        ([], false) => chunks::CODECS.map(str::to_owned).into(),
+        (codecs, _) => codecs.to_vec(),
     };
-    for codec in &codecs {
-        ensure!(chunks::CODECS.contains(&codec.as_str()), "no codec '{codec}'");
-    }
     let rows = if args.rows.is_empty() { Rows::value_variants().to_vec() } else { args.rows.clone() };
     let plan = Plan {
         quick: args.quick,
@@ -154,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     sets.retain(|set| args.sets.is_empty() || args.sets.contains(&set.name));
 
-    let mut machine = machine::describe(&peers.c_version, &peers.kernels);
+    let mut machine = machine::describe(&peers.c_version, &peers.kernels)?;
     let results = measure(&plan, &peers, &folder, &sets, &field)?;
     machine.finish(started.elapsed());
     let report = report::markdown(&plan, &results, &machine);
@@ -162,7 +121,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let output = match &args.output {
         Some(path) => path.clone(),
         None if plan.whole => {
-            root::workspace().join("benches").join("results").join(format!("{}.md", machine.date))
+            let name = format!("{}-{}.md", machine.date, peers.kernels);
+            root::workspace().join("benches").join("results").join(name)
         }
         None => folder.join(if plan.quick { "quick.md" } else { "part.md" }),
     };
@@ -186,13 +146,13 @@ fn measure(
     sets: &[data::Set],
     field: &data::Set,
 ) -> Result<Results> {
-    let mut results = Results { cells: vec![], rows: vec![], scratch: vec![], memcpy: vec![], crossed: 0 };
+    let mut results = Results { cells: vec![], scratch: vec![], memcpy: vec![], crossed: 0 };
     results.memcpy.push(chunks::memcpy(peers, plan, field)?);
     let cases = chunks::cases(plan, sets);
     for (i, case) in cases.iter().enumerate() {
         progress(&format!("{}/{} {} {} {}", i + 1, cases.len(), case.set.name, case.codec, case.filter));
         results.cells.extend(chunks::measure(peers, plan, case)?);
-        if plan.rows.contains(&Rows::Cross) && case.rows != Rows::Threads {
+        if plan.rows.contains(&Rows::Cross) && !matches!(case.rows, Rows::Threads | Rows::Small) {
             chunks::cross(peers, folder, case)?;
             results.crossed += 1;
         }
@@ -202,7 +162,9 @@ fn measure(
     }
     if plan.rows.contains(&Rows::Arrays) {
         progress("arrays");
-        (results.rows, results.scratch) = arrays::measure(peers, plan, folder, field)?;
+        let (cells, scratch) = arrays::measure(peers, plan, folder, field)?;
+        results.cells.extend(cells);
+        results.scratch = scratch;
         results.memcpy.push(chunks::memcpy(peers, plan, field)?);
     }
     progress("");

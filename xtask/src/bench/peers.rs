@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::{root, sh};
@@ -27,7 +27,7 @@ pub(super) fn build(python: &Path, folder: &Path) -> Result<Peers> {
     let (b2kit, ours) = (release.join("b2kit"), release.join("b2-bench-peer"));
 
     let find = "import importlib.util as u; print(u.find_spec('blosc2').submodule_search_locations[0])";
-    let found = output(Command::new(python).args(["-c", find]))?;
+    let found = sh::output(Command::new(python).args(["-c", find]))?;
     let wheel = PathBuf::from(found.trim());
     let (include, lib) = (wheel.join("include"), wheel.join("lib"));
     ensure!(include.join("blosc2.h").exists(), "this wheel of blosc2 has no headers");
@@ -38,27 +38,18 @@ pub(super) fn build(python: &Path, folder: &Path) -> Result<Peers> {
     cc.arg("-L").arg(&lib).args(["-lblosc2", "-lpthread"]).arg(format!("-Wl,-rpath,{}", lib.display()));
     let status = cc.status().context("cannot run the C compiler (another one: CC=...)")?;
     ensure!(status.success(), "the C side does not compile");
-    let c_version = output(Command::new(&c).arg("version"))?.trim().to_owned();
-    let kernels = output(Command::new(&ours).arg("kernels"))?.trim().to_owned();
+    let c_version = sh::output(Command::new(&c).arg("version"))?.trim().to_owned();
+    let kernels = sh::output(Command::new(&ours).arg("kernels"))?.trim().to_owned();
     Ok(Peers { c, c_version, b2kit, ours, kernels })
 }
 
-/// Runs a program and returns its standard output.
-pub(super) fn output(command: &mut Command) -> Result<String> {
-    // Only the options set the number of threads.
-    command.env_remove("BLOSC_NTHREADS").env_remove("RAYON_NUM_THREADS");
-    let program = command.get_program().to_owned();
-    let output = command.output().with_context(|| format!("cannot run {program:?}"))?;
-    if !output.status.success() {
-        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("{program:?} {} ended with {}: {}", args.join(" "), output.status, stderr.trim());
-    }
-    Ok(String::from_utf8(output.stdout)?)
-}
-
 /// Runs a program that prints lines of JSON.
-pub(super) fn lines(program: &Path, args: &[String]) -> Result<Vec<Value>> {
-    let text = output(Command::new(program).args(args))?;
-    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+pub(super) fn lines(program: &Path, what: &str, options: &[(&str, String)]) -> Result<Vec<Value>> {
+    let mut command = Command::new(program);
+    // Only the options set the number of threads.
+    command.env_remove("BLOSC_NTHREADS").env_remove("RAYON_NUM_THREADS").arg(what);
+    for (name, value) in options {
+        command.args([&format!("--{name}"), value]);
+    }
+    sh::json_lines(&mut command)
 }

@@ -3,14 +3,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use b2_measure::{median, table};
 use b2_testkit::web::{Counts, Server};
 
+use super::machine::today;
+use crate::conformance::peer::{Peer, Reply};
 use crate::{python, root, sh};
 
 /// The Python packages of the other sides. The first one names the folder of the environment.
@@ -36,47 +38,57 @@ const SIDES: [(&str, &str, &str); 6] = [
 ];
 
 /// The networks: name, milliseconds until a response, and bytes per second of one connection and of all.
-const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 4] = [
+const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 5] = [
     ("0 ms", 0, None, None),
     ("20 ms", 20, None, None),
+    ("80 ms", 80, None, None),
     ("20 ms, 50 MB/s per connection", 20, Some(50_000_000), None),
     ("20 ms, 50 MB/s per link", 20, None, Some(50_000_000)),
 ];
 
-/// A program that receives commands.
-struct Side {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+/// The ways to copy the whole array elsewhere: name, number of the side, and file. The first one is the command, whose
+/// start is included; the others are those sides, running already.
+const COPIERS: [(&str, Option<usize>, &str); 3] = [
+    ("b2kit cat", None, "ours.b2nd.starts"),
+    ("python-blosc2", Some(3), "c.b2nd"),
+    ("zarr + obstore, chunks", Some(4), "chunks.zarr"),
+];
+
+/// Where the array is copied to.
+const TARGETS: [&str; 2] = ["file", "pipe"];
+
+/// Runs `b2kit cat`, to a file or through a pipe that `cat` reads; returns the seconds.
+fn cat(b2kit: &Path, url: &str, target: &str, file: &Path) -> Result<f64> {
+    let start = Instant::now();
+    let mut command = Command::new(b2kit);
+    command.args(["cat", "-q", "--force", url]);
+    without_proxy(&mut command);
+    if target == "file" {
+        command.arg("-o").arg(file);
+        sh::run(command)?;
+        return Ok(start.elapsed().as_secs_f64());
+    }
+    let mut cat = command.stdout(Stdio::piped()).spawn()?;
+    let pipe = cat.stdout.take().context("a pipe")?;
+    let mut reader = Command::new("cat").stdin(pipe).stdout(Stdio::null()).spawn()?;
+    let ended = [cat.wait()?, reader.wait()?];
+    ensure!(ended.iter().all(|status| status.success()), "b2kit cat {url}: {ended:?}");
+    Ok(start.elapsed().as_secs_f64())
 }
 
-impl Side {
-    fn start(mut command: Command) -> Result<Self> {
-        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
-            command.env_remove(name);
-        }
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start a side")?;
-        let input = child.stdin.take().context("no standard input")?;
-        let output = BufReader::new(child.stdout.take().context("no standard output")?);
-        Ok(Self { child, input, output })
-    }
-
-    /// Runs a command; returns the seconds and the sum of the items.
-    fn run(&mut self, command: &str) -> Result<(f64, u64)> {
-        writeln!(self.input, "{command}")?;
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        let (seconds, sum) = line.trim().split_once(' ').with_context(|| format!("{command}: no answer"))?;
-        Ok((seconds.parse()?, sum.parse()?))
+fn without_proxy(command: &mut Command) {
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
     }
 }
 
-impl Drop for Side {
-    fn drop(&mut self) {
-        // It is idle and has nothing to clean up.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Runs a command on one side; returns the seconds and the sum of the items.
+fn ask(side: &mut Peer, command: &str) -> Result<(f64, u64)> {
+    side.send_line(command);
+    match side.receive()? {
+        Reply::Line(answer) => Ok(serde_json::from_value(answer)?),
+        Reply::Ended(status) => bail!("{command}: the side ended with {status}"),
+        Reply::Silent => bail!("{command}: no answer"),
     }
 }
 
@@ -87,33 +99,19 @@ struct Taken {
     counts: Counts,
 }
 
-impl Taken {
-    fn median(&self) -> f64 {
-        let mut sorted = self.seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
-    }
-}
-
 pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> Result<()> {
     let rounds = rounds.unwrap_or(if quick { 1 } else { 5 }).max(1);
-    let folder = root::target().join("xtask").join("bench").join("remote");
+    let folder = root::scratch("bench/remote");
     let python = python::environment(PEERS)?;
-    sh::run(sh::cargo(&["build", "--release", "-p", "b2-benches", "--bin", "b2-bench-remote"]))?;
+    let packages = ["-p", "b2-benches", "--bin", "b2-bench-remote", "-p", "b2-cli", "--bin", "b2kit"];
+    sh::run(sh::cargo(&[&["build", "--release"], &packages[..]].concat()))?;
+    let b2kit = root::target().join("release").join("b2kit");
     let ours = root::target().join("release").join("b2-bench-remote");
     if !folder.join("ours.b2nd.starts").exists() || !folder.join("whole").exists() {
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder)?;
-        sh::run({
-            let mut make = python::script(&python, "bench_remote.py");
-            make.arg("make").arg(&folder);
-            make
-        })?;
-        sh::run({
-            let mut make = Command::new(&ours);
-            make.arg("make").arg(folder.join("raw")).arg(folder.join("ours.b2nd"));
-            make
-        })?;
+        root::empty(&folder)?;
+        sh::output(python::script(&python, "bench_remote.py").arg("make").arg(&folder))?;
+        let files = ["raw", "ours.b2nd"].map(|name| folder.join(name));
+        sh::output(Command::new(&ours).arg("make").args(files))?;
         fs::write(folder.join("whole"), "")?;
     }
     let server = Server::start()?;
@@ -125,7 +123,9 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
     }
     let mut sums = [None; PARTS.len()];
     let mut taken = vec![vec![vec![Taken::default(); PARTS.len()]; SIDES.len()]; NETWORKS.len()];
-    for (network, of_network) in NETWORKS.iter().zip(&mut taken) {
+    let mut copied = vec![vec![vec![Vec::new(); TARGETS.len()]; COPIERS.len()]; NETWORKS.len()];
+    let whole = folder.join("copy");
+    for ((network, of_network), copied) in NETWORKS.iter().zip(&mut taken).zip(&mut copied) {
         eprintln!("{}", network.0);
         let mut sides = Vec::new();
         for (_, program, _) in SIDES {
@@ -138,7 +138,8 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
                 // The peers may use any number of threads here, since they mostly wait.
                 command.arg(program).env_remove("BLOSC_NTHREADS").env_remove("OMP_NUM_THREADS");
             }
-            sides.push(Side::start(command)?);
+            without_proxy(&mut command);
+            sides.push(Peer::start(command)?);
         }
         // The first round only warms up connections and interpreters.
         for round in 0..=rounds {
@@ -147,12 +148,12 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
                 server.speed(network.2, network.3);
                 for ((part, taken), sum) in PARTS.iter().zip(of_side).zip(&mut sums) {
                     server.counts();
-                    let opened = side.run(&format!("open {}", server.url(file)))?;
+                    let opened = ask(side, &format!("open {}", server.url(file)))?;
                     let (seconds, found) = match *part {
                         "open" => opened,
                         part => {
                             server.counts();
-                            side.run(&format!("read {part}"))?
+                            ask(side, &format!("read {part}"))?
                         }
                     };
                     ensure!(*sum.get_or_insert(found) == found, "{file}: {part}: other items than elsewhere");
@@ -162,15 +163,26 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
                     }
                 }
             }
+            for ((_, side, file), copied) in COPIERS.iter().zip(copied.iter_mut()) {
+                for (target, copied) in TARGETS.iter().zip(copied) {
+                    let url = server.url(file);
+                    let seconds = match side.and_then(|side| sides.get_mut(side)) {
+                        Some(side) => ask(side, &format!("{target} {url} {}", whole.display()))?.0,
+                        None => cat(&b2kit, &url, target, &whole)?,
+                    };
+                    if round > 0 {
+                        copied.push(seconds);
+                    }
+                }
+            }
         }
     }
-    let report = report(&taken, rounds)?;
+    fs::remove_file(&whole)?;
+    let report = report(&taken, &copied, rounds)?;
     print!("{report}");
-    let date = Command::new("date").arg("+%Y-%m-%d").output()?.stdout;
-    let date = String::from_utf8_lossy(&date);
     let default = match quick {
-        true => root::target().join("xtask").join("bench").join("remote-quick.md"),
-        false => root::workspace().join("benches/results").join(format!("remote-{}.md", date.trim())),
+        true => root::scratch("bench/remote-quick.md"),
+        false => root::workspace().join("benches/results").join(format!("remote-{}.md", today()?)),
     };
     let path = output.unwrap_or(&default);
     fs::write(path, report).with_context(|| path.display().to_string())
@@ -189,7 +201,7 @@ fn serve(server: &Server, folder: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn report(taken: &[Vec<Vec<Taken>>], rounds: usize) -> Result<String> {
+fn report(taken: &[Vec<Vec<Taken>>], copied: &[Vec<Vec<Vec<f64>>>], rounds: usize) -> Result<String> {
     let mut out = String::from(
         "# Reading from a server\n\nfloat32, 400 x 400 x 256, in chunks of 100 x 100 x 128 and blocks of 25 x 25 x 32 (the \
          inner chunks of the shards), zstd 5 and shuffle, about 40 MB stored, behind a server on the loopback that answers \
@@ -197,26 +209,37 @@ fn report(taken: &[Vec<Vec<Taken>>], rounds: usize) -> Result<String> {
          is 32 x 32 x 32. Before each part the array is opened anew, which is not counted with it. All sides read the same \
          items. Made by `cargo xtask bench --remote`.\n\n## Requests and bytes\n\n",
     );
-    let head = |out: &mut String, first: &str| {
-        let names: Vec<&str> = SIDES.iter().map(|(name, ..)| *name).collect();
-        writeln!(out, "| {first} | {} |\n| --- |{}", names.join(" | "), " --- |".repeat(SIDES.len()))
+    let names = SIDES.map(|(name, ..)| name).join(" | ");
+    // One row for each part.
+    let parts = |of_network: &[Vec<Taken>], cell: &dyn Fn(&Taken) -> String| {
+        let row = |(at, part): (usize, &&str)| {
+            let cells: Vec<String> = of_network.iter().map(|of_side| cell(&of_side[at])).collect();
+            format!("{part} | {}", cells.join(" | "))
+        };
+        PARTS.iter().enumerate().map(row).collect::<Vec<_>>()
     };
-    head(&mut out, "requests / KB")?;
-    for (at, part) in PARTS.iter().enumerate() {
-        let cells = taken[1].iter().map(|of_side| {
-            let Counts { requests, bytes, .. } = of_side[at].counts;
-            format!("{requests} / {}", bytes.div_ceil(1000))
-        });
-        writeln!(out, "| {part} | {} |", cells.collect::<Vec<_>>().join(" | "))?;
-    }
+    let counts = parts(&taken[1], &|taken| {
+        format!("{} / {}", taken.counts.requests, taken.counts.bytes.div_ceil(1000))
+    });
+    out += &table(&format!("requests / KB | {names}"), counts);
     writeln!(out, "\n## Milliseconds\n\nMedians of {rounds} rounds of all sides in turn.")?;
     for ((name, ..), of_network) in NETWORKS.iter().zip(taken) {
-        writeln!(out, "\n**{name}**\n")?;
-        head(&mut out, "ms")?;
-        for (at, part) in PARTS.iter().enumerate() {
-            let cells = of_network.iter().map(|of_side| format!("{:.1}", of_side[at].median() * 1e3));
-            writeln!(out, "| {part} | {} |", cells.collect::<Vec<_>>().join(" | "))?;
-        }
+        let seconds = |taken: &Taken| format!("{:.1}", median(taken.seconds.iter().copied()) * 1e3);
+        let rows = parts(of_network, &seconds);
+        writeln!(out, "\n**{name}**\n\n{}", table(&format!("ms | {names}"), rows).trim_end())?;
     }
+    writeln!(
+        out,
+        "\n## Milliseconds to copy the whole array elsewhere\n\nOpened, read, and written to a file, or to a pipe that `cat` \
+         reads. With `b2kit cat` that includes the start of the process; the others run already.\n"
+    )?;
+    let rows = NETWORKS.iter().zip(copied).flat_map(|((network, ..), of_network)| {
+        TARGETS.iter().enumerate().map(move |(at, target)| {
+            let cell = |taken: &Vec<Vec<f64>>| format!("{:.0}", median(taken[at].iter().copied()) * 1e3);
+            format!("{network}, {target} | {}", of_network.iter().map(cell).collect::<Vec<_>>().join(" | "))
+        })
+    });
+    let names = COPIERS.map(|(name, ..)| name).join(" | ");
+    out += &table(&format!("ms | {names}"), rows);
     Ok(out)
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use b2_measure::{geomean, median};
+use b2_measure::{Spent, geomean, median, spread, table};
 
-use super::arrays::{BLOCK_KIB, BLOCKS, CHUNKS, SHAPE};
-use super::chunks::{CODECS, Cell, FILTERS};
+use super::arrays::{BLOCK_KIB, BLOCKS, CHUNKS, SHAPE, Scratch};
+use super::chunks::{CODECS, Case, Cell, FILTERS};
+use super::figures::Pair;
 use super::goals::{self, Goal, Mark};
 use super::machine::Machine;
-use super::{Plan, Results, Rows};
+use super::plan::{Plan, Rows};
+use super::results::{Results, name};
 
 /// Returns the whole report as Markdown.
 pub(super) fn markdown(plan: &Plan, results: &Results, machine: &Machine) -> String {
@@ -18,8 +20,7 @@ pub(super) fn markdown(plan: &Plan, results: &Results, machine: &Machine) -> Str
         let _ = writeln!(out, "{line}  ");
     }
     let memcpy = median(results.memcpy.iter().copied());
-    let (low, high) =
-        results.memcpy.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &x| (low.min(x), high.max(x)));
+    let (low, high) = spread(results.memcpy.iter().copied());
     let _ = writeln!(
         out,
         "memcpy, one thread: {memcpy:.1} GB/s (from {low:.1} to {high:.1} during the run).  \n\
@@ -41,17 +42,13 @@ pub(super) fn markdown(plan: &Plan, results: &Results, machine: &Machine) -> Str
         [("decompress", "Decompression"), ("compress", "Compression"), ("getitem", "One random item")]
     {
         for threads in [1, 2] {
-            let keep = |cell: &&Cell| {
-                matches!(cell.case.rows, Rows::Cells | Rows::Real)
-                    && cell.op == op
-                    && cell.pair.threads == threads
-            };
-            let cells: Vec<&Cell> = results.cells.iter().filter(keep).collect();
+            let cells: Vec<&Cell> = results.select(&[Rows::Cells, Rows::Real], op, threads).collect();
             cell_table(&mut out, &format!("{title}, {}", count_threads(threads)), &cells);
         }
     }
     sizes(&mut out, results);
     special(&mut out, results);
+    small(&mut out, results);
     second_thread(&mut out, results);
     arrays(&mut out, results);
     out
@@ -66,22 +63,20 @@ fn mark(mark: &Mark) -> String {
 }
 
 fn goal_table(out: &mut String, goals: &[Goal]) {
-    out.push_str("## Goals\n\n| work | goal | reached | cells | under the floor of a cell | worst cell |\n");
-    out.push_str("| --- | --- | --- | --- | --- | --- |\n");
-    for goal in goals {
-        let _ = writeln!(
-            out,
-            "| {} | {} | {}{:.2}{} | {} | {} | {} |",
+    let rows = goals.iter().map(|goal| {
+        let bold = if goal.reached() { "" } else { "**" };
+        format!(
+            "{} | {} | {bold}{:.2}{bold} | {} | {} | {}",
             goal.work,
             goal.wanted.map_or("-".into(), |wanted| format!("{wanted:.2}")),
-            if goal.reached() { "" } else { "**" },
             goal.figure,
-            if goal.reached() { "" } else { "**" },
             goal.cells,
             goal.under.len(),
             goal.worst.as_ref().map(mark).unwrap_or_default(),
-        );
-    }
+        )
+    });
+    out.push_str("## Goals\n\n");
+    out.push_str(&table("work | goal | reached | cells | under the floor of a cell | worst cell", rows));
     out.push_str("\nFigures are geometric means. In bold: not reached, by the mean or by a cell.\n\n");
 }
 
@@ -93,8 +88,7 @@ fn under_the_goal(out: &mut String, goals: &[Goal]) {
     out.push_str("### Cells under their floor\n\n");
     for goal in goals.iter().filter(|goal| !goal.under.is_empty()) {
         let list: Vec<String> = goal.under.iter().map(mark).collect();
-        let floors = goal.under.iter().map(|mark| mark.floor);
-        let (low, high) = floors.fold((f64::INFINITY, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
+        let (low, high) = spread(goal.under.iter().map(|mark| mark.floor));
         let floor = if low == high { format!("{low:.2}") } else { format!("{low:.2} or {high:.2}") };
         let _ = writeln!(out, "- {} (floor {floor}): {}", goal.work, list.join("; "));
     }
@@ -106,152 +100,132 @@ fn cell_table(out: &mut String, title: &str, cells: &[&Cell]) {
     if cells.is_empty() {
         return;
     }
-    let mut columns: Vec<(&str, &str)> = Vec::new();
-    for codec in CODECS {
-        for filter in FILTERS {
-            if cells.iter().any(|cell| (cell.case.codec, cell.case.filter) == (codec, filter)) {
-                columns.push((codec, filter));
-            }
-        }
-    }
+    let at = |cell: &Cell| (cell.case.codec, cell.case.filter);
+    let columns = CODECS.into_iter().flat_map(|codec| FILTERS.map(|filter| (codec, filter)));
+    let columns = columns.filter(|column| cells.iter().any(|cell| at(cell) == *column));
+    let columns: Vec<(&str, &str)> = columns.collect();
     let item = cells.iter().all(|cell| cell.op.starts_with("getitem"));
     let unit = if item { "microseconds of ours" } else { "GB/s of ours" };
     let _ = writeln!(out, "## {title}\n\nRatio, and {unit} in brackets.\n");
-    header(out, "set", columns.iter().map(|(codec, filter)| format!("{codec} {filter}")));
+    let text = |cell: &&Cell| match cell {
+        cell if cell.c_is_wrong => "C is wrong".into(),
+        cell if item => format!("{:.2} ({:.2})", cell.pair.ratio(), cell.pair.micros().0),
+        cell => format!("{:.2} ({:.2})", cell.pair.ratio(), cell.pair.speeds().0),
+    };
     let mut names: Vec<&str> = cells.iter().map(|cell| cell.case.set.name.as_str()).collect();
     names.dedup();
+    let row = |first: &str, text: &dyn Fn(&(&str, &str)) -> String| {
+        let texts = columns.iter().map(text);
+        [first.to_owned()].into_iter().chain(texts).collect::<Vec<_>>().join(" | ")
+    };
+    let mut rows: Vec<String> = Vec::new();
     for name in names {
-        let _ = write!(out, "| {name} |");
-        for column in &columns {
-            let cell = cells
-                .iter()
-                .find(|cell| cell.case.set.name == name && (cell.case.codec, cell.case.filter) == *column);
-            let text = match cell {
-                None => String::new(),
-                Some(cell) if cell.c_is_wrong => "C is wrong".into(),
-                Some(cell) if item => format!("{:.2} ({:.2})", cell.pair.ratio(), cell.pair.micros().0),
-                Some(cell) => format!("{:.2} ({:.2})", cell.pair.ratio(), cell.pair.speeds().0),
-            };
-            let _ = write!(out, " {text} |");
-        }
-        out.push('\n');
+        rows.push(row(name, &|column| {
+            let cell = cells.iter().find(|cell| cell.case.set.name == name && at(cell) == *column);
+            cell.map(text).unwrap_or_default()
+        }));
     }
-    let _ = write!(out, "| geometric mean |");
-    for column in &columns {
-        let of_column =
-            cells.iter().filter(|cell| (cell.case.codec, cell.case.filter) == *column && !cell.c_is_wrong);
-        let _ = write!(out, " {:.2} |", geomean(of_column.map(|cell| cell.pair.ratio())).unwrap_or(f64::NAN));
-    }
-    out.push_str("\n\n");
-}
-
-fn header(out: &mut String, first: &str, columns: impl Iterator<Item = String>) {
-    let columns: Vec<String> = columns.collect();
-    let _ = writeln!(out, "| {first} | {} |", columns.join(" | "));
-    let _ = writeln!(out, "|{}", " --- |".repeat(columns.len() + 1));
+    rows.push(row("geometric mean", &|column| {
+        let of_column = cells.iter().filter(|cell| at(cell) == *column && !cell.c_is_wrong);
+        format!("{:.2}", geomean(of_column.map(|cell| cell.pair.ratio())).unwrap_or(f64::NAN))
+    }));
+    out.push_str(&table(&row("set", &|(codec, filter)| format!("{codec} {filter}")), rows));
+    out.push('\n');
 }
 
 /// Writes our size relative to C's, and the compression ratio.
 fn sizes(out: &mut String, results: &Results) {
-    let keep = |cell: &&Cell| {
-        matches!(cell.case.rows, Rows::Cells | Rows::Real) && cell.op == "compress" && cell.pair.threads == 1
-    };
-    let cells: Vec<&Cell> = results.cells.iter().filter(keep).collect();
+    let cells: Vec<&Cell> = results.select(&[Rows::Cells, Rows::Real], "compress", 1).collect();
     if cells.is_empty() {
         return;
     }
     out.push_str("## Sizes\n\nOur bytes over C's: below 1 ours are smaller. In brackets: how many times smaller than the plain data.\n\n");
-    let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, String> = BTreeMap::new();
     let mut columns: Vec<String> = Vec::new();
     for cell in &cells {
         let column = format!("{} {}", cell.case.codec, cell.case.filter);
         if !columns.contains(&column) {
             columns.push(column);
         }
-        let text = format!("{:.3} ({:.2})", cell.size(), cell.nbytes / cell.our_cbytes);
-        table.entry(&cell.case.set.name).or_default().push(text);
+        let row = rows.entry(&cell.case.set.name).or_insert_with(|| cell.case.set.name.clone());
+        let Pair { nbytes, our_cbytes, .. } = cell.pair;
+        let _ = write!(row, " | {:.3} ({:.2})", cell.pair.size(), nbytes / our_cbytes);
     }
-    header(out, "set", columns.into_iter());
-    for (name, texts) in table {
-        let _ = writeln!(out, "| {name} | {} |", texts.join(" | "));
-    }
+    out.push_str(&table(&format!("set | {}", columns.join(" | ")), rows.into_values()));
     out.push('\n');
 }
 
 fn special(out: &mut String, results: &Results) {
-    let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.case.rows == Rows::Special).collect();
-    if cells.is_empty() {
-        return;
+    let rows = results.of(&[Rows::Special]).map(|cell| {
+        let Case { set, codec, filter, .. } = &cell.case;
+        let ((ours, c), ratio, size) = (cell.pair.speeds(), cell.pair.ratio(), cell.pair.size());
+        format!(
+            "{} | {codec} | {filter} | {} | {ratio:.2} | {ours:.2} | {c:.2} | {size:.3}",
+            set.name, cell.op
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    if !rows.is_empty() {
+        out.push_str("## Items of odd sizes, constants: 1 thread (CPU time)\n\n");
+        out.push_str(&table("set | codec | filter | operation | ratio | ours GB/s | C GB/s | size", rows));
+        out.push('\n');
     }
-    out.push_str("## Items of odd sizes, constants: 1 thread (CPU time)\n\n");
-    header(
-        out,
-        "set",
-        ["codec", "filter", "operation", "ratio", "ours GB/s", "C GB/s", "size"]
-            .map(str::to_owned)
-            .into_iter(),
-    );
-    for cell in cells {
-        let (ours, c) = cell.pair.speeds();
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} | {:.2} | {ours:.2} | {c:.2} | {:.3} |",
-            cell.case.set.name,
-            cell.case.codec,
-            cell.case.filter,
+}
+
+/// Writes chunks so small that the fixed cost of a call counts.
+fn small(out: &mut String, results: &Results) {
+    let rows = results.of(&[Rows::Small]).map(|cell| {
+        let Pair { calls, ours, c, .. } = &cell.pair;
+        let nanos = |times: &[Spent]| median(times.iter().map(|time| time.cpu)) / calls * 1e9;
+        format!(
+            "{} | {} | {:.2} | {:.0} | {:.0} | {:.3}",
+            name(cell),
             cell.op,
             cell.pair.ratio(),
-            cell.size(),
+            nanos(ours),
+            nanos(c),
+            cell.pair.size()
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    if !rows.is_empty() {
+        out.push_str(
+            "## Small chunks: 1 thread (CPU time)\n\nOurs with what each thread keeps, C's with a kept context.\n\n",
         );
+        out.push_str(&table("chunks of | operation | ratio | ours ns | C ns | size", rows));
+        out.push('\n');
     }
-    out.push('\n');
 }
 
 /// Writes the gain from two threads over one.
 fn second_thread(out: &mut String, results: &Results) {
-    let pairs: Vec<(&Cell, &Cell)> = results
-        .cells
-        .iter()
-        .filter(|one| one.pair.threads == 1 && one.case.rows == Rows::Threads)
-        .filter_map(|one| {
-            let same = |two: &&Cell| {
-                two.pair.threads == 2 && two.op == one.op && goals::name(two) == goals::name(one)
-            };
-            Some((one, results.cells.iter().find(same)?))
-        })
-        .collect();
-    if pairs.is_empty() {
-        return;
-    }
-    out.push_str(
-        "## Small chunks (wall time)\n\nGB/s with 1 and 2 threads, and what the second one gives.\n\n",
-    );
-    header(
-        out,
-        "chunks of",
-        ["operation", "ours", "gain", "C", "gain", "ratio at 2"].map(str::to_owned).into_iter(),
-    );
-    for (one, two) in pairs {
+    let pairs = results.with_second_thread().filter(|(one, _)| one.case.rows == Rows::Threads);
+    let rows = pairs.map(|(one, two)| {
         let (ours, c) = one.pair.gains(&two.pair);
-        let speed =
-            |times: &[b2_measure::Spent]| one.pair.bytes / median(times.iter().map(|time| time.wall)) / 1e9;
-        let _ = writeln!(
-            out,
-            "| {} | {} | {:.2}, {:.2} | {ours:.2} | {:.2}, {:.2} | {c:.2} | {:.2} |",
-            goals::name(one),
+        let speed = |times: &[Spent]| one.pair.bytes / median(times.iter().map(|time| time.wall)) / 1e9;
+        format!(
+            "{} | {} | {:.2}, {:.2} | {ours:.2} | {:.2}, {:.2} | {c:.2} | {:.2}",
+            name(one),
             one.op,
             speed(&one.pair.ours),
             speed(&two.pair.ours),
             speed(&one.pair.c),
             speed(&two.pair.c),
             two.pair.ratio(),
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    if !rows.is_empty() {
+        out.push_str(
+            "## Chunks below 1 MiB (wall time)\n\nGB/s with 1 and 2 threads, and what the second one gives.\n\n",
         );
+        out.push_str(&table("chunks of | operation | ours | gain | C | gain | ratio at 2", rows));
+        out.push('\n');
     }
-    out.push('\n');
 }
 
 fn arrays(out: &mut String, results: &Results) {
-    if results.rows.is_empty() {
+    if results.of(&[Rows::Arrays]).next().is_none() {
         return;
     }
     let _ = writeln!(
@@ -262,39 +236,29 @@ fn arrays(out: &mut String, results: &Results) {
          the file, reads one item, closes. `readers`: so many threads read boxes, ours of one open array, C's of one\n\
          each, since C's are not for several threads.\n"
     );
-    header(
-        out,
-        "operation",
-        ["codec", "storage", "threads", "ratio", "from, to", "ours", "C", "", "size"]
-            .map(str::to_owned)
-            .into_iter(),
-    );
-    for row in &results.rows {
-        let many = row.pair.calls > 1.0;
-        let ((ours, c), unit) = if many { (row.pair.micros(), "us") } else { (row.pair.speeds(), "GB/s") };
-        let (low, high) = row.pair.spread();
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} | {:.2} | {low:.2}, {high:.2} | {ours:.2} | {c:.2} | {unit} | {:.3} |",
-            row.op,
-            row.codec,
-            row.storage,
-            row.pair.threads,
-            row.pair.ratio(),
-            row.our_cbytes / row.c_cbytes,
-        );
-    }
+    let rows = results.of(&[Rows::Arrays]).map(|Cell { case, op, pair, .. }| {
+        let ((ours, c), unit) =
+            if pair.calls > 1.0 { (pair.micros(), "us") } else { (pair.speeds(), "GB/s") };
+        let (low, high) = pair.spread();
+        format!(
+            "{op} | {} | {} | {} | {:.2} | {low:.2}, {high:.2} | {ours:.2} | {c:.2} | {unit} | {:.3}",
+            case.codec,
+            case.storage,
+            pair.threads,
+            pair.ratio(),
+            pair.size(),
+        )
+    });
+    let head = "operation | codec | storage | threads | ratio | from, to | ours | C |  | size";
+    out.push_str(&table(head, rows));
     out.push_str(
         "\n### Memory\n\nPeak beside the array, the destination and the file, lz4 on disk, in KiB; ",
     );
     let _ = writeln!(out, "a block has {BLOCK_KIB:.0}.\n");
-    header(out, "operation", ["threads", "ours", "C"].map(str::to_owned).into_iter());
-    for scratch in &results.scratch {
-        let _ = writeln!(
-            out,
-            "| {} | {} | {:.0} | {:.0} |",
-            scratch.op, scratch.threads, scratch.ours, scratch.c
-        );
-    }
+    let rows = results
+        .scratch
+        .iter()
+        .map(|Scratch { op, threads, ours, c }| format!("{op} | {threads} | {ours:.0} | {c:.0}"));
+    out.push_str(&table("operation | threads | ours | C", rows));
     out.push('\n');
 }

@@ -1,88 +1,119 @@
 //! Named comparisons. A panic counts as a failure.
 
-use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2_testkit::Rng;
 use serde_json::Value;
 
 /// Collects the failures of one case.
 #[derive(Default)]
 pub(crate) struct Checker {
+    /// The failures: check and message. Empty if everything was right.
     pub(crate) failures: Vec<(String, String)>,
+    /// Number of comparisons made.
     pub(crate) checks: usize,
 }
 
-/// The result of a check: nothing, or what is wrong.
-pub(crate) type Verdict = Result<(), String>;
-
 impl Checker {
-    /// Runs one check.
-    pub(crate) fn run(&mut self, name: &str, check: impl FnOnce() -> Verdict) {
-        self.get(name, check);
+    /// Runs one check, whose value later checks may need.
+    pub(crate) fn run<T>(&mut self, name: &str, check: impl FnOnce() -> Result<T>) -> Option<T> {
+        self.checks += 1;
+        caught(check).map_err(|error| self.failures.push((name.to_owned(), format!("{error:#}")))).ok()
     }
 
-    /// Runs one check that returns a value for later checks.
-    pub(crate) fn get<T>(&mut self, name: &str, check: impl FnOnce() -> Result<T, String>) -> Option<T> {
-        self.checks += 1;
-        // The state after a panic is dropped with the case.
-        let verdict = catch_unwind(AssertUnwindSafe(check))
-            .unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&*panic))));
-        verdict.map_err(|message| self.failures.push((name.to_owned(), message))).ok()
+    /// Counts a check that failed.
+    pub(crate) fn fail(&mut self, name: &str, message: String) {
+        self.run(name, || -> Result<()> { bail!(message) });
     }
 
     /// Compares two values.
     pub(crate) fn same<T: PartialEq + Debug>(&mut self, name: &str, found: T, wanted: T) {
-        self.run(name, || match found == wanted {
-            true => Ok(()),
-            false => Err(format!("found {found:?}, expected {wanted:?}")),
+        self.run(name, || {
+            ensure!(found == wanted, "found {found:?}, expected {wanted:?}");
+            Ok(())
+        });
+    }
+
+    /// Compares a value with a field of the case.
+    pub(crate) fn field(&mut self, case: &Value, field: &str, found: impl Into<Value>) {
+        let (found, wanted) = (found.into(), &case[field]);
+        self.run(field, || {
+            ensure!(found == *wanted, "found {found}, expected {wanted}");
+            Ok(())
+        });
+    }
+
+    /// Compares a value with a field of the case, if the case has it.
+    pub(crate) fn field_if_known(&mut self, case: &Value, field: &str, found: impl Into<Value>) {
+        if !case[field].is_null() {
+            self.field(case, field, found);
+        }
+    }
+
+    /// Compares random parts with those of the whole. Positions count `unit` bytes.
+    pub(crate) fn parts(
+        &mut self,
+        name: &str,
+        (rng, n): (&mut Rng, usize),
+        (plain, unit): (&[u8], usize),
+        read: impl Fn(Range<usize>) -> Result<Vec<u8>>,
+    ) {
+        self.run(name, || {
+            for range in ranges(rng, plain.len() / unit, n) {
+                let wanted = &plain[range.start * unit..range.end * unit];
+                let same = read(range.clone()).and_then(|found| same_bytes(&found, wanted));
+                same.with_context(|| format!("{name} {range:?}"))?;
+            }
+            Ok(())
         });
     }
 }
 
-/// Returns the message of a panic.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
+/// Returns random parts of `0..len`, including the empty and the whole range.
+fn ranges(rng: &mut Rng, len: usize, n: usize) -> Vec<Range<usize>> {
+    let mut out = vec![0..len, len..len];
+    for _ in 0..n {
+        let start = rng.within(0..=len);
+        let end =
+            if rng.chance(50) { rng.within(start..=len) } else { (start + rng.within(1..=20)).min(len) };
+        out.push(start..end);
+    }
+    out
+}
+
+/// Turns a panic into an error. The state after a panic must be dropped.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        Err(anyhow!("PANIC: {}", text.unwrap_or("without a text")))
+    })
 }
 
 /// Compares bytes and reports the first difference.
-pub(crate) fn same_bytes(found: &[u8], wanted: &[u8]) -> Verdict {
-    if found == wanted {
-        return Ok(());
+pub(crate) fn same_bytes(found: &[u8], wanted: &[u8]) -> Result<()> {
+    ensure!(found.len() == wanted.len(), "{} bytes, expected {}", found.len(), wanted.len());
+    let mut wrong = found.iter().zip(wanted).enumerate().filter(|(_, (a, b))| a != b);
+    if let Some((at, (a, b))) = wrong.next() {
+        let n = 1 + wrong.count();
+        bail!("{n} of {} bytes differ, the first at {at}: {a}, expected {b}", wanted.len());
     }
-    if found.len() != wanted.len() {
-        return Err(format!("{} bytes, expected {}", found.len(), wanted.len()));
-    }
-    let at = found.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-    let wrong = found.iter().zip(wanted).filter(|(a, b)| a != b).count();
-    Err(format!(
-        "{wrong} of {} bytes differ, the first at {at}: {}, expected {}",
-        wanted.len(),
-        found[at],
-        wanted[at]
-    ))
+    Ok(())
 }
 
-/// Returns the text of an error with all its sources.
-pub(crate) fn text(error: impl std::error::Error) -> String {
-    let mut out = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        // Some errors include their cause in their own text.
-        let cause_text = cause.to_string();
-        if !out.contains(&cause_text) {
-            out += &format!(": {cause_text}");
-        }
-        source = cause.source();
-    }
-    out
+/// Compares the lengths of blocks with a list in the case.
+pub(crate) fn same_lengths(blocks: &[impl AsRef<[u8]>], wanted: &Value) -> Result<()> {
+    let found: Value = blocks.iter().map(|block| block.as_ref().len()).collect();
+    ensure!(found == *wanted, "lengths {found}, expected {wanted}");
+    Ok(())
 }
 
 /// Fields of a case in the form that the scripts write.
 pub(crate) trait Fields {
     fn number(&self, key: &str) -> Option<u64>;
-    fn numbers(&self, key: &str) -> Option<Vec<u64>>;
     fn text(&self, key: &str) -> Option<&str>;
     /// Parses a map from names to bytes in hexadecimal.
     fn layers(&self, key: &str) -> Vec<(String, Vec<u8>)>;
@@ -92,17 +123,12 @@ impl Fields for Value {
     fn number(&self, key: &str) -> Option<u64> {
         self[key].as_u64()
     }
-    fn numbers(&self, key: &str) -> Option<Vec<u64>> {
-        self[key].as_array().map(|list| list.iter().filter_map(Value::as_u64).collect())
-    }
     fn text(&self, key: &str) -> Option<&str> {
         self[key].as_str()
     }
     fn layers(&self, key: &str) -> Vec<(String, Vec<u8>)> {
-        let mut out: Vec<_> = self[key]
-            .as_object()
-            .into_iter()
-            .flatten()
+        let layers = self[key].as_object().into_iter().flatten();
+        let mut out: Vec<_> = layers
             .map(|(name, value)| (name.clone(), from_hex(value.as_str().unwrap_or_default())))
             .collect();
         out.sort();

@@ -1,17 +1,15 @@
 //! `cargo xtask conformance`: compares this project with the C library in both directions, with random parameters.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use b2kit::Plugins;
-use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::sh::Counts;
 use crate::{python, root};
 use report::Report;
+use session::Session;
+pub(crate) use session::plugins;
 
 pub(crate) mod checker;
 mod draft;
@@ -22,6 +20,7 @@ mod read_chunk;
 mod read_frame;
 mod reading;
 mod report;
+mod session;
 pub(crate) mod watchdog;
 mod write_array;
 mod write_chunk;
@@ -62,15 +61,6 @@ enum Only {
     Writing,
 }
 
-/// One run.
-pub(crate) struct Session {
-    pub(crate) seed: u64,
-    pub(crate) first: u64,
-    pub(crate) folder: TempDir,
-    pub(crate) report: Report,
-    failures: PathBuf,
-}
-
 impl Args {
     pub(crate) fn new(cases: u64, seed: Option<u64>) -> Self {
         Self { cases, seed, first: 0, only: None }
@@ -80,17 +70,12 @@ impl Args {
 /// Runs the task and prints its report. Failed cases are counted, but do not make this return an error.
 pub(crate) fn run(args: &Args) -> Result<Counts> {
     let started = Instant::now();
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    // Short enough to type.
-    let seed = args.seed.unwrap_or_else(|| clock() % 1_000_000_000);
+    let seed = root::seed(args.seed);
     println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);
     let python = python::environment(python::PEER)?;
-    let scratch = root::target().join("xtask");
-    let failures = scratch.join("failures");
-    if failures.exists() {
-        fs::remove_dir_all(&failures)?;
-    }
-    let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(&scratch)?;
+    let failures = root::scratch("failures");
+    root::remove(&failures)?;
+    let folder = root::temporary("conformance-")?;
     let mut session = Session { seed, first: args.first, folder, report: Report::new()?, failures };
 
     watchdog::start(seed);
@@ -118,59 +103,4 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
         fs::write(session.failures.join("report.txt"), session.report.failures.join("\n"))?;
     }
     Ok(counts)
-}
-
-impl Session {
-    /// Removes the files of a case, or keeps them if it failed.
-    pub(crate) fn finish(&mut self, id: &str, case: &Value, good: bool) {
-        let keep = || -> Result<()> {
-            if good {
-                return Ok(());
-            }
-            fs::create_dir_all(&self.failures)?;
-            fs::write(self.failures.join(format!("{id}.json")), serde_json::to_string_pretty(case)?)?;
-            for path in files_of(self.folder.path(), id)? {
-                copy(&path, &self.failures.join(path.file_name().context("a name")?))?;
-            }
-            Ok(())
-        };
-        if let Err(e) = keep() {
-            eprintln!("{id}: could not keep its files: {e:#}");
-        }
-        for path in files_of(self.folder.path(), id).unwrap_or_default() {
-            // Leftovers are removed with the folder at the end.
-            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        }
-    }
-}
-
-/// Returns the built-in codecs and filters, and those from other crates.
-pub(crate) fn plugins() -> Plugins {
-    let builtin = Plugins::builtin();
-    builtin.with_codec(b2_zfp::FixedAccuracy).with_codec(b2_zfp::FixedPrecision).with_codec(b2_zfp::FixedRate)
-}
-
-/// Returns the files and folders of a case, whose names contain its id.
-fn files_of(folder: &Path, id: &str) -> Result<Vec<PathBuf>> {
-    let mut out = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().contains(id) {
-            out.push(entry.path());
-        }
-    }
-    Ok(out)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    if !from.is_dir() {
-        fs::copy(from, to)?;
-        return Ok(());
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        fs::copy(entry.path(), to.join(entry.file_name()))?;
-    }
-    Ok(())
 }

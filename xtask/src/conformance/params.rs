@@ -1,8 +1,9 @@
 //! Random compression parameters for the written cases.
 
+use anyhow::{Context, Result};
 use b2_testkit::Rng;
 use b2kit::chunk::{CParams, FilterSlot, SplitMode};
-use b2kit::{CodecId, Compression, FilterId};
+use b2kit::{Chunk, CodecId, Compression, FilterId};
 
 use super::draft::Draft;
 
@@ -11,10 +12,9 @@ const TYPESIZES: &[usize] = &[
     254, 255, 256, 257, 300, 511, 1000, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 4, 8,
 ];
 
-pub(crate) const CODECS: [CodecId; 5] =
-    [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
+const CODECS: [CodecId; 5] = [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
 
-const SPLITS: [(&str, SplitMode); 4] = [
+pub(crate) const SPLITS: [(&str, SplitMode); 4] = [
     ("always", SplitMode::Always),
     ("never", SplitMode::Never),
     ("auto", SplitMode::Auto),
@@ -27,7 +27,7 @@ pub(crate) fn typesize(rng: &mut Rng) -> usize {
 }
 
 /// Returns a random pipeline: its name and filters.
-pub(crate) fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'static str, Vec<FilterSlot>) {
+fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'static str, Vec<FilterSlot>) {
     let small = typesize.min(127) as u8;
     let (shuffle, bitshuffle, delta) = (FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE, FilterSlot::DELTA);
     let bytedelta = FilterSlot::new(FilterId::BYTEDELTA, small);
@@ -102,6 +102,32 @@ pub(crate) fn header_facts(draft: &mut Draft, cparams: &CParams) {
     draft.set("use_dict", cparams.use_dict());
     let slots: Vec<Vec<u8>> = cparams.filters().iter().map(|slot| vec![slot.id.0, slot.meta]).collect();
     draft.set("filters", slots);
+}
+
+/// Returns the parameters without the delta filter.
+pub(crate) fn without_delta(cparams: &CParams) -> Result<CParams> {
+    let mut filters = Vec::from_iter(cparams.filters());
+    filters.retain(|slot| slot.id != FilterId::DELTA);
+    cparams.to_builder().filters(&filters).build().context("parameters")
+}
+
+/// Whether C can change what these filters wrote: with three or more, it overwrites its input.
+pub(crate) fn few_filters(cparams: &CParams) -> bool {
+    cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2
+}
+
+/// Returns random blocks of individual lengths.
+pub(crate) fn blocks(rng: &mut Rng, n: usize, longest: usize) -> Vec<Vec<u8>> {
+    let block = |_| {
+        let nbytes = rng.magnitude(1, longest);
+        rng.data(nbytes).1
+    };
+    (0..n).map(block).collect()
+}
+
+pub(crate) fn compress_vl(blocks: &[Vec<u8>], cparams: &CParams) -> Result<Chunk> {
+    let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+    Chunk::compress_vl(&slices, cparams).context("compressing")
 }
 
 /// Returns the data as lossy filters leave them: with the low bits of little-endian items cleared.

@@ -2,71 +2,56 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result, ensure};
 use b2_testkit::Rng;
-use b2kit::{NdArray, Selection, range};
+use b2kit::{NdArray, Selection, SuperChunk, range};
 use serde_json::Value;
 
-use super::checker::{Checker, Fields, Verdict, same_bytes, text};
-use super::plugins;
-use super::read_frame::{facts, layers};
+use super::checker::{Checker, same_bytes};
+use super::read_frame::{facts, layers, opened};
+use super::session::plugins;
 
 /// Reads the array at `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
-    let offset = case.number("offset").unwrap_or(0);
-    let options = NdArray::options().offset(offset).plugins(plugins());
-    let Some(array) = checker.get("open", || options.open(path).map_err(text)) else { return };
-    contents(checker, case, &array, raw, rng);
-    if path.is_file() && offset == 0 && rng.chance(20) {
-        // Repeat everything from memory.
-        let Some(memory) = checker
-            .get("open from memory", || options.from_bytes(std::fs::read(path).map_err(text)?).map_err(text))
-        else {
-            return;
-        };
-        contents(checker, case, &memory, raw, rng);
-    }
-}
-
-fn contents(checker: &mut Checker, case: &Value, array: &NdArray, raw: Option<&[u8]>, rng: &mut Rng) {
-    let wide = |shape: &[u32]| shape.iter().map(|n| u64::from(*n)).collect::<Vec<_>>();
-    checker.same("shape", Some(array.shape().to_vec()), case.numbers("shape"));
-    checker.same("chunkshape", Some(wide(array.chunkshape())), case.numbers("chunkshape"));
-    checker.same("blockshape", Some(wide(array.blockshape())), case.numbers("blockshape"));
-    checker.same("dtype", Some(array.dtype().as_str()), case.text("dtype"));
-    checker.same("itemsize", Some(array.itemsize() as u64), case.number("itemsize"));
-    facts(checker, case, array.super_chunk());
-    layers(checker, case, array.super_chunk());
-
-    let zeros;
-    let raw = match raw {
-        Some(raw) => raw,
-        // These items were never written: C may return anything, this project returns zeros.
-        None => {
-            zeros = vec![0; array.nbytes() as usize];
-            &zeros
-        }
-    };
-    checker.run("whole", || same_bytes(&array.all().read_bytes().map_err(text)?, raw));
-    checker.run("slices", || {
-        for _ in 0..6 {
-            slice(array, raw, &random_slice(rng, array.shape()))?;
-        }
-        Ok(())
+    let options =
+        |offset| NdArray::options().frame_options(SuperChunk::options().offset(offset).plugins(plugins()));
+    let open = |offset| Ok(options(offset).open(path)?);
+    let open_memory = |bytes| Ok(options(0).from_bytes(bytes)?);
+    opened(checker, case, path, (rng, 20), open, open_memory, |checker, array, rng| {
+        contents(checker, case, array, raw, rng);
     });
 }
 
-fn slice(array: &NdArray, raw: &[u8], selection: &[Selection]) -> Verdict {
-    let name = |e: String| format!("slice {selection:?}: {e}");
-    let slice = array.slice(selection).map_err(|e| name(text(e)))?;
+fn contents(checker: &mut Checker, case: &Value, array: &NdArray, raw: Option<&[u8]>, rng: &mut Rng) {
+    checker.field(case, "shape", array.shape());
+    checker.field(case, "chunkshape", array.chunkshape());
+    checker.field(case, "blockshape", array.blockshape());
+    checker.field(case, "dtype", array.dtype().as_str());
+    checker.field(case, "itemsize", array.itemsize());
+    facts(checker, case, array.super_chunk());
+    layers(checker, case, array.super_chunk());
+
+    // Items that were never written: C may return anything, this project returns zeros.
+    let unwritten = if raw.is_none() { vec![0; array.nbytes() as usize] } else { Vec::new() };
+    let raw = raw.unwrap_or(&unwritten);
+    checker.run("whole", || same_bytes(&array.all().read_bytes()?, raw));
+    checker.run("slices", || {
+        (0..6).try_for_each(|_| {
+            let selection = random_slice(rng, array.shape());
+            slice(array, raw, &selection).with_context(|| format!("slice {selection:?}"))
+        })
+    });
+}
+
+fn slice(array: &NdArray, raw: &[u8], selection: &[Selection]) -> Result<()> {
+    let slice = array.slice(selection)?;
     let wanted = reference(raw, array.shape(), array.itemsize(), selection);
-    if slice.shape() != wanted.shape {
-        return Err(name(format!("shape {:?}, expected {:?}", slice.shape(), wanted.shape)));
-    }
-    same_bytes(&slice.read_bytes().map_err(|e| name(text(e)))?, &wanted.bytes).map_err(name)
+    ensure!(slice.shape() == wanted.shape, "shape {:?}, expected {:?}", slice.shape(), wanted.shape);
+    same_bytes(&slice.read_bytes()?, &wanted.bytes)
 }
 
 /// Returns a selection with NumPy's semantics, along a random number of leading dimensions.
-pub(crate) fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
+fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
     let ndim = if rng.chance(80) { shape.len() } else { rng.within(0..=shape.len()) };
     shape[..ndim]
         .iter()
@@ -131,13 +116,8 @@ fn positions(len: i64, dim: &Selection) -> Vec<i64> {
     let clip = |at: i64| (if at < 0 { at + len } else { at }).clamp(low, high);
     let first = start.map_or(if step > 0 { low } else { high }, clip);
     let last = stop.map_or(if step > 0 { high } else { low }, clip);
-    let mut out = Vec::new();
-    let mut at = first;
-    while (step > 0 && at < last) || (step < 0 && at > last) {
-        out.push(at);
-        at += step;
-    }
-    out
+    let before_end = |at: &i64| if step > 0 { *at < last } else { *at > last };
+    std::iter::successors(Some(first), |at| Some(at + step)).take_while(before_end).collect()
 }
 
 #[cfg(test)]

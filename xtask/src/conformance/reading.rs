@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::checker::{Checker, Fields};
 use super::peer::{Peer, Reply};
-use super::report::{Direction, Labels, Outcome};
-use super::{Session, read_array, read_chunk, read_frame, watchdog};
+use super::report::{Direction, Outcome};
+use super::session::Session;
+use super::{read_array, read_chunk, read_frame, watchdog};
 use crate::python;
 
 /// Runs `ncases` cases. Cases that the peer cannot write are replaced by further ones.
@@ -58,33 +59,26 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
 }
 
 fn one(session: &mut Session, case: &Value) {
-    let id = case.text("id").unwrap_or_default().to_owned();
-    let outcome = check(session.folder.path(), case, Direction::Reading, session.seed);
-    let good = session.report.add(&outcome);
-    session.finish(&id, case, good);
+    let mut outcome = Outcome::new(Direction::Reading, case);
+    check(session, case, &mut outcome.checker);
+    session.finish(&outcome, case);
 }
 
 /// Reads the file of a case and compares it with the case.
-pub(crate) fn check(folder: &Path, case: &Value, direction: Direction, seed: u64) -> Outcome {
-    let labels: Labels = case["labels"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-        .collect();
-    let mut checker = Checker::default();
-    let id = case.text("id").unwrap_or_default().to_owned();
-    let _work = watchdog::enter(&id);
+pub(crate) fn check(session: &Session, case: &Value, checker: &mut Checker) {
+    let folder = session.folder.path();
+    let id = case.text("id").unwrap_or_default();
+    let _work = watchdog::enter(id);
     let path = folder.join(case.text("path").unwrap_or_default());
-    let raw = case.text("raw").map(|name| fs::read(folder.join(name)));
-    let mut rng = Rng::case(seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));
-    match raw.transpose() {
-        Err(e) => checker.failures.push(("raw".into(), e.to_string())),
-        Ok(raw) => match labels.get("kind").map(String::as_str) {
-            Some("frame") => read_frame::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
-            Some("array") => read_array::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
-            _ => read_chunk::check(&mut checker, case, &path, raw.as_deref(), &mut rng),
-        },
-    }
-    Outcome { direction, id, labels, failures: checker.failures, checks: checker.checks }
+    let raw = match case.text("raw").map(|name| fs::read(folder.join(name))).transpose() {
+        Ok(raw) => raw,
+        Err(error) => return checker.fail("raw", error.to_string()),
+    };
+    let mut rng = Rng::case(session.seed, id.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte)));
+    let read = match case["labels"].text("kind") {
+        Some("frame") => read_frame::check,
+        Some("array") => read_array::check,
+        _ => read_chunk::check,
+    };
+    read(checker, case, &path, raw.as_deref(), &mut rng);
 }

@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
 
+use super::checker::Checker;
 use crate::root;
 use crate::sh::Counts;
 
 /// The direction of a case.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
     /// Written by C-Blosc2, read here.
     Reading,
@@ -26,35 +30,50 @@ impl Direction {
     }
 }
 
-pub(crate) type Labels = BTreeMap<String, String>;
+type Labels = BTreeMap<String, String>;
 
 /// The result of one case.
 pub(crate) struct Outcome {
     pub(crate) direction: Direction,
     pub(crate) id: String,
-    pub(crate) labels: Labels,
-    /// The failures: check and message. Empty if everything was right.
-    pub(crate) failures: Vec<(String, String)>,
-    /// Number of comparisons made.
-    pub(crate) checks: usize,
+    labels: Labels,
+    pub(crate) checker: Checker,
 }
 
-/// An entry of `testdata/expected-failures.toml`.
+impl Outcome {
+    /// Starts the checks of a case.
+    pub(crate) fn new(direction: Direction, case: &Value) -> Self {
+        let labels = case["labels"].as_object().into_iter().flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let labels = labels.map(|(key, value)| (key.clone(), text(value))).collect();
+        Self { direction, id: text(&case["id"]), labels, checker: Checker::default() }
+    }
+}
+
+/// The content of `testdata/expected-failures.toml`.
+#[derive(Deserialize)]
+struct Gaps {
+    #[serde(default)]
+    gap: Vec<Gap>,
+}
+
+#[derive(Deserialize)]
 struct Gap {
-    direction: String,
+    direction: Direction,
     labels: Labels,
     /// Text that every failure of the case contains.
     message: String,
     reason: String,
+    #[serde(skip)]
     hits: usize,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    passed: usize,
-    gaps: usize,
-    failed: usize,
-}
+/// Cases that passed, known gaps, and cases that failed.
+type Tally = [usize; 3];
+
+const PASSED: usize = 0;
+const GAP: usize = 1;
+const FAILED: usize = 2;
 
 #[derive(Default)]
 pub(crate) struct Report {
@@ -74,48 +93,42 @@ impl Report {
 
     /// Counts a case; returns true if it passed, or failed as the list of gaps says.
     pub(crate) fn add(&mut self, outcome: &Outcome) -> bool {
-        self.checks += outcome.checks;
+        self.checks += outcome.checker.checks;
         let gap = self.gaps.iter_mut().find(|gap| {
-            gap.direction == outcome.direction.name()
+            gap.direction == outcome.direction
                 && gap.labels.iter().all(|(key, value)| outcome.labels.get(key) == Some(value))
         });
-        let mut one = Tally::default();
-        match (gap, outcome.failures.is_empty()) {
-            (None, true) => one.passed = 1,
-            (Some(gap), false) if outcome.failures.iter().all(|(_, text)| text.contains(&gap.message)) => {
+        let verdict = match (gap, outcome.checker.failures.is_empty()) {
+            (None, true) => PASSED,
+            (Some(gap), false)
+                if outcome.checker.failures.iter().all(|(_, text)| text.contains(&gap.message)) =>
+            {
                 gap.hits += 1;
-                one.gaps = 1;
+                GAP
             }
             (Some(gap), true) => {
-                one.failed = 1;
-                self.failures.push(format!(
-                    "{} {}: passed, but expected-failures.toml lists it ({}): take the entry out",
-                    outcome.direction.name(),
-                    outcome.id,
-                    gap.reason
-                ));
+                let (direction, reason) = (outcome.direction.name(), &gap.reason);
+                let what = "passed, but expected-failures.toml lists it";
+                self.failures
+                    .push(format!("{direction} {}: {what} ({reason}): take the entry out", outcome.id));
+                FAILED
             }
             (_, false) => {
-                one.failed = 1;
                 self.failures.push(describe(outcome));
+                FAILED
             }
-        }
+        };
         for (class, value) in &outcome.labels {
             let key = (outcome.direction, class.clone(), value.clone());
-            let tally = self.tallies.entry(key).or_default();
-            tally.add(one);
+            self.tallies.entry(key).or_default()[verdict] += 1;
         }
-        self.total.add(one);
-        one.failed == 0
+        self.total[verdict] += 1;
+        verdict != FAILED
     }
 
     /// Records a case that could not run because of the peer.
     pub(crate) fn peer_trouble(&mut self, what: &str, case: String) {
         self.peer.entry(what.to_owned()).or_default().push(case);
-    }
-
-    fn ncases(&self) -> usize {
-        self.total.passed + self.total.gaps + self.total.failed
     }
 
     /// Prints the tables and the failures. A known gap that fails as listed counts as passed.
@@ -129,7 +142,13 @@ impl Report {
         println!("\nknown gaps (testdata/expected-failures.toml):");
         for gap in &self.gaps {
             let labels: Vec<String> = gap.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            println!("  {:>5} cases  {} {}: {}", gap.hits, gap.direction, labels.join(" "), gap.reason);
+            println!(
+                "  {:>5} cases  {} {}: {}",
+                gap.hits,
+                gap.direction.name(),
+                labels.join(" "),
+                gap.reason
+            );
         }
         if self.gaps.is_empty() {
             println!("  none");
@@ -143,15 +162,11 @@ impl Report {
                 println!("  and {} more", self.failures.len() - 40);
             }
         }
-        println!(
-            "\n{} comparisons in {} cases, {} of them known gaps",
-            self.checks,
-            self.ncases(),
-            self.total.gaps
-        );
-        let passed = (self.total.passed + self.total.gaps) as u64;
-        let counts = Counts { passed, failed: self.total.failed as u64 };
-        println!("conformance: {} passed, {} failed", counts.passed, counts.failed);
+        let [passed, gaps, failed] = self.total;
+        let cases = passed + gaps + failed;
+        println!("\n{} comparisons in {cases} cases, {gaps} of them known gaps", self.checks);
+        let counts = Counts { passed: (passed + gaps) as u64, failed: failed as u64 };
+        counts.print("conformance");
         counts
     }
 
@@ -171,33 +186,23 @@ impl Report {
             let mut values: Vec<_> = rows.iter().filter(|((_, c, _), _)| c == class).collect();
             // Sort numbers by value.
             values.sort_by_key(|((.., value), _)| (value.parse::<u64>().unwrap_or(u64::MAX), value.clone()));
-            for ((.., value), tally) in values {
-                let mark = if tally.failed > 0 { "  <--" } else { "" };
-                println!(
-                    "{class:<12} {value:<34} {:>7} {:>6} {:>7}{mark}",
-                    tally.passed, tally.gaps, tally.failed
-                );
+            for ((.., value), [passed, gaps, failed]) in values {
+                let mark = if *failed > 0 { "  <--" } else { "" };
+                println!("{class:<12} {value:<34} {passed:>7} {gaps:>6} {failed:>7}{mark}");
             }
         }
     }
 }
 
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.gaps += other.gaps;
-        self.failed += other.failed;
-    }
+fn describe(outcome: &Outcome) -> String {
+    let failures = outcome.checker.failures.iter();
+    let failures = failures.map(|(check, message)| format!("\n      {check}: {}", message.trim()));
+    let labels = joined(&outcome.labels);
+    format!("{} {} [{labels}]{}", outcome.direction.name(), outcome.id, failures.collect::<String>())
 }
 
-fn describe(outcome: &Outcome) -> String {
-    let labels: Vec<String> = outcome.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let failures: Vec<String> = outcome
-        .failures
-        .iter()
-        .map(|(check, message)| format!("\n      {check}: {}", message.trim()))
-        .collect();
-    format!("{} {} [{}]{}", outcome.direction.name(), outcome.id, labels.join(" "), failures.concat())
+fn joined(labels: &Labels) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 fn read_gaps() -> Result<Vec<Gap>> {
@@ -206,37 +211,17 @@ fn read_gaps() -> Result<Vec<Gap>> {
 }
 
 fn parse_gaps(text: &str) -> Result<Vec<Gap>> {
-    let table: toml::Table = text.parse()?;
-    let mut out = Vec::new();
-    for entry in table.get("gap").and_then(toml::Value::as_array).into_iter().flatten() {
-        let text = |key: &str| entry.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-        let mut labels = Labels::new();
-        for (key, value) in entry.get("labels").and_then(toml::Value::as_table).into_iter().flatten() {
-            labels.insert(key.clone(), value.as_str().context("labels are texts")?.to_owned());
-        }
-        let gap = Gap {
-            direction: text("direction"),
-            labels,
-            message: text("message"),
-            reason: text("reason"),
-            hits: 0,
-        };
-        if gap.labels.is_empty() || gap.message.is_empty() || gap.reason.is_empty() {
-            bail!("every gap needs labels, message and reason");
-        }
-        if gap.direction != "reading" && gap.direction != "writing" {
-            bail!("direction is reading or writing, not {:?}", gap.direction);
-        }
-        out.push(gap);
-    }
-    Ok(out)
+    let Gaps { gap: gaps } = toml::from_str(text)?;
+    let complete = |gap: &Gap| !gap.labels.is_empty() && !gap.message.is_empty() && !gap.reason.is_empty();
+    ensure!(gaps.iter().all(complete), "every gap needs labels, message and reason");
+    Ok(gaps)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GAP: &str = r#"
+    const LIST: &str = r#"
         [[gap]]
         direction = "reading"
         labels = { codec = "zfp_acc" }
@@ -247,16 +232,14 @@ mod tests {
     /// Adds one case to a report with one gap, and checks the counts of passed and failed cases and the return value.
     #[track_caller]
     fn check(direction: Direction, codec: &str, failure: Option<&str>, wanted: (usize, usize, bool)) {
-        let mut report = Report { gaps: parse_gaps(GAP).unwrap(), ..Report::default() };
-        let outcome = Outcome {
-            direction,
-            id: "t1".into(),
-            labels: Labels::from([("codec".into(), codec.into())]),
-            failures: failure.map(|text| ("whole".to_owned(), text.to_owned())).into_iter().collect(),
-            checks: 1,
-        };
+        let mut report = Report { gaps: parse_gaps(LIST).unwrap(), ..Report::default() };
+        let case = serde_json::json!({ "id": "t1", "labels": { "codec": codec } });
+        let mut outcome = Outcome::new(direction, &case);
+        if let Some(text) = failure {
+            outcome.checker.fail("whole", text.to_owned());
+        }
         let good = report.add(&outcome);
-        assert_eq!((report.total.passed + report.total.gaps, report.total.failed, good), wanted);
+        assert_eq!((report.total[PASSED] + report.total[GAP], report.total[FAILED], good), wanted);
         assert_eq!(report.failures.len(), wanted.1);
     }
 
@@ -277,7 +260,7 @@ mod tests {
 
     #[test]
     fn gaps_without_a_reason_are_refused() {
-        assert!(parse_gaps(&GAP.replace("no zfp", "")).is_err());
-        assert!(parse_gaps(&GAP.replace("reading", "somewhere")).is_err());
+        assert!(parse_gaps(&LIST.replace("no zfp", "")).is_err());
+        assert!(parse_gaps(&LIST.replace("reading", "somewhere")).is_err());
     }
 }

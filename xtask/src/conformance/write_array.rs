@@ -4,43 +4,21 @@ use anyhow::{Context, Result, ensure};
 use b2_testkit::Rng;
 use b2kit::chunk::{CParams, FilterSlot};
 use b2kit::frame::Storage;
-use b2kit::{ArrayBuilder, CodecId, Dtype, FilterId, NdArray};
+use b2kit::{ArrayBuilder, CodecId, Dtype, FilterId, NdArray, SuperChunk};
 
 use super::draft::Draft;
+use super::params;
+use super::session::plugins;
 use super::write_frame::{random_layers, save, storage};
-use super::{params, plugins};
 
+/// Dtypes, those in use more often several times.
 const DTYPES: &[&str] = &[
-    "<i2",
-    "<i4",
-    "<i8",
-    "|u1",
-    "<u2",
-    "<u4",
-    "<u8",
-    "<f2",
-    "<f4",
-    "<f4",
-    "<f8",
-    "<f8",
-    "<c8",
-    "<c16",
-    "|b1",
-    ">i2",
-    ">i4",
-    ">u8",
-    ">f4",
-    ">f8",
-    ">c16",
-    "|S1",
-    "|S7",
-    "<U1",
-    "<U5",
-    "<M8[ns]",
-    "<M8[D]",
-    "<m8[s]",
-    "|V3",
-    "|V300",
+    "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f4", "<f8", "<f8", "<c8", "<c16", "|b1",
+    ">i2", ">i4", ">u8", ">f4", ">f8", ">c16", "|S1", "|S7", "<U1", "<U5", "<M8[ns]", "<M8[D]", "<m8[s]",
+    "|V3", "|V300",
+];
+
+const RECORDS: &[&str] = &[
     "[('a', '<i4'), ('b', '<f8')]",
     "[('x', '|u1'), ('y', '>i2', (3,)), ('s', '|S5')]",
     "{'names': ['a', 'b'], 'formats': ['i1', '<f8'], 'offsets': [0, 8], 'itemsize': 16, 'aligned': True}",
@@ -50,7 +28,8 @@ const DTYPES: &[&str] = &[
 pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     let plugin = *draft.rng.pick(&["", "", "", "", "", "", "", "", "", "ndcell", "ndmean", "zfp"]);
     let floats = matches!(plugin, "ndmean" | "zfp");
-    let text = if floats { *draft.rng.pick(&["<f4", "<f8"]) } else { *draft.rng.pick(DTYPES) };
+    let text =
+        if floats { *draft.rng.pick(&["<f4", "<f8"]) } else { *draft.rng.pick(&[DTYPES, RECORDS].concat()) };
     let dtype = Dtype::parse(text).with_context(|| format!("dtype {text}"))?;
     let itemsize = dtype.itemsize();
     let (shape, chunkshape, blockshape) = shapes(&mut draft.rng, itemsize, plugin);
@@ -62,9 +41,8 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     draft.label("ndim", shape.len());
     draft.label("dtype", if text.starts_with(['[', '{']) { "record" } else { text });
     draft.label("size", if shape.contains(&0) { "zero" } else { "some" });
-    // C overwrites its input with three or more filters, and recompressing lossy data loses more.
-    let few = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2;
-    // C cannot compress items above 255 bytes with these filters either.
+    let few = params::few_filters(&cparams);
+    // Recompressing lossy data loses more. C cannot compress items above 255 bytes with these filters either.
     draft.set("change", few && !floats && (plugin.is_empty() || itemsize <= 255));
 
     let nbytes = shape.iter().product::<u64>() as usize * itemsize;
@@ -73,16 +51,12 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     if draft.rng.chance(85) || !plugin.is_empty() {
         builder = builder.chunks(chunkshape).blocks(blockshape);
     }
-    let (layers, map) = random_layers(draft, 15, "meta", 200);
-    for (name, value) in layers {
+    for (name, value) in random_layers(draft, 15, "meta", 200) {
         builder = builder.metalayer(name, value);
     }
-    draft.set("metalayers", map);
-    let (layers, map) = random_layers(draft, 16, "vlmeta", 9000);
-    for (name, value) in layers {
+    for (name, value) in random_layers(draft, 16, "vlmeta", 9000) {
         builder = builder.vlmetalayer(name, value);
     }
-    draft.set("vlmetalayers", map);
 
     let geometry = builder.geometry().context("geometry")?;
     draft.set("shape", shape.clone());
@@ -107,7 +81,7 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     }
     // Lossy results are not defined here; both sides must read the same values.
     let offset = draft.field("offset").as_u64().unwrap_or(0);
-    let options = NdArray::options().offset(offset).plugins(plugins());
+    let options = NdArray::options().frame_options(SuperChunk::options().offset(offset).plugins(plugins()));
     let array = options.open(&path).context("opening what was written")?;
     let read = array.all().read_bytes().context("reading what was written")?;
     ensure!(read.len() == raw.len(), "reads back with another length");
@@ -174,10 +148,9 @@ fn shapes(rng: &mut Rng, itemsize: usize, plugin: &str) -> (Vec<u64>, Vec<u32>, 
         };
         let chunks: Vec<u32> = shape.iter().map(|n| part(rng, *n as u32 + u32::from(*n % 3 == 1))).collect();
         let blocks: Vec<u32> = chunks.iter().map(|n| part(rng, *n)).collect();
-        let nchunks: f64 =
-            shape.iter().zip(&chunks).map(|(s, c)| (*s as f64 / f64::from(*c)).ceil()).product();
-        let nblocks: f64 =
-            chunks.iter().zip(&blocks).map(|(c, b)| (f64::from(*c) / f64::from(*b)).ceil()).product();
+        let chunks_of = shape.iter().zip(&chunks).map(|(s, c)| (*s as f64 / f64::from(*c)).ceil());
+        let blocks_of = chunks.iter().zip(&blocks).map(|(c, b)| f64::from(c.div_ceil(*b)));
+        let (nchunks, nblocks): (f64, f64) = (chunks_of.product(), blocks_of.product());
         if nchunks <= 300.0 && nblocks <= 2000.0 && nchunks * nblocks <= 6000.0 {
             return (shape, chunks, blocks);
         }

@@ -96,20 +96,12 @@ fn special(draft: &mut Draft) -> Result<()> {
 /// Writes a chunk with blocks of individual lengths.
 pub(crate) fn vl_chunk(draft: &mut Draft) -> Result<()> {
     let typesize = *draft.rng.pick(&[1, 1, 2, 4, 8]);
-    let mut cparams = params::builder(draft, typesize, true).build().context("parameters")?;
+    let cparams = params::builder(draft, typesize, true).build().context("parameters")?;
     // Avoid delta in these chunks, because C decodes it differently from call to call.
-    let filters: Vec<_> =
-        cparams.filters().into_iter().filter(|slot| slot.id != b2kit::FilterId::DELTA).collect();
-    cparams = cparams.to_builder().filters(&filters).build().context("parameters")?;
-    let rng = &mut draft.rng;
-    let blocks: Vec<Vec<u8>> = (0..rng.within(1..=40))
-        .map(|_| {
-            let nbytes = rng.magnitude(1, 3000);
-            rng.data(nbytes).1
-        })
-        .collect();
-    let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-    let chunk = Chunk::compress_vl(&slices, &cparams).context("compressing")?;
+    let cparams = params::without_delta(&cparams)?;
+    let n = draft.rng.within(1..=40);
+    let blocks = params::blocks(&mut draft.rng, n, 3000);
+    let chunk = params::compress_vl(&blocks, &cparams)?;
     draft.set("vl_blocks", blocks.iter().map(Vec::len).collect::<Vec<_>>());
     draft.label("pipe", names(&cparams));
     finish(draft, &chunk, &blocks.concat())

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use b2_testkit::Rng;
 use b2kit::chunk::{CParams, SpecialKind};
 use b2kit::frame::{FrameParams, Storage};
-use b2kit::{Chunk, FilterId, FrameWriter};
+use b2kit::{Chunk, FrameWriter};
 use serde_json::{Map, Value};
 
 use super::checker::to_hex;
@@ -25,18 +25,14 @@ pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
     };
     let mut cparams = params::builder(draft, typesize, true).build().context("parameters")?;
     if kind == "vlblocks" {
-        let filters: Vec<_> =
-            cparams.filters().into_iter().filter(|slot| slot.id != FilterId::DELTA).collect();
-        cparams = cparams.to_builder().filters(&filters).build().context("parameters")?;
+        cparams = params::without_delta(&cparams)?;
         draft.label("pipe", "without delta");
     } else if draft.rng.chance(30) {
         let blocksize = typesize * draft.rng.within(1..=500);
         cparams = cparams.to_builder().blocksize(blocksize).build().context("parameters")?;
     }
     params::header_facts(draft, &cparams);
-    // C overwrites its input with three or more filters, so it cannot append with them.
-    let few = cparams.filters().iter().filter(|slot| slot.id != FilterId::NONE).count() <= 2;
-    draft.set("change", few);
+    draft.set("change", params::few_filters(&cparams));
     draft.set("typesize", typesize);
 
     let nitems = match kind {
@@ -53,29 +49,39 @@ pub(crate) fn frame(draft: &mut Draft) -> Result<()> {
     } else if draft.rng.chance(70) || kind == "uninit" {
         frame = frame.chunksize(chunksize);
     }
-    frame = metalayers(draft, frame, 16);
-    let mut out = Out::start(draft, &frame)?;
-    let writer = &mut out.writer;
+    for (name, value) in random_layers(draft, 16, "meta", 200) {
+        frame = frame.metalayer(&name, &value);
+    }
+    let storage = storage(draft);
+    let path = draft.path(".b2frame");
+    let writer = match storage {
+        "contiguous" => FrameWriter::create(path, frame),
+        "sparse" => FrameWriter::options().storage(Storage::Sparse).create(path, frame),
+        _ => FrameWriter::memory(frame),
+    };
+    let mut writer = writer.context("starting the frame")?;
+    let (rng, to) = (&mut draft.rng, &mut writer);
     let chunks = match kind {
-        "variable" => variable(&mut draft.rng, writer, &cparams)?,
+        "variable" => variable(rng, to, &cparams)?,
         "vlblocks" => {
-            let (chunks, blocks) = vl_blocks(&mut draft.rng, writer, &cparams)?;
+            let (chunks, blocks) = vl_blocks(rng, to, &cparams)?;
             draft.set("vl_blocks", blocks);
             chunks
         }
-        "uninit" => uninit(&mut draft.rng, writer, chunksize)?,
+        "uninit" => uninit(rng, to, chunksize)?,
         "empty" => Vec::new(),
-        "many" => {
-            let n = draft.rng.within(150..=700);
-            fixed(&mut draft.rng, writer, &cparams, chunksize, n)?
-        }
-        _ => {
-            let n = draft.rng.within(1..=12);
-            fixed(&mut draft.rng, writer, &cparams, chunksize, n)?
+        kind => {
+            let n = rng.within(if kind == "many" { 150..=700 } else { 1..=12 });
+            fixed(rng, to, &cparams, chunksize, n)?
         }
     };
-    vlmetalayers(draft, writer)?;
-    out.finish(draft)?;
+    for (name, value) in random_layers(draft, 16, "vlmeta", 9000) {
+        writer.set_vlmetalayer(&name, &value).context("set_vlmetalayer")?;
+    }
+    let written = writer.finish().context("finishing the frame")?;
+    if matches!(storage, "memory" | "offset") {
+        save(draft, storage, &written.into_bytes(), ".b2frame")?;
+    }
 
     let sizes: Vec<usize> = chunks.iter().map(Vec::len).collect();
     let variable =
@@ -151,14 +157,8 @@ fn vl_blocks(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams) -> Resu
     let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
     for _ in 0..rng.within(1..=8) {
         let n = rng.within(1..=12);
-        let blocks: Vec<Vec<u8>> = (0..n)
-            .map(|_| {
-                let nbytes = rng.magnitude(1, 2000);
-                rng.data(nbytes).1
-            })
-            .collect();
-        let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-        writer.append(Chunk::compress_vl(&slices, cparams).context("compressing")?).context("append")?;
+        let blocks = params::blocks(rng, n, 2000);
+        writer.append(params::compress_vl(&blocks, cparams)?).context("append")?;
         lengths.push(Value::from(blocks.iter().map(Vec::len).collect::<Vec<_>>()));
         chunks.push(blocks.concat());
     }
@@ -173,76 +173,25 @@ fn uninit(rng: &mut Rng, writer: &mut FrameWriter, chunksize: usize) -> Result<V
     Ok(vec![vec![0; chunksize]; n])
 }
 
-/// Adds random metalayers, at most `limit`.
-fn metalayers(draft: &mut Draft, mut frame: FrameParams, limit: usize) -> FrameParams {
-    let (layers, map) = random_layers(draft, limit, "meta", 200);
-    for (name, value) in &layers {
-        frame = frame.metalayer(name, value);
-    }
-    draft.set("metalayers", map);
-    frame
-}
-
-fn vlmetalayers(draft: &mut Draft, writer: &mut FrameWriter) -> Result<()> {
-    let (layers, map) = random_layers(draft, 16, "vlmeta", 9000);
-    for (name, value) in &layers {
-        writer.set_vlmetalayer(name, value).context("set_vlmetalayer")?;
-    }
-    draft.set("vlmetalayers", map);
-    Ok(())
-}
-
-/// Names and values of metalayers.
-type Layers = Vec<(String, Vec<u8>)>;
-
-/// Returns random names and values, and stores them as fields of the case.
+/// Returns random names and values of metalayers, at most `limit`, and stores them as fields of the case.
 pub(crate) fn random_layers(
     draft: &mut Draft,
     limit: usize,
     class: &str,
     longest: usize,
-) -> (Layers, Map<String, Value>) {
+) -> Vec<(String, Vec<u8>)> {
     let rng = &mut draft.rng;
     let n = *rng.pick(&[0, 0, 1, 2, 5, limit]);
-    let mut layers = Vec::new();
-    let mut map = Map::new();
-    for i in 0..n {
+    let layers = Vec::from_iter((0..n).map(|i| {
         let mut name = format!("layer {i}");
         name.extend(std::iter::repeat_n('x', rng.within(0..=31 - name.len())));
         let nbytes = rng.magnitude(1, longest);
-        let value = rng.data(nbytes).1;
-        map.insert(name.clone(), to_hex(&value).into());
-        layers.push((name, value));
-    }
+        (name, rng.data(nbytes).1)
+    }));
+    let hex = layers.iter().map(|(name, value)| (name.clone(), Value::from(to_hex(value))));
+    draft.set(&format!("{class}layers"), hex.collect::<Map<_, _>>());
     draft.label(class, n);
-    (layers, map)
-}
-
-/// The frame being written, and its destination.
-struct Out {
-    writer: FrameWriter,
-    storage: &'static str,
-}
-
-impl Out {
-    fn start(draft: &mut Draft, frame: &FrameParams) -> Result<Self> {
-        let storage = storage(draft);
-        let path = draft.path(".b2frame");
-        let writer = match storage {
-            "contiguous" => FrameWriter::create(path, frame.clone()),
-            "sparse" => FrameWriter::options().storage(Storage::Sparse).create(path, frame.clone()),
-            _ => FrameWriter::memory(frame.clone()),
-        };
-        Ok(Self { writer: writer.context("starting the frame")?, storage })
-    }
-
-    fn finish(self, draft: &mut Draft) -> Result<()> {
-        let written = self.writer.finish().context("finishing the frame")?;
-        if matches!(self.storage, "memory" | "offset") {
-            save(draft, self.storage, &written.into_bytes(), ".b2frame")?;
-        }
-        Ok(())
-    }
+    layers
 }
 
 /// Chooses the storage of a frame.
