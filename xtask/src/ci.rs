@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?;
     steps.run("the command without a C compiler", || {
         // CC=/bin/false shows that no C compiler is needed.
-        let pure = ["build", "-p", "b2-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
+        let pure = ["build", "-p", "b2kit-cli", "--no-default-features", "--features", "zstd-rs,miniz_oxide"];
         sh::run(sh::cargo_without_c(&pure))
     })?;
     let counted = steps.run("instruction counts", || counts::check(false))?;

@@ -28,7 +28,7 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let tool = text(&target().join("debug/b2kit"));
     let mut steps = Steps::new(5);
     // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.
-    let build = ["build", "--package", "b2-cli", "--package", "xtask", "--bin", "b2kit"];
+    let build = ["build", "--package", "b2kit-cli", "--package", "xtask", "--bin", "b2kit"];
     steps.run("build the command b2kit", || sh::run(sh::cargo(&build)))?;
     steps.run("pack an array", || command(&tool, &["pack", ARRAY, &text(&packed)]))?;
     steps.run("look at it", || command(&tool, &["info", &text(&packed)]))?;

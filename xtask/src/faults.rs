@@ -522,7 +522,7 @@ fn check(args: &Args) -> Result<Outcome> {
         Ok(status) => bail!("{} ended with {status}", cc.display()),
         Err(error) => return Ok(Outcome::NotRun(format!("no C compiler: {}: {error}", cc.display()))),
     }
-    sh::run(sh::cargo(&["build", "-p", "b2-cli", "--bin", "b2kit", "-p", "xtask"]))?;
+    sh::run(sh::cargo(&["build", "-p", "b2kit-cli", "--bin", "b2kit", "-p", "xtask"]))?;
     let folder_path = folder.path().canonicalize()?;
     let lab = Lab {
         program: root::target().join("debug").join("b2kit").canonicalize()?,

@@ -39,8 +39,8 @@ pub(crate) fn check(update: bool) -> Result<Outcome> {
     if let Some(why) = cannot_count() {
         return Ok(Outcome::NotRun(why));
     }
-    // Build together with b2-cli, which uses the same profile: other features would rebuild everything.
-    let packages = ["-p", "b2-benches", "-p", "b2-cli"];
+    // Build together with b2kit-cli, which uses the same profile: other features would rebuild everything.
+    let packages = ["-p", "b2-benches", "-p", "b2kit-cli"];
     sh::run(sh::cargo(&[&["build", "--release", "--bin", "b2-count-cases"][..], &packages].concat()))?;
     let program = root::target().join("release").join("b2-count-cases");
     let names = sh::output(&mut Command::new(&program))?;

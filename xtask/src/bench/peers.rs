@@ -22,7 +22,7 @@ pub(super) struct Peers {
 
 /// Compiles both sides; the C side uses the headers and the library from the wheel.
 pub(super) fn build(python: &Path, folder: &Path) -> Result<Peers> {
-    sh::run(sh::cargo(&["build", "--release", "-p", "b2-cli", "-p", "b2-benches", "--bins"]))?;
+    sh::run(sh::cargo(&["build", "--release", "-p", "b2kit-cli", "-p", "b2-benches", "--bins"]))?;
     let release = root::target().join("release");
     let (b2kit, ours) = (release.join("b2kit"), release.join("b2-bench-peer"));
 

@@ -103,7 +103,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
     let rounds = rounds.unwrap_or(if quick { 1 } else { 5 }).max(1);
     let folder = root::scratch("bench/remote");
     let python = python::environment(PEERS)?;
-    let packages = ["-p", "b2-benches", "--bin", "b2-bench-remote", "-p", "b2-cli", "--bin", "b2kit"];
+    let packages = ["-p", "b2-benches", "--bin", "b2-bench-remote", "-p", "b2kit-cli", "--bin", "b2kit"];
     sh::run(sh::cargo(&[&["build", "--release"], &packages[..]].concat()))?;
     let b2kit = root::target().join("release").join("b2kit");
     let ours = root::target().join("release").join("b2-bench-remote");

@@ -166,7 +166,7 @@ fn program(args: &Args) -> Result<PathBuf> {
     if let Some(program) = &args.program {
         return program.canonicalize().with_context(|| program.display().to_string());
     }
-    let mut build = vec!["build", "-p", "b2-cli", "--bin", "b2kit"];
+    let mut build = vec!["build", "-p", "b2kit-cli", "--bin", "b2kit"];
     // Build it together with a package that uses the same profile anyway: other features would rebuild everything.
     build.extend(if args.debug { ["-p", "xtask"].as_slice() } else { &["-p", "b2-benches", "--release"] });
     sh::run(sh::cargo(&build))?;
