@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use b2_benches::{counter_i32, field_f32};
-use b2kit::chunk::{CParams, DParams, FilterSlot};
+use b2kit::chunk::{Compression, DParams, FilterSlot};
 use b2kit::{Chunk, CodecId};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -12,8 +12,12 @@ fn chunks(c: &mut Criterion) {
     for (name, data) in [("field_f32", field_f32(1 << 20)), ("counter_i32", counter_i32(1 << 20))] {
         for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD] {
             for filter in [FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE] {
-                let cparams =
-                    CParams::builder(4).codec(codec).filters([filter]).build().expect("valid parameters");
+                let cparams = Compression::new()
+                    .itemsize(4)
+                    .codec(codec)
+                    .filters([filter])
+                    .build()
+                    .expect("valid parameters");
                 let chunk = Chunk::compress_bytes(&data, &cparams).expect("compressible");
                 let mut out = vec![0; data.len()];
                 chunk.decompress_bytes_into(&mut out, &dparams).expect("its own output");

@@ -35,7 +35,7 @@ fn filters(c: &mut Criterion) {
     let mut dst = vec![0; src.len()];
     for filter in builtin() {
         for (block, reference) in [("block 0", None), ("a later block", Some(&reference[..]))] {
-            let cx = FilterContext { reference, ..FilterContext::new(4) };
+            let cx = FilterContext::new(4).reference(reference);
             // Ten bits of precision; others take another meaning from it, or none.
             let meta = 10;
             if filter.forward(&cx, meta, &src, &mut filtered).is_err() {

@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         let (seconds, sum) = match line.split_once(' ').context("a command")? {
             ("open", url) => {
                 // Use a new client, because a client remembers what it has opened.
-                array = Some(NdArray::options().frame_options(b2_http::options()).open(url)?);
+                array = Some(NdArray::open_with(url, &b2_http::options())?);
                 (start.elapsed(), 0)
             }
             ("read", name) => {

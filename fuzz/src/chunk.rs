@@ -23,17 +23,17 @@ pub(crate) fn plugins() -> Plugins {
 }
 
 fn dparams(dice: &mut Dice) -> DParams {
-    let limits = Limits { max_chunk_nbytes: MAX_PLAIN, ..Limits::default() };
+    let limits = Limits::default().max_chunk_nbytes(MAX_PLAIN);
     let container = match dice.below(4) {
         0 => {
             let blockshape: Vec<u32> = (0..dice.below(4)).map(|_| 1 + dice.below(12) as u32).collect();
             let itemsize = Some(*dice.pick(&[1, 2, 4, 8, 12, 300]));
             let frame_blocksize = *dice.pick(&[0, 64, 1024]);
-            Container { itemsize, frame_blocksize, blockshape: blockshape.into() }
+            Container::default().itemsize(itemsize).frame_blocksize(frame_blocksize).blockshape(blockshape)
         }
         _ => Container::default(),
     };
-    DParams { limits, plugins: plugins(), container, ..DParams::default() }
+    DParams::default().limits(limits).plugins(plugins()).container(container)
 }
 
 /// The input is a chunk. Its bytes also determine which parts are read.
@@ -151,7 +151,7 @@ fn head(data: &[u8], dparams: &DParams, whole: &Result<Vec<u8>, String>, dice: &
         if let Ok(Some(parts)) = decoder.parts(nblock, stored, part.clone()) {
             let got = filled(part.len(), |dst| parts.copy(part.clone(), dst, false));
             agrees(whole, &inside, &got);
-            let itemsize = lazy.header().typesize();
+            let itemsize = lazy.header().itemsize();
             let (first, count) = (part.start.next_multiple_of(itemsize), 1 + dice.below(3));
             let step = itemsize * (1 + dice.below(4));
             if first + (count - 1) * step + itemsize <= part.end {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
-use b2_chunk::{CParams, Chunk, CodecId};
+use b2_chunk::{Chunk, CodecId, Compression};
 use b2_frame::{FrameParams, FrameWriter};
 use b2nd::{ArrayBuilder, Dtype};
 
@@ -111,7 +111,7 @@ const WORDS: &[&str] = &[
 fn files() -> &'static BTreeMap<&'static str, Vec<u8>> {
     static FILES: LazyLock<BTreeMap<&'static str, Vec<u8>>> = LazyLock::new(|| {
         let items: Vec<u8> = (0..20u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
-        let cparams = CParams::builder(4).codec(CodecId::LZ4).build().expect("parameters");
+        let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().expect("parameters");
         let dtype = Dtype::parse("<f4").expect("a dtype");
         let array = ArrayBuilder::with_dtype([4, 5], dtype)
             .chunks([2, 3])

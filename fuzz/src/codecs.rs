@@ -42,13 +42,11 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
     let dict_len = if flags & 1 != 0 { usize::from(params.u16()) } else { 0 };
     let dict = params.bytes(dict_len);
     let stream = params.rest();
-    let cx = CodecContext {
-        meta,
-        typesize,
-        blockshape: &shape,
-        dict: (flags & 1 != 0).then_some(dict),
-        ..CodecContext::new(5)
-    };
+    let cx = CodecContext::new(5)
+        .meta(meta)
+        .itemsize(typesize)
+        .blockshape(&shape)
+        .dict((flags & 1 != 0).then_some(dict));
     let codec = codec(id);
     let all = fuzzing::available();
     let mut reference = None;
@@ -109,8 +107,8 @@ pub(crate) fn roundtrip(data: &[u8]) {
     for k in 0..repeats {
         src.extend_from_slice(&seed[..seed.len() - (k * 7) % (seed.len() / 2 + 1)]);
     }
-    let cx = CodecContext { typesize, ..CodecContext::new(clevel) };
-    let cx = CodecContext { dict: (dict_len > 0 && !dict.is_empty()).then_some(dict), ..cx };
+    let cx = CodecContext::new(clevel).itemsize(typesize);
+    let cx = cx.dict((dict_len > 0 && !dict.is_empty()).then_some(dict));
     let codec = codec(id);
     let room = match flags >> 1 & 3 {
         0 => src.len() + src.len() / 200 + 64,

@@ -34,18 +34,16 @@ pub(crate) fn run(data: &[u8]) {
         block.resize(wanted, 0x55);
     }
     let reference: Vec<u8> = block.iter().rev().copied().collect();
-    let cx = FilterContext {
-        itemsize,
-        chunk_version: version,
-        blockshape: &shape,
-        reference: (flags & 32 != 0).then_some(&reference[..]),
-        ..FilterContext::new(typesize)
-    };
+    let cx = FilterContext::new(typesize)
+        .full_itemsize(itemsize)
+        .chunk_version(version)
+        .blockshape(&shape)
+        .reference((flags & 32 != 0).then_some(&reference[..]));
     let dice = &mut Dice::of(data);
     let (mut backward, mut forward) = (None, None);
     for kernel in available_kernels() {
         fuzzing::force(Some(kernel));
-        let streaming = FilterContext { streaming: dice.one_in(3), ..cx };
+        let streaming = cx.streaming(dice.one_in(3));
         let back = filled(block.len(), |dst| filter.backward(&streaming, meta, &block, dst));
         let forth = filled(block.len(), |dst| filter.forward(&streaming, meta, &block, dst));
         if let Ok(back) = &back {

@@ -25,7 +25,7 @@ const MAX_PLAIN: u64 = 1 << 19;
 
 /// Limits small enough that each input runs quickly.
 pub(crate) fn small() -> Limits {
-    let mut limits = Limits { max_chunk_nbytes: 1 << 18, ..Limits::default() };
+    let mut limits = Limits::default().max_chunk_nbytes(1 << 18);
     limits.max_nchunks = 1 << 14;
     limits.max_metadata = 1 << 18;
     limits

@@ -61,7 +61,7 @@ fn text(text: &str) {
 
 /// The input is the value of an attribute. An accepted value must fit the memory limit.
 pub(crate) fn attribute(data: &[u8]) {
-    let limits = Limits { max_memory: 1 << 24, ..small() };
+    let limits = small().max_memory(1 << 24);
     match Object::decode("a", data, &limits) {
         Ok(object) => assert!(held(&object, 0) <= limits.max_memory),
         Err(error) => drop(error.to_string()),
@@ -106,7 +106,7 @@ pub(crate) fn vlmetalayers(data: &[u8]) {
         Err(error) => return drop(error.to_string()),
     };
     let vlmetalayers = schunk.vlmetalayers();
-    let dparams = DParams { limits: small(), ..DParams::default() };
+    let dparams = DParams::default().limits(small());
     assert_eq!(vlmetalayers.names().len(), vlmetalayers.iter().len());
     for (name, value) in vlmetalayers.iter().take(50) {
         assert!(value.len() <= data.len() && name.len() <= 31);

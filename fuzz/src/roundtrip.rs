@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use b2_chunk::{CParams, Chunk, CodecId, DParams, FilterSlot, SpecialKind};
+use b2_chunk::{CParams, Chunk, CodecId, Compression, DParams, FilterSlot, SpecialKind};
 use b2_codecs::fuzzing as loops;
 use b2_filters::{available_kernels, fuzzing as kernels};
 use b2_frame::{EditOptions, FrameEditor, FrameParams, FrameWriter, SuperChunk};
@@ -32,7 +32,7 @@ pub(crate) fn write_read(data: &[u8]) {
     kernels::force(Some(*dice.pick(&filters)));
     let other = Chunk::compress_bytes(&plain, &cparams).expect("as before");
     assert!(other.as_bytes() == chunk.as_bytes(), "another chunk from other instructions");
-    let dparams = DParams { plugins: plugins(), ..DParams::default() };
+    let dparams = DParams::default().plugins(plugins());
     let read = filled(plain.len(), |dst| chunk.decompress_bytes_into(dst, &dparams));
     assert!(read.as_deref() == Ok(&plain[..]), "{cparams:?}: {:?}", read.err());
     let range = dice.range(plain.len());
@@ -78,7 +78,8 @@ pub(crate) fn edit(data: &[u8]) {
     let mut params = Params::new(data);
     let flags = params.u8();
     let codec = [CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][usize::from(flags / 4) % 3];
-    let cparams = CParams::builder(4).codec(codec).level(1).blocksize(64).build().expect("parameters");
+    let cparams =
+        Compression::new().itemsize(4).codec(codec).level(1).blocksize(64).build().expect("parameters");
     let sums = flags & 1 != 0;
     let new = FrameWriter::options().checksums(sums);
     let new = new.memory(FrameParams::from_cparams(&cparams).chunksize(FULL));

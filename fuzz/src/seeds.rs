@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use b2_chunk::{CParams, Chunk, CodecId};
+use b2_chunk::{CParams, Chunk, CodecId, Compression};
 use b2_codecs::{CodecContext, Encoded};
 use b2_frame::{Checksums, FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_testkit::hostile::{Layout, Seal};
@@ -158,7 +158,7 @@ fn array(dice: &mut Dice) -> Vec<u8> {
 /// Returns parameters for items of 4 bytes.
 fn some_parameters(dice: &mut Dice) -> CParams {
     let any = parameters(4, dice);
-    any.unwrap_or_else(|| CParams::builder(4).build().expect("the defaults"))
+    any.unwrap_or_else(|| Compression::new().itemsize(4).build().expect("the defaults"))
 }
 
 fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
@@ -179,7 +179,7 @@ fn frame(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
 /// Checks that a damaged chunk is accepted after resealing. Mutators rely on that to get past the checksums.
 fn check_seal() {
     let mut writer = FrameWriter::options().memory(FrameParams::new(4)).expect("a frame");
-    let cparams = CParams::builder(4).level(0).build().expect("parameters");
+    let cparams = Compression::new().itemsize(4).level(0).build().expect("parameters");
     for part in [[1; 80], [2; 80], [3; 80]] {
         writer.append(Chunk::compress_bytes(&part, &cparams).expect("a chunk")).expect("room");
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use b2_frame::{Compare, FrameWriter, ReadCosts, SuperChunk};
 use b2_http::{Http, HttpOptions};
-use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
+use b2nd::{ArrayBuilder, NdArray, Selection, source};
 
 /// Two versions of a file, of equal length.
 struct Files {
@@ -42,7 +42,7 @@ fn files() -> &'static Files {
             let item = move |i: u64| ((i + n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
             let builder = ArrayBuilder::new::<u32>([256, 256]).chunks([64, 128]).blocks([16, 32]);
             let builder = builder.write_options(FrameWriter::options().block_starts(true));
-            let frame = builder.to_bytes(ByIndex(item)).expect("an array");
+            let frame = builder.to_bytes(source::by_index(item)).expect("an array");
             let items = NdArray::from_bytes(frame.clone()).and_then(|array| array.all().read_bytes());
             (frame.to_vec(), items.expect("its items"))
         };
@@ -187,16 +187,12 @@ pub(crate) fn run(data: &[u8]) {
     LIED.store(false, SeqCst);
     let http = HttpOptions::default().proxy(false).in_flight(4).pause(Duration::from_millis(1));
     let http = Http::new(http.timeout(Duration::from_millis(300)));
-    let costs = if how & 2 == 0 {
-        ReadCosts::REMOTE
-    } else {
-        ReadCosts { small: 1000, head: 64, ..ReadCosts::REMOTE }
-    };
+    let costs = if how & 2 == 0 { ReadCosts::REMOTE } else { ReadCosts::REMOTE.small(1000).head(64) };
     let compare = [Compare::Once, Compare::Never, Compare::Always];
     let options = SuperChunk::options().file_system(Arc::new(http.clone())).costs(costs);
     let options = options.compare(compare[usize::from(how >> 2) % 3]).checksums(how & 16 == 0);
     let url = format!("http://127.0.0.1:{}/{number}", files.port);
-    let Ok(array) = NdArray::options().frame_options(options).open(&url) else { return };
+    let Ok(array) = NdArray::open_with(&url, &options) else { return };
     let sound = |found: &[u8], expected: [&[u8]; 2]| {
         if !LIED.load(SeqCst) && how & 1 == 0 {
             assert!(expected.contains(&found), "items of neither version, or of both");

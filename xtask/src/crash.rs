@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::chunk::CParams;
+use b2kit::chunk::{CParams, Compression};
 use b2kit::frame::Durability;
 use b2kit::frame::{FrameParams, Storage};
 use b2kit::{Chunk, CodecId, FrameEditor, FrameWriter, SuperChunk};
@@ -157,7 +157,7 @@ fn six_writers(python: &Path, storage: Storage, appends: u32) -> Result<Counts> 
 }
 
 fn cparams() -> Result<CParams> {
-    Ok(CParams::builder(8).codec(CodecId::BLOSCLZ).build()?)
+    Ok(Compression::new().itemsize(8).codec(CodecId::BLOSCLZ).build()?)
 }
 
 /// Does the same as append_locked.py.

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::chunk::{CParams, Compression, FilterSlot};
 use b2kit::frame::{Checksums, Durability, Storage};
 use b2kit::frame::{FrameParams, ReadCosts};
 use b2kit::{
-    ArrayBuilder, ArrayEditor, CodecId, Dtype, Fill, FilterId, FrameEditor, FrameWriter, NdArray,
-    RegionSource, Selection, SuperChunk,
+    ArrayBuilder, ArrayEditor, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, NdArray, RegionSource,
+    Selection, SuperChunk, source,
 };
 use serde_json::{Value, json};
 
@@ -206,7 +206,7 @@ impl Report {
 }
 
 /// Costs of a remote reader, which uses the table of block starts even for small chunks.
-const FAR: ReadCosts = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
+const FAR: ReadCosts = ReadCosts::REMOTE.small(100).head(64);
 
 /// What this project has open.
 #[derive(Default)]
@@ -255,7 +255,7 @@ impl Ours {
                 frame.map(|mut editor| editor.commit()).transpose()?;
             }
             ("set", Some(array), _) => array.set_bytes(selection(at(1)?)?, &data(2)?)?,
-            ("fill", Some(array), _) => array.set(selection(at(1)?)?, Fill::item(data(2)?))?,
+            ("fill", Some(array), _) => array.set(selection(at(1)?)?, source::item(data(2)?))?,
             ("resize", Some(array), _) => array.resize(&parsed::<Vec<u64>>(at(1)?)?)?,
             ("append", Some(array), _) => {
                 array.append(number(1)? as usize, data(4)?.with_length(number(3)?))?;
@@ -291,7 +291,7 @@ impl Ours {
 fn read_array(path: &Path, items: &Path) -> Result<Value> {
     let array = NdArray::open(path)?;
     let all = array.all().read_bytes()?;
-    let far = NdArray::options().frame_options(SuperChunk::options().costs(FAR)).open(path)?;
+    let far = NdArray::open_with(path, &SuperChunk::options().costs(FAR))?;
     ensure!(far.all().read_bytes()? == all, "read as from far away, the items are others");
     if let [len, ..] = *array.shape()
         && len > 0
@@ -376,7 +376,7 @@ fn storage((.., contiguous): &Written) -> Storage {
 fn cparams(typesize: usize, (codec, clevel, filters, _): &Written) -> Result<CParams> {
     let codec = CodecId::from_name(codec).context("unknown codec")?;
     let slots: Vec<FilterSlot> = filters.iter().map(|id| FilterSlot::new(FilterId(*id), 0)).collect();
-    Ok(CParams::builder(typesize).codec(codec).level(*clevel).filters(&slots).build()?)
+    Ok(Compression::new().itemsize(typesize).codec(codec).level(*clevel).filters(&slots).build()?)
 }
 
 /// Parses an index, or start, stop and step, for each dimension.

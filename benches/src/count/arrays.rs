@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use b2_benches::counter_i32;
-use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::chunk::{CParams, Compression, FilterSlot};
 use b2kit::frame::FrameParams;
 use b2kit::{ArrayBuilder, ArrayEditor, Chunk, CodecId, Dtype};
 use b2kit::{FrameEditor, FrameWriter, NdArray, RegionSource, Selection, SuperChunk};
@@ -129,7 +129,7 @@ fn place([i, j, k]: Shape) -> usize {
 
 /// The compression in all cases: for the items of arrays, and for the chunks of frames.
 fn cparams(codec: CodecId) -> Result<CParams, Error> {
-    Ok(CParams::builder(ITEM).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
+    Ok(Compression::new().itemsize(ITEM).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
 }
 
 /// Returns the array in memory, compressed.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use b2_benches::{counter_i32, field_f32};
 use b2_codecs::{CodecContext, Encoded};
-use b2kit::chunk::{CParams, DParams, FilterSlot};
+use b2kit::chunk::{Compression, DParams, FilterSlot};
 use b2kit::{Chunk, CodecId, Plugins};
 use case::{Case, Error, counted};
 
@@ -89,7 +89,7 @@ fn stream_case(codec: CodecId, encode: bool) -> Result<(), Error> {
 
 fn chunk_case(codec: CodecId, filter: FilterSlot, work: &str) -> Result<(), Error> {
     let plain = counter_i32(CHUNK_ITEMS);
-    let cparams = CParams::builder(4).codec(codec).filters([filter]).build()?;
+    let cparams = Compression::new().itemsize(4).codec(codec).filters([filter]).build()?;
     let dparams = DParams::default();
     let chunk = Chunk::compress_bytes(&plain, &cparams)?;
     let mut back = vec![0; plain.len()];

@@ -56,8 +56,8 @@ impl Args {
     /// are in no pool, and would otherwise use the threads of the process.
     fn open(&self) -> Result<NdArray> {
         let threads = if self.op == ["readers"] { 1 } else { self.threads };
-        let options = SuperChunk::options().control(Control::new().with_threads(threads));
-        Ok(NdArray::options().frame_options(options).open(&self.path)?)
+        let options = SuperChunk::options().control(Control::new().threads(threads));
+        Ok(NdArray::open_with(&self.path, &options)?)
     }
 }
 

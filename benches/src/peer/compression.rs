@@ -27,7 +27,7 @@ impl Compression {
             None => Err(anyhow::anyhow!("no filter '{name}'")),
         };
         let filters = names.map(slot).collect::<Result<Vec<_>>>()?;
-        let builder = CParams::builder(typesize).codec(self.codec).level(self.clevel);
+        let builder = b2kit::Compression::new().itemsize(typesize).codec(self.codec).level(self.clevel);
         Ok(builder.filters(filters).build()?)
     }
 }

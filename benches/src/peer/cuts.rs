@@ -6,7 +6,7 @@ use std::hint::black_box;
 use anyhow::{Result, ensure};
 use b2_codecs::{Codec, CodecContext, CodecError, CodecProperties, Decoder, Encoded, Encoder};
 use b2_measure::{Clock, least, table};
-use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::chunk::{Compression, FilterSlot};
 use b2kit::{ArrayBuilder, CodecId, Control, Dtype, Plugins};
 
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ impl Codec for Nothing {
     }
     fn properties(&self) -> CodecProperties {
         // Not lossless, so that the library does not check whether all items are equal.
-        CodecProperties { lossless: false, ..CodecProperties::BYTES }
+        CodecProperties::BYTES.lossless(false)
     }
     fn encoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         Ok(Box::new(Self))
@@ -148,7 +148,8 @@ impl Case {
     /// Returns the CPU time of writing a frame in memory.
     fn cut(&self, src: &[u8]) -> Result<f64> {
         let plugins = Plugins::default().with_codec(Nothing);
-        let cparams = CParams::builder(self.itemsize)
+        let cparams = Compression::new()
+            .itemsize(self.itemsize)
             .codec(CodecId(200))
             .plugins(plugins)
             .filters([] as [FilterSlot; 0]);
@@ -156,7 +157,7 @@ impl Case {
             ArrayBuilder::with_dtype(&self.shape[..], Dtype::parse(&format!("|V{}", self.itemsize))?)
                 .chunks(&self.chunks[..])
                 .blocks(&self.blocks[..])
-                .control(Control::new().with_threads(1))
+                .control(Control::new().threads(1))
                 .compression(cparams.build()?);
         let clock = Clock::start();
         let frame = builder.to_bytes(&src[..self.nbytes()])?;

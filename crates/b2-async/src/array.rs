@@ -19,6 +19,12 @@ pub struct AsyncNdArray<R> {
     array: NdArray,
 }
 
+impl<R> std::fmt::Debug for AsyncNdArray<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncNdArray").field("array", &self.array).finish_non_exhaustive()
+    }
+}
+
 impl<R> Clone for AsyncNdArray<R> {
     fn clone(&self) -> Self {
         Self { remote: self.remote.clone(), array: self.array.clone() }
@@ -27,6 +33,7 @@ impl<R> Clone for AsyncNdArray<R> {
 
 /// Options for opening an array asynchronously.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct AsyncOptions {
     options: ReadOptions,
     max_bytes: u64,
@@ -38,18 +45,18 @@ impl Default for AsyncOptions {
     }
 }
 
+impl From<ReadOptions> for AsyncOptions {
+    /// Takes plugins, limits, control, checksums, offset and costs from options for reading. The file system is not used.
+    /// For storage far away, set the costs to [`ReadCosts::REMOTE`], which [`AsyncOptions::new`] has.
+    fn from(options: ReadOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+}
+
 impl AsyncOptions {
-    /// Returns the default options.
+    /// Returns the default options: those of [`SuperChunk::options`] with [`ReadCosts::REMOTE`].
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Sets the options of the frame: plugins, limits, control, checksums, offset and costs. The
-    /// file system is not used. The default is that of [`SuperChunk::options`] with
-    /// [`ReadCosts::REMOTE`].
-    #[must_use]
-    pub fn frame_options(self, options: ReadOptions) -> Self {
-        Self { options, ..self }
     }
 
     /// Sets limits on the memory and output that the file may cost.
@@ -189,6 +196,12 @@ pub struct AsyncSlice<R> {
     slice: Slice,
 }
 
+impl<R> std::fmt::Debug for AsyncSlice<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncSlice").field("slice", &self.slice).finish_non_exhaustive()
+    }
+}
+
 impl<R> Clone for AsyncSlice<R> {
     fn clone(&self) -> Self {
         Self { remote: self.remote.clone(), slice: self.slice.clone() }
@@ -305,6 +318,12 @@ pub struct Parts<R> {
     pieces: Pieces,
     /// The part being read. It is tried again after an error.
     next: Option<Piece>,
+}
+
+impl<R> std::fmt::Debug for Parts<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("next", &self.next).finish_non_exhaustive()
+    }
 }
 
 impl<R: RangeReader> Parts<R> {

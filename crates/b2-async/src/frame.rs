@@ -21,7 +21,7 @@ use crate::remote::{IN_FLIGHT, Remote};
 ///
 /// ```
 /// use b2_async::AsyncSuperChunk;
-/// use b2_chunk::CParams;
+/// use b2_chunk::Compression;
 /// use b2_frame::{FrameParams, FrameWriter};
 ///
 /// # fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -34,7 +34,7 @@ use crate::remote::{IN_FLIGHT, Remote};
 /// #     }
 /// # }
 /// # block_on(async {
-/// let cparams = CParams::builder(1).build()?;
+/// let cparams = Compression::new().itemsize(1).build()?;
 /// let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
 /// writer.append(b2_chunk::Chunk::compress_bytes(b"some bytes", &cparams)?)?;
 /// let store = writer.finish()?.into_bytes();
@@ -47,6 +47,12 @@ use crate::remote::{IN_FLIGHT, Remote};
 pub struct AsyncSuperChunk<R> {
     remote: Arc<Remote<R>>,
     frame: SuperChunk,
+}
+
+impl<R> std::fmt::Debug for AsyncSuperChunk<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncSuperChunk").field("frame", &self.frame).finish_non_exhaustive()
+    }
 }
 
 impl<R> Clone for AsyncSuperChunk<R> {
@@ -219,7 +225,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// As for [`SuperChunk::read_bytes_into`].
     pub async fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
         self.read_sizes().await?;
-        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.typesize() as u64);
+        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.itemsize() as u64);
         for read in self.frame.byte_reads(start, dst) {
             let (places, dst) = read?;
             self.read(places, dst, control.clone()).await?;
@@ -248,7 +254,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         if range.start > range.end || range.end > len {
             return Err(FrameError::OutOfRange { what: "items", start: range.start, end: range.end, len });
         }
-        let typesize = self.frame.typesize() as u64;
+        let typesize = self.frame.itemsize() as u64;
         let bytes = |item: u64| item.saturating_mul(typesize);
         self.read_bytes(bytes(range.start)..bytes(range.end)).await
     }
@@ -261,7 +267,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     pub async fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
         self.read_sizes().await?;
         let (places, mut dst) = self.frame.item_read(items)?;
-        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.typesize() as u64);
+        let control = self.frame.dparams().control.begin(dst.len() as u64, self.frame.itemsize() as u64);
         self.read(places, Destination::from(&mut dst[..]), control).await?;
         Ok(dst)
     }
@@ -271,7 +277,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// # Errors
     /// As for [`SuperChunk::verify_checksums`].
     pub async fn verify_checksums(&self) -> Result<Checksums, FrameError> {
-        let control = self.frame.dparams().control.begin(self.nbytes(), self.frame.typesize() as u64);
+        let control = self.frame.dparams().control.begin(self.nbytes(), self.frame.itemsize() as u64);
         // Compare every chunk while reading it, whatever the settings are.
         let frame = self.frame.clone().with_compare(b2_frame::Compare::Always);
         if !frame.compares_stored() {

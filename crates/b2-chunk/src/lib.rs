@@ -55,5 +55,5 @@ pub use model::params::{CParams, Container, DParams, Destination, SplitMode};
 pub use model::plugins::Plugins;
 
 pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
-pub use b2_core::{self as core, Control, Element, ErrorKind, Limits, Pool, Progress};
+pub use b2_core::{self as base, Control, Element, ErrorKind, Limits, Pool, Progress};
 pub use b2_filters::{self as filters, FilterId, FilterSlot};

@@ -11,27 +11,35 @@ use crate::{CodecError, CodecId};
 ///
 /// ```
 /// use b2_codecs::CodecContext;
-/// let cx = CodecContext { typesize: 4, blockshape: &[8, 8], ..CodecContext::new(5) };
-/// assert_eq!((cx.clevel, cx.dict), (5, None));
+/// let cx = CodecContext::new(5).itemsize(4).blockshape(&[8, 8]);
+/// assert_eq!((cx.level, cx.dict), (5, None));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct CodecContext<'a> {
     /// Compression level, 0 to 9 (encoders only).
-    pub clevel: u8,
+    pub level: u8,
     /// The codec's parameter byte, chunk header byte 0x17.
     pub meta: u8,
     /// Item size in bytes; 1 for chunks whose real item size is above 255.
-    pub typesize: usize,
+    pub itemsize: usize,
     /// The chunk's dictionary, if it has one.
     pub dict: Option<&'a [u8]>,
     /// Shape of a block in items, for N-dimensional codecs (ndlz, zfp). Empty if the data is not an array.
     pub blockshape: &'a [u32],
 }
 
-impl CodecContext<'_> {
-    /// Creates a context for `clevel` with item size 1, no dictionary and no block shape.
-    pub fn new(clevel: u8) -> Self {
-        Self { clevel, typesize: 1, ..Self::default() }
+impl<'a> CodecContext<'a> {
+    b2_core::setters! {
+        meta: u8,
+        itemsize: usize,
+        dict: Option<&'a [u8]>,
+        blockshape: &'a [u32],
+    }
+
+    /// Creates a context for `level` with item size 1, no dictionary and no block shape.
+    pub fn new(level: u8) -> Self {
+        Self { level, itemsize: 1, ..Self::default() }
     }
 
     /// Fails if there is a dictionary, for formats that do not support them.
@@ -87,10 +95,11 @@ pub trait Codec: Debug + Send + Sync {
 ///
 /// ```
 /// use b2_codecs::CodecProperties;
-/// let properties = CodecProperties { dictionaries: true, ..CodecProperties::BYTES };
+/// let properties = CodecProperties::BYTES.dictionaries(true);
 /// assert!(properties.lossless && !properties.takes_floats);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CodecProperties {
     /// Whether decoding restores the input exactly.
     ///
@@ -120,9 +129,10 @@ pub struct CodecProperties {
 /// A compression level to try, with its cost in nanoseconds on one core of a recent machine. The costs are rounded:
 /// only their order over all codecs matters.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Trial {
     /// Compression level, 1 to 9.
-    pub clevel: u8,
+    pub level: u8,
     /// Cost of a byte that is encoded, even if the result is discarded.
     pub encode: f64,
     /// Cost of a byte that is decoded.
@@ -138,6 +148,18 @@ impl Default for CodecProperties {
 }
 
 impl CodecProperties {
+    b2_core::setters! {
+        lossless: bool,
+        shapeless: bool,
+        dictionaries: bool,
+        takes_floats: bool,
+        long_windows: bool,
+        splits_up_to: u8,
+        decoding_cost: u16,
+        encoding_cost: [u16; 10],
+        trials: &'static [Trial],
+    }
+
     /// Assumptions about an unknown codec.
     pub const UNKNOWN: Self = Self {
         lossless: false,
@@ -154,14 +176,15 @@ impl CodecProperties {
     pub const BYTES: Self = Self { lossless: true, shapeless: true, ..Self::UNKNOWN };
 }
 
-/// Builds an entry for a table of [`Trial`]s.
-pub(crate) const fn trial(clevel: u8, encode: f64, decode: f64) -> Trial {
-    Trial { clevel, encode, decode, smallest: false }
-}
+impl Trial {
+    /// Creates an entry for a level that is not the one with the smallest results.
+    pub const fn new(level: u8, encode: f64, decode: f64) -> Self {
+        Self { level, encode, decode, smallest: false }
+    }
 
-/// Builds an entry that may give the smallest result of all.
-pub(crate) const fn smallest(clevel: u8, encode: f64, decode: f64) -> Trial {
-    Trial { smallest: true, ..trial(clevel, encode, decode) }
+    b2_core::setters! {
+        smallest: bool,
+    }
 }
 
 /// Compresses the streams of a chunk.

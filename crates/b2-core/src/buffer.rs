@@ -18,6 +18,7 @@ thread_local! {
 }
 
 /// A buffer with unspecified content. When dropped, it returns to the pool of the dropping thread.
+#[derive(Debug)]
 pub struct Buffer {
     /// At least `len` bytes. The bytes after `len` are left from an earlier use.
     buf: Vec<u8>,

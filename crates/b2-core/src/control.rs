@@ -16,13 +16,14 @@ use crate::{Cancelled, Pool};
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// let control = b2_core::Control::new().with_threads(4).with_progress(|progress| {
+/// let control = b2_core::Control::new().threads(4).progress(|progress| {
 ///     eprintln!("{} of {} bytes", progress.nbytes, progress.total);
 ///     ControlFlow::Continue(())
 /// });
 /// # let _ = control;
 /// ```
 #[derive(Clone, Default)]
+#[must_use]
 pub struct Control {
     threads: Option<usize>,
     pool: Option<Pool>,
@@ -74,13 +75,13 @@ impl Control {
 
     /// Sets the maximum number of threads per call, including the calling one; 0 counts as 1.
     #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
+    pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
     /// Sets the pool whose threads help the calling one.
     #[must_use]
-    pub fn with_pool(self, pool: Pool) -> Self {
+    pub fn pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
     }
 
@@ -92,7 +93,7 @@ impl Control {
     /// two at once. Work that finishes while it runs is reported by its next run, so a slow callback does not block
     /// other threads.
     #[must_use]
-    pub fn with_progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
+    pub fn progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
         Self {
             watch: Some(Watch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
             ..self
@@ -100,12 +101,12 @@ impl Control {
     }
 
     /// Returns the maximum number of threads per call.
-    pub fn threads(&self) -> usize {
+    pub fn max_threads(&self) -> usize {
         self.threads.unwrap_or(usize::MAX)
     }
 
     /// Returns the pool, if one was set.
-    pub fn pool(&self) -> Option<&Pool> {
+    pub(crate) fn shared_pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
@@ -207,7 +208,7 @@ mod tests {
     fn a_call_counts_and_stops() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let tell = Arc::clone(&seen);
-        let control = Control::new().with_progress(move |progress| {
+        let control = Control::new().progress(move |progress| {
             tell.lock().unwrap().push((progress.nbytes, progress.items()));
             if progress.nbytes < 30 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -228,7 +229,7 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let slot = Arc::new(Mutex::new(None::<Control>));
         let (tell, other) = (Arc::clone(&seen), Arc::clone(&slot));
-        let control = Control::new().with_progress(move |progress| {
+        let control = Control::new().progress(move |progress| {
             tell.lock().unwrap().push(progress.nbytes);
             // Acts like another thread that finishes work while the callback runs.
             if let Some(call) = other.lock().unwrap().take() {
@@ -247,6 +248,6 @@ mod tests {
         let call = Control::new().begin(5, 1);
         assert!(!call.is_watched());
         assert_eq!((call.advance(5), call.check()), (Ok(()), Ok(())));
-        assert_eq!((call.threads(), Control::new().with_threads(0).threads()), (usize::MAX, 1));
+        assert_eq!((call.max_threads(), Control::new().threads(0).max_threads()), (usize::MAX, 1));
     }
 }

@@ -20,6 +20,12 @@ pub struct Kept<T: 'static> {
     pool: &'static KeptStates<T>,
 }
 
+impl<T: std::fmt::Debug> std::fmt::Debug for Kept<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
 impl<T> Kept<T> {
     /// Takes a kept state that fits, or makes a new one.
     ///

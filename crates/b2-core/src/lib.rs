@@ -14,6 +14,7 @@ mod ordered;
 mod pool;
 mod process;
 mod run;
+mod setters;
 
 #[doc(hidden)]
 pub use buffer::Buffer;

@@ -13,11 +13,13 @@ use crate::LimitExceeded;
 /// ```
 /// use b2_core::Limits;
 /// // 32 stored bytes claim to be a gigabyte.
-/// let careful = Limits { max_output: 100 << 20, ..Limits::default() };
+/// let careful = Limits::default().max_output(100 << 20);
 /// let error = careful.check_output(1 << 30, 32).unwrap_err();
 /// assert_eq!(error.name, "max_output");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
 pub struct Limits {
     /// Largest uncompressed chunk, in bytes. Default: 2^31 - 1, the maximum of the format.
     pub max_chunk_nbytes: u64,
@@ -60,6 +62,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    crate::setters! {
+        max_chunk_nbytes: u64,
+        max_nchunks: u64,
+        max_metadata: u64,
+        max_dimensions: usize,
+        max_ratio: u64,
+        max_output: u64,
+        max_memory: u64,
+    }
+
     /// Returns how many of `nbytes` bytes of output are not backed by their `stored` stored bytes.
     pub fn unstored(&self, nbytes: u64, stored: u64) -> u64 {
         nbytes.saturating_sub(stored.saturating_mul(self.max_ratio))
@@ -121,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_does_not_count() {
-        let limits = Limits { max_ratio: 100, max_output: 1000, ..Limits::default() };
+        let limits = Limits::default().max_ratio(100).max_output(1000);
         assert_eq!(limits.unstored(5000, 50), 0);
         assert_eq!(limits.unstored(5001, 50), 1);
         assert_eq!(limits.unstored(u64::MAX, u64::MAX), 0);
@@ -132,7 +144,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_memory() {
-        let limits = Limits { max_memory: 1000, ..Limits::default() };
+        let limits = Limits::default().max_memory(1000);
         assert_eq!(limits.threads(0), usize::MAX);
         assert_eq!(limits.threads(300), 3);
         assert_eq!(limits.threads(1001), 1);

@@ -26,7 +26,7 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
     mut each: impl FnMut(R) -> Result<(), E> + Send,
 ) -> Result<(), E> {
     control.check()?;
-    let most = most.min(control.threads()).saturating_sub(1);
+    let most = most.min(control.max_threads()).saturating_sub(1);
     let helpers = |crew: Crew| crew.helpers(nbytes, items.size_hint().1).min(most);
     let crew = Crew::of(control, nbytes).map(|crew| (crew, helpers(crew)));
     let Some((crew, helpers @ 1..)) = crew else {
@@ -185,9 +185,9 @@ mod tests {
     fn controls() -> [Control; 4] {
         [
             Control::new(),
-            Control::new().with_threads(1),
-            Control::new().with_pool(Pool::new(3)),
-            Control::new().with_pool(Pool::new(8)).with_threads(3),
+            Control::new().threads(1),
+            Control::new().pool(Pool::new(3)),
+            Control::new().pool(Pool::new(8)).threads(3),
         ]
     }
 
@@ -216,7 +216,7 @@ mod tests {
                 in_order(&control, usize::MAX, nbytes, ahead, 0..2000, make, each).unwrap();
                 assert!(got.iter().copied().eq(0..2000));
                 // The result being handed over no longer counts.
-                let threads = control.threads().min(crate::workers(&control)).max(1);
+                let threads = control.max_threads().min(crate::workers(&control)).max(1);
                 let most = most.into_inner();
                 assert!(most <= ahead.max(threads) + 1, "{most} with {ahead}");
             }
@@ -279,7 +279,7 @@ mod tests {
                 ..10 => ControlFlow::Continue(()),
                 _ => ControlFlow::Break(()),
             };
-            let control = control.clone().with_progress(stop).begin(1000, 1);
+            let control = control.clone().progress(stop).begin(1000, 1);
             let begun = AtomicUsize::new(0);
             let make = |_| {
                 begun.fetch_add(1, Ordering::Relaxed);

@@ -26,7 +26,7 @@ pub fn for_each<T: Send, S, E: Send + From<Cancelled>>(
 ) -> Result<(), E> {
     control.check()?;
     #[cfg(feature = "rayon")]
-    if let most @ 2.. = most.min(control.threads())
+    if let most @ 2.. = most.min(control.max_threads())
         && let Some(crew) = pool::Crew::of(control, nbytes)
         && let helpers @ 1.. = crew.helpers(nbytes, items.size_hint().1).min(most - 1)
     {
@@ -51,7 +51,7 @@ pub fn for_each<T: Send, S, E: Send + From<Cancelled>>(
 /// Returns how many threads may work for `control`, including the calling one.
 pub fn workers(control: &Control) -> usize {
     #[cfg(feature = "rayon")]
-    return control.threads().min(pool::Crew::of(control, u64::MAX).map_or(1, |crew| crew.size()));
+    return control.max_threads().min(pool::Crew::of(control, u64::MAX).map_or(1, |crew| crew.size()));
     #[cfg(not(feature = "rayon"))]
     return {
         _ = control;
@@ -113,7 +113,7 @@ mod pool {
                 return None;
             }
             let inside = rayon::current_thread_index().is_some();
-            match control.pool() {
+            match control.shared_pool() {
                 // A thread of this pool takes back work that no other thread has started.
                 Some(pool) => match pool.shared.threads()? {
                     threads if threads.current_thread_index().is_some() => Some(Self::Current),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn controls() -> [Control; 3] {
-        [Control::new(), Control::new().with_threads(1), Control::new().with_pool(Pool::new(3))]
+        [Control::new(), Control::new().threads(1), Control::new().pool(Pool::new(3))]
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
                     ..10 => ControlFlow::Continue(()),
                     _ => ControlFlow::Break(()),
                 };
-                let control = control.clone().with_progress(stop).begin(1000, 1);
+                let control = control.clone().progress(stop).begin(1000, 1);
                 let count = AtomicUsize::new(0);
                 let work = |(): &mut (), _| {
                     count.fetch_add(1, Ordering::Relaxed);

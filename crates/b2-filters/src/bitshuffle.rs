@@ -37,25 +37,25 @@ impl Filter for BitShuffle {
             effect: Effect::Reorders,
             in_parts: true,
             // Items after the last group of 8 would not be in the planes.
-            planes: Some(Planes { count: cx.typesize, rows: 8 }),
+            planes: Some(Planes { count: cx.itemsize, rows: 8 }),
             ..FilterProperties::UNKNOWN
         }
     }
     fn forward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
-        check(cx.typesize, src, dst)?;
+        check(cx.itemsize, src, dst)?;
         if is_plain(cx, src.len()) {
             dst.copy_from_slice(src);
             return Ok(());
         }
-        bitshuffle(cx.typesize, src, dst)
+        bitshuffle(cx.itemsize, src, dst)
     }
     fn backward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
-        check(cx.typesize, src, dst)?;
+        check(cx.itemsize, src, dst)?;
         if is_plain(cx, src.len()) {
             dst.copy_from_slice(src);
             return Ok(());
         }
-        bitunshuffle_with(kernels::best(), cx.typesize, src, dst, cx.streaming);
+        bitunshuffle_with(kernels::best(), cx.itemsize, src, dst, cx.streaming);
         Ok(())
     }
     fn backward_part(
@@ -66,7 +66,7 @@ impl Filter for BitShuffle {
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<()> {
-        let typesize = cx.typesize;
+        let typesize = cx.itemsize;
         let src = match src {
             Filtered::Planes(planes) => {
                 check_planes(FilterId::BITSHUFFLE, typesize, planes, &range, dst)?;
@@ -102,7 +102,7 @@ impl Filter for BitShuffle {
 
 /// Returns whether the block is left unshuffled, by the rule of chunk version 2.
 fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
-    cx.chunk_version <= 2 && !(nbytes / cx.typesize).is_multiple_of(8)
+    cx.chunk_version <= 2 && !(nbytes / cx.itemsize).is_multiple_of(8)
 }
 
 /// Bit-shuffles items of `typesize` bytes in groups of 8. Bytes after the last whole group are copied.

@@ -71,7 +71,7 @@ fn for_each_plane(
     plane: impl Fn(&[u8], &mut [u8]),
 ) -> Result<()> {
     same_length(filter, src, dst)?;
-    let nplanes = match (meta, cx.itemsize) {
+    let nplanes = match (meta, cx.full_itemsize) {
         (0, Some(itemsize)) if itemsize > 0 => itemsize,
         (0, _) => {
             let what = "parameter 0 means the container's item size, which is unknown";
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn check(meta: u8, itemsize: Option<usize>, plain: &[u8], stored: &[u8]) {
-        let cx = FilterContext { itemsize, ..FilterContext::new(4) };
+        let cx = FilterContext::new(4).full_itemsize(itemsize);
         let (mut out, mut back) = (vec![0xEE; plain.len()], vec![0x55; plain.len()]);
         ByteDelta.forward(&cx, meta, plain, &mut out).unwrap();
         assert_eq!(out, stored, "forward");
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn parameter_zero_needs_a_container() {
         for itemsize in [None, Some(0)] {
-            let cx = FilterContext { itemsize, ..FilterContext::new(4) };
+            let cx = FilterContext::new(4).full_itemsize(itemsize);
             let err = ByteDelta.backward(&cx, 0, &[0; 4], &mut [0; 4]).unwrap_err();
             assert!(matches!(err, FilterError::Container { filter: FilterId::BYTEDELTA, .. }));
         }

@@ -45,7 +45,7 @@ impl Cells {
         if cx.blockshape.len() > MAX_DIM {
             return Err(wrong("more than 8 dimensions"));
         }
-        let itemsize = cx.itemsize.unwrap_or(cx.typesize);
+        let itemsize = cx.full_itemsize.unwrap_or(cx.itemsize);
         let mut expected = Some(itemsize);
         let mut dims = Vec::with_capacity(MAX_DIM);
         for &dim in cx.blockshape {

@@ -27,7 +27,7 @@ impl Filter for Delta {
             shapeless: true,
             reference: Reference::Words,
             // C-Blosc2 would lose the bytes after the last whole word.
-            chunk_multiple: words(cx.typesize).map_or(1, |(word, _)| word),
+            chunk_multiple: words(cx.itemsize).map_or(1, |(word, _)| word),
             ..FilterProperties::UNKNOWN
         }
     }
@@ -46,7 +46,7 @@ fn apply(
     dst: &mut [u8],
     first_block: impl FnOnce(&dyn Kernels, Scan, &[u8], &mut [u8]),
 ) -> Result<()> {
-    let (word, what) = words(cx.typesize)?;
+    let (word, what) = words(cx.itemsize)?;
     same_length(FilterId::DELTA, src, dst)?;
     let body = src.len() - src.len() % word;
     let (words, tail) = src.split_at(body);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn check(typesize: usize, reference: Option<&[u8]>, plain: &[u8], stored: &[u8]) {
-        let cx = FilterContext { reference, ..FilterContext::new(typesize) };
+        let cx = FilterContext::new(typesize).reference(reference);
         let mut out = vec![0xEE; plain.len()];
         Delta.forward(&cx, 0, plain, &mut out).unwrap();
         assert_eq!(out, stored, "forward, typesize {typesize}");
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn short_reference_is_an_error() {
-        let cx = FilterContext { reference: Some(&[1, 2]), ..FilterContext::new(1) };
+        let cx = FilterContext::new(1).reference(Some(&[1, 2]));
         for result in
             [Delta.forward(&cx, 0, &[0; 3], &mut [0; 3]), Delta.backward(&cx, 0, &[0; 3], &mut [0; 3])]
         {
@@ -136,7 +136,7 @@ mod tests {
                 let reference: Vec<u8> = (0..nbytes).map(|k| (7 * k + k / 5) as u8).collect();
                 for reference in [None, Some(&reference[..])] {
                     for streaming in [false, true] {
-                        let cx = FilterContext { reference, streaming, ..FilterContext::new(typesize) };
+                        let cx = FilterContext::new(typesize).reference(reference).streaming(streaming);
                         let (mut stored, mut back) = (vec![0; plain.len()], vec![1; plain.len()]);
                         Delta.forward(&cx, 0, &plain, &mut stored).unwrap();
                         Delta.backward(&cx, 0, &stored, &mut back).unwrap();

@@ -13,15 +13,16 @@ use crate::{FilterError, FilterId, FilterSlot};
 ///
 /// ```
 /// use b2_filters::FilterContext;
-/// let cx = FilterContext { blockshape: &[8, 8], ..FilterContext::new(4) };
-/// assert_eq!((cx.typesize, cx.chunk_version), (4, 5));
+/// let cx = FilterContext::new(4).blockshape(&[8, 8]);
+/// assert_eq!((cx.itemsize, cx.chunk_version), (4, 5));
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct FilterContext<'a> {
     /// Item size in the chunk header: 1 if the real size is above 255.
-    pub typesize: usize,
-    /// Real item size in bytes, from the container. For chunks without container, `typesize` if that is above 1.
-    pub itemsize: Option<usize>,
+    pub itemsize: usize,
+    /// Real item size in bytes, from the container. For chunks without container, `itemsize` if that is above 1.
+    pub full_itemsize: Option<usize>,
     /// Version of the chunk format. bitshuffle differs in version 2.
     pub chunk_version: u8,
     /// Shape of a block in items, for N-dimensional filters. Empty if the data is not an array.
@@ -33,12 +34,20 @@ pub struct FilterContext<'a> {
     pub streaming: bool,
 }
 
-impl FilterContext<'_> {
+impl<'a> FilterContext<'a> {
+    b2_core::setters! {
+        full_itemsize: Option<usize>,
+        chunk_version: u8,
+        blockshape: &'a [u32],
+        reference: Option<&'a [u8]>,
+        streaming: bool,
+    }
+
     /// Creates the context for block 0 of a chunk without container, in the current format version.
-    pub fn new(typesize: usize) -> Self {
+    pub fn new(itemsize: usize) -> Self {
         Self {
-            typesize,
-            itemsize: None,
+            itemsize,
+            full_itemsize: None,
             chunk_version: 5,
             blockshape: &[],
             reference: None,
@@ -114,10 +123,11 @@ pub enum Filtered<'a> {
 ///
 /// ```
 /// use b2_filters::FilterProperties;
-/// let properties = FilterProperties { lossless: true, shapeless: true, ..FilterProperties::UNKNOWN };
+/// let properties = FilterProperties::UNKNOWN.lossless(true).shapeless(true);
 /// assert!(properties.planes.is_none());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterProperties {
     /// Whether undoing the filter restores its input exactly.
     ///
@@ -197,6 +207,20 @@ impl Planes {
 }
 
 impl FilterProperties {
+    b2_core::setters! {
+        lossless: bool,
+        shapeless: bool,
+        effect: Effect,
+        keeps_floats: bool,
+        forward_is_copy: bool,
+        backward_is_copy: bool,
+        in_parts: bool,
+        planes: Option<Planes>,
+        reference: Reference,
+        chunk_multiple: usize,
+        zero_is_itemsize: bool,
+    }
+
     /// Assumptions about an unknown filter.
     pub const UNKNOWN: Self = Self {
         lossless: false,

@@ -17,7 +17,7 @@ impl Filter for NdCell {
         "ndcell"
     }
     fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
-        FilterProperties { lossless: true, ..FilterProperties::UNKNOWN }
+        FilterProperties::UNKNOWN.lossless(true)
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         cells(cx, meta, src, dst)?.to_cells(src, dst);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn context<'a>(itemsize: usize, blockshape: &'a [u32]) -> FilterContext<'a> {
-        FilterContext { itemsize: Some(itemsize), blockshape, ..FilterContext::new(itemsize) }
+        FilterContext::new(itemsize).full_itemsize(Some(itemsize)).blockshape(blockshape)
     }
 
     fn check(itemsize: usize, blockshape: &[u32], side: u8, plain: &[u8], stored: &[u8]) {

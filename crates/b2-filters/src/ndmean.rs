@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn context<'a>(itemsize: usize, blockshape: &'a [u32]) -> FilterContext<'a> {
-        FilterContext { itemsize: Some(itemsize), blockshape, ..FilterContext::new(itemsize) }
+        FilterContext::new(itemsize).full_itemsize(Some(itemsize)).blockshape(blockshape)
     }
 
     #[test]

@@ -29,16 +29,14 @@ impl Filter for Shuffle {
     }
     fn properties(&self, cx: &FilterContext<'_>, meta: u8) -> FilterProperties {
         let typesize = size(cx, meta);
-        FilterProperties {
-            lossless: true,
-            shapeless: true,
-            effect: Effect::Reorders,
-            forward_is_copy: typesize == 1,
-            backward_is_copy: typesize == 1,
-            in_parts: true,
-            planes: Some(Planes { count: typesize, rows: 1 }),
-            ..FilterProperties::UNKNOWN
-        }
+        FilterProperties::UNKNOWN
+            .lossless(true)
+            .shapeless(true)
+            .effect(Effect::Reorders)
+            .forward_is_copy(typesize == 1)
+            .backward_is_copy(typesize == 1)
+            .in_parts(true)
+            .planes(Some(Planes { count: typesize, rows: 1 }))
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         shuffle(size(cx, meta), src, dst)
@@ -89,7 +87,7 @@ impl Filter for Shuffle {
 }
 
 fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
-    if meta == 0 { cx.typesize } else { meta.into() }
+    if meta == 0 { cx.itemsize } else { meta.into() }
 }
 
 /// Byte-shuffles items of `typesize` bytes; bytes after the last whole item are copied to the end.

@@ -28,17 +28,15 @@ impl Filter for Truncate {
         }
     }
     fn properties(&self, _cx: &FilterContext<'_>, _meta: u8) -> FilterProperties {
-        FilterProperties {
-            shapeless: true,
-            effect: Effect::KeepsZeros,
-            keeps_floats: matches!(self, Self::Floats),
-            backward_is_copy: true,
-            ..FilterProperties::UNKNOWN
-        }
+        FilterProperties::UNKNOWN
+            .shapeless(true)
+            .effect(Effect::KeepsZeros)
+            .keeps_floats(matches!(self, Self::Floats))
+            .backward_is_copy(true)
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         same_length(self.id(), src, dst)?;
-        let bits = match (self, cx.typesize) {
+        let bits = match (self, cx.itemsize) {
             (Self::Floats, 4) => 23,
             (Self::Floats, 8) => 52,
             (Self::Integers, typesize @ (1 | 2 | 4 | 8)) => 8 * typesize as u32,
@@ -56,7 +54,7 @@ impl Filter for Truncate {
             };
             return Err(FilterError::Meta { filter: self.id(), meta, what });
         };
-        clear_low_bits(cx.typesize, zeroed, src, dst);
+        clear_low_bits(cx.itemsize, zeroed, src, dst);
         Ok(())
     }
     fn backward(&self, _cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {

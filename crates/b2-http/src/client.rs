@@ -17,6 +17,7 @@ use crate::url::Url;
 
 /// Settings of requests.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct HttpOptions {
     pub(crate) timeout: Duration,
     pub(crate) in_flight: usize,

@@ -15,6 +15,7 @@ pub struct Spent {
 }
 
 /// A running stopwatch for wall time and the CPU time of this process.
+#[derive(Debug)]
 pub struct Clock {
     wall: Instant,
     cpu: Option<Duration>,

@@ -305,7 +305,7 @@ impl ReadFiles for Stores {
 #[cfg(test)]
 mod tests {
     use b2_frame::{ReadCosts, SuperChunk};
-    use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    use b2nd::{ArrayBuilder, NdArray, source};
     use object_store::memory::InMemory;
 
     use super::*;
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn another_process_makes_threads_and_connections_of_its_own() {
         let frame = ArrayBuilder::new::<u32>([300, 400])
-            .to_bytes(ByIndex(|i| (i as u32).wrapping_mul(77_777)))
+            .to_bytes(source::by_index(|i| (i as u32).wrapping_mul(77_777)))
             .unwrap();
         let near = NdArray::from_bytes(frame.clone()).unwrap().all().read_bytes().unwrap();
         let memory = InMemory::new();
@@ -323,7 +323,7 @@ mod tests {
         lock(&parent.buckets).insert("mem://b".to_owned(), Bucket { given: true, ..Bucket::new(memory) });
         let stores = Stores::with(PerProcess::inherited(parent));
         let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
-        let far = NdArray::options().frame_options(options).open("mem://b/a.b2nd").unwrap();
+        let far = NdArray::open_with("mem://b/a.b2nd", &options).unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
         // The file is in the child's list of open files, not in its parent's.
         let open = &stores.0.here().unwrap().open;

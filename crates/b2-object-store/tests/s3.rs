@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use b2_frame::ReadAt;
 use b2_object_store::Stores;
-use b2nd::{ArrayBuilder, ByIndex, NdArray};
+use b2nd::{ArrayBuilder, NdArray, source};
 use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
 
@@ -106,9 +106,9 @@ fn the_command_reads_and_writes_objects() {
     let here = dir.path();
     // 24 MB that do not compress, so several parts; and a file of one part.
     let large = ArrayBuilder::new::<u32>([3000, 2000]).chunks([300, 500]).blocks([50, 100]);
-    large.write(here.join("large.b2nd"), ByIndex(item)).unwrap();
+    large.write(here.join("large.b2nd"), source::by_index(item)).unwrap();
     let small = ArrayBuilder::new::<u32>([30, 20]);
-    small.write(here.join("small.b2nd"), ByIndex(item)).unwrap();
+    small.write(here.join("small.b2nd"), source::by_index(item)).unwrap();
     let raw: Vec<u8> = (0..500_000).flat_map(|i| item(i).to_le_bytes()).collect();
     std::fs::write(here.join("raw"), &raw).unwrap();
     for name in ["large", "small"] {
@@ -182,12 +182,12 @@ fn a_stopped_upload_leaves_nothing() {
     // An object that changes while it is open.
     let field = |n: u64| {
         let builder = ArrayBuilder::new::<u32>([1000, 1000]).chunks([100, 1000]);
-        builder.to_bytes(ByIndex(move |i| item(i + n))).unwrap()
+        builder.to_bytes(source::by_index(move |i| item(i + n))).unwrap()
     };
     let (one, two): (Bytes, Bytes) = (field(0), field(1));
     stores.upload("s3://bucket/y", &one, false, &mut || Ok(())).unwrap();
     let options = b2_frame::SuperChunk::options().file_system(Arc::new(stores.clone()));
-    let array = NdArray::options().frame_options(options).open("s3://bucket/y").unwrap();
+    let array = NdArray::open_with("s3://bucket/y", &options).unwrap();
     let read = || array.slice(500).unwrap().read_bytes();
     let before = read().unwrap();
     assert_eq!(before.len(), 4000);

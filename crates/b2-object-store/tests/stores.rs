@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use b2_frame::{FrameError, FrameWriter, Storage};
-use b2nd::{ArrayBuilder, ByIndex, NdArray, NdError, range};
+use b2nd::{ArrayBuilder, NdArray, NdError, range, source};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -20,7 +20,7 @@ fn item(i: u64) -> u32 {
 
 #[tokio::test]
 async fn arrays_in_memory_read_as_here() {
-    let frame = field().to_bytes(ByIndex(item)).unwrap();
+    let frame = field().to_bytes(source::by_index(item)).unwrap();
     let near = NdArray::from_bytes(frame.clone()).unwrap();
     let store = Arc::new(InMemory::new());
     store.put(&Path::from("a/b.b2nd"), frame.clone().into()).await.unwrap();
@@ -46,7 +46,7 @@ async fn sparse_frames_are_folders_of_objects() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.b2nd");
     let options = FrameWriter::options().storage(Storage::Sparse);
-    field().write_options(options).write(&path, ByIndex(item)).unwrap();
+    field().write_options(options).write(&path, source::by_index(item)).unwrap();
     let near = NdArray::open(&path).unwrap().all().read_bytes().unwrap();
     let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir.path()).unwrap());
     let far = b2_object_store::open(local, "s.b2nd").await.unwrap();

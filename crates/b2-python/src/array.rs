@@ -65,7 +65,7 @@ pub(crate) enum Origin {
 /// Sets the number of threads that an array uses by default.
 fn controlled(array: NdArray, threads: Option<usize>) -> NdArray {
     match threads {
-        Some(threads) => array.with_control(Control::new().with_threads(threads)),
+        Some(threads) => array.with_control(Control::new().threads(threads)),
         None => array,
     }
 }
@@ -261,15 +261,13 @@ impl ArrayBase {
                 .map_err(|error| exception(py, "IoError", &format!("{}: {error}", given.display())))?;
             let text = given.to_string_lossy().into_owned();
             let store = crate::folder::of(source)?;
-            let options =
-                NdArray::options().frame_options(crate::folder::reading(store.as_ref()).offset(offset));
+            let options = crate::folder::reading(store.as_ref()).offset(offset);
             origin = if offset == 0 { Origin::Path(given.clone()) } else { Origin::Elsewhere };
             inside = store;
-            opened = how.run(py, |_| options.open(&given))?;
+            opened = how.run(py, |_| NdArray::open_with(&given, &options))?;
             (path, frame) = (Some(text), None);
         } else if let Some(bytes) = bytes_of(source)? {
-            opened =
-                how.run(py, |_| NdArray::options().frame_options(read_options()).from_bytes(bytes.clone()))?;
+            opened = how.run(py, |_| NdArray::from_super_chunk(read_options().from_bytes(bytes.clone())?))?;
             (origin, path, frame) = (Origin::Memory, name, Some(bytes));
         } else if let (Ok(store), Some(key)) = (source.cast::<Store>(), key) {
             let store = &store.get().0;
@@ -287,9 +285,9 @@ impl ArrayBase {
         } else if source.hasattr(intern!(py, "fetch"))? && source.hasattr(intern!(py, "size"))? {
             let name = name.unwrap_or_default();
             let ranges = Arc::new(Remote::new(source, &name)?);
-            let options =
-                NdArray::options().frame_options(read_options().costs(ReadCosts::REMOTE).offset(offset));
-            opened = how.run(py, |_| options.from_reader(ranges.file(), name.as_str()))?;
+            let options = read_options().costs(ReadCosts::REMOTE).offset(offset);
+            opened = how
+                .run(py, |_| NdArray::from_super_chunk(options.from_reader(ranges.file(), name.as_str())?))?;
             remote = Some(ranges);
             (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
         } else if source.hasattr(intern!(py, "read"))? && source.hasattr(intern!(py, "seek"))? {
@@ -301,8 +299,8 @@ impl ArrayBase {
                     None => source.get_type().name()?.to_string(),
                 },
             };
-            let options = NdArray::options().frame_options(read_options().offset(offset));
-            opened = how.run(py, |_| options.from_reader(file, name.as_str()))?;
+            let options = read_options().offset(offset);
+            opened = how.run(py, |_| NdArray::from_super_chunk(options.from_reader(file, name.as_str())?))?;
             (origin, path, frame) = (Origin::Elsewhere, Some(name), None);
         } else {
             return Err(wrong_type(format!("an array cannot be opened from {}", source.get_type())));
@@ -616,7 +614,7 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     let http = connections().afresh();
     let name = http.hide(url);
     let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
-    let array = NdArray::options().frame_options(options.offset(offset)).open(&name)?;
+    let array = NdArray::open_with(&name, &options.offset(offset))?;
     let file = match http.open_file(name.as_ref()) {
         Ok(file) => file,
         // A sparse frame: use its index file, which changes with each commit.

@@ -56,8 +56,7 @@ impl Parts {
             if self.open.len() >= MAX_OPEN {
                 self.open.clear();
             }
-            let options = NdArray::options().frame_options(read_options());
-            let array = options.open(&self.paths[npart]).map_err(io::Error::other)?;
+            let array = NdArray::open_with(&self.paths[npart], &read_options()).map_err(io::Error::other)?;
             if array.shape() != shape || array.dtype() != &self.dtype {
                 let what = format!(
                     "{}: shape {:?} of {}, expected {shape:?} of {}",

@@ -25,7 +25,7 @@ pub(crate) fn compress<'py>(
     if !items.is_c_contiguous() {
         return Err(argument(py, "the buffer has gaps"));
     }
-    let compression = compression(py, codec, level, filters)?.typesize(typesize);
+    let compression = compression(py, codec, level, filters)?.itemsize(typesize);
     let items = Items::new(items);
     let chunk = How::threads(threads).run(py, move |control| {
         let cparams = compression.control(control).build()?;
@@ -47,7 +47,7 @@ pub(crate) fn decompress<'py>(
     fits.map_err(ChunkError::from).or_raise(py)?;
     PyBytes::new_with(py, chunk.nbytes(), |dst| {
         How::threads(threads).run(py, move |control| {
-            let dparams = DParams { plugins: plugins(), limits, control, ..DParams::default() };
+            let dparams = DParams::default().plugins(plugins()).limits(limits).control(control);
             chunk.decompress_bytes_into(dst, &dparams)
         })
     })
@@ -57,7 +57,7 @@ pub(crate) fn decompress<'py>(
 #[pyfunction]
 pub(crate) fn chunk_sizes(chunk: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
     let chunk = parsed(chunk)?;
-    Ok((chunk.nbytes(), chunk.cbytes(), chunk.header().typesize()))
+    Ok((chunk.nbytes(), chunk.cbytes(), chunk.header().itemsize()))
 }
 
 fn parsed(chunk: &Bound<'_, PyAny>) -> PyResult<Chunk> {

@@ -126,7 +126,7 @@ impl How {
         let mut control = Control::new();
         match self.threads.unwrap_or(0).max(if self.threads.is_none() { THREADS.load(Relaxed) } else { 0 }) {
             0 => {}
-            threads => control = control.with_threads(threads),
+            threads => control = control.threads(threads),
         }
         if self.short && given_up.is_none() {
             return control;
@@ -157,7 +157,7 @@ struct Watch {
 }
 
 fn watched(control: Control, mut watch: Watch) -> Control {
-    control.with_progress(move |progress| {
+    control.progress(move |progress| {
         if watch.given_up.as_ref().is_some_and(|given_up| given_up.load(Relaxed)) {
             return ControlFlow::Break(());
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use b2kit::frame::{EditOptions, is_locked};
 use b2kit::nd::{Axis, DtypeKind, NdError, RegionSource};
-use b2kit::{ArrayEditor, Control, Fill, NdArray};
+use b2kit::{ArrayEditor, Control, NdArray, source};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -188,9 +188,9 @@ fn converted<'py>(
 }
 
 /// Returns a fill value made of a single item.
-pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<Fill> {
+pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<source::Fill> {
     let bytes: Vec<u8> = item.call_method0(intern!(item.py(), "tobytes"))?.extract()?;
-    Ok(Fill::item(bytes))
+    Ok(source::item(bytes))
 }
 
 #[pymethods]
@@ -202,7 +202,6 @@ impl EditorBase {
         if !base.writable {
             return Err(exception(py, "ReadOnlyError", "the array is open for reading: use mode=\"a\""));
         }
-        let options = || NdArray::options().frame_options(read_options());
         let key = match &base.origin {
             Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
@@ -215,7 +214,7 @@ impl EditorBase {
                 let edit = EditOptions::from(crate::folder::reading(store.as_ref()));
                 ArrayEditor::new(edit.durability(durability(sync)).edit(path)?)
             }
-            (_, Some(frame)) => options().edit_bytes(frame),
+            (_, Some(frame)) => ArrayEditor::new(EditOptions::from(read_options()).edit_bytes(frame)?),
             _ => Err(closed()),
         })?;
         let dtype = crate::dtype::to_numpy(py, editor.dtype())?.unbind();
@@ -386,8 +385,7 @@ impl EditorBase {
                 return Ok((array, None));
             }
             let frame = open.into_bytes().ok_or_else(closed)?;
-            let options = NdArray::options().frame_options(read_options());
-            Ok((options.from_bytes(frame.clone())?, Some(frame)))
+            Ok((NdArray::from_super_chunk(read_options().from_bytes(frame.clone())?)?, Some(frame)))
         })?;
         base.set(py, committed.0, committed.1)?;
         self.end();

@@ -25,8 +25,7 @@ use crate::source::bytes_of;
 
 /// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
 /// but the bytes in a gap cost transfer time.
-const COSTS: ReadCosts =
-    ReadCosts { small: 16 << 10, head: 0, gap: 8 << 10, at_once: 4 << 20, ahead: false, adapt: false };
+const COSTS: ReadCosts = ReadCosts::LOCAL.head(0).at_once(4 << 20);
 
 /// Reads a frame that is fetched in ranges.
 #[pyclass(frozen, module = "b2kit._b2kit")]

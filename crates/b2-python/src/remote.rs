@@ -98,7 +98,7 @@ impl Remote {
                 let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
                 let (control, workers) = (read.control().clone(), read.workers());
                 let run = |(): &mut (), job: Job<'_, Selected>| job.run();
-                b2kit::core::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), run)?;
+                b2kit::base::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), run)?;
             }
             if !worked {
                 return Ok(());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use b2kit::chunk::Compression;
 use b2kit::frame::{FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Concat, NdError, RegionSource};
-use b2kit::{Dtype, Fill, NdArray};
+use b2kit::{Dtype, NdArray, source};
 use bytes::Bytes;
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -165,7 +165,7 @@ pub(crate) fn write_constant(
     let py = dtype.py();
     let dtype: Dtype = crate::dtype::from_numpy(dtype)?;
     let builder = options.builder(py, shape, dtype)?;
-    let mut fill = item.map_or_else(Fill::uninit, Fill::item);
+    let mut fill = item.map_or_else(source::uninit, source::item);
     options.run(py, builder, move |write| write(&mut fill))
 }
 

@@ -100,6 +100,15 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("name", &self.name)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Store {
     /// Opens the store at a path, told by its content; `None` if there is something else, or a frame that does not open.
     /// `options` say how to read it, and from which file system.

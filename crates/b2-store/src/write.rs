@@ -55,6 +55,15 @@ enum Inner {
     Frame { editor: Box<FrameEditor>, map: Vec<(String, u64, u64)> },
 }
 
+impl std::fmt::Debug for StoreWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreWriter")
+            .field("target", &self.target)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
+    }
+}
+
 impl StoreWriter {
     /// Starts a store. With `overwrite`, a file of this name is replaced; a directory never is.
     ///

@@ -87,6 +87,12 @@ pub struct Server {
     port: u16,
 }
 
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// Starts a server without files.
     ///

@@ -27,7 +27,7 @@ macro_rules! codec {
                 $name
             }
             fn properties(&self) -> CodecProperties {
-                CodecProperties { takes_floats: true, ..CodecProperties::UNKNOWN }
+                CodecProperties::UNKNOWN.takes_floats(true)
             }
             fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
                 Ok(Box::new(Stream::new($id, cx)?))
@@ -56,7 +56,7 @@ struct Stream {
 impl Stream {
     fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
         let unsupported = |what| CodecError::Unsupported { codec: id, what };
-        let (scalar, double) = match cx.typesize {
+        let (scalar, double) = match cx.itemsize {
             4 => (ZfpScalarType::F32, false),
             8 => (ZfpScalarType::F64, true),
             _ => return Err(unsupported("items other than floats of 4 or 8 bytes")),
@@ -75,14 +75,14 @@ impl Stream {
         for (dim, &n) in dims.iter_mut().zip(cx.blockshape.iter().rev()) {
             *dim = n as usize;
         }
-        let nbytes = cx.blockshape.iter().fold(cx.typesize as u64, |n, &b| n.saturating_mul(b.into()));
+        let nbytes = cx.blockshape.iter().fold(cx.itemsize as u64, |n, &b| n.saturating_mul(b.into()));
         let config = match id {
             CodecId::ZFP_FIXED_ACCURACY => {
                 ZfpConfig::fixed_accuracy(10f64.powi(i32::from(cx.meta.cast_signed())))
             }
             CodecId::ZFP_FIXED_PRECISION => ZfpConfig::fixed_precision(u32::from(cx.meta) + guard_bits),
             _ => {
-                let rate = f64::from(cx.meta) / 100.0 * 8.0 * cx.typesize as f64;
+                let rate = f64::from(cx.meta) / 100.0 * 8.0 * cx.itemsize as f64;
                 ZfpConfig::fixed_rate(rate, scalar, dimensionality, ZfpStreamAlignment::Unaligned)
                     .map_err(|e| CodecError::Backend { codec: id, message: e.to_string() })?
             }

@@ -39,12 +39,7 @@ fn accuracy_keeps_its_tolerance() {
         for typesize in [4, 8] {
             let plain = bytes(&field(shape), typesize);
             for meta in [-3i8, -1, 0] {
-                let cx = CodecContext {
-                    typesize,
-                    blockshape: shape,
-                    meta: meta.cast_unsigned(),
-                    ..CodecContext::new(5)
-                };
+                let cx = CodecContext::new(5).itemsize(typesize).blockshape(shape).meta(meta.cast_unsigned());
                 let (_, back) = round_trip(&FixedAccuracy, &cx, &plain);
                 let worst = items(&plain, typesize)
                     .iter()
@@ -61,7 +56,7 @@ fn accuracy_keeps_its_tolerance() {
 fn rate_keeps_its_size() {
     let shape = [16, 16];
     let plain = bytes(&field(&shape), 4);
-    let cx = CodecContext { typesize: 4, blockshape: &shape, meta: 25, ..CodecContext::new(5) };
+    let cx = CodecContext::new(5).itemsize(4).blockshape(&shape).meta(25);
     assert_eq!(round_trip(&FixedRate, &cx, &plain).0, plain.len() / 4);
 }
 
@@ -69,7 +64,7 @@ fn rate_keeps_its_size() {
 fn full_precision_is_nearly_lossless() {
     let shape = [8, 8, 8];
     let plain = bytes(&field(&shape), 4);
-    let cx = CodecContext { typesize: 4, blockshape: &shape, meta: 60, ..CodecContext::new(5) };
+    let cx = CodecContext::new(5).itemsize(4).blockshape(&shape).meta(60);
     let (_, back) = round_trip(&FixedPrecision, &cx, &plain);
     for (a, b) in items(&plain, 4).iter().zip(items(&back, 4)) {
         assert!((a - b).abs() <= 1e-4);
@@ -78,11 +73,7 @@ fn full_precision_is_nearly_lossless() {
 
 #[test]
 fn what_zfp_cannot_do_is_refused() {
-    let cx = |typesize, shape: &'static [u32]| CodecContext {
-        typesize,
-        blockshape: shape,
-        ..CodecContext::new(5)
-    };
+    let cx = |typesize, shape: &'static [u32]| CodecContext::new(5).itemsize(typesize).blockshape(shape);
     for cx in [cx(2, &[8, 8]), cx(4, &[]), cx(4, &[8, 3]), cx(4, &[4; 5])] {
         assert!(matches!(FixedAccuracy.decoder(&cx).err(), Some(CodecError::Unsupported { .. })));
     }
@@ -99,7 +90,7 @@ proptest! {
     #[test]
     fn any_stream_is_survived(stream in prop::collection::vec(any::<u8>(), 0..300), meta: u8, double: bool) {
         let typesize = if double { 8 } else { 4 };
-        let cx = CodecContext { typesize, blockshape: &[5, 8], meta, ..CodecContext::new(5) };
+        let cx = CodecContext::new(5).itemsize(typesize).blockshape(&[5, 8]).meta(meta);
         for codec in [&FixedAccuracy as &dyn Codec, &FixedPrecision, &FixedRate] {
             let Ok(mut decoder) = codec.decoder(&cx) else { continue };
             let (mut a, mut b) = (vec![0; 40 * typesize], vec![0xFF; 40 * typesize]);

@@ -28,11 +28,11 @@ pub(crate) fn main() -> Result<(), Error> {
 
     // Report progress and use at most two threads. `ControlFlow::Break` would cancel the call with
     // an error.
-    let control = Control::new().with_threads(2).with_progress(|progress| {
+    let control = Control::new().threads(2).progress(|progress| {
         println!("{} of {} bytes", progress.nbytes, progress.total);
         ControlFlow::Continue(())
     });
-    let again: Vec<f64> = small.decompress_with(&DParams { control, ..DParams::default() })?;
+    let again: Vec<f64> = small.decompress_with(&DParams::default().control(control))?;
     assert_eq!(again, values);
     Ok(())
 }

@@ -2,13 +2,13 @@
 //!
 //! Run with `cargo run -p b2kit --example log`.
 
-use b2kit::{ArrayBuilder, Axis, Fill, NdArray};
+use b2kit::{ArrayBuilder, Axis, NdArray, source};
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("cube.b2nd");
     // The axes are days, latitudes and longitudes. The array starts without days.
-    ArrayBuilder::new::<f32>([0, 180, 360]).chunks([8, 60, 120]).write(&path, Fill::zeros())?;
+    ArrayBuilder::new::<f32>([0, 180, 360]).chunks([8, 60, 120]).write(&path, source::zeros())?;
 
     for day in 0..20 {
         let today: Vec<f32> = (0..180 * 360).map(|place| (place % 360) as f32 + day as f32 / 10.0).collect();

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use b2kit::nd::Region;
-use b2kit::{ArrayBuilder, Compression, Control, FromFn, NdArray};
+use b2kit::{ArrayBuilder, Compression, Control, NdArray, source};
 
 /// A stand-in for a camera.
 struct Camera;
@@ -34,11 +34,11 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         .chunks([1, 128, 256])
         .blocks([1, 32, 256])
         .compression(Compression::zstd(3)) // the item size comes from the array
-        .control(Control::new().with_progress(|done| {
+        .control(Control::new().progress(|done| {
             eprint!("\r{} of {} bytes", done.nbytes, done.total);
             ControlFlow::Continue(())
         }))
-        .write(&path, FromFn(|region, out: &mut [u16]| camera.read(region, out)))?;
+        .write(&path, source::from_fn(|region, out: &mut [u16]| camera.read(region, out)))?;
     eprintln!();
 
     let stack = NdArray::open(&path)?;

@@ -5,7 +5,7 @@ pub use b2_chunk::{
     self as chunk, Chunk, ChunkRef, CodecId, Compression, Compressor, Decompressor, FilterId, Limits, Plugins,
 };
 pub use b2_codecs as codecs;
-pub use b2_core::{self as core, Control, ErrorKind, Progress, Report};
+pub use b2_core::{self as base, Control, ErrorKind, Progress, Report};
 pub use b2_filters as filters;
 pub use b2_frame::{self as frame, FrameEditor, FrameWriter, SuperChunk};
 /// The version of `ndarray` (0.17) whose arrays this crate reads and writes.
@@ -13,8 +13,8 @@ pub use b2_frame::{self as frame, FrameEditor, FrameWriter, SuperChunk};
 #[doc(no_inline)]
 pub use b2nd::ndarray;
 pub use b2nd::{
-    self as nd, ArrayBuilder, ArrayEditor, Axis, Dtype, Element, Fill, FromFn, NdArray, RegionSource,
-    Selection, Slice, range,
+    self as nd, ArrayBuilder, ArrayEditor, Axis, Dtype, Element, NdArray, RegionSource, Selection, Slice,
+    range, source,
 };
 
 use b2_chunk::ChunkError;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use b2kit::chunk::CParams;
+use b2kit::chunk::{CParams, Compression};
 use b2kit::frame::Durability;
 use b2kit::frame::{FrameError, FrameParams, Storage};
 use b2kit::{
@@ -98,7 +98,7 @@ fn forking() -> std::sync::MutexGuard<'static, ()> {
 }
 
 fn cparams() -> CParams {
-    CParams::builder(4).codec(CodecId::BLOSCLZ).build().unwrap()
+    Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).build().unwrap()
 }
 
 fn data(len: usize, seed: u64) -> Vec<u8> {
@@ -275,7 +275,7 @@ fn children_work_in_parallel_while_the_parent_does() {
     let path = dir.path().join("array.b2nd");
     let items = data(4 << 20, 7);
     let builder = || {
-        let cparams = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+        let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
         ArrayBuilder::new::<i32>([1024, 1024]).chunks([128, 1024]).blocks([16, 1024]).compression(cparams)
     };
     builder().write(&path, &items[..]).unwrap();

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use b2kit::chunk::{CParams, ChunkReader, DParams, FilterSlot, SpecialKind};
+use b2kit::chunk::{ChunkReader, Compression, DParams, FilterSlot, SpecialKind};
 use b2kit::frame::{FrameParams, Storage};
 use b2kit::{
     ArrayBuilder, Chunk, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, Limits, NdArray, SuperChunk,
@@ -163,8 +163,13 @@ fn chunks() {
     ];
     for codec in codecs {
         for filters in filters {
-            let cparams =
-                CParams::builder(4).codec(codec).filters(filters).blocksize(1 << 16).build().unwrap();
+            let cparams = Compression::new()
+                .itemsize(4)
+                .codec(codec)
+                .filters(filters)
+                .blocksize(1 << 16)
+                .build()
+                .unwrap();
             let name = format!("{codec}, {} filters", filters.len());
             let chunk = Chunk::compress_bytes(&data, &cparams).unwrap();
             check(&format!("compress, {name}"), hash(&[chunk.as_bytes()]), || {
@@ -184,8 +189,10 @@ fn chunks() {
                 Ok(hash(&[&out]))
             });
         }
-        let cparams =
-            CParams::builder(1).codec(codec).use_dict(codec != CodecId::BLOSCLZ && codec != CodecId::ZLIB);
+        let cparams = Compression::new()
+            .itemsize(1)
+            .codec(codec)
+            .use_dict(codec != CodecId::BLOSCLZ && codec != CodecId::ZLIB);
         let cparams = cparams.build().unwrap();
         let blocks: Vec<&[u8]> = data.chunks(30_000).collect();
         let chunk = Chunk::compress_vl(&blocks, &cparams).unwrap();
@@ -201,14 +208,15 @@ fn chunks() {
     let special = Chunk::special(SpecialKind::Value, &value, 300_000, 1, 0).unwrap();
     check("a long repeated value", hash(&[&value.repeat(3)]), || Ok(hash(&[&special.decompress_bytes()?])));
     // So many blocks that their table is large.
-    let cparams = CParams::builder(1).codec(CodecId::LZ4).no_filters().blocksize(64).build().unwrap();
+    let cparams =
+        Compression::new().itemsize(1).codec(CodecId::LZ4).no_filters().blocksize(64).build().unwrap();
     let many = Chunk::compress_bytes(&data, &cparams).unwrap();
     check("many blocks", hash(&[&data]), || Ok(hash(&[&many.decompress_bytes()?])));
 }
 
 fn frames() {
     let data = raw(1 << 20);
-    let cparams = CParams::builder(4).codec(CodecId::LZ4).blocksize(1 << 14).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).blocksize(1 << 14).build().unwrap();
     let long: Vec<u8> = noise(100_000);
     let write = |mut writer: FrameWriter, individual: bool| -> Result<_, Box<dyn Error + Send + Sync>> {
         for (n, part) in data.chunks(1 << 18).enumerate() {

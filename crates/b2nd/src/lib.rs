@@ -54,7 +54,7 @@ pub use model::object::Object;
 #[cfg(feature = "ndarray")]
 #[doc(no_inline)]
 pub use ndarray;
-pub use read::array::{ArrayOptions, NdArray};
+pub use read::array::NdArray;
 pub use read::attrs::Attrs;
 pub use read::batch::Batch;
 #[doc(hidden)]
@@ -71,7 +71,7 @@ pub use rmpv::Value;
 pub use select::piece_ranges::{CutDim, PieceRanges};
 pub use select::selection::{IntoSelections, Mark, Selection, range};
 pub use write::builder::ArrayBuilder;
-pub use write::computed::{Arange, ByIndex, ByPosition, Fill, FromFn, FromReader, Items, Linspace, Number};
+pub use write::computed as source;
 pub use write::concat::Concat;
 pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
 pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided};

@@ -1,6 +1,6 @@
 //! Mutates chunks: the header, the table of block starts, the streams.
 
-use b2_chunk::{CParams, Chunk, CodecId, FilterId, FilterSlot, SpecialKind, SplitMode};
+use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterId, FilterSlot, SpecialKind, SplitMode};
 
 use super::{Rng, put, walk};
 use crate::dice::Dice;
@@ -108,7 +108,8 @@ pub(crate) fn parameters(typesize: usize, dice: &mut Dice) -> Option<CParams> {
         .collect();
     let split = *dice.pick(&[SplitMode::Always, SplitMode::Never, SplitMode::Auto, SplitMode::ForwardCompat]);
     let blocksize = *dice.pick(&[0, 0, 64, 256, 1000, 1024]);
-    CParams::builder(typesize)
+    Compression::new()
+        .itemsize(typesize)
         .codec(codec)
         .level(*dice.pick(&[0, 1, 3, 5, 5, 9]))
         .filters(filters)

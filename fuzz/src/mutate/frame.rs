@@ -3,7 +3,7 @@
 use std::iter;
 use std::ops::Range;
 
-use b2_chunk::{CParams, Chunk};
+use b2_chunk::{Chunk, Compression};
 use b2_testkit::hostile::{Layout, Number, Seal, stored, sum};
 
 use super::{Rng, in_place, put, walk};
@@ -127,7 +127,7 @@ fn entries(bytes: &mut Vec<u8>, layout: &Layout, rng: &mut Rng) -> Option<()> {
             _ => rng.one_of(&mut plain, &[entry]),
         }
     }
-    let cparams = CParams::builder(8).level(rng.0.below(2) as u8 * 5).build().ok()?;
+    let cparams = Compression::new().itemsize(8).level(rng.0.below(2) as u8 * 5).build().ok()?;
     let new = Chunk::compress_bytes(&plain, &cparams).ok()?.into_bytes();
     bytes.splice(layout.index.clone(), new);
     if rng.0.one_in(2) {

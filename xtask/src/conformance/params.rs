@@ -22,7 +22,7 @@ pub(crate) const SPLITS: [(&str, SplitMode); 4] = [
 ];
 
 /// Returns a random item size from 1 to 1000.
-pub(crate) fn typesize(rng: &mut Rng) -> usize {
+pub(crate) fn itemsize(rng: &mut Rng) -> usize {
     *rng.pick(TYPESIZES)
 }
 
@@ -91,7 +91,13 @@ pub(crate) fn builder(draft: &mut Draft, typesize: usize, lossless: bool) -> Com
     // C reads parts of delta chunks incorrectly, and refuses parts of chunks with a dictionary.
     let delta = filters.iter().any(|slot| slot.id == FilterId::DELTA);
     draft.set("partial", !delta && !use_dict);
-    CParams::builder(typesize).codec(codec).level(clevel).filters(filters).splitmode(mode).use_dict(use_dict)
+    Compression::new()
+        .itemsize(typesize)
+        .codec(codec)
+        .level(clevel)
+        .filters(filters)
+        .splitmode(mode)
+        .use_dict(use_dict)
 }
 
 /// Records these parameters in the case as a frame header shows them.

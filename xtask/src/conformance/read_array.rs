@@ -13,10 +13,9 @@ use super::session::plugins;
 
 /// Reads the array at `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
-    let options =
-        |offset| NdArray::options().frame_options(SuperChunk::options().offset(offset).plugins(plugins()));
-    let open = |offset| Ok(options(offset).open(path)?);
-    let open_memory = |bytes| Ok(options(0).from_bytes(bytes)?);
+    let options = |offset| SuperChunk::options().offset(offset).plugins(plugins());
+    let open = |offset| Ok(NdArray::open_with(path, &options(offset))?);
+    let open_memory = |bytes| Ok(NdArray::from_super_chunk(options(0).from_bytes(bytes)?)?);
     opened(checker, case, path, (rng, 20), open, open_memory, |checker, array, rng| {
         contents(checker, case, array, raw, rng);
     });

@@ -14,15 +14,14 @@ use super::read_frame::filters;
 /// Reads the chunk in the file `path` and compares it with the case.
 pub(crate) fn check(checker: &mut Checker, case: &Value, path: &Path, raw: Option<&[u8]>, rng: &mut Rng) {
     let Some(stored) = checker.run("file", || Ok(std::fs::read(path)?)) else { return };
-    let container =
-        Container { itemsize: case.number("itemsize").map(|n| n as usize), ..Container::default() };
-    let dparams = DParams { container, ..DParams::default() };
+    let container = Container::default().itemsize(case.number("itemsize").map(|n| n as usize));
+    let dparams = DParams::default().container(container);
     let Some(chunk) = checker.run("header", || Ok(Chunk::from_bytes(stored.clone())?)) else { return };
 
     let header = chunk.header();
     checker.same("header cbytes", header.cbytes(), stored.len());
     checker.field(case, "nbytes", header.nbytes());
-    checker.field(case, "typesize", header.typesize());
+    checker.field(case, "typesize", header.itemsize());
     filters(checker, case, &header.filters());
     if let Some(codec) = case.text("codec").and_then(CodecId::from_name)
         && header.special().is_none()
@@ -52,7 +51,7 @@ fn contents(checker: &mut Checker, chunk: &Chunk, raw: Option<&[u8]>, dparams: &
         return;
     };
     // `get_items` has no container argument, so items are read as bytes too.
-    for (name, unit) in [("items", chunk.header().typesize()), ("bytes", 1)] {
+    for (name, unit) in [("items", chunk.header().itemsize()), ("bytes", 1)] {
         checker.parts(name, (rng, 6), (&plain, unit), |at| {
             Ok(chunk.get_bytes(at.start * unit..at.end * unit, dparams)?)
         });

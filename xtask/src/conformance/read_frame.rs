@@ -56,7 +56,7 @@ fn contents(checker: &mut Checker, case: &Value, schunk: &SuperChunk, raw: Optio
     checker.run("chunks", || chunks(schunk, raw, &sizes));
     checker.parts("bytes", (rng, 8), (raw, 1), |at| Ok(schunk.read_bytes(at.start as u64..at.end as u64)?));
     let read_items = |at: std::ops::Range<usize>| Ok(schunk.read_items(at.start as u64..at.end as u64)?);
-    checker.parts("items", (rng, 4), (raw, schunk.typesize()), read_items);
+    checker.parts("items", (rng, 4), (raw, schunk.itemsize()), read_items);
     checker.run("single blocks", || blocks(schunk, raw, &sizes, rng));
     if let Some(lists) = case["vl_blocks"].as_array() {
         checker.run("variable-length blocks", || {
@@ -73,7 +73,7 @@ pub(crate) fn facts(checker: &mut Checker, case: &Value, schunk: &SuperChunk) {
     let header = schunk.header();
     checker.field_if_known(case, "nchunks", schunk.nchunks());
     checker.field_if_known(case, "nbytes", schunk.nbytes());
-    checker.field_if_known(case, "typesize", schunk.typesize());
+    checker.field_if_known(case, "typesize", schunk.itemsize());
     if schunk.nchunks() > 0 {
         checker.field_if_known(case, "chunksize", schunk.chunksize());
     }

@@ -81,8 +81,8 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
     }
     // Lossy results are not defined here; both sides must read the same values.
     let offset = draft.field("offset").as_u64().unwrap_or(0);
-    let options = NdArray::options().frame_options(SuperChunk::options().offset(offset).plugins(plugins()));
-    let array = options.open(&path).context("opening what was written")?;
+    let options = SuperChunk::options().offset(offset).plugins(plugins());
+    let array = NdArray::open_with(&path, &options).context("opening what was written")?;
     let read = array.all().read_bytes().context("reading what was written")?;
     ensure!(read.len() == raw.len(), "reads back with another length");
     draft.raw(&read)

@@ -14,7 +14,7 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     if draft.rng.chance(8) {
         return special(draft);
     }
-    let typesize = params::typesize(&mut draft.rng);
+    let typesize = params::itemsize(&mut draft.rng);
     let nbytes = length(draft, typesize);
     let mut builder = params::builder(draft, typesize, false);
     let rng = &mut draft.rng;
@@ -67,7 +67,7 @@ fn special(draft: &mut Draft) -> Result<()> {
         (SpecialKind::Uninit, "uninit"),
     ];
     let (kind, name) = *rng.pick(&kinds);
-    let typesize = if kind == SpecialKind::NaN { *rng.pick(&[4, 8]) } else { params::typesize(rng) };
+    let typesize = if kind == SpecialKind::NaN { *rng.pick(&[4, 8]) } else { params::itemsize(rng) };
     let nitems = rng.within(1..=3000);
     let value = if kind == SpecialKind::Value { rng.bytes(typesize) } else { Vec::new() };
     let blocksize = if rng.chance(50) { rng.within(1..=20_000) } else { 0 };
@@ -115,7 +115,7 @@ fn names(cparams: &CParams) -> String {
 
 fn finish(draft: &mut Draft, chunk: &Chunk, plain: &[u8]) -> Result<()> {
     draft.set("nbytes", chunk.nbytes());
-    draft.set("typesize", chunk.header().typesize());
+    draft.set("typesize", chunk.header().itemsize());
     draft.raw(plain)?;
     let path = draft.path(".chunk");
     fs::write(path, chunk.as_bytes())?;

@@ -105,7 +105,7 @@ fn fixed(
     chunksize: usize,
     n: usize,
 ) -> Result<Vec<Vec<u8>>> {
-    let typesize = cparams.typesize();
+    let typesize = cparams.itemsize();
     let mut chunks = Vec::new();
     for nchunk in 0..n {
         let mut size = chunksize;
@@ -141,7 +141,7 @@ fn special(writer: &mut FrameWriter, kind: SpecialKind, item: &[u8], size: usize
 
 /// Appends chunks of individual sizes, including zeros.
 fn variable(rng: &mut Rng, writer: &mut FrameWriter, cparams: &CParams) -> Result<Vec<Vec<u8>>> {
-    let typesize = cparams.typesize();
+    let typesize = cparams.itemsize();
     let mut chunks = Vec::new();
     for _ in 0..rng.within(1..=14) {
         let size = typesize * rng.within(1..=900);

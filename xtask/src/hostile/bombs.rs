@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use b2_testkit::Rng;
-use b2kit::chunk::CParams;
+use b2kit::chunk::Compression;
 use b2kit::{Chunk, CodecId};
 
 use super::content::{Content, Node};
@@ -162,8 +162,13 @@ fn compressed(maker: &mut Maker) -> Result<()> {
         ("blosclz", CodecId::BLOSCLZ),
     ] {
         for blocksize in [plain.len(), 1 << 20] {
-            let cparams =
-                CParams::builder(1).codec(codec).no_filters().level(1).blocksize(blocksize).build()?;
+            let cparams = Compression::new()
+                .itemsize(1)
+                .codec(codec)
+                .no_filters()
+                .level(1)
+                .blocksize(blocksize)
+                .build()?;
             let chunk = Chunk::compress_bytes(&plain, &cparams)?.as_bytes().to_vec();
             let mut parts = Parts::empty(1, plain.len() as u32, 20 * plain.len() as u64);
             parts.data = chunk.clone();

@@ -5,12 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use b2_testkit::Rng;
-use b2kit::chunk::{CParams, FilterSlot, SpecialKind, SplitMode};
+use b2kit::chunk::{CParams, Compression, FilterSlot, SpecialKind, SplitMode};
 use b2kit::frame::{FrameParams, Storage};
-use b2kit::nd::ArrayOptions;
 use b2kit::{
-    ArrayBuilder, Chunk, CodecId, Dtype, Fill, FilterId, FrameEditor, FrameWriter, NdArray, RegionSource,
-    SuperChunk,
+    ArrayBuilder, Chunk, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, NdArray, RegionSource,
+    SuperChunk, source,
 };
 use bytes::Bytes;
 
@@ -75,15 +74,12 @@ impl Maker<'_> {
     fn cparams(&mut self, codec: CodecId, filters: &[FilterSlot], typesize: usize) -> Result<CParams> {
         let split = *self.rng.pick(&[SplitMode::Always, SplitMode::Never, SplitMode::Auto]);
         let clevel = self.rng.within(1..=9) as u8;
-        let builder = CParams::builder(typesize).codec(codec).level(clevel).filters(filters);
+        let builder = Compression::new().itemsize(typesize).codec(codec).level(clevel).filters(filters);
         Ok(builder.splitmode(split).plugins(plugins()).build()?)
     }
 
     fn chunk(&mut self, name: &str, chunk: &Chunk) -> Result<()> {
-        let data = chunk.decompress_bytes_with(&b2kit::chunk::DParams {
-            plugins: plugins(),
-            ..b2kit::chunk::DParams::default()
-        })?;
+        let data = chunk.decompress_bytes_with(&b2kit::chunk::DParams::default().plugins(plugins()))?;
         self.out.push(Base::new(name, Content::file(chunk.as_bytes().to_vec()), &data)?);
         Ok(())
     }
@@ -111,7 +107,7 @@ impl Maker<'_> {
             let cparams = cparams.to_builder().blocksize(512).use_dict(true).build()?;
             let data = self.data(2000, 4);
             self.chunk(&format!("chunk-{name}-dict"), &Chunk::compress_bytes(&data, &cparams)?)?;
-            let cparams = cparams.to_builder().typesize(1).use_dict(name == "lz4").build()?;
+            let cparams = cparams.to_builder().itemsize(1).use_dict(name == "lz4").build()?;
             let blocks: Vec<Vec<u8>> = (0..10).map(|n| self.data(20 + 9 * n, 2)).collect();
             let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
             self.chunk(&format!("chunk-{name}-vl"), &Chunk::compress_vl(&blocks, &cparams)?)?;
@@ -216,7 +212,7 @@ impl Maker<'_> {
         let params = FrameParams::from_cparams(cparams).chunksize(0);
         self.frame("frame-variable", &ALL, variable, &params, &parts.concat())?;
 
-        let vl = cparams.to_builder().typesize(1).codec(CodecId::ZSTD).build()?;
+        let vl = cparams.to_builder().itemsize(1).codec(CodecId::ZSTD).build()?;
         let batches: Vec<Vec<Vec<u8>>> =
             (0..3).map(|n| (0..3 + n).map(|k| self.data(30 + 11 * k, 1)).collect()).collect();
         let fill = |writer: &mut FrameWriter| {
@@ -229,7 +225,7 @@ impl Maker<'_> {
         self.frame("frame-vl", THREE, fill, &params, &batches.concat().concat())?;
 
         let dict = cparams.to_builder().codec(CodecId::ZSTD).use_dict(true).blocksize(512).build()?;
-        let wide = cparams.to_builder().typesize(300).build()?;
+        let wide = cparams.to_builder().itemsize(300).build()?;
         for (name, cparams, nitems, typesize, chunksize) in
             [("frame-dict", dict, 1500, 4, 4000), ("frame-typesize-300", wide, 10, 300, 1200)]
         {
@@ -293,10 +289,10 @@ impl Maker<'_> {
             }
         }
         for (name, fill) in [
-            ("zeros", Fill::zeros()),
-            ("uninit", Fill::uninit()),
-            ("nans", Fill::nans(&Dtype::parse("<f8")?)?),
-            ("full", Fill::value(2.5f64)),
+            ("zeros", source::zeros()),
+            ("uninit", source::uninit()),
+            ("nans", source::nans(&Dtype::parse("<f8")?)?),
+            ("full", source::value(2.5f64)),
         ] {
             let builder = ArrayBuilder::with_dtype(vec![30, 20], Dtype::parse("<f8")?);
             let builder = builder.chunks(vec![8, 8]).blocks(vec![4, 4]);
@@ -321,7 +317,7 @@ impl Maker<'_> {
             ("zfp-rate", "<f4", with(CodecId::ZFP_FIXED_RATE, 50, vec![])?),
         ] {
             let dtype = Dtype::parse(dtype)?;
-            let cparams = cparams.to_builder().typesize(dtype.itemsize()).build()?;
+            let cparams = cparams.to_builder().itemsize(dtype.itemsize()).build()?;
             let items: Vec<u8> = match dtype.itemsize() {
                 8 => (0..600).flat_map(|n| f64::from(n).sin().to_le_bytes()).collect(),
                 _ if name == "ndcell" => self.data(600, 4),
@@ -346,16 +342,18 @@ impl Maker<'_> {
     ) -> Result<()> {
         let options = FrameWriter::options().checksums(form.sums).overwrite(true);
         let builder = builder.clone().write_options(options);
-        let reading =
-            || -> ArrayOptions { NdArray::options().frame_options(SuperChunk::options().plugins(plugins())) };
+        let reading = SuperChunk::options().plugins(plugins());
         let (content, read) = if form.sparse {
             let path = self.folder.join("sparse.b2nd");
             builder.storage(Storage::Sparse).write(&path, source)?;
-            let read = reading().open(&path)?.all().read_bytes()?;
+            let read = NdArray::open_with(&path, &reading)?.all().read_bytes()?;
             (take_folder(&path)?, read)
         } else {
             let frame = builder.to_bytes(source)?;
-            (Content::file(frame.to_vec()), reading().from_bytes(frame)?.all().read_bytes()?)
+            (
+                Content::file(frame.to_vec()),
+                NdArray::from_super_chunk(reading.from_bytes(frame)?)?.all().read_bytes()?,
+            )
         };
         ensure!(data.is_none_or(|data| data == read), "{name} reads back differently");
         self.out.push(Base::new(format!("{name}{}", form.suffix()), content, &read)?);

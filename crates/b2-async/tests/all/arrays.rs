@@ -1,10 +1,10 @@
 //! Arrays of all kinds and selections of all kinds, read in both ways.
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSlice};
-use b2_chunk::{CParams, CodecId, FilterSlot};
+use b2_chunk::{CodecId, Compression, FilterSlot};
 use b2_frame::{FrameWriter, Storage, SuperChunk};
 use b2_testkit::Rng;
-use b2nd::{ArrayBuilder, NdArray, NdError, Selection, range};
+use b2nd::{ArrayBuilder, NdArray, NdError, Selection, range, source};
 
 use crate::fixtures::{compare, costs, same};
 use crate::store::Store;
@@ -40,7 +40,8 @@ fn array(dice: &mut Rng, sparse: Option<&std::path::Path>) -> (Store, NdArray) {
     let filters = *dice.pick(&[&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA, FilterSlot::SHUFFLE], &[]]);
     let codec = *dice.pick(&[CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ]);
     let dict = codec == CodecId::ZSTD && filters.is_empty() && dice.below(2) == 0;
-    let cparams = CParams::builder(4).codec(codec).filters(filters).use_dict(dict).build().unwrap();
+    let cparams =
+        Compression::new().itemsize(4).codec(codec).filters(filters).use_dict(dict).build().unwrap();
     let kind = dice.below(4);
     let item = move |i: u64| match kind {
         0 => 7,
@@ -139,13 +140,13 @@ fn futures_can_be_sent_and_limits_hold() {
         future
     }
     // 64 MiB of zeros, of which the file stores nothing.
-    let frame = ArrayBuilder::new::<u8>([1 << 13, 1 << 13]).to_bytes(b2nd::Fill::zeros()).unwrap();
+    let frame = ArrayBuilder::new::<u8>([1 << 13, 1 << 13]).to_bytes(source::zeros()).unwrap();
     let store = Store::new(frame.clone());
-    let limits = b2_core::Limits { max_output: 1 << 20, ..b2_core::Limits::default() };
+    let limits = b2_core::Limits::default().max_output(1 << 20);
     let options = AsyncOptions::new().limits(limits.clone());
     let far = store.in_rounds(sendable(options.open(store.clone()))).unwrap();
     let near =
-        NdArray::options().frame_options(SuperChunk::options().limits(limits)).from_bytes(frame).unwrap();
+        NdArray::from_super_chunk(SuperChunk::options().limits(limits).from_bytes(frame).unwrap()).unwrap();
     same(store.in_rounds(sendable(far.all().read::<u8>())), near.all().read::<Vec<u8>>(), "limit");
     let some = far.slice(..1000).unwrap();
     same(store.in_rounds(sendable(some.read_bytes())), near.slice(..1000).unwrap().read_bytes(), "limit");

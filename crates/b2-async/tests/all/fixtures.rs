@@ -13,9 +13,8 @@ use crate::arrays::{points, selection};
 use crate::store::Store;
 
 /// Fetches as little as possible at a time.
-pub(crate) const TINY: ReadCosts =
-    ReadCosts { small: 0, head: 0, gap: 0, at_once: 0, ahead: false, adapt: false };
-const TINY_AHEAD: ReadCosts = ReadCosts { ahead: true, at_once: 4096, ..TINY };
+pub(crate) const TINY: ReadCosts = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0);
+const TINY_AHEAD: ReadCosts = TINY.ahead(true).at_once(4096);
 
 pub(crate) fn costs(dice: &mut Rng) -> ReadCosts {
     *dice.pick(&[ReadCosts::REMOTE, ReadCosts::LOCAL, TINY, TINY_AHEAD])
@@ -63,7 +62,7 @@ fn files_of_c_read_the_same() {
         check_frame(&path, &near, &far, &store, dice);
         nframes += 1;
         if let Ok(near) = NdArray::from_super_chunk(near) {
-            let far = AsyncOptions::new().frame_options(options);
+            let far = AsyncOptions::from(options);
             check_array(&path, &near, &far, &store, dice);
             narrays += 1;
         }

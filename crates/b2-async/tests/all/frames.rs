@@ -1,7 +1,7 @@
 //! Super-chunks of all kinds.
 
 use b2_async::AsyncSuperChunk;
-use b2_chunk::{CParams, Chunk, FilterSlot};
+use b2_chunk::{Chunk, Compression, FilterSlot};
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 use b2_testkit::Rng;
 
@@ -14,7 +14,10 @@ fn bytes_and_items_read_the_same() {
     for case in 0..80 {
         let typesize = *dice.pick(&[1, 3, 4]);
         let filters = *dice.pick(&[&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA], &[]]);
-        let cparams = CParams::builder(typesize).filters(filters).blocksize(typesize * (1 + dice.below(300)));
+        let cparams = Compression::new()
+            .itemsize(typesize)
+            .filters(filters)
+            .blocksize(typesize * (1 + dice.below(300)));
         let cparams = cparams.build().unwrap();
         // Chunks of one size, or of individual ones.
         let equal = case % 2 == 0;
@@ -51,7 +54,7 @@ fn bytes_and_items_read_the_same() {
 
 #[test]
 fn a_frame_may_stand_in_a_larger_file() {
-    let cparams = CParams::builder(1).build().unwrap();
+    let cparams = Compression::new().itemsize(1).build().unwrap();
     let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
     let data = Rng::new(1).bytes(200_000);
     writer.append(Chunk::compress_bytes(&data, &cparams).unwrap()).unwrap();

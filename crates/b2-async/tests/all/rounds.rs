@@ -1,9 +1,9 @@
 //! What reading costs: rounds, requests and bytes (docs/reading.md).
 
 use b2_async::{AsyncNdArray, AsyncOptions};
-use b2_chunk::{CParams, FilterSlot};
+use b2_chunk::{Compression, FilterSlot};
 use b2_frame::{Compare, FrameWriter};
-use b2nd::{ArrayBuilder, ByIndex, Selection};
+use b2nd::{ArrayBuilder, Selection, source};
 
 use crate::store::{Counts, Store};
 
@@ -22,10 +22,11 @@ fn field() -> Vec<u8> {
         let (x, y, z) = (i / 25_600, i / 128 % 200, i % 128);
         (x * 1000 + y * 300 + z * 20) as f32 + noise as f32
     };
-    let cparams = CParams::builder(4).filters(&[FilterSlot::SHUFFLE][..]).level(1).build().unwrap();
+    let cparams =
+        Compression::new().itemsize(4).filters(&[FilterSlot::SHUFFLE][..]).level(1).build().unwrap();
     let builder =
         ArrayBuilder::new::<f32>(shape).chunks([50, 50, 64]).blocks([25, 25, 16]).compression(cparams);
-    builder.to_bytes(ByIndex(item)).unwrap().into()
+    builder.to_bytes(source::by_index(item)).unwrap().into()
 }
 
 fn cost(store: &Store, array: &AsyncNdArray<Store>, selection: Vec<Selection>) -> Counts {
@@ -99,13 +100,13 @@ fn told_blocks_come_in_one_round() {
         if delta {
             filters.insert(0, FilterSlot { id: b2_chunk::FilterId::DELTA, meta: 0 });
         }
-        let cparams = CParams::builder(4).filters(&filters[..]).level(1).build().unwrap();
+        let cparams = Compression::new().itemsize(4).filters(&filters[..]).level(1).build().unwrap();
         let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
         let builder = builder.compression(cparams);
         let without = builder.clone().write_options(FrameWriter::options().block_starts(false));
-        let plain = without.to_bytes(ByIndex(item)).unwrap();
+        let plain = without.to_bytes(source::by_index(item)).unwrap();
         let options = FrameWriter::options().block_starts(true);
-        let frame = builder.write_options(options).to_bytes(ByIndex(item)).unwrap();
+        let frame = builder.write_options(options).to_bytes(source::by_index(item)).unwrap();
         assert!(frame.len() > plain.len() && frame.len() < plain.len() + 1000);
         let store = Store::new(frame);
         let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
@@ -138,7 +139,7 @@ fn uneven_blocks_cost_a_round() {
     let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
     // Without the table that tells where they are.
     let builder = builder.write_options(FrameWriter::options().block_starts(false));
-    let frame = builder.to_bytes(ByIndex(item)).unwrap();
+    let frame = builder.to_bytes(source::by_index(item)).unwrap();
     let store = Store::new(frame);
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
     let mut seen = [false; 3];

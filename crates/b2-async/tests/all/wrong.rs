@@ -1,20 +1,20 @@
 //! Stores that answer wrongly, and files that change.
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk, Version};
-use b2_chunk::{CParams, CodecId};
+use b2_chunk::{CodecId, Compression};
 use b2_core::ErrorKind;
 use b2_frame::{Compare, FrameError};
-use b2nd::{ArrayBuilder, ByIndex, NdError};
+use b2nd::{ArrayBuilder, NdError, source};
 
 use crate::rounds::mix;
 use crate::store::{Store, Wrong};
 
 fn store() -> Store {
-    let cparams = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let item = |i: u64| mix(i) >> 12;
     let builder =
         ArrayBuilder::new::<u32>([500, 500]).chunks([100, 100]).blocks([20, 20]).compression(cparams);
-    Store::new(builder.to_bytes(ByIndex(item)).unwrap())
+    Store::new(builder.to_bytes(source::by_index(item)).unwrap())
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_is_no_frame_is_told() {
     }
     // Every prefix of a frame is cut off.
     let builder = ArrayBuilder::new::<u8>([300]).chunks([100]);
-    let frame = builder.to_bytes(ByIndex(|i| i as u8)).unwrap();
+    let frame = builder.to_bytes(source::by_index(|i| i as u8)).unwrap();
     for len in 0..frame.len() {
         let store = Store::new(frame[..len].to_vec());
         assert!(store.in_rounds(AsyncNdArray::open(store.clone())).is_err());
@@ -96,7 +96,7 @@ fn callers_may_stop_a_read() {
     use std::ops::ControlFlow;
     let store = store();
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
-    let stop = b2_core::Control::new().with_progress(|_| ControlFlow::Break(()));
+    let stop = b2_core::Control::new().progress(|_| ControlFlow::Break(()));
     let error = store.in_rounds(array.with_control(stop).all().read_bytes()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }

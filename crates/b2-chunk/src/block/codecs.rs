@@ -12,9 +12,9 @@ use crate::{ChunkHeader, Plugins};
 pub(crate) struct KeptCodec<C: ?Sized> {
     plugins: Plugins,
     id: CodecId,
-    clevel: u8,
+    level: u8,
     meta: u8,
-    typesize: usize,
+    itemsize: usize,
     blockshape: Arc<[u32]>,
     pub(crate) codec: Box<C>,
 }
@@ -30,15 +30,15 @@ impl<C: ?Sized> KeptCodec<C> {
         blockshape: &Arc<[u32]>,
         codec: Box<C>,
     ) -> Self {
-        let CodecContext { clevel, meta, typesize, .. } = *cx;
+        let CodecContext { level, meta, itemsize, .. } = *cx;
         let (plugins, blockshape) = (plugins.clone(), Arc::clone(blockshape));
-        Self { plugins, id, clevel, meta, typesize, blockshape, codec }
+        Self { plugins, id, level, meta, itemsize, blockshape, codec }
     }
 
     /// Returns whether the codec of these parameters, without a dictionary, would be the same.
     pub(crate) fn fits(&self, plugins: &Plugins, id: CodecId, cx: &CodecContext<'_>) -> bool {
         self.plugins.is(plugins)
-            && (self.id, self.clevel, self.meta, self.typesize) == (id, cx.clevel, cx.meta, cx.typesize)
+            && (self.id, self.level, self.meta, self.itemsize) == (id, cx.level, cx.meta, cx.itemsize)
             && *self.blockshape == *cx.blockshape
             && cx.dict.is_none()
     }

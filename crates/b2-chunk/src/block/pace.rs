@@ -53,7 +53,7 @@ mod tests {
         {
             let told = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             let counters = Arc::clone(&told);
-            let control = Control::new().with_progress(move |progress| {
+            let control = Control::new().progress(move |progress| {
                 counters[0].store(progress.nbytes, Ordering::Relaxed);
                 counters[1].fetch_add(1, Ordering::Relaxed);
                 ControlFlow::Continue(())

@@ -54,7 +54,7 @@ pub fn sample_ranges(nbytes: u64, unit: usize) -> Vec<Range<u64>> {
 impl Compression {
     /// Chooses codec, level, filters, split mode and block size for data like `sample`.
     ///
-    /// Set [`typesize`](Self::typesize) first. Plugins, block shape, limits, and a block size other than 0 are kept.
+    /// Set [`itemsize`](Self::itemsize) first. Plugins, block shape, limits, and a block size other than 0 are kept.
     /// For an array, the sample is a sequence of its blocks, each in C order.
     ///
     /// Only the parts of the sample named by [`sample_ranges`] are used. The result is never lossy. The choice depends
@@ -63,7 +63,7 @@ impl Compression {
     /// ```
     /// use b2_chunk::{Chunk, Compression, Goal};
     /// let ramp: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-    /// let cparams = Compression::new().typesize(4).auto(&ramp, Goal::Size)?;
+    /// let cparams = Compression::new().itemsize(4).auto(&ramp, Goal::Size)?;
     /// assert!(Chunk::compress_bytes(&ramp, &cparams)?.cbytes() < ramp.len() / 50);
     /// # Ok::<(), b2_chunk::ChunkError>(())
     /// ```
@@ -72,7 +72,7 @@ impl Compression {
     /// Fails if a parameter is out of range.
     pub fn auto(self, sample: &[u8], goal: Goal) -> Result<CParams, ChunkError> {
         let base = self.codec(CodecId::BLOSCLZ).no_filters().use_dict(false).build()?;
-        let unit = if base.blocksize() > 0 { base.blocksize() } else { base.typesize() };
+        let unit = if base.blocksize() > 0 { base.blocksize() } else { base.itemsize() };
         let pieces: Vec<&[u8]> = sample_ranges(sample.len() as u64, unit)
             .into_iter()
             // The ranges are inside the sample, so they fit a usize.
@@ -174,7 +174,7 @@ impl Search<'_> {
     }
 
     fn pipelines(&self) -> Vec<Vec<FilterSlot>> {
-        let typesize = self.base.typesize();
+        let typesize = self.base.itemsize();
         let bytedelta = FilterSlot { id: FilterId::BYTEDELTA, meta: u8::try_from(typesize).unwrap_or(0) };
         let mut pipelines = vec![vec![], vec![FilterSlot::BITSHUFFLE]];
         if typesize > 1 {
@@ -195,7 +195,7 @@ impl Search<'_> {
         splitmode: SplitMode,
         blocksize: usize,
     ) -> Result<CParams, ChunkError> {
-        let builder = self.base.to_builder().codec(cost.codec).level(cost.trial.clevel);
+        let builder = self.base.to_builder().codec(cost.codec).level(cost.trial.level);
         builder.filters(filters).splitmode(splitmode).blocksize(blocksize).build()
     }
 
@@ -234,7 +234,7 @@ fn coded_bytes(chunk: &Chunk) -> Result<usize, ChunkError> {
     for nblock in 0..lazy.nblocks() {
         let len = lazy.block_range(nblock).len();
         let split = header.is_split() && len == lazy.blocksize();
-        let stream_len = if split { len / header.typesize() } else { len };
+        let stream_len = if split { len / header.itemsize() } else { len };
         let mut rest = chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
         // Blocks of stored and special chunks have no streams, so their first word is not a length.
         if rest.len() >= len {
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn noise_is_stored() {
         for goal in [Goal::Speed, Goal::Balance, Goal::Size] {
-            let cparams = CParams::builder(4).auto(&noise(300_000), goal).unwrap();
+            let cparams = Compression::new().itemsize(4).auto(&noise(300_000), goal).unwrap();
             assert_eq!(cparams.level(), 0, "{goal:?}");
         }
     }
@@ -274,8 +274,8 @@ mod tests {
     fn goals_order_sizes_and_beat_the_default() {
         let data = waves(300_000);
         let size = |cparams: &CParams| Chunk::compress_bytes(&data, cparams).unwrap().cbytes();
-        let of = |goal| size(&CParams::builder(4).auto(&data, goal).unwrap());
-        let default = size(&CParams::builder(4).build().unwrap());
+        let of = |goal| size(&Compression::new().itemsize(4).auto(&data, goal).unwrap());
+        let default = size(&Compression::new().itemsize(4).build().unwrap());
         assert!(of(Goal::Size) <= of(Goal::Balance) && of(Goal::Balance) <= of(Goal::Speed));
         assert!(of(Goal::Size) < default, "{} {default}", of(Goal::Size));
     }
@@ -283,14 +283,14 @@ mod tests {
     #[test]
     fn same_sample_same_choice_and_parts_stand_for_the_whole() {
         let data = waves(8 << 20);
-        let first = CParams::builder(4).auto(&data, Goal::Balance).unwrap();
-        let again = CParams::builder(4).auto(&data, Goal::Balance).unwrap();
+        let first = Compression::new().itemsize(4).auto(&data, Goal::Balance).unwrap();
+        let again = Compression::new().itemsize(4).auto(&data, Goal::Balance).unwrap();
         let parts: Vec<u8> = sample_ranges(data.len() as u64, 4)
             .into_iter()
             .flat_map(|range| data[range.start as usize..range.end as usize].to_vec())
             .collect();
         assert_eq!(parts.len(), 4 << 20);
-        let of_parts = CParams::builder(4).auto(&parts, Goal::Balance).unwrap();
+        let of_parts = Compression::new().itemsize(4).auto(&parts, Goal::Balance).unwrap();
         let told = |p: &CParams| (p.codec(), p.level(), p.filters(), p.splitmode(), p.blocksize());
         assert_eq!(told(&first), told(&again));
         assert_eq!(told(&first), told(&of_parts));
@@ -314,12 +314,13 @@ mod tests {
     fn odd_samples_are_fine() {
         for typesize in [1, 3, 8, 200, 300] {
             for len in [0, 1, 7, 100, 5000] {
-                let cparams = CParams::builder(typesize).auto(&waves(8000)[..len], Goal::Balance).unwrap();
-                assert_eq!(cparams.typesize(), typesize);
+                let cparams =
+                    Compression::new().itemsize(typesize).auto(&waves(8000)[..len], Goal::Balance).unwrap();
+                assert_eq!(cparams.itemsize(), typesize);
             }
         }
-        assert!(CParams::builder(0).auto(&[], Goal::Balance).is_err());
-        let kept = CParams::builder(4).blocksize(4096).auto(&waves(100_000), Goal::Size).unwrap();
+        assert!(Compression::new().itemsize(0).auto(&[], Goal::Balance).is_err());
+        let kept = Compression::new().itemsize(4).blocksize(4096).auto(&waves(100_000), Goal::Size).unwrap();
         assert_eq!(kept.blocksize(), 4096);
     }
 }

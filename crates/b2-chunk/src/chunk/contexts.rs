@@ -16,8 +16,8 @@ use crate::{CParams, ChunkError, DParams};
 /// most 8 MiB for each of a few buffers, and what the encoder takes. Chunks above 64 KiB use the memory of threads.
 ///
 /// ```
-/// use b2_chunk::{CParams, Compressor, Decompressor, DParams};
-/// let mut compressor = Compressor::new(CParams::builder(2).build()?);
+/// use b2_chunk::{CParams, Compression, Compressor, Decompressor, DParams};
+/// let mut compressor = Compressor::new(Compression::new().itemsize(2).build()?);
 /// let mut decompressor = Decompressor::new(DParams::default());
 /// let (mut chunk, mut plain) = (vec![0; 1032], vec![0; 1000]);
 /// for row in 0..100u16 {

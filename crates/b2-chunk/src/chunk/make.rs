@@ -24,7 +24,7 @@ impl Chunk {
     /// # Errors
     /// Fails like [`compress_bytes`](Self::compress_bytes) and [`Compression::build`].
     pub fn compress<T: Element>(values: &[T], compression: &Compression) -> Result<Self, ChunkError> {
-        let cparams = compression.clone().typesize(T::ITEMSIZE).build()?;
+        let cparams = compression.clone().itemsize(T::ITEMSIZE).build()?;
         if let Some(bytes) = T::as_le_bytes(values) {
             return Self::compress_bytes(bytes, &cparams);
         }
@@ -57,7 +57,7 @@ impl Chunk {
     ///
     /// ```
     /// use b2_chunk::{CParams, Chunk};
-    /// let cparams = CParams::builder(1).build()?;
+    /// let cparams = Compression::new().itemsize(1).build()?;
     /// let mut buffer = vec![0; 1032];
     /// let len = Chunk::compress_bytes_into(&[1; 1000], &mut buffer, &cparams)?;
     /// assert_eq!(&buffer[..len], Chunk::compress_bytes(&[1; 1000], &cparams)?.as_bytes());

@@ -38,10 +38,10 @@ pub(crate) fn with_blocks(
             return Err(ChunkError::argument("changed", what));
         }
         // The chunk may now repeat one item.
-        if repeated(block, cparams.typesize().min(len)).is_some() {
+        if repeated(block, cparams.itemsize().min(len)).is_some() {
             return Ok(None);
         }
-        let nstreams = if len == header.blocksize() && header.is_split() { header.typesize() } else { 1 };
+        let nstreams = if len == header.blocksize() && header.is_split() { header.itemsize() } else { 1 };
         let mut out = memory::zeroed(most(len, nstreams))?;
         let done = encoder.encode(nblock, block, None, nstreams, &mut out)?;
         out.truncate(done.len);

@@ -169,7 +169,7 @@ impl ChunkRef<'_> {
 
     /// Checks that the items can be read as values of `T`.
     fn check_items<T: Element>(&self) -> Result<(), ChunkError> {
-        let typesize = self.header().typesize();
+        let typesize = self.header().itemsize();
         if (typesize == T::ITEMSIZE || typesize == 1) && self.nbytes().is_multiple_of(T::ITEMSIZE) {
             return Ok(());
         }

@@ -36,6 +36,12 @@ pub struct ChunkReader {
     block: Vec<u8>,
 }
 
+impl std::fmt::Debug for ChunkReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkReader").field("chunk", &self.chunk).finish_non_exhaustive()
+    }
+}
+
 impl ChunkReader {
     /// Creates a reader and parses the tables of `chunk`.
     ///

@@ -46,6 +46,12 @@ pub struct BlockDecoder<'a> {
     streaming: bool,
 }
 
+impl std::fmt::Debug for BlockDecoder<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockDecoder").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
 impl Drop for BlockDecoder<'_> {
     fn drop(&mut self) {
         if !self.scratch.may_keep(&self.dparams.plugins) || self.layout.dict().is_some() {
@@ -77,7 +83,7 @@ impl<'a> BlockDecoder<'a> {
         let filters = if has_streams && !header.is_instrumented() {
             let slots = header.filters.iter().rev();
             let is_copy = |properties: &FilterProperties| properties.backward_is_copy;
-            let chain = Chain::new(&dparams.plugins, slots, header.typesize(), is_copy);
+            let chain = Chain::new(&dparams.plugins, slots, header.itemsize(), is_copy);
             chain.map_err(|error| in_header(error, header))?
         } else {
             Chain::EMPTY
@@ -147,7 +153,7 @@ impl<'a> BlockDecoder<'a> {
         let mut plain = memory::zeroed(dst.len())?;
         self.decode_reference(nblock, stored, block0, &mut plain)?;
         let Layout { header, nchunk, .. } = self.layout;
-        let itemsize = self.dparams.container.itemsize.unwrap_or(header.typesize());
+        let itemsize = self.dparams.container.itemsize.unwrap_or(header.itemsize());
         let offset = self.starts.plain(self.layout, nblock);
         self.dparams.postfilter.call(&BlockInfo { nchunk: *nchunk, nblock, offset, itemsize }, &plain, dst)
     }
@@ -237,14 +243,12 @@ impl<'a> BlockDecoder<'a> {
         'a: 'c,
     {
         let header = &self.layout.header;
-        FilterContext {
-            itemsize: self.dparams.container.itemsize.or(Some(header.typesize()).filter(|&t| t > 1)),
-            chunk_version: header.version(),
-            blockshape: &self.dparams.container.blockshape,
-            reference,
-            streaming,
-            ..FilterContext::new(header.typesize())
-        }
+        FilterContext::new(header.itemsize())
+            .full_itemsize(self.dparams.container.itemsize.or(Some(header.itemsize()).filter(|&t| t > 1)))
+            .chunk_version(header.version())
+            .blockshape(&self.dparams.container.blockshape)
+            .reference(reference)
+            .streaming(streaming)
     }
 
     /// Undoes the last filter that the encoder applied, for the uncompressed bytes `part` of the block.
@@ -442,7 +446,7 @@ impl<'a> BlockDecoder<'a> {
             });
         self.scratch.a = to;
         result?;
-        let cx = FilterContext { streaming: self.streaming, ..cx };
+        let cx = cx.streaming(self.streaming);
         last.filter.backward(&cx, last.meta, &from[..len], dst).map_err(failed)
     }
 
@@ -462,7 +466,7 @@ impl<'a> BlockDecoder<'a> {
                 streams: Streams::Single(stream),
             });
         }
-        let nstreams = if header.is_split() && len == self.layout.blocksize { header.typesize() } else { 1 };
+        let nstreams = if header.is_split() && len == self.layout.blocksize { header.itemsize() } else { 1 };
         let stream_len = len.checked_div(nstreams).unwrap_or(0);
         if stream_len == 0 || stream_len.checked_mul(nstreams) != Some(len) {
             let value = i64::try_from(len).unwrap_or(i64::MAX);
@@ -524,13 +528,11 @@ impl<'a> BlockDecoder<'a> {
 /// Returns the parameters of the codec of a chunk.
 fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> CodecContext<'a> {
     let header = &layout.header;
-    CodecContext {
-        meta: header.codec_meta(),
-        typesize: dparams.container.itemsize.unwrap_or(header.typesize()),
-        dict: layout.dict(),
-        blockshape: &dparams.container.blockshape,
-        ..CodecContext::default()
-    }
+    CodecContext::default()
+        .meta(header.codec_meta())
+        .itemsize(dparams.container.itemsize.unwrap_or(header.itemsize()))
+        .dict(layout.dict())
+        .blockshape(&dparams.container.blockshape)
 }
 
 /// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are wanted.

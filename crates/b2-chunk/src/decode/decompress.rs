@@ -55,7 +55,7 @@ impl Whole<'_> {
 
 /// Begins a call that produces `nbytes` uncompressed bytes.
 pub(crate) fn begin(dparams: &DParams, header: &ChunkHeader, nbytes: usize) -> Control {
-    let itemsize = dparams.container.itemsize.unwrap_or(header.typesize());
+    let itemsize = dparams.container.itemsize.unwrap_or(header.itemsize());
     dparams.control.begin(nbytes as u64, itemsize as u64)
 }
 

@@ -16,10 +16,10 @@ use b2_core::memory;
 /// the length of the next:
 ///
 /// ```
-/// use b2_chunk::{CParams, Chunk, DParams, LazyChunk, LazyHead};
+/// use b2_chunk::{Compression, Chunk, DParams, LazyChunk, LazyHead};
 ///
 /// let data: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
-/// let chunk = Chunk::compress_bytes(&data, &CParams::builder(4).blocksize(16_384).build()?)?;
+/// let chunk = Chunk::compress_bytes(&data, &Compression::new().itemsize(4).blocksize(16_384).build()?)?;
 /// let stored = chunk.as_bytes(); // stands for a file
 ///
 /// let dparams = DParams::default();
@@ -337,7 +337,7 @@ pub(crate) struct Candidate {
 /// Returns another block size with which the chunk may have been encoded (docs/format/chunk.md, section 7.4).
 pub(crate) fn recovery_candidate(header: &ChunkHeader, dparams: &DParams) -> Option<Candidate> {
     let plain = header.blocksize();
-    let unit = match (header.typesize(), dparams.container.itemsize) {
+    let unit = match (header.itemsize(), dparams.container.itemsize) {
         (1, Some(itemsize)) if itemsize > 255 => itemsize,
         (typesize, _) => typesize,
     };

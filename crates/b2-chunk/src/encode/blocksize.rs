@@ -8,7 +8,7 @@ const KIB: usize = 1024;
 
 /// Returns the block size in bytes for an input of `nbytes`: a multiple of the item size, or smaller than one item.
 pub(crate) fn blocksize(cparams: &CParams, nbytes: usize) -> usize {
-    let typesize = cparams.typesize();
+    let typesize = cparams.itemsize();
     if nbytes < typesize {
         // C-Blosc2 uses 1 here. A single block avoids the table of block starts.
         return nbytes.max(1);
@@ -40,7 +40,7 @@ fn automatic(cparams: &CParams, nbytes: usize) -> usize {
             _ => base * 8,
         };
     }
-    if clevel > 0 && is_split(cparams, cparams.typesize(), nbytes) {
+    if clevel > 0 && is_split(cparams, cparams.itemsize(), nbytes) {
         let per_stream = match clevel {
             1..=3 => 32 * KIB,
             4..=6 => 64 * KIB,
@@ -48,7 +48,7 @@ fn automatic(cparams: &CParams, nbytes: usize) -> usize {
             8 => 256 * KIB,
             _ => 512 * KIB,
         };
-        size = per_stream.saturating_mul(cparams.typesize()).clamp(32 * KIB, 4 * KIB * KIB);
+        size = per_stream.saturating_mul(cparams.itemsize()).clamp(32 * KIB, 4 * KIB * KIB);
     }
     size
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use b2_filters::{FilterId, FilterSlot, Reference};
 
+use crate::Control;
 use crate::block::pace::Pace;
 use crate::block::scratch::{InUse, Scratch};
 use crate::encode::blocksize::{blocksize, is_split};
@@ -17,8 +18,7 @@ use crate::model::header::{
     EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_VL, flags,
 };
 use crate::model::layout::{NAN4, NAN8};
-use crate::{BlockInfo, CParams, ChunkError, ChunkHeader};
-use crate::{Control, Limits};
+use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, Compression};
 use b2_core::for_each;
 use b2_core::memory::{self, sized, zeroed};
 
@@ -30,7 +30,7 @@ pub(crate) type Made = (ChunkHeader, Bytes);
 
 pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError> {
     let mut scratch = InUse::of_thread();
-    let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
+    let control = &cparams.control().begin(src.len() as u64, cparams.itemsize() as u64);
     let made = prefiltered(src, cparams, control)?;
     let src = made.as_deref().unwrap_or(src);
     match Plan::new(src, cparams, control, &mut scratch)? {
@@ -57,7 +57,7 @@ pub(crate) fn compress_into(
     cparams: &CParams,
     mut scratch: InUse<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
-    let control = &cparams.control().begin(src.len() as u64, cparams.typesize() as u64);
+    let control = &cparams.control().begin(src.len() as u64, cparams.itemsize() as u64);
     let made = prefiltered(src, cparams, control)?;
     let src = made.as_deref().unwrap_or(src);
     match Plan::new(src, cparams, control, &mut scratch)? {
@@ -95,8 +95,8 @@ fn compress_blocks_with(
         // If the chunk repeats one item, it becomes a special chunk. Its first block then repeats the item too.
         let first = blocks.block(0..header.blocksize(), buffer)?;
         let repeats = |width: usize| first.len() <= width || first[width..] == first[..first.len() - width];
-        if !repeats(1) && !repeats(cparams.typesize()) {
-            let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
+        if !repeats(1) && !repeats(cparams.itemsize()) {
+            let control = &cparams.control().begin(nbytes as u64, cparams.itemsize() as u64);
             let blocks = WithFirst { blocks, first };
             let scratch = InUse::of_thread();
             return write_blocks(Plain::Blocks(&blocks), cparams, control, header, dst, scratch);
@@ -197,7 +197,7 @@ pub(crate) fn special(
 }
 
 pub(crate) fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Made, ChunkError> {
-    let cparams = CParams::builder(typesize).no_filters().blocksize(blocksize).build()?;
+    let cparams = Compression::new().itemsize(typesize).no_filters().blocksize(blocksize).build()?;
     let mut header = new_header(nbytes, &cparams)?;
     header.flags = flags::EXTENDED | flags::NOT_SPLIT;
     header.udcodec = 0;
@@ -217,7 +217,7 @@ pub(crate) fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Res
 pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, ChunkError> {
     let nbytes = blocks.iter().map(|block| block.len()).sum();
     let mut header = new_header(nbytes, cparams)?;
-    let control = &cparams.control().begin(nbytes as u64, cparams.typesize() as u64);
+    let control = &cparams.control().begin(nbytes as u64, cparams.itemsize() as u64);
     if blocks.is_empty() || blocks.iter().any(|block| block.is_empty()) {
         return Err(ChunkError::argument("blocks", "there must be at least one, and none may be empty"));
     }
@@ -293,7 +293,7 @@ fn threads(cparams: &CParams, blocksize: usize, shared: u64, buffered: bool) -> 
     let each = (blocksize as u64).saturating_mul(filters as u64 + 1 + u64::from(buffered));
     let limits = cparams.limits();
     limits.check_memory("buffers for compressing, in bytes", shared.saturating_add(each))?;
-    let rest = Limits { max_memory: limits.max_memory.saturating_sub(shared), ..limits.clone() };
+    let rest = limits.clone().max_memory(limits.max_memory.saturating_sub(shared));
     Ok(rest.threads(each))
 }
 
@@ -355,7 +355,7 @@ impl<'s> Plan<'s> {
             return Ok(zeros.map(|header| Self::Payload(header, Cow::Borrowed(&[]))));
         }
         // Not for lossy filters and codecs, which may change the item, nor for those that check the block shape.
-        let width = cparams.typesize();
+        let width = cparams.itemsize();
         let codec = cparams.codec_properties();
         if width > MAX_VALUE_LEN
             || !(codec.lossless && codec.shapeless)
@@ -389,7 +389,7 @@ pub(crate) fn blocks_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHea
     header.flags = regular_flags(cparams, &header);
     let blocksize = header.blocksize();
     let split =
-        is_split(cparams, header.typesize(), blocksize) && blocksize.is_multiple_of(header.typesize());
+        is_split(cparams, header.itemsize(), blocksize) && blocksize.is_multiple_of(header.itemsize());
     if !split {
         header.flags |= flags::NOT_SPLIT;
     }
@@ -591,7 +591,7 @@ fn write_few(
 
 /// Returns the number of streams of a block.
 fn nstreams(header: &ChunkHeader, block: &[u8]) -> usize {
-    if header.is_split() && block.len() == header.blocksize() { header.typesize() } else { 1 }
+    if header.is_split() && block.len() == header.blocksize() { header.itemsize() } else { 1 }
 }
 
 /// Estimates how expensive it is to encode a byte, relative to decoding one with a fast codec. Errs on the low side.
@@ -608,7 +608,7 @@ fn special_header(
     typesize: usize,
     blocksize: usize,
 ) -> Result<ChunkHeader, ChunkError> {
-    let cparams = CParams::builder(typesize).no_filters().blocksize(blocksize).build()?;
+    let cparams = Compression::new().itemsize(typesize).no_filters().blocksize(blocksize).build()?;
     let mut header = new_header(nbytes, &cparams)?;
     (header.udcodec, header.special) = (0, Some(kind));
     if nbytes == 0 && kind != SpecialKind::Zeros {
@@ -619,7 +619,7 @@ fn special_header(
         SpecialKind::NaN if !matches!(typesize, 4 | 8) => {
             return Err(ChunkError::argument("typesize", "NaN needs items of 4 or 8 bytes"));
         }
-        SpecialKind::NaN | SpecialKind::Uninit => header.typesize(),
+        SpecialKind::NaN | SpecialKind::Uninit => header.itemsize(),
         SpecialKind::Value => value.len(),
     };
     if width == 0 || !nbytes.is_multiple_of(width) {
@@ -646,8 +646,8 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
     for slot in &mut filters {
         if slot.meta == 0
             && slot.id != FilterId::NONE
-            && let Ok(itemsize) = i8::try_from(cparams.typesize())
-            && cparams.plugins().filter_properties(*slot, cparams.typesize()).zero_is_itemsize
+            && let Ok(itemsize) = i8::try_from(cparams.itemsize())
+            && cparams.plugins().filter_properties(*slot, cparams.itemsize()).zero_is_itemsize
         {
             slot.meta = itemsize.cast_unsigned();
         }
@@ -655,7 +655,7 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
     Ok(ChunkHeader {
         version: VERSION,
         flags: flags::EXTENDED,
-        typesize: u8::try_from(cparams.typesize()).unwrap_or(1),
+        typesize: u8::try_from(cparams.itemsize()).unwrap_or(1),
         nbytes: nbytes as u32,
         blocksize: blocksize(cparams, nbytes) as u32,
         cbytes: 0,
@@ -675,7 +675,7 @@ fn prefiltered(src: &[u8], cparams: &CParams, control: &Control) -> Result<Optio
         return Ok(None);
     }
     let header = new_header(src.len(), cparams)?;
-    let (blocksize, itemsize) = (header.blocksize(), cparams.typesize());
+    let (blocksize, itemsize) = (header.blocksize(), cparams.itemsize());
     cparams.limits().check_memory("the output of a prefilter, in bytes", src.len() as u64)?;
     let mut made = zeroed(src.len())?;
     // Progress is counted when bytes are compressed. The quiet control only lets the call be cancelled here as well.
@@ -709,7 +709,7 @@ fn reference_block(
 ) -> Result<Option<Vec<u8>>, ChunkError> {
     let refers = |slot: &FilterSlot| {
         slot.id != FilterId::NONE
-            && cparams.plugins().filter_properties(*slot, header.typesize()).reference != Reference::None
+            && cparams.plugins().filter_properties(*slot, header.itemsize()).reference != Reference::None
     };
     if header.nblocks() < 2 || !header.filters.iter().any(refers) {
         return Ok(None);

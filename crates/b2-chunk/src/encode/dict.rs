@@ -16,7 +16,7 @@ pub(crate) fn train(
     split: bool,
 ) -> Result<Option<Vec<u8>>, ChunkError> {
     let max_len = MAX_DICT_LEN.min(src.len() / 20);
-    let nsamples = (header.nblocks() * if split { header.typesize() } else { 1 }).max(8);
+    let nsamples = (header.nblocks() * if split { header.itemsize() } else { 1 }).max(8);
     let sample_len = src.len() / nsamples / 16;
     if max_len < 256 || sample_len == 0 {
         return Ok(None);

@@ -52,7 +52,7 @@ impl<'a> BlockEncoder<'a> {
             scratch.encoder = None;
         }
         codec(&mut scratch.encoder, cparams, dict)?;
-        let (plugins, typesize) = (cparams.plugins(), header.typesize());
+        let (plugins, typesize) = (cparams.plugins(), header.itemsize());
         let filters =
             Chain::new(plugins, header.filters.iter(), typesize, |properties| properties.forward_is_copy)?;
         let byte_planes = |filter: &Active<'_>| {
@@ -71,13 +71,11 @@ impl<'a> BlockEncoder<'a> {
     where
         'a: 'c,
     {
-        FilterContext {
-            itemsize: Some(self.cparams.typesize()),
-            chunk_version: self.header.version(),
-            blockshape: self.cparams.blockshape(),
-            reference,
-            ..FilterContext::new(self.header.typesize())
-        }
+        FilterContext::new(self.header.itemsize())
+            .full_itemsize(Some(self.cparams.itemsize()))
+            .chunk_version(self.header.version())
+            .blockshape(self.cparams.blockshape())
+            .reference(reference)
     }
 
     /// Takes the buffers for one encoded and one plain block. Return them with [`put_buffers`](Self::put_buffers).
@@ -114,7 +112,7 @@ impl<'a> BlockEncoder<'a> {
 
     /// Returns the item that the block repeats, if the streams can be derived from it alone.
     fn known_item<'s>(&self, src: &'s [u8], nstreams: usize) -> Option<&'s [u8]> {
-        let typesize = self.header.typesize();
+        let typesize = self.header.itemsize();
         match self.shortcut {
             Shortcut::None => None,
             Shortcut::Items if nstreams == typesize => repeated(src, typesize),
@@ -211,13 +209,11 @@ impl<'a> BlockEncoder<'a> {
 
 /// Returns the parameters of the codec.
 fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecContext<'a> {
-    CodecContext {
-        meta: cparams.codec_meta(),
-        typesize: cparams.typesize(),
-        dict,
-        blockshape: cparams.blockshape(),
-        ..CodecContext::new(cparams.level())
-    }
+    CodecContext::new(cparams.level())
+        .meta(cparams.codec_meta())
+        .itemsize(cparams.itemsize())
+        .dict(dict)
+        .blockshape(cparams.blockshape())
 }
 
 /// Returns the encoder in `kept`, which is made if it is not there.

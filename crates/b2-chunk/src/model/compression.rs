@@ -11,7 +11,7 @@ use crate::{CParams, ChunkError, Control, Limits, Plugins, SplitMode};
 /// Builder for compression parameters: codec, level, filters, and whatever else differs from the defaults.
 ///
 /// The item size comes from the type of the values ([`Chunk::compress`](crate::Chunk::compress)) or of the array.
-/// When plain bytes are compressed, set it with [`typesize`](Self::typesize). [`build`](Self::build) checks all
+/// When plain bytes are compressed, set it with [`itemsize`](Self::itemsize). [`build`](Self::build) checks all
 /// parameters together.
 ///
 /// ```
@@ -24,6 +24,7 @@ use crate::{CParams, ChunkError, Control, Limits, Plugins, SplitMode};
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Compression {
     /// Everything except the filters. `typesize` is 0 until it is set.
     params: CParams,
@@ -80,8 +81,8 @@ impl Compression {
         self
     }
     /// Sets the item size in bytes.
-    pub fn typesize(mut self, typesize: usize) -> Self {
-        self.params.typesize = typesize;
+    pub fn itemsize(mut self, itemsize: usize) -> Self {
+        self.params.typesize = itemsize;
         self
     }
     /// Appends a filter to the pipeline, which has six slots. The first call replaces the default shuffle.
@@ -90,7 +91,7 @@ impl Compression {
     /// use b2_chunk::filters::Shuffle;
     /// use b2_chunk::{Compression, FilterId, FilterSlot};
     /// let cut = FilterSlot::new(FilterId::TRUNC_PREC, 10);
-    /// let cparams = Compression::lz4().filter(cut).filter(Shuffle).typesize(4).build()?;
+    /// let cparams = Compression::lz4().filter(cut).filter(Shuffle).itemsize(4).build()?;
     /// assert_eq!(cparams.filters()[4..], [cut, FilterSlot::SHUFFLE]);
     /// # Ok::<(), b2_chunk::ChunkError>(())
     /// ```
@@ -190,7 +191,7 @@ impl Compression {
         }
         if p.typesize == 0 || p.typesize > MAX_BLOCKSIZE {
             return fail(
-                "typesize",
+                "itemsize",
                 format!("{}, expected the size of an item, 1 to {MAX_BLOCKSIZE} bytes", p.typesize),
             );
         }
@@ -226,11 +227,6 @@ impl Compression {
 }
 
 impl CParams {
-    /// Starts a [`Compression`] for items of `typesize` bytes.
-    pub fn builder(typesize: usize) -> Compression {
-        Compression::new().typesize(typesize)
-    }
-
     /// Returns a builder that starts from these parameters.
     pub fn to_builder(&self) -> Compression {
         Compression::from(self)

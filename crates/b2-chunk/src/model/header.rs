@@ -124,7 +124,7 @@ impl ChunkHeader {
     /// use b2_chunk::{Chunk, ChunkHeader, Compression};
     /// let chunk = Chunk::compress(&[7u32; 250], &Compression::lz4())?;
     /// let header = ChunkHeader::parse(chunk.as_bytes())?;
-    /// assert_eq!((header.nbytes(), header.typesize()), (1000, 4));
+    /// assert_eq!((header.nbytes(), header.itemsize()), (1000, 4));
     /// # Ok::<(), b2_chunk::ChunkError>(())
     /// ```
     ///
@@ -270,7 +270,7 @@ impl ChunkHeader {
         self.version
     }
     /// Returns the item size in bytes, 1 to 255. It is 1 if the real size is above 255.
-    pub fn typesize(&self) -> usize {
+    pub fn itemsize(&self) -> usize {
         self.typesize.into()
     }
     /// Returns the uncompressed size in bytes.

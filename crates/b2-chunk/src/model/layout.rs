@@ -36,7 +36,7 @@ impl Pipeline {
     fn of(header: &ChunkHeader, plugins: &Plugins) -> Self {
         let mut pipeline = Self { nfilters: 0, in_parts: true, refers: false };
         for slot in header.filters().iter().filter(|slot| slot.id != FilterId::NONE) {
-            let properties = plugins.filter_properties(*slot, header.typesize());
+            let properties = plugins.filter_properties(*slot, header.itemsize());
             pipeline.in_parts = properties.in_parts && pipeline.nfilters == 0;
             pipeline.refers |= properties.reference != Reference::None;
             pipeline.nfilters = pipeline.nfilters.saturating_add(1);
@@ -77,7 +77,7 @@ impl Layout {
         let constant = |bytes: &'static [u8]| Some(Ok(Bytes::from_static(bytes)));
         match header.special() {
             Some(SpecialKind::Zeros | SpecialKind::Uninit) => constant(&[0]),
-            Some(SpecialKind::NaN) if header.typesize() == 4 => constant(&NAN4),
+            Some(SpecialKind::NaN) if header.itemsize() == 4 => constant(&NAN4),
             Some(SpecialKind::NaN) => constant(&NAN8),
             Some(SpecialKind::Value) => Some(value()),
             None if header.nbytes() == 0 && !header.is_vl() => constant(&[0]),

@@ -45,9 +45,9 @@ impl SplitMode {
 ///
 /// ```
 /// use b2_chunk::{CParams, CodecId, FilterId};
-/// let cparams = CParams::builder(4).codec(CodecId::LZ4).level(9).filter(FilterId::BITSHUFFLE).build()?;
-/// assert_eq!((cparams.typesize(), cparams.filters()[5].id), (4, FilterId::BITSHUFFLE));
-/// assert!(CParams::builder(4).level(10).build().is_err());
+/// let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).level(9).filter(FilterId::BITSHUFFLE).build()?;
+/// assert_eq!((cparams.itemsize(), cparams.filters()[5].id), (4, FilterId::BITSHUFFLE));
+/// assert!(Compression::new().itemsize(4).level(10).build().is_err());
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl CParams {
         self.level
     }
     /// Returns the item size in bytes. Unlike the size in chunk headers, it may be above 255.
-    pub fn typesize(&self) -> usize {
+    pub fn itemsize(&self) -> usize {
         self.typesize
     }
     /// Returns the six filter slots, in the order in which compression applies them.
@@ -148,11 +148,13 @@ impl CParams {
 ///
 /// ```
 /// use b2_chunk::{DParams, Limits};
-/// let limits = Limits { max_chunk_nbytes: 1 << 20, ..Limits::default() };
-/// let dparams = DParams { limits, ..DParams::default() };
+/// let limits = Limits::default().max_chunk_nbytes(1 << 20);
+/// let dparams = DParams::default().limits(limits);
 /// # let _ = dparams;
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+#[must_use]
 pub struct DParams {
     /// The plugins that provide codecs and filters.
     pub plugins: Plugins,
@@ -164,7 +166,7 @@ pub struct DParams {
     pub destination: Destination,
     /// The threads to use and the callback that may stop the call.
     pub control: Control,
-    /// The function that [`with_postfilter`](Self::with_postfilter) sets.
+    /// The function that [`postfilter`](Self::postfilter()) sets.
     #[doc(hidden)]
     pub postfilter: Hook,
 }
@@ -199,6 +201,26 @@ impl Destination {
 const LARGER_THAN_CACHES: usize = 16 << 20;
 
 impl DParams {
+    /// Sets the plugins.
+    pub fn plugins(self, plugins: Plugins) -> Self {
+        Self { plugins, ..self }
+    }
+    /// Sets the limits.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+    /// Sets what the container of the chunk knows about it.
+    pub fn container(self, container: Container) -> Self {
+        Self { container, ..self }
+    }
+    /// Sets how the decompressed bytes will be used.
+    pub fn destination(self, destination: Destination) -> Self {
+        Self { destination, ..self }
+    }
+    /// Sets the threads to use and the callback that may stop the call.
+    pub fn control(self, control: Control) -> Self {
+        Self { control, ..self }
+    }
     /// Sets a function that transforms every block after the codec and the filters, in whole and partial reads.
     ///
     /// The reader gets its result; the stored bytes do not change. If it fails, the call fails with
@@ -207,14 +229,14 @@ impl DParams {
     /// ```
     /// use b2_chunk::{Chunk, Compression, DParams};
     /// let chunk = Chunk::compress(&[7u8; 1000], &Compression::lz4())?;
-    /// let negated = DParams::default().with_postfilter(|_, src, dst| {
+    /// let negated = DParams::default().postfilter(|_, src, dst| {
     ///     dst.iter_mut().zip(src).for_each(|(d, s)| *d = !s);
     ///     Ok(())
     /// });
     /// assert_eq!(chunk.get_bytes(10..12, &negated)?, [!7, !7]);
     /// # Ok::<(), b2_chunk::ChunkError>(())
     /// ```
-    pub fn with_postfilter(
+    pub fn postfilter(
         self,
         postfilter: impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Result<(), Box<dyn Error + Send + Sync>>
         + Send
@@ -232,6 +254,8 @@ impl DParams {
 
 /// Facts about a chunk that only its container (frame, array) has. Some chunks cannot be decoded without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
 pub struct Container {
     /// Real item size in bytes. Chunk headers say 1 if it is above 255.
     pub itemsize: Option<usize>,
@@ -239,4 +263,19 @@ pub struct Container {
     pub frame_blocksize: usize,
     /// Shape of a block in items; empty if the data is not an array.
     pub blockshape: Arc<[u32]>,
+}
+
+impl Container {
+    /// Sets the real item size in bytes.
+    pub fn itemsize(self, itemsize: Option<usize>) -> Self {
+        Self { itemsize, ..self }
+    }
+    /// Sets the block size in the frame header, in bytes.
+    pub fn frame_blocksize(self, frame_blocksize: usize) -> Self {
+        Self { frame_blocksize, ..self }
+    }
+    /// Sets the shape of a block in items.
+    pub fn blockshape(self, blockshape: impl Into<Arc<[u32]>>) -> Self {
+        Self { blockshape: blockshape.into(), ..self }
+    }
 }

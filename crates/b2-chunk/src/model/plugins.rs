@@ -15,6 +15,7 @@ use crate::{ChunkError, ChunkHeader};
 /// assert!(plugins.codec(CodecId(200)).is_err());
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct Plugins {
     codecs: Arc<[Arc<dyn Codec>]>,
     filters: Arc<[Arc<dyn Filter>]>,

@@ -1,7 +1,8 @@
 //! Compressors and decompressors that are used for many chunks, and what threads keep from chunk to chunk.
 
 use b2_chunk::{
-    CParams, Chunk, ChunkRef, CodecId, Compressor, DParams, Decompressor, FilterId, Limits, SpecialKind,
+    CParams, Chunk, ChunkRef, CodecId, Compression, Compressor, DParams, Decompressor, FilterId, Limits,
+    SpecialKind,
 };
 use b2_testkit::Rng;
 
@@ -21,7 +22,8 @@ fn parameters() -> Vec<CParams> {
     for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZSTD] {
         for (typesize, blocksize) in [(1, 0), (2, 0), (4, 0), (4, 512), (8, 0), (12, 0), (24, 480)] {
             for filter in [None, Some(FilterId::SHUFFLE), Some(FilterId::BITSHUFFLE), Some(FilterId::DELTA)] {
-                let mut params = CParams::builder(typesize).codec(codec).blocksize(blocksize).no_filters();
+                let mut params =
+                    Compression::new().itemsize(typesize).codec(codec).blocksize(blocksize).no_filters();
                 if let Some(filter) = filter {
                     params = params.filter(filter);
                 }
@@ -96,14 +98,12 @@ fn damage_is_found_as_without_a_context() {
 
 #[test]
 fn limits_hold_also_for_known_layouts() {
-    let chunk = Chunk::compress_bytes(&data(4000, 1), &CParams::builder(4).build().unwrap()).unwrap();
+    let chunk =
+        Chunk::compress_bytes(&data(4000, 1), &Compression::new().itemsize(4).build().unwrap()).unwrap();
     let mut plain = vec![0; 4000];
     chunk.decompress_bytes_into(&mut plain, &DParams::default()).unwrap();
-    for limits in [
-        Limits { max_chunk_nbytes: 3999, ..Limits::default() },
-        Limits { max_memory: 100, ..Limits::default() },
-    ] {
-        let dparams = DParams { limits, ..DParams::default() };
+    for limits in [Limits::default().max_chunk_nbytes(3999), Limits::default().max_memory(100)] {
+        let dparams = DParams::default().limits(limits);
         assert!(chunk.decompress_bytes_into(&mut plain, &dparams).is_err());
         assert!(Decompressor::new(dparams).decompress_into(chunk.as_bytes(), &mut plain).is_err());
     }
@@ -111,7 +111,7 @@ fn limits_hold_also_for_known_layouts() {
 
 #[test]
 fn buffers_that_are_too_short() {
-    let cparams = CParams::builder(4).build().unwrap();
+    let cparams = Compression::new().itemsize(4).build().unwrap();
     let chunk = Chunk::compress_bytes(&data(4000, 1), &cparams).unwrap();
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 4000, 4, 0).unwrap();
     let mut decompressor = Decompressor::new(DParams::default());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use b2_chunk::{
-    CParams, Chunk, ChunkError, ChunkReader, CodecId, Compression, Control, DParams, ErrorKind, FilterSlot,
-    Pool, Progress,
+    Chunk, ChunkError, ChunkReader, CodecId, Compression, Control, DParams, ErrorKind, FilterSlot, Pool,
+    Progress,
 };
 
 const ITEMS: u32 = 1_500_000;
@@ -19,7 +19,7 @@ fn values() -> Vec<u32> {
 fn stopping(control: Control, most: u64) -> (Control, Arc<[AtomicU64; 3]>) {
     let seen = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
     let tell = Arc::clone(&seen);
-    let control = control.with_progress(move |Progress { nbytes, total, itemsize, .. }| {
+    let control = control.progress(move |Progress { nbytes, total, itemsize, .. }| {
         tell[0].fetch_max(nbytes, Relaxed);
         tell[1].store(total, Relaxed);
         tell[2].store(itemsize, Relaxed);
@@ -29,7 +29,7 @@ fn stopping(control: Control, most: u64) -> (Control, Arc<[AtomicU64; 3]>) {
 }
 
 fn controls() -> [Control; 3] {
-    [Control::new(), Control::new().with_threads(1), Control::new().with_pool(Pool::new(3))]
+    [Control::new(), Control::new().threads(1), Control::new().pool(Pool::new(3))]
 }
 
 /// Runs `work` to the end, then cancels it halfway. `total` is its progress in bytes.
@@ -40,10 +40,10 @@ fn check(total: usize, work: impl Fn(&Control) -> Result<(), ChunkError>) {
         work(&all).unwrap();
         assert_eq!([0, 1, 2].map(|i| seen[i].load(Relaxed)), [total as u64, total as u64, 4]);
         let (half, seen) = stopping(control.clone(), total as u64 / 2);
-        assert_eq!(work(&half), Err(b2_chunk::core::Cancelled.into()));
+        assert_eq!(work(&half), Err(b2_chunk::base::Cancelled.into()));
         // Other threads may have finished the rest before the callback ran.
         let done = seen[0].load(Relaxed);
-        let in_the_middle = control.threads() > 1 || done < total as u64;
+        let in_the_middle = control.max_threads() > 1 || done < total as u64;
         assert!(done > total as u64 / 2 && in_the_middle, "{done} of {total}");
         // The next call starts at zero.
         assert_eq!(work(&half).map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
@@ -75,7 +75,7 @@ fn compressing_stops() {
             let compression = compression.clone().control(control.clone());
             Chunk::compress(&values, &compression).map(|chunk| assert_eq!(chunk, whole))
         });
-        let cparams = compression.clone().typesize(4).build().unwrap();
+        let cparams = compression.clone().itemsize(4).build().unwrap();
         let (control, _) = stopping(Control::new(), 1 << 20);
         let stopped = cparams.clone().with_control(control);
         assert!(Chunk::compress_bytes_into(&bytes, &mut buffer, &stopped).is_err());
@@ -86,7 +86,7 @@ fn compressing_stops() {
         values.chunks(9_999).map(|block| block.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
     let blocks: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
     check(4 * values.len(), |control| {
-        let cparams = CParams::builder(4).codec(CodecId::LZ4).control(control.clone()).build()?;
+        let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).control(control.clone()).build()?;
         Chunk::compress_vl(&blocks, &cparams).map(|_| ())
     });
 }
@@ -95,10 +95,10 @@ fn compressing_stops() {
 fn special_and_stored_chunks_count_too() {
     for (plain, level) in [(vec![0; 3 << 20], 5), (vec![7; 3 << 20], 5), (b"abc".repeat(1 << 20), 0)] {
         let (control, seen) = stopping(Control::new(), u64::MAX);
-        let compression = CParams::builder(1).level(level).control(control.clone());
+        let compression = Compression::new().itemsize(1).level(level).control(control.clone());
         let chunk = Chunk::compress_bytes(&plain, &compression.build().unwrap()).unwrap();
         assert_eq!(seen[0].swap(0, Relaxed), plain.len() as u64);
-        let dparams = DParams { control, ..DParams::default() };
+        let dparams = DParams::default().control(control);
         assert!(chunk.decompress_bytes_with(&dparams).unwrap() == plain);
         assert_eq!(seen[0].swap(0, Relaxed), plain.len() as u64);
         assert!(chunk.get_bytes(5..100_005, &dparams).unwrap() == plain[5..100_005]);
@@ -112,7 +112,7 @@ fn reading_stops() {
     for compression in compressions() {
         let chunk = Chunk::compress(&values, &compression).unwrap();
         let plain: Vec<u32> = chunk.decompress().unwrap();
-        let dparams = |control: &Control| DParams { control: control.clone(), ..DParams::default() };
+        let dparams = |control: &Control| DParams::default().control(control.clone());
         check(4 * plain.len(), |control| {
             chunk.decompress_with::<u32>(&dparams(control)).map(|got| assert!(got == plain))
         });
@@ -135,11 +135,9 @@ fn reading_stops() {
         assert!(dst == chunk.decompress_bytes().unwrap());
     }
     let block: Vec<u8> = (0..90_000u32).map(|i| (i / 7) as u8).collect();
-    let cparams = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let chunk = Chunk::compress_vl(&[&block[..]; 20], &cparams).unwrap();
     check(chunk.nbytes(), |control| {
-        chunk
-            .blocks(&DParams { control: control.clone(), ..DParams::default() })
-            .map(|blocks| assert!(blocks.len() == 20))
+        chunk.blocks(&DParams::default().control(control.clone())).map(|blocks| assert!(blocks.len() == 20))
     });
 }

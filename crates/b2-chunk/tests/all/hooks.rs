@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use b2_chunk::{
-    BlockInfo, CParams, Chunk, ChunkError, CodecId, Container, DParams, ErrorKind, FilterId, FilterSlot,
+    BlockInfo, Chunk, ChunkError, CodecId, Compression, Container, DParams, ErrorKind, FilterId, FilterSlot,
     SpecialKind,
 };
 
@@ -28,8 +28,12 @@ fn chunks(raw: &[u8]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     for filters in [&[FilterSlot::SHUFFLE][..], &[], &[FilterSlot::DELTA, FilterSlot::SHUFFLE]] {
         for clevel in [0, 5] {
-            let builder =
-                CParams::builder(4).codec(CodecId::LZ4).level(clevel).filters(filters).blocksize(10_000);
+            let builder = Compression::new()
+                .itemsize(4)
+                .codec(CodecId::LZ4)
+                .level(clevel)
+                .filters(filters)
+                .blocksize(10_000);
             chunks.push(Chunk::compress_bytes(raw, &builder.build().unwrap()).unwrap());
         }
     }
@@ -38,7 +42,7 @@ fn chunks(raw: &[u8]) -> Vec<Chunk> {
 
 #[track_caller]
 fn check(chunk: &Chunk, plain: &[u8]) {
-    let dparams = DParams::default().with_postfilter(add_place);
+    let dparams = DParams::default().postfilter(add_place);
     let expected = placed(plain);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == expected);
     for range in [0..1, 5..10_005, 9_999..30_001, plain.len() - 3..plain.len()] {
@@ -57,7 +61,7 @@ fn postfilters_change_what_is_read() {
     check(&Chunk::special(SpecialKind::Zeros, &[], 100_000, 4, 8_000).unwrap(), &[0; 100_000]);
     check(&Chunk::special(SpecialKind::Value, b"abcd", 100_000, 4, 8_000).unwrap(), &b"abcd".repeat(25_000));
     let blocks: Vec<&[u8]> = raw.chunks(12_345).collect();
-    check(&Chunk::compress_vl(&blocks, &CParams::builder(4).build().unwrap()).unwrap(), &raw);
+    check(&Chunk::compress_vl(&blocks, &Compression::new().itemsize(4).build().unwrap()).unwrap(), &raw);
 }
 
 #[test]
@@ -65,19 +69,23 @@ fn prefilters_change_what_is_stored() {
     let raw = raw();
     for filters in [&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA]] {
         for clevel in [0, 5] {
-            let builder =
-                CParams::builder(4).level(clevel).filters(filters).blocksize(10_000).prefilter(add_place);
+            let builder = Compression::new()
+                .itemsize(4)
+                .level(clevel)
+                .filters(filters)
+                .blocksize(10_000)
+                .prefilter(add_place);
             let chunk = Chunk::compress_bytes(&raw, &builder.build().unwrap()).unwrap();
             assert!(chunk.decompress_bytes().unwrap() == placed(&raw));
         }
     }
-    let empty = CParams::builder(4).prefilter(add_place).build().unwrap();
+    let empty = Compression::new().itemsize(4).prefilter(add_place).build().unwrap();
     assert_eq!(Chunk::compress_bytes(&[], &empty).unwrap().nbytes(), 0);
 }
 
 #[test]
 fn what_a_prefilter_makes_decides_about_special_chunks() {
-    let zeros = CParams::builder(4).prefilter(|_, _, dst| {
+    let zeros = Compression::new().itemsize(4).prefilter(|_, _, dst| {
         dst.fill(0);
         Ok(())
     });
@@ -97,7 +105,7 @@ fn failing(info: &BlockInfo, src: &[u8], dst: &mut [u8]) -> Result<(), Box<dyn E
 fn hooks_that_fail_end_the_call() {
     let raw = raw();
     for chunk in chunks(&raw) {
-        let dparams = DParams::default().with_postfilter(failing);
+        let dparams = DParams::default().postfilter(failing);
         let results = [
             chunk.decompress_bytes_with(&dparams).unwrap_err(),
             chunk.get_bytes(25_000..50_000, &dparams).unwrap_err(),
@@ -114,9 +122,9 @@ fn hooks_that_fail_end_the_call() {
         // Other blocks can be read.
         assert!(chunk.get_bytes(0..30_000, &dparams).unwrap() == raw[..30_000]);
     }
-    let failing = CParams::builder(4).blocksize(10_000).prefilter(failing).build().unwrap();
+    let failing = Compression::new().itemsize(4).blocksize(10_000).prefilter(failing).build().unwrap();
     assert!(matches!(Chunk::compress_bytes(&raw, &failing), Err(ChunkError::Hook { nblock: 3, .. })));
-    let stopping = CParams::builder(4).prefilter(|_, _, _| Err(b2_chunk::core::Cancelled.into()));
+    let stopping = Compression::new().itemsize(4).prefilter(|_, _, _| Err(b2_chunk::base::Cancelled.into()));
     let error = Chunk::compress_bytes(&raw, &stopping.build().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
@@ -129,10 +137,10 @@ fn the_item_size_of_the_container_is_told() {
         dst.copy_from_slice(src);
         Ok(())
     };
-    let cparams = CParams::builder(500).prefilter(told).build().unwrap();
+    let cparams = Compression::new().itemsize(500).prefilter(told).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
-    let container = Container { itemsize: Some(500), ..Container::default() };
-    let dparams = DParams { container, ..DParams::default() }.with_postfilter(told);
+    let container = Container::default().itemsize(Some(500));
+    let dparams = DParams::default().container(container).postfilter(told);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
 }
 
@@ -145,7 +153,7 @@ fn a_wrong_parameter_of_a_filter_is_an_argument() {
         FilterSlot::new(FilterId::NDMEAN, 0),
         FilterSlot::new(FilterId::NDCELL, 0),
     ] {
-        let cparams = CParams::builder(4).filters([slot]).blockshape([16, 16]).build();
+        let cparams = Compression::new().itemsize(4).filters([slot]).blockshape([16, 16]).build();
         let made = cparams.and_then(|cparams| Chunk::compress_bytes(&[1, 2, 3, 4].repeat(256), &cparams));
         let error = made.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Argument, "{slot:?}: {error}");

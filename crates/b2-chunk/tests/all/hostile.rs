@@ -1,6 +1,8 @@
 //! No input makes the chunk reader panic, and truncation is always detected.
 
-use b2_chunk::{CParams, Chunk, ChunkReader, CodecId, DParams, FilterId, FilterSlot, LazyChunk, SpecialKind};
+use b2_chunk::{
+    Chunk, ChunkReader, CodecId, Compression, DParams, FilterId, FilterSlot, LazyChunk, SpecialKind,
+};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -16,7 +18,8 @@ fn samples() -> Vec<Chunk> {
             &[FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 4)],
         ] {
             for blocksize in [0, 512] {
-                let builder = CParams::builder(4).codec(codec).filters(filters).blocksize(blocksize);
+                let builder =
+                    Compression::new().itemsize(4).codec(codec).filters(filters).blocksize(blocksize);
                 let Ok(cparams) = builder.build() else { continue };
                 chunks.push(Chunk::compress_bytes(&raw, &cparams).unwrap());
                 if !filters.contains(&FilterSlot::DELTA) {
@@ -26,12 +29,15 @@ fn samples() -> Vec<Chunk> {
             }
         }
     }
-    let dict = CParams::builder(4).codec(CodecId::LZ4).use_dict(true).blocksize(1024).build().unwrap();
+    let dict =
+        Compression::new().itemsize(4).codec(CodecId::LZ4).use_dict(true).blocksize(1024).build().unwrap();
     let text: Vec<u8> = (0..4000).flat_map(|i| format!("{} ", i % 97).into_bytes()).collect();
     let chunk = Chunk::compress_bytes(&text, &dict).unwrap();
     assert!(chunk.header().has_dict());
     chunks.push(chunk);
-    chunks.push(Chunk::compress_bytes(&raw, &CParams::builder(4).level(0).build().unwrap()).unwrap());
+    chunks.push(
+        Chunk::compress_bytes(&raw, &Compression::new().itemsize(4).level(0).build().unwrap()).unwrap(),
+    );
     chunks.push(Chunk::special(SpecialKind::Value, b"abcd", 400, 4, 0).unwrap());
     chunks.push(Chunk::special(SpecialKind::NaN, &[], 400, 8, 0).unwrap());
     chunks.push(Chunk::zero_runs(4000, 4, 400).unwrap());
@@ -40,8 +46,8 @@ fn samples() -> Vec<Chunk> {
 
 /// Reads the chunk in every way, ignoring errors.
 fn exercise(bytes: &[u8]) {
-    let limits = b2_chunk::Limits { max_chunk_nbytes: 1 << 24, ..b2_chunk::Limits::default() };
-    let dparams = DParams { limits, ..DParams::default() };
+    let limits = b2_chunk::Limits::default().max_chunk_nbytes(1 << 24);
+    let dparams = DParams::default().limits(limits);
     for head in [32.min(bytes.len()), bytes.len()] {
         let _ = LazyChunk::parse(&bytes[..head], bytes.len() as u64, &dparams);
     }
@@ -126,12 +132,12 @@ fn extreme_header_fields_never_panic() {
 #[test]
 fn limits_are_checked_before_allocating() {
     let bomb = Chunk::special(SpecialKind::Zeros, &[], b2_chunk::MAX_CHUNK_NBYTES, 1, 0).unwrap();
-    let limits = b2_chunk::Limits { max_chunk_nbytes: 1 << 20, ..b2_chunk::Limits::default() };
-    let error = bomb.decompress_bytes_with(&DParams { limits, ..DParams::default() }).unwrap_err();
+    let limits = b2_chunk::Limits::default().max_chunk_nbytes(1 << 20);
+    let error = bomb.decompress_bytes_with(&DParams::default().limits(limits)).unwrap_err();
     assert!(
         matches!(
             error,
-            b2_chunk::ChunkError::Limit(b2_chunk::core::LimitExceeded {
+            b2_chunk::ChunkError::Limit(b2_chunk::base::LimitExceeded {
                 name: "max_chunk_nbytes",
                 limit: 0x10_0000,
                 ..
@@ -220,10 +226,10 @@ fn blocks_in_any_order_end_where_the_next_begins() {
 #[test]
 fn large_blocks_are_checked_by_pieces() {
     let raw: Vec<u8> = (0..100_000u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
-    let cparams = CParams::builder(4).blocksize(raw.len()).build().unwrap();
+    let cparams = Compression::new().itemsize(4).blocksize(raw.len()).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
-    let limits = b2_chunk::Limits { max_memory: raw.len() as u64 + 50_000, ..b2_chunk::Limits::default() };
-    let dparams = DParams { limits, ..DParams::default() };
+    let limits = b2_chunk::Limits::default().max_memory(raw.len() as u64 + 50_000);
+    let dparams = DParams::default().limits(limits);
     assert_eq!(chunk.check(&dparams), (Ok(()), raw.len() as u64));
     let mut bytes = chunk.as_bytes().to_vec();
     let last = bytes.len() - 1;
@@ -232,6 +238,6 @@ fn large_blocks_are_checked_by_pieces() {
     assert_eq!(damaged.check(&dparams).0.is_ok(), damaged.decompress_bytes().is_ok());
     // Runs are not expanded.
     let zeros = Chunk::zero_runs(1 << 30, 1, 1 << 28).unwrap();
-    let limits = b2_chunk::Limits { max_memory: 1 << 29, ..b2_chunk::Limits::default() };
-    assert_eq!(zeros.check(&DParams { limits, ..dparams }), (Ok(()), 0));
+    let limits = b2_chunk::Limits::default().max_memory(1 << 29);
+    assert_eq!(zeros.check(&dparams.limits(limits)), (Ok(()), 0));
 }

@@ -1,6 +1,6 @@
 //! Several parts of a block, with its streams decoded once.
 
-use b2_chunk::{CParams, Chunk, ChunkReader, CodecId, DParams, FilterSlot, SplitMode};
+use b2_chunk::{Chunk, ChunkReader, CodecId, Compression, DParams, FilterSlot, SplitMode};
 
 #[test]
 fn parts_and_items_are_those_of_the_block() {
@@ -17,7 +17,8 @@ fn parts_and_items_are_those_of_the_block() {
             .collect();
         let filter = [FilterSlot::SHUFFLE, FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE, FilterSlot::DELTA]
             [rng.below(4)];
-        let cparams = CParams::builder(typesize)
+        let cparams = Compression::new()
+            .itemsize(typesize)
             .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
             .level([0, 5, 5, 5][rng.below(4)])
             .filters([filter])
@@ -75,7 +76,8 @@ fn parts_of_blocks_stored_in_any_order() {
             vec![FilterSlot::DELTA, FilterSlot::SHUFFLE],
             vec![FilterSlot::DELTA, FilterSlot::BITSHUFFLE],
         ];
-        let cparams = CParams::builder(typesize)
+        let cparams = Compression::new()
+            .itemsize(typesize)
             .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
             .filters(filters[round % 4].clone())
             .splitmode([SplitMode::Never, SplitMode::Always][rng.below(2)])
@@ -134,7 +136,8 @@ fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
         let mut raw: Vec<u8> = (0..nbytes).map(|_| rng.below(values) as u8).collect();
         let filters =
             [vec![], vec![FilterSlot::SHUFFLE], vec![FilterSlot::BITSHUFFLE], vec![FilterSlot::DELTA]];
-        let cparams = CParams::builder(typesize)
+        let cparams = Compression::new()
+            .itemsize(typesize)
             .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
             .level([1, 5, 9][rng.below(3)])
             .filters(filters[rng.below(4)].clone())

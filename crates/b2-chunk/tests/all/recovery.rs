@@ -1,7 +1,7 @@
 //! Chunks that C-Blosc2 writes with another block size than it encodes with (docs/format/chunk.md, section
 //! 7.4), and cannot read back itself.
 
-use b2_chunk::{CParams, Chunk, CodecId, Container, DParams, FilterSlot};
+use b2_chunk::{Chunk, CodecId, Compression, Container, DParams, FilterSlot};
 use bytes::Bytes;
 
 fn raw(len: usize) -> Vec<u8> {
@@ -10,7 +10,8 @@ fn raw(len: usize) -> Vec<u8> {
 
 /// Encoded with `encoded` bytes a block, but saying `stored`.
 fn unrounded(raw: &[u8], typesize: usize, encoded: usize, stored: u32) -> Bytes {
-    let cparams = CParams::builder(typesize)
+    let cparams = Compression::new()
+        .itemsize(typesize)
         .codec(CodecId::LZ4)
         .filters([FilterSlot::SHUFFLE])
         .blocksize(encoded)
@@ -24,7 +25,7 @@ fn unrounded(raw: &[u8], typesize: usize, encoded: usize, stored: u32) -> Bytes 
 
 #[track_caller]
 fn check(raw: &[u8], chunk: Bytes, container: Container) {
-    let dparams = DParams { container, ..DParams::default() };
+    let dparams = DParams::default().container(container);
     let chunk = Chunk::from_bytes(chunk).unwrap();
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
     for start in (0..raw.len()).step_by(raw.len() / 7 + 1) {
@@ -53,9 +54,9 @@ fn a_last_chunk_that_is_no_multiple_of_the_item_size() {
 #[test]
 fn an_item_size_that_only_the_container_knows() {
     let raw = raw(30_000);
-    let container = Container { itemsize: Some(300), ..Container::default() };
+    let container = Container::default().itemsize(Some(300));
     check(&raw, unrounded(&raw, 1, 9900, 10_001), container);
-    let container = Container { frame_blocksize: 9900, ..Container::default() };
+    let container = Container::default().frame_blocksize(9900);
     check(&raw, unrounded(&raw, 1, 9900, 30_000), container);
 }
 
@@ -63,11 +64,12 @@ fn an_item_size_that_only_the_container_knows() {
 fn what_is_stored_as_encoded_is_left_alone() {
     let raw = raw(10_001);
     for (typesize, blocksize) in [(4, 3000), (4, 10_001), (300, 3000), (1, 1), (8, 8)] {
-        let cparams = CParams::builder(typesize).codec(CodecId::LZ4).blocksize(blocksize).build().unwrap();
+        let cparams =
+            Compression::new().itemsize(typesize).codec(CodecId::LZ4).blocksize(blocksize).build().unwrap();
         let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
         for itemsize in [None, Some(300), Some(typesize)] {
             for frame_blocksize in [0, 256, 3000, 9999] {
-                let container = Container { itemsize, frame_blocksize, ..Container::default() };
+                let container = Container::default().itemsize(itemsize).frame_blocksize(frame_blocksize);
                 check(&raw, chunk.to_bytes(), container);
             }
         }

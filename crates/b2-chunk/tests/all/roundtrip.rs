@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use b2_chunk::{
-    CParams, Chunk, ChunkError, ChunkHeader, ChunkReader, CodecId, Container, DParams, Destination, FilterId,
-    FilterSlot, HookError, LazyChunk, LazyHead, PlainBlocks, SplitMode,
+    CParams, Chunk, ChunkError, ChunkHeader, ChunkReader, CodecId, Compression, Container, DParams,
+    Destination, FilterId, FilterSlot, HookError, LazyChunk, LazyHead, PlainBlocks, SplitMode,
 };
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn filters() -> impl Strategy<Value = Vec<FilterSlot>> {
 fn cparams() -> impl Strategy<Value = CParams> {
     let codecs = [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]
         .into_iter()
-        .filter(|&id| CParams::builder(1).codec(id).build().is_ok())
+        .filter(|&id| Compression::new().itemsize(1).codec(id).build().is_ok())
         .collect::<Vec<_>>();
     let modes = [SplitMode::Always, SplitMode::Never, SplitMode::Auto, SplitMode::ForwardCompat];
     (
@@ -59,7 +59,8 @@ fn cparams() -> impl Strategy<Value = CParams> {
             let has_dict = matches!(codec, CodecId::ZSTD | CodecId::LZ4 | CodecId::LZ4HC);
             // zstd at level 9 takes seconds per megabyte.
             let clevel = if codec == CodecId::ZSTD { clevel.min(7) } else { clevel };
-            CParams::builder(typesize)
+            Compression::new()
+                .itemsize(typesize)
                 .codec(codec)
                 .level(clevel)
                 .filters(filters)
@@ -73,10 +74,7 @@ fn cparams() -> impl Strategy<Value = CParams> {
 
 /// The facts a frame provides. bytedelta needs them for items above 255 bytes.
 fn knowing(cparams: &CParams) -> DParams {
-    DParams {
-        container: Container { itemsize: Some(cparams.typesize()), ..Container::default() },
-        ..DParams::default()
-    }
+    DParams::default().container(Container::default().itemsize(Some(cparams.itemsize())))
 }
 
 fn lazy(chunk: &Chunk, dparams: &DParams) -> LazyChunk {
@@ -147,7 +145,7 @@ proptest! {
         prop_assert!(chunk.as_bytes()[..] == buffer[..cbytes]);
         for destination in [Destination::Cached, Destination::Streaming] {
             let mut out = vec![0xAA; len];
-            chunk.decompress_bytes_into(&mut out, &DParams { destination, ..dparams.clone() }).unwrap();
+            chunk.decompress_bytes_into(&mut out, &dparams.clone().destination(destination)).unwrap();
             prop_assert!(out == raw);
         }
         let lazy = lazy(&chunk, &dparams);
@@ -207,7 +205,7 @@ fn output_does_not_depend_on_the_number_of_threads() {
     let raw = data(4, 3_000_000, 5);
     let builder = rayon::ThreadPoolBuilder::new;
     for filters in [vec![FilterSlot::SHUFFLE], vec![FilterSlot::DELTA, FilterSlot::SHUFFLE]] {
-        let cparams = CParams::builder(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
+        let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
         let one = builder()
             .num_threads(1)
             .build()
@@ -255,7 +253,7 @@ fn input_of_one_item_becomes_a_special_chunk() {
     use b2_chunk::SpecialKind;
     let special = |item: &[u8], filters: &[FilterSlot]| {
         let raw = item.repeat(30_000 / item.len());
-        let cparams = CParams::builder(item.len()).filters(filters).build().unwrap();
+        let cparams = Compression::new().itemsize(item.len()).filters(filters).build().unwrap();
         let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
         assert!(chunk.decompress_bytes().unwrap() == raw);
         // One item less, and a different last item.
@@ -275,14 +273,16 @@ fn input_of_one_item_becomes_a_special_chunk() {
     assert_eq!(special(&0xFFC0_0000u32.to_le_bytes(), shuffle), Some(SpecialKind::Value));
     assert_eq!(special(&[0; 12], shuffle), Some(SpecialKind::Zeros));
     // Not with a lossy filter, which may change the item.
-    let trunc = CParams::builder(4).filters([FilterSlot::new(FilterId::TRUNC_PREC, 4)]).build().unwrap();
+    let trunc =
+        Compression::new().itemsize(4).filters([FilterSlot::new(FilterId::TRUNC_PREC, 4)]).build().unwrap();
     let chunk = Chunk::compress_bytes(&1.1f32.to_le_bytes().repeat(1000), &trunc).unwrap();
     assert_eq!(chunk.decompress_bytes().unwrap(), 1.0625f32.to_le_bytes().repeat(1000));
 }
 
 #[test]
 fn all_zero_input_becomes_a_special_chunk() {
-    let chunk = Chunk::compress_bytes(&[0; 100_000], &CParams::builder(8).build().unwrap()).unwrap();
+    let chunk =
+        Chunk::compress_bytes(&[0; 100_000], &Compression::new().itemsize(8).build().unwrap()).unwrap();
     assert_eq!(chunk.cbytes(), 32);
     assert_eq!(chunk.header().special(), Some(b2_chunk::SpecialKind::Zeros));
 }
@@ -293,7 +293,7 @@ fn lossy_filters_before_delta_stay_lossy_only_once() {
     let raw = data(3, 40_000, 1);
     let trunc = FilterSlot::new(FilterId::TRUNC_PREC, 8);
     let with = |filters: &[FilterSlot]| {
-        let cparams = CParams::builder(4).filters(filters).blocksize(8000).build().unwrap();
+        let cparams = Compression::new().itemsize(4).filters(filters).blocksize(8000).build().unwrap();
         Chunk::compress_bytes(&raw, &cparams).unwrap().decompress_bytes().unwrap()
     };
     assert_eq!(with(&[trunc, FilterSlot::DELTA]), with(&[trunc]));
@@ -303,7 +303,7 @@ fn lossy_filters_before_delta_stay_lossy_only_once() {
 #[test]
 fn delta_is_left_out_where_c_would_lose_the_tail() {
     let raw = data(4, 40_002, 1);
-    let cparams = CParams::builder(4).filters([FilterSlot::DELTA]).build().unwrap();
+    let cparams = Compression::new().itemsize(4).filters([FilterSlot::DELTA]).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
     assert!(chunk.header().filters().iter().all(|slot| slot.id != FilterId::DELTA));
     let chunk = Chunk::compress_bytes(&raw[..40_000], &cparams).unwrap();
@@ -315,7 +315,7 @@ fn blocks_that_cannot_pay_for_their_table_entries_are_stored() {
     // Two values, so that it does not become a special chunk.
     let raw = [data(1, 5000, 1), vec![8; 3]].concat();
     for (blocksize, stored) in [(1, true), (8, true), (10, false), (64, false)] {
-        let cparams = CParams::builder(1).no_filters().blocksize(blocksize).build().unwrap();
+        let cparams = Compression::new().itemsize(1).no_filters().blocksize(blocksize).build().unwrap();
         let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
         assert_eq!(chunk.cbytes() == raw.len() + 32, stored, "{blocksize}");
         assert_eq!(chunk.header().blocksize(), blocksize);
@@ -337,7 +337,7 @@ fn parts_of_chunks_without_streams_ignore_the_blocks() {
     bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
     chunks.push(Chunk::from_bytes(bytes).unwrap());
     for blocksize in [1, 70, 5000] {
-        let cparams = CParams::builder(1).level(0).blocksize(blocksize).build().unwrap();
+        let cparams = Compression::new().itemsize(1).level(0).blocksize(blocksize).build().unwrap();
         chunks.push(Chunk::compress_bytes(&raw, &cparams).unwrap());
     }
     for chunk in chunks {
@@ -353,7 +353,7 @@ fn bytedelta_gets_its_parameter_where_python_can_read_it() {
     let raw = data(4, 50_000, 1);
     for (typesize, meta) in [(4, 4), (127, 127), (128, 0), (255, 0)] {
         let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
-        let cparams = CParams::builder(typesize).filters(filters).build().unwrap();
+        let cparams = Compression::new().itemsize(typesize).filters(filters).build().unwrap();
         let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
         assert_eq!(chunk.header().filters()[5].meta, meta);
         assert!(chunk.decompress_bytes_with(&knowing(&cparams)).unwrap() == raw);
@@ -400,7 +400,8 @@ fn blocks_one_by_one_give_the_same_chunk() {
             let len = bytes.len();
             bytes[..len * 3 / 4].fill(7);
         }
-        let cparams = CParams::builder(typesize)
+        let cparams = Compression::new()
+            .itemsize(typesize)
             .codec([CodecId::LZ4, CodecId::BLOSCLZ, CodecId::ZSTD][rng.below(3)])
             .level([0, 1, 5, 9][rng.below(4)])
             .filters(filters[rng.below(4)].clone())

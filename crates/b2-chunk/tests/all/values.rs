@@ -2,8 +2,8 @@
 
 use b2_chunk::filters::{ByteDelta, Delta, Shuffle};
 use b2_chunk::{
-    CParams, Chunk, ChunkError, ChunkRef, CodecId, Compression, DParams, Element, ErrorKind, FilterId,
-    FilterSlot, Limits, SpecialKind,
+    Chunk, ChunkError, ChunkRef, CodecId, Compression, DParams, Element, ErrorKind, FilterId, FilterSlot,
+    Limits, SpecialKind,
 };
 
 #[track_caller]
@@ -22,9 +22,9 @@ fn check<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
         Compression::new().codec(CodecId::ZLIB).no_filters(),
     ] {
         let chunk = Chunk::compress(values, &compression).unwrap();
-        let cparams = compression.typesize(T::ITEMSIZE).build().unwrap();
+        let cparams = compression.itemsize(T::ITEMSIZE).build().unwrap();
         assert_eq!(chunk, Chunk::compress_bytes(&bytes, &cparams).unwrap());
-        assert_eq!(chunk.header().typesize(), T::ITEMSIZE);
+        assert_eq!(chunk.header().itemsize(), T::ITEMSIZE);
         assert_eq!(chunk.decompress::<T>().unwrap(), values);
         assert_eq!(chunk.decompress_bytes().unwrap(), bytes);
         let part = values.len() / 3..values.len() / 2;
@@ -65,7 +65,7 @@ fn values_have_the_size_of_the_items() {
 #[test]
 fn limits_hold_for_values() {
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 1 << 30, 8, 0).unwrap();
-    let small = DParams { limits: Limits { max_output: 1 << 20, ..Limits::default() }, ..DParams::default() };
+    let small = DParams::default().limits(Limits::default().max_output(1 << 20));
     assert_eq!(zeros.decompress_with::<u64>(&small).unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(zeros.get_items::<u64>(0..1 << 20, &small).unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(zeros.get_items::<u64>(0..9, &small).unwrap(), [0; 9]);
@@ -105,7 +105,7 @@ fn a_borrowed_chunk_reads_as_its_own() {
 
 #[test]
 fn filters_are_asked_for_in_many_ways() {
-    let slots = |compression: Compression| compression.typesize(4).build().unwrap().filters();
+    let slots = |compression: Compression| compression.itemsize(4).build().unwrap().filters();
     let used =
         |compression| slots(compression).into_iter().filter(|slot| slot.id != FilterId::NONE).collect();
     let used = |compression: Compression| -> Vec<FilterSlot> { used(compression) };
@@ -118,38 +118,38 @@ fn filters_are_asked_for_in_many_ways() {
     assert_eq!(used(three.clone().filters([FilterId::BITSHUFFLE])), [FilterSlot::BITSHUFFLE]);
     assert_eq!(used(three.clone().filters([cut, cut].iter())), [cut, cut]);
     // Checked parameters can be changed again; new filters are appended.
-    let built = three.typesize(4).build().unwrap();
+    let built = three.itemsize(4).build().unwrap();
     assert_eq!(slots(Compression::from(&built)), built.filters());
     assert_eq!(used(built.to_builder().filter(Shuffle)).len(), 4);
     let seven = (0..7).fold(Compression::new(), |compression, _| compression.filter(Shuffle));
-    assert!(matches!(seven.typesize(4).build(), Err(ChunkError::Argument { name: "filters", .. })));
+    assert!(matches!(seven.itemsize(4).build(), Err(ChunkError::Argument { name: "filters", .. })));
 }
 
 #[test]
 fn the_item_size_is_asked_for_where_nobody_knows_it() {
     let error = Compression::zstd(9).build().unwrap_err();
-    assert!(matches!(error, ChunkError::Argument { name: "typesize", .. }), "{error}");
-    assert!(Chunk::compress(&[1u16; 9], &Compression::zstd(9).typesize(0)).is_ok());
+    assert!(matches!(error, ChunkError::Argument { name: "itemsize", .. }), "{error}");
+    assert!(Chunk::compress(&[1u16; 9], &Compression::zstd(9).itemsize(0)).is_ok());
     let codecs = [
         (Compression::zstd(9), CodecId::ZSTD, 9),
         (Compression::lz4(), CodecId::LZ4, 5),
         (Compression::lz4().codec(CodecId::LZ4HC).level(4), CodecId::LZ4HC, 4),
     ];
     for (compression, codec, level) in codecs {
-        let cparams = compression.typesize(4).build().unwrap();
+        let cparams = compression.itemsize(4).build().unwrap();
         assert_eq!((cparams.codec(), cparams.level()), (codec, level));
     }
-    assert!(Compression::zstd(10).typesize(4).build().is_err());
+    assert!(Compression::zstd(10).itemsize(4).build().is_err());
 }
 
 /// Memory limit of compression: the buffers of one thread must fit, and more threads are used only if theirs fit too.
 #[test]
 fn compressing_has_limits() {
     let raw: Vec<u8> = (0..1_000_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
-    let base = || CParams::builder(4).codec(CodecId::LZ4).blocksize(1_000_000);
+    let base = || Compression::new().itemsize(4).codec(CodecId::LZ4).blocksize(1_000_000);
     let whole = Chunk::compress_bytes(&raw, &base().build().unwrap()).unwrap();
     let with = |compression: Compression, most| {
-        let cparams = compression.limits(Limits { max_memory: most, ..Limits::default() }).build()?;
+        let cparams = compression.limits(Limits::default().max_memory(most)).build()?;
         Chunk::compress_bytes(&raw, &cparams)
     };
     assert_eq!(with(base(), 2_000_000).unwrap(), whole);
@@ -164,6 +164,6 @@ fn compressing_has_limits() {
     assert!(with(copied.clone(), 6_000_000).is_ok() && with(copied, 5_999_999).is_err());
     // Special and stored chunks need no buffers.
     assert!(with(base().level(0), 0).is_ok());
-    let cparams = base().limits(Limits { max_memory: 1000, ..Limits::default() }).build().unwrap();
+    let cparams = base().limits(Limits::default().max_memory(1000)).build().unwrap();
     assert_eq!(Chunk::compress_vl(&[&raw], &cparams).unwrap_err().kind(), ErrorKind::Limit);
 }

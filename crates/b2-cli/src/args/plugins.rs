@@ -1,6 +1,6 @@
 //! The codecs and filters of this build.
 
-use b2kit::chunk::{CParams, DParams};
+use b2kit::chunk::DParams;
 use b2kit::{Compression, Limits, Plugins};
 
 /// The built-in codecs and filters and, with feature `zfp`, the three zfp codecs.
@@ -16,10 +16,10 @@ pub(crate) fn plugins() -> Plugins {
 
 /// Parameters for decoding bare chunks.
 pub(crate) fn dparams(limits: Limits) -> DParams {
-    DParams { plugins: plugins(), limits, ..DParams::default() }
+    DParams::default().plugins(plugins()).limits(limits)
 }
 
 /// Default parameters for compressing items of `typesize` bytes.
 pub(crate) fn cparams(typesize: usize) -> Compression {
-    CParams::builder(typesize).plugins(plugins())
+    Compression::new().itemsize(typesize).plugins(plugins())
 }

@@ -94,7 +94,7 @@ fn append_bytes(
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
     let mut grown = 0;
     for input in inputs {
-        input.check_itemsize(frame.typesize())?;
+        input.check_itemsize(frame.itemsize())?;
         let nbytes = input.nbytes();
         let bytes = input.into_bytes(&args.target.file, global.quiet)?;
         let mut batch = buffer(usize::try_from(BATCH.min(nbytes))?)?;

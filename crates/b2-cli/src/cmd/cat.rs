@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Dtype;
-use b2kit::core::{Control, in_order, workers};
+use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
 use crate::files::{Output, refuse_same};

@@ -121,7 +121,7 @@ fn change(
             bail!("this is an array: use append, insert, delete, set or resize");
         };
         let plain = match input {
-            Some(input) => read(input, target, frame.typesize(), global)?,
+            Some(input) => read(input, target, frame.itemsize(), global)?,
             None => vec![],
         };
         let what = operation(&mut frame, &plain)?;

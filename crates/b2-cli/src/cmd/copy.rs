@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::base::{Control, for_each};
 use b2kit::chunk::{CParams, SpecialKind};
-use b2kit::core::{Control, for_each};
 use b2kit::frame::{Entry, FrameParams, Storage};
 use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
@@ -235,8 +235,8 @@ impl Job<'_> {
         if self.encoding.chunksize.is_some() {
             return self.recut(layers);
         }
-        let typesize = self.encoding.typesize.map_or(frame.typesize(), |typesize| typesize as usize);
-        let anew = self.encoding.recompresses() || typesize != frame.typesize();
+        let typesize = self.encoding.typesize.map_or(frame.itemsize(), |typesize| typesize as usize);
+        let anew = self.encoding.recompresses() || typesize != frame.itemsize();
         let cparams = if anew { Some(self.cparams()?) } else { None };
         self.copy_chunks(frame, cparams, &layers)
     }
@@ -261,7 +261,7 @@ impl Job<'_> {
             }
             let frame = array.super_chunk();
             // The header may have lost the item size. The copy restores it.
-            let anew = self.encoding.recompresses() || array.itemsize() != frame.typesize();
+            let anew = self.encoding.recompresses() || array.itemsize() != frame.itemsize();
             let cparams = match anew {
                 true => {
                     let builder = self.cparams()?.to_builder().blockshape(array.blockshape());
@@ -329,7 +329,7 @@ impl Job<'_> {
     fn recut(self, layers: Layers) -> Result<()> {
         let cparams = self.cparams()?;
         let nbytes = self.input.nbytes();
-        let chunksize = chunksize(self.encoding.chunksize, nbytes, cparams.typesize() as u64)?;
+        let chunksize = chunksize(self.encoding.chunksize, nbytes, cparams.itemsize() as u64)?;
         lossy::check_array(&cparams)?;
         let params = FrameParams::from_cparams(&cparams).chunksize(usize::try_from(chunksize)?);
         let mut writer = self.target.frame(params, &layers)?;
@@ -399,7 +399,7 @@ impl Job<'_> {
         let (base, codec) = match self.input {
             Input::Chunk(chunk) => {
                 let header = chunk.header();
-                let builder = plugins::cparams(header.typesize()).filters(header.filters());
+                let builder = plugins::cparams(header.itemsize()).filters(header.filters());
                 let blocksize = if header.is_vl() { 0 } else { header.blocksize() };
                 let builder = builder.codec_meta(header.codec_meta()).blocksize(blocksize);
                 let builder = match header.codec() {
@@ -408,14 +408,14 @@ impl Job<'_> {
                 };
                 (builder, header.codec())
             }
-            Input::SuperChunk(frame) => (like_header(frame, frame.typesize()), Some(frame.header().codec())),
+            Input::SuperChunk(frame) => (like_header(frame, frame.itemsize()), Some(frame.header().codec())),
             Input::Array(array) => {
                 let frame = array.super_chunk();
                 (like_header(frame, array.itemsize()), Some(frame.header().codec()))
             }
         };
         let base = match self.encoding.typesize {
-            Some(typesize) => base.typesize(typesize as usize),
+            Some(typesize) => base.itemsize(typesize as usize),
             None => base,
         };
         self.encoding.cparams_like(base, codec)
@@ -484,7 +484,7 @@ enum Copied {
 
 impl Copied {
     fn new(frame: &SuperChunk, nchunk: usize, cparams: Option<&CParams>) -> Result<Self> {
-        let same_items = cparams.is_none_or(|cparams| cparams.typesize() == frame.typesize());
+        let same_items = cparams.is_none_or(|cparams| cparams.itemsize() == frame.itemsize());
         if let (Entry::Special(kind), true) = (frame.chunk(nchunk).entry()?, same_items) {
             return Ok(Self::Special(kind, usize::try_from(frame.chunk(nchunk).nbytes()?)?));
         }

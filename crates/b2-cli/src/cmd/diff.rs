@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use b2kit::SuperChunk;
-use b2kit::core::{Control, for_each};
+use b2kit::base::{Control, for_each};
 use b2kit::nd::{Dtype, DtypeKind};
 
 use crate::args::Global;

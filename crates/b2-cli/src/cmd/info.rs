@@ -259,7 +259,7 @@ impl Facts {
         put("nbytes", self.nbytes.into());
         put("cbytes", self.cbytes.into());
         put("ratio", json_ratio(self.nbytes, self.cbytes));
-        let typesize = header.map_or_else(|| input.itemsize(), |header| header.typesize());
+        let typesize = header.map_or_else(|| input.itemsize(), |header| header.itemsize());
         put("typesize", typesize.into());
         put("nchunks", frame.map(SuperChunk::nchunks).into());
         put("chunksize", header.map(|header| header.stored_chunksize()).into());

@@ -88,10 +88,10 @@ fn set_bytes(
     input: Operand,
     global: Global,
 ) -> Result<(u64, Committed)> {
-    let itemsize = frame.typesize() as u64;
+    let itemsize = frame.itemsize() as u64;
     let axes = resolve(parts, &[frame.nbytes() / itemsize])?;
     let [axis] = axes[..] else { return Ok((0, frame.commit()?)) };
-    input.check_itemsize(frame.typesize())?;
+    input.check_itemsize(frame.itemsize())?;
     let (have, need) = (input.nbytes(), axis.len * itemsize);
     ensure!(
         have == need,

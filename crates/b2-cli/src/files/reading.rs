@@ -58,7 +58,10 @@ impl Global {
             Some(max_memory) => max_memory / METADATA_SHARE,
             None => limits.max_metadata,
         };
-        Limits { max_memory, max_metadata, max_output: self.max_output.unwrap_or(u64::MAX), ..limits }
+        limits
+            .max_memory(max_memory)
+            .max_metadata(max_metadata)
+            .max_output(self.max_output.unwrap_or(u64::MAX))
     }
 
     /// Options for writing frames.

@@ -1,7 +1,7 @@
 //! Minimum, maximum and mean of the values, and the number of missing ones.
 
 use b2kit::Dtype;
-use b2kit::core::{Cancelled, Control, for_each};
+use b2kit::base::{Cancelled, Control, for_each};
 
 use super::items::{Simple, Value};
 use super::table::{Table, thousands};

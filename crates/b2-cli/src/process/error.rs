@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use b2_store::StoreError;
 use b2kit::ErrorKind;
+use b2kit::base::{Cancelled, LimitExceeded};
 use b2kit::chunk::ChunkError;
-use b2kit::core::{Cancelled, LimitExceeded};
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
 

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::Result;
-use b2kit::core::memory;
+use b2kit::base::memory;
 
 use super::progress::Progress;
 

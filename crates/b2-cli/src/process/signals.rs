@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 
 use anyhow::Result;
-use b2kit::core::Control;
+use b2kit::base::Control;
 
 use crate::print::thousands;
 
@@ -95,7 +95,7 @@ pub(crate) fn check() -> Result<(), Stopped> {
 
 /// Stops calls of the library as soon as a signal asks to.
 pub(crate) fn control() -> Control {
-    Control::new().with_progress(|_| match check() {
+    Control::new().progress(|_| match check() {
         Ok(()) => ControlFlow::Continue(()),
         Err(Stopped) => ControlFlow::Break(()),
     })

@@ -1,7 +1,7 @@
 //! Describes where damage is in terms of the data: rows and columns instead of bytes of a file.
 
 use anyhow::{Error, anyhow};
-use b2kit::core::Report;
+use b2kit::base::Report;
 use b2kit::frame::{FrameError, Structure};
 use b2kit::{ErrorKind, NdArray};
 
@@ -56,7 +56,7 @@ fn of_bytes(input: &Input, nchunk: usize) -> Option<String> {
     let chunksize = frame.chunksize() as u64;
     let start =
         (nchunk as u64).checked_mul(chunksize).filter(|start| chunksize > 0 && *start < frame.nbytes())?;
-    let itemsize = frame.typesize() as u64;
+    let itemsize = frame.itemsize() as u64;
     let end = start.saturating_add(chunksize).min(frame.nbytes());
     match (start % itemsize, itemsize) {
         (0, 2..) => words(&[start / itemsize], &[(end - start).div_ceil(itemsize)]),

@@ -233,8 +233,8 @@ impl Input {
     pub(crate) fn itemsize(&self) -> usize {
         match self {
             Self::Array(array) => array.itemsize(),
-            Self::SuperChunk(frame) => frame.typesize(),
-            Self::Chunk(chunk) => chunk.header().typesize(),
+            Self::SuperChunk(frame) => frame.itemsize(),
+            Self::Chunk(chunk) => chunk.header().itemsize(),
         }
     }
 

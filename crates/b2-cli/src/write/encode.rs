@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::base::{Buffer, in_order, workers};
 use b2kit::chunk::CParams;
 use b2kit::chunk::MAX_CHUNK_NBYTES;
-use b2kit::core::{Buffer, in_order, workers};
 use b2kit::frame::WriteOptions;
 use b2kit::frame::{Durability, FrameParams, Storage};
 use b2kit::nd::{Region, SharedRegions};
@@ -102,7 +102,7 @@ impl Encoding {
             builder = builder.blocksize(usize::try_from(blocksize)?);
         }
         let cparams = builder.build()?;
-        self.filters.as_ref().map_or(Ok(()), |filters| filters.check(cparams.typesize()))?;
+        self.filters.as_ref().map_or(Ok(()), |filters| filters.check(cparams.itemsize()))?;
         Ok(cparams)
     }
 

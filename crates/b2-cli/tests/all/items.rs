@@ -1,7 +1,7 @@
 //! `b2kit items`: object lists of python-blosc2.
 
 use crate::common::Folder;
-use b2kit::chunk::CParams;
+use b2kit::chunk::{CParams, Compression};
 use b2kit::frame::FrameParams;
 use b2kit::{Chunk, FrameWriter};
 
@@ -12,7 +12,7 @@ fn params(layer: &str, serializer: &[u8]) -> FrameParams {
 }
 
 fn cparams() -> CParams {
-    CParams::builder(1).build().unwrap()
+    Compression::new().itemsize(1).build().unwrap()
 }
 
 fn entries(folder: &Folder, name: &str, entries: &[&[u8]]) {

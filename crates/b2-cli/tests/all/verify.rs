@@ -223,7 +223,7 @@ fn damage_is_told_in_rows_and_columns() {
 /// Whether found while reading items or only in the header: what cannot be read is not reported as ok.
 #[test]
 fn a_last_chunk_that_is_too_short_fails() {
-    use b2kit::chunk::CParams;
+    use b2kit::chunk::Compression;
     use b2kit::frame::FrameParams;
     use b2kit::{Chunk, FrameWriter};
 
@@ -232,7 +232,7 @@ fn a_last_chunk_that_is_too_short_fails() {
     let array = b2kit::NdArray::open(folder.path("a")).unwrap();
     let meta = array.super_chunk().metalayers().get("b2nd").unwrap().to_vec();
     for (len, checksums) in [(400, true), (396, true), (396, false), (4, true), (4, false)] {
-        let cparams = CParams::builder(4).build().unwrap();
+        let cparams = Compression::new().itemsize(4).build().unwrap();
         let params = FrameParams::from_cparams(&cparams).chunksize(400).metalayer("b2nd", &meta);
         let mut writer = FrameWriter::options().checksums(checksums).memory(params).unwrap();
         for len in [400, len] {

@@ -48,17 +48,12 @@ impl Codec for BloscLz {
         "blosclz"
     }
     fn properties(&self) -> CodecProperties {
-        CodecProperties {
-            splits_up_to: 9,
-            decoding_cost: 1,
-            encoding_cost: [3; 10],
-            ..CodecProperties::BYTES
-        }
+        CodecProperties::BYTES.splits_up_to(9).decoding_cost(1).encoding_cost([3; 10])
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         cx.refuse_dict(self.id())?;
         let state = Kept::take(&STATES, |_| true, encode::EncoderState::new)?;
-        Ok(Box::new(BloscLzEncoder { clevel: cx.clevel, state }))
+        Ok(Box::new(BloscLzEncoder { clevel: cx.level, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         cx.refuse_dict(self.id())?;

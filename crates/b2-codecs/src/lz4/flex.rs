@@ -133,7 +133,7 @@ mod tests {
     fn round_trips_and_is_the_format_of_lz4() {
         let dict = text(5000);
         for dict in [None, Some(&dict[..3]), Some(&dict[..100]), Some(&dict[..])] {
-            let cx = CodecContext { dict, ..CodecContext::new(5) };
+            let cx = CodecContext::new(5).dict(dict);
             for len in [0, 1, 5, 12, 13, 100, 3000, 70_000] {
                 let src = text(len);
                 let stream = encode(&Lz4Flex, &cx, &src);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_dictionary_is_used() {
         let dict = text(2000);
-        let cx = CodecContext { dict: Some(&dict), ..CodecContext::new(5) };
+        let cx = CodecContext::new(5).dict(Some(&dict));
         assert!(encode(&Lz4Flex, &cx, &dict[500..1500]).len() < 50);
     }
 

@@ -51,7 +51,7 @@ pub(crate) use self::decode::decode_with;
 #[cfg(feature = "lz4_flex")]
 pub use self::flex::Lz4Flex;
 use self::matcher::Matcher;
-use crate::codec::{smallest, trial};
+use crate::Trial;
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use b2_core::memory::{self, OutOfMemory};
 
@@ -93,7 +93,7 @@ impl Codec for Lz4 {
     }
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        Ok(match (self, cx.clevel) {
+        Ok(match (self, cx.level) {
             (Self::Fast, level) => {
                 let acceleration = 10 - level.clamp(1, 9);
                 BlockEncoder::boxed(encode::FastMatcher::new(acceleration.into())?, cx)?
@@ -118,21 +118,17 @@ impl Codec for Lz4 {
 }
 
 /// The properties of `lz4`, for both backends.
-const PROPERTIES: CodecProperties = CodecProperties {
-    dictionaries: true,
-    splits_up_to: 9,
-    decoding_cost: 1,
-    encoding_cost: [3; 10],
-    trials: &[trial(1, 0.6, 0.15), trial(5, 0.7, 0.17), trial(9, 0.9, 0.2)],
-    ..CodecProperties::BYTES
-};
+const PROPERTIES: CodecProperties = CodecProperties::BYTES
+    .dictionaries(true)
+    .splits_up_to(9)
+    .decoding_cost(1)
+    .encoding_cost([3; 10])
+    .trials(&[Trial::new(1, 0.6, 0.15), Trial::new(5, 0.7, 0.17), Trial::new(9, 0.9, 0.2)]);
 
-const HC_PROPERTIES: CodecProperties = CodecProperties {
-    dictionaries: true,
-    long_windows: true,
-    trials: &[trial(5, 11.0, 0.2), smallest(9, 20.0, 0.2)],
-    ..CodecProperties::BYTES
-};
+const HC_PROPERTIES: CodecProperties = CodecProperties::BYTES
+    .dictionaries(true)
+    .long_windows(true)
+    .trials(&[Trial::new(5, 11.0, 0.2), Trial::new(9, 20.0, 0.2).smallest(true)]);
 
 /// Builds a dictionary from the first samples, up to its maximum length. LZ4 defines no training.
 fn first_samples(

@@ -67,7 +67,7 @@ fn reference(stream: &[u8], dict: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 fn encode(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]>) -> Vec<u8> {
-    let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
+    let mut encoder = codec.encoder(&CodecContext::new(level).dict(dict)).unwrap();
     encode_with(&mut *encoder, src)
 }
 
@@ -80,7 +80,7 @@ fn encode_with(encoder: &mut dyn crate::Encoder, src: &[u8]) -> Vec<u8> {
 
 /// Decodes with all instruction sets, which must agree.
 fn decode(stream: &[u8], len: usize, dict: Option<&[u8]>) -> Result<Vec<u8>, CodecError> {
-    let dict = dict_in_reach(&CodecContext { dict, ..CodecContext::new(0) }).to_vec();
+    let dict = dict_in_reach(&CodecContext::new(0).dict(dict)).to_vec();
     // Allocated with exactly this size, so that heap checkers notice reads past the end.
     let stream = stream.to_vec().into_boxed_slice();
     let mut answers = Isa::available().into_iter().map(|isa| {
@@ -183,7 +183,7 @@ fn shuffled_floats(len: usize, next: &mut impl FnMut() -> u64) -> Vec<u8> {
 }
 
 fn check_round_trip(codec: &dyn Codec, level: u8, src: &[u8], dict: Option<&[u8]>) {
-    let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
+    let mut encoder = codec.encoder(&CodecContext::new(level).dict(dict)).unwrap();
     // Encode twice: the second time, the encoder has state from the first.
     for _ in 0..2 {
         let stream = encode_with(&mut *encoder, src);
@@ -244,7 +244,7 @@ proptest! {
     fn streams_are_independent(which in 0..ENCODERS.len(), kinds: [u8; 4], seed: u64, dict_len in 0..2000usize) {
         let (codec, level) = ENCODERS[which];
         let dict = sample(kinds[3], dict_len, seed);
-        let cx = CodecContext { dict: Some(&dict), ..CodecContext::new(level) };
+        let cx = CodecContext::new(level).dict(Some(&dict));
         let mut reused = codec.encoder(&cx).unwrap();
         for (k, kind) in kinds.into_iter().enumerate() {
             let src = sample(kind, 1 + seed as usize % 30_000, seed + k as u64);
@@ -347,7 +347,7 @@ fn too_small_outputs_are_reported_and_not_overrun() {
         {
             let src = sample(kind, 1500, 9);
             let stream = encode(codec, level, &src, dict);
-            let mut encoder = codec.encoder(&CodecContext { dict, ..CodecContext::new(level) }).unwrap();
+            let mut encoder = codec.encoder(&CodecContext::new(level).dict(dict)).unwrap();
             for len in 0..stream.len() {
                 let mut dst = vec![0; len];
                 assert_eq!(

@@ -25,7 +25,7 @@ impl Codec for Ndlz {
         "ndlz"
     }
     fn properties(&self) -> CodecProperties {
-        CodecProperties { lossless: true, ..CodecProperties::UNKNOWN }
+        CodecProperties::UNKNOWN.lossless(true)
     }
     fn encoder(&self, _cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         Err(unsupported("encoding"))

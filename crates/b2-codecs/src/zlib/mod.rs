@@ -18,11 +18,11 @@ pub(crate) use self::rs::Zlib;
 
 use crate::{CodecContext, CodecError, CodecId, CodecProperties};
 
-const PROPERTIES: CodecProperties = CodecProperties { long_windows: true, ..CodecProperties::BYTES };
+const PROPERTIES: CodecProperties = CodecProperties::BYTES.long_windows(true);
 
 /// Returns the zlib level, which is the clevel.
 fn level(cx: &CodecContext<'_>) -> u8 {
-    cx.clevel.clamp(1, 9)
+    cx.level.clamp(1, 9)
 }
 
 #[cold]

@@ -103,7 +103,7 @@ impl Codec for Zstd {
         PROPERTIES
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-        let effort = Effort::of(cx.clevel);
+        let effort = Effort::of(cx.level);
         let state = Kept::take(
             &COMPRESSORS,
             |_| true,

@@ -13,7 +13,7 @@ pub(crate) use self::c::Zstd;
 pub use self::rs::ZstdRs;
 
 use crate::CodecProperties;
-use crate::codec::{smallest, trial};
+use crate::Trial;
 
 const PROPERTIES: CodecProperties = CodecProperties {
     dictionaries: true,
@@ -23,11 +23,11 @@ const PROPERTIES: CodecProperties = CodecProperties {
     decoding_cost: 3,
     encoding_cost: [30, 8, 8, 30, 30, 30, 30, 30, 30, 30],
     trials: &[
-        trial(1, 1.2, 0.5),
-        trial(3, 4.0, 0.55),
-        smallest(5, 7.0, 0.6),
-        smallest(7, 40.0, 0.6),
-        smallest(9, 200.0, 0.6),
+        Trial::new(1, 1.2, 0.5),
+        Trial::new(3, 4.0, 0.55),
+        Trial::new(5, 7.0, 0.6).smallest(true),
+        Trial::new(7, 40.0, 0.6).smallest(true),
+        Trial::new(9, 200.0, 0.6).smallest(true),
     ],
     ..CodecProperties::BYTES
 };

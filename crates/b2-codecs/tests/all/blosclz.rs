@@ -85,7 +85,7 @@ fn wrong_lengths() {
 
 #[test]
 fn dictionaries_are_refused() {
-    let cx = CodecContext { dict: Some(b"abc"), ..CodecContext::new(5) };
+    let cx = CodecContext::new(5).dict(Some(b"abc"));
     assert!(matches!(codec(CodecId::BLOSCLZ).encoder(&cx), Err(CodecError::Unsupported { .. })));
     assert!(matches!(codec(CodecId::BLOSCLZ).decoder(&cx), Err(CodecError::Unsupported { .. })));
 }

@@ -76,7 +76,7 @@ fn streams_without_dictionary_decode_with_one() {
     let dict = C_STREAMS.iter().find_map(|c| c.dict).unwrap();
     for c in C_STREAMS.iter().filter(|c| c.codec == CodecId::ZSTD && c.dict.is_none()) {
         for codec in codecs_of(c.codec) {
-            let mut decoder = codec.decoder(&CodecContext { dict: Some(dict), ..c.context() }).unwrap();
+            let mut decoder = codec.decoder(&c.context().dict(Some(dict))).unwrap();
             let raw = decode(&mut *decoder, c.stream, c.raw.len());
             assert_eq!(raw.as_deref(), Ok(c.raw), "{} with {codec:?}", c.name);
         }

@@ -48,7 +48,7 @@ fn streams_of_c() {
 fn all_codecs_and_kinds() {
     let dict = data(Kind::Text, 3_000, 5);
     for codec in encoding_codecs() {
-        let with_dict = CodecContext { dict: Some(&dict), ..CodecContext::new(5) };
+        let with_dict = CodecContext::new(5).dict(Some(&dict));
         for cx in [CodecContext::new(1), CodecContext::new(9), with_dict] {
             let Ok(mut encoder) = codec.encoder(&cx) else { continue };
             for kind in KINDS {

@@ -6,10 +6,7 @@ use proptest::prelude::*;
 
 fn contexts(id: CodecId) -> Vec<CodecContext<'static>> {
     match id {
-        CodecId::NDLZ => vec![
-            CodecContext { meta: 4, ..CodecContext::new(5) },
-            CodecContext { meta: 8, ..CodecContext::new(5) },
-        ],
+        CodecId::NDLZ => vec![CodecContext::new(5).meta(4), CodecContext::new(5).meta(8)],
         _ => vec![CodecContext::new(5)],
     }
 }

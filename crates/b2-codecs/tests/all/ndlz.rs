@@ -8,11 +8,7 @@ fn stream(height: i32, width: i32, tokens: &[&[u8]]) -> Vec<u8> {
 }
 
 fn decoded(meta: u8, stream: &[u8], len: usize) -> Result<Vec<u8>, CodecError> {
-    decode(
-        &mut *codec(CodecId::NDLZ).decoder(&CodecContext { meta, ..CodecContext::new(5) }).unwrap(),
-        stream,
-        len,
-    )
+    decode(&mut *codec(CodecId::NDLZ).decoder(&CodecContext::new(5).meta(meta)).unwrap(), stream, len)
 }
 
 fn check_malformed(meta: u8, stream: &[u8], len: usize, what: &str) {
@@ -178,16 +174,10 @@ fn block_shapes() {
 #[test]
 fn what_is_not_supported() {
     let cx = CodecContext::new(5);
-    assert!(matches!(
-        codec(CodecId::NDLZ).encoder(&CodecContext { meta: 4, ..cx }),
-        Err(CodecError::Unsupported { .. })
-    ));
+    assert!(matches!(codec(CodecId::NDLZ).encoder(&cx.meta(4)), Err(CodecError::Unsupported { .. })));
     for meta in [0, 1, 5, 16, 255] {
-        assert!(matches!(
-            codec(CodecId::NDLZ).decoder(&CodecContext { meta, ..cx }),
-            Err(CodecError::Unsupported { .. })
-        ));
+        assert!(matches!(codec(CodecId::NDLZ).decoder(&cx.meta(meta)), Err(CodecError::Unsupported { .. })));
     }
-    let dict = CodecContext { meta: 4, dict: Some(b"abc"), ..cx };
+    let dict = cx.meta(4).dict(Some(b"abc"));
     assert!(matches!(codec(CodecId::NDLZ).decoder(&dict), Err(CodecError::Unsupported { .. })));
 }

@@ -133,7 +133,7 @@ mod dictionaries {
                 Ok(dict) => dict,
                 Err(error) => {
                     assert!(matches!(error, CodecError::Unsupported { .. }), "{error:?}");
-                    let cx = CodecContext { dict: Some(b"abc"), ..CodecContext::new(5) };
+                    let cx = CodecContext::new(5).dict(Some(b"abc"));
                     assert!(codec.encoder(&cx).is_err() && codec.decoder(&cx).is_err(), "{codec:?}");
                     continue;
                 }
@@ -144,7 +144,7 @@ mod dictionaries {
             let record = &samples[..lens[0]];
             for clevel in 1..=9 {
                 let cx = CodecContext::new(clevel);
-                let with = check(&*codec, &CodecContext { dict: Some(&dict), ..cx }, record).unwrap();
+                let with = check(&*codec, &cx.dict(Some(&dict)), record).unwrap();
                 let without = check(&*codec, &cx, record).unwrap_or(record.len());
                 assert!(with < without, "{codec:?} {clevel}: {with} bytes with, {without} without");
             }
@@ -157,7 +157,7 @@ mod dictionaries {
         for codec in codecs_of(CodecId::ZSTD) {
             for dict in [&samples[..3], &samples[..500], &samples[..5_000]] {
                 for clevel in [1, 5, 9] {
-                    let cx = CodecContext { dict: Some(dict), ..CodecContext::new(clevel) };
+                    let cx = CodecContext::new(clevel).dict(Some(dict));
                     check(&*codec, &cx, &samples[samples.len() - lens[199]..]);
                 }
             }
@@ -187,12 +187,10 @@ mod dictionaries {
                 if round % 3 == 0 {
                     dict.truncate(random.below(400));
                 }
-                if let Ok(mut decoder) =
-                    codec.decoder(&CodecContext { dict: Some(&dict), ..CodecContext::new(5) })
-                {
+                if let Ok(mut decoder) = codec.decoder(&CodecContext::new(5).dict(Some(&dict))) {
                     let _ = decode(&mut *decoder, c.stream, c.raw.len());
                 }
-                let _ = codec.encoder(&CodecContext { dict: Some(&dict), ..CodecContext::new(5) });
+                let _ = codec.encoder(&CodecContext::new(5).dict(Some(&dict)));
             }
         }
     }

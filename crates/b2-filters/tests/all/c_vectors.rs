@@ -82,7 +82,7 @@ fn blocks() {
         let raw = ramp(2 * blocksize);
         for (block, expected) in raw.chunks_exact(blocksize).zip(hashes) {
             let reference = (block.as_ptr() != raw.as_ptr()).then_some(&raw[..blocksize]);
-            let cx = FilterContext { reference, ..FilterContext::new(typesize) };
+            let cx = FilterContext::new(typesize).reference(reference);
             let mut dst = vec![0xEE; blocksize];
             filter.forward(&cx, meta, block, &mut dst).unwrap();
             assert_eq!(hash(&dst), expected, "{filter:?}, parameter {meta}, typesize {typesize}");
@@ -101,7 +101,7 @@ fn cells() {
             4 => items.flat_map(|x| f32::from(x).to_le_bytes()).collect(),
             _ => items.flat_map(|x| f64::from(x).to_le_bytes()).collect(),
         };
-        let cx = FilterContext { itemsize: Some(itemsize), blockshape, ..FilterContext::new(itemsize) };
+        let cx = FilterContext::new(itemsize).full_itemsize(Some(itemsize)).blockshape(blockshape);
         let mut dst = vec![0xEE; src.len()];
         filter.forward(&cx, meta, &src, &mut dst).unwrap();
         assert_eq!(hash(&dst), expected, "{filter:?}, side {meta}, {blockshape:?}");

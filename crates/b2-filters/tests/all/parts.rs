@@ -15,7 +15,7 @@ proptest! {
     #[test]
     fn parts_agree_with_the_whole((typesize, filtered, a, b) in any_case(), version in 2_u8..6, streaming: bool) {
         let range = a.min(b)..a.max(b);
-        let cx = FilterContext { itemsize: Some(typesize), chunk_version: version, streaming, ..FilterContext::new(typesize) };
+        let cx = FilterContext::new(typesize).full_itemsize(Some(typesize)).chunk_version(version).streaming(streaming);
         for filter in builtin() {
             let mut whole = vec![0xAA; filtered.len()];
             let result = filter.backward(&cx, 0, &filtered, &mut whole);

@@ -28,7 +28,7 @@ proptest! {
         streaming in any::<bool>(),
     ) {
         let reference: Vec<u8> = plain.iter().rev().map(|b| b ^ 0x5A).collect();
-        let cx = FilterContext { itemsize: Some(typesize), chunk_version: version, reference: (!first).then_some(reference.as_slice()), streaming, ..FilterContext::new(typesize) };
+        let cx = FilterContext::new(typesize).full_itemsize(Some(typesize)).chunk_version(version).reference((!first).then_some(reference.as_slice())).streaming(streaming);
         for id in [FilterId::SHUFFLE, FilterId::BITSHUFFLE, FilterId::DELTA, FilterId::BYTEDELTA] {
             check(id, &cx, meta, &plain)?;
         }
@@ -44,7 +44,7 @@ proptest! {
         let nitems: u32 = shape.iter().product();
         prop_assume!(u32::from(side).pow(shape.len() as u32) <= nitems);
         let plain: Vec<u8> = (0..nitems as usize * itemsize).map(|k| ((k * 31) >> 2) as u8 ^ seed).collect();
-        let cx = FilterContext { itemsize: Some(itemsize), blockshape: &shape, ..FilterContext::new(itemsize) };
+        let cx = FilterContext::new(itemsize).full_itemsize(Some(itemsize)).blockshape(&shape);
         check(FilterId::NDCELL, &cx, side, &plain)?;
     }
 
@@ -81,7 +81,7 @@ proptest! {
         short in 0_usize..3,
         part in prop_oneof![(0_usize..300, 0_usize..310), any::<(usize, usize)>()],
     ) {
-        let cx = FilterContext { itemsize, chunk_version: version, blockshape: &shape, reference: reference.as_deref(), ..FilterContext::new(typesize) };
+        let cx = FilterContext::new(typesize).full_itemsize(itemsize).chunk_version(version).blockshape(&shape).reference(reference.as_deref());
         for filter in builtin() {
             let mut dst = vec![0; src.len() + short];
             let results = [filter.forward(&cx, meta, &src, &mut dst), filter.backward(&cx, meta, &src, &mut dst)];
@@ -116,7 +116,7 @@ fn version_2_leaves_odd_numbers_of_items_alone() {
         let plain: Vec<u8> = (0..nbytes).map(|k| k as u8 ^ 0x35).collect();
         let mut now = vec![0xAA; nbytes];
         b2_filters::bitshuffle(typesize, &plain, &mut now).unwrap();
-        let cx = FilterContext { chunk_version: 2, ..FilterContext::new(typesize) };
+        let cx = FilterContext::new(typesize).chunk_version(2);
         let mut old = vec![0x55; nbytes];
         bitshuffle.forward(&cx, 0, &plain, &mut old).unwrap();
         assert_eq!(

@@ -230,7 +230,7 @@ impl FrameHeader {
     }
     /// Returns the item size in bytes. It may be 1 if the real size is above 255, which the header
     /// cannot hold.
-    pub fn typesize(&self) -> usize {
+    pub fn itemsize(&self) -> usize {
         self.typesize as usize
     }
     /// Returns the block size for new chunks and special chunks, in bytes; 0 means automatic.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use b2_chunk::{
-    CParams, Chunk, CodecId, DParams, EXTENDED_HEADER_LEN, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind,
+    Chunk, CodecId, Compression, DParams, EXTENDED_HEADER_LEN, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind,
     SplitMode,
 };
 use b2_core::memory;
@@ -335,7 +335,8 @@ pub(crate) fn encode(entries: &[i64]) -> Result<Chunk, FrameError> {
         _ => {
             let mut payload = memory::list(entries.len().saturating_mul(8))?;
             entries.iter().for_each(|entry| payload.extend_from_slice(&entry.to_le_bytes()));
-            CParams::builder(8)
+            Compression::new()
+                .itemsize(8)
                 .codec(CodecId::BLOSCLZ)
                 .filters([FilterSlot::SHUFFLE])
                 .splitmode(SplitMode::Never)
@@ -426,7 +427,8 @@ mod tests {
         let entries: Vec<i64> = (0..5000).map(|i| i * 31).collect();
         let payload: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         for blocksize in [1, 3, 8, 4096, 40_000] {
-            let cparams = CParams::builder(1).codec(CodecId::BLOSCLZ).blocksize(blocksize).build().unwrap();
+            let cparams =
+                Compression::new().itemsize(1).codec(CodecId::BLOSCLZ).blocksize(blocksize).build().unwrap();
             let chunk = Chunk::compress_bytes(&payload, &cparams).unwrap();
             let index = Index::decode(chunk.into_bytes(), None, &DParams::default()).unwrap();
             assert!((0..5000).all(|i| index.raw(i) == Some(entries[i])), "block size {blocksize}");
@@ -438,12 +440,12 @@ mod tests {
         let chunk = encode(&[1, 2, 3]).unwrap().into_bytes();
         assert!(Index::decode(chunk.clone(), Some(2), &DParams::default()).is_err());
         assert!(Index::decode(chunk.clone(), Some(u64::MAX / 8), &DParams::default()).is_err());
-        let limits = b2_chunk::Limits { max_nchunks: 2, ..b2_chunk::Limits::default() };
+        let limits = b2_chunk::Limits::default().max_nchunks(2);
         assert!(matches!(
-            Index::decode(chunk, Some(3), &DParams { limits, ..DParams::default() }),
-            Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 3, limit: 2, .. }))
+            Index::decode(chunk, Some(3), &DParams::default().limits(limits)),
+            Err(FrameError::Limit(b2_chunk::base::LimitExceeded { asked: 3, limit: 2, .. }))
         ));
-        let odd = Chunk::compress_bytes(&[1; 12], &CParams::builder(1).build().unwrap()).unwrap();
+        let odd = Chunk::compress_bytes(&[1; 12], &Compression::new().itemsize(1).build().unwrap()).unwrap();
         assert!(Index::decode(odd.into_bytes(), None, &DParams::default()).is_err());
     }
 

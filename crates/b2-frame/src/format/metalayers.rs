@@ -150,17 +150,14 @@ impl VlMetalayers {
 
     /// Creates vlmetalayers with these names and compressed values.
     pub(crate) fn from_entries(entries: Vec<(Bytes, Bytes)>, dparams: &DParams) -> Self {
-        Self {
-            entries: Entries(entries),
-            dparams: DParams { container: Container::default(), ..dparams.clone() },
-        }
+        Self { entries: Entries(entries), dparams: dparams.clone().container(Container::default()) }
     }
 
     /// Parses the vlmetalayers of a complete trailer, which starts at offset `base` of the frame.
     pub(crate) fn parse(trailer: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
         let section = Section { bytes: trailer, base, structure: Structure::VlMetalayers };
         let entries = section.parse(2, MAX_VLMETALAYERS)?;
-        Ok(Self { entries, dparams: DParams { container: Container::default(), ..dparams.clone() } })
+        Ok(Self { entries, dparams: dparams.clone().container(Container::default()) })
     }
 }
 

@@ -26,7 +26,7 @@ impl SuperChunk {
     /// # Errors
     /// As for [`SuperChunk::read_bytes`].
     pub fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
-        let control = self.dparams.control.begin(dst.len() as u64, self.typesize() as u64);
+        let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);
         for read in self.byte_reads(start, dst) {
             let (places, dst) = read?;
             read_places(self, places, dst, &control).map_err(|error| self.explain(error))?;
@@ -41,7 +41,7 @@ impl SuperChunk {
     pub fn read_items(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
         self.check_range("items", &range, self.nitems())?;
         // The range is inside the data, so this cannot overflow.
-        let typesize = self.typesize() as u64;
+        let typesize = self.itemsize() as u64;
         self.read_bytes(range.start * typesize..range.end * typesize)
     }
 
@@ -52,7 +52,7 @@ impl SuperChunk {
     /// When an item does not exist, or a chunk cannot be read or does not decode.
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
         let (pieces, mut dst) = self.item_read(items)?;
-        let control = self.dparams.control.begin(dst.len() as u64, self.typesize() as u64);
+        let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);
         let done = read_places(self, pieces, Destination::from(&mut dst[..]), &control);
         done.map_err(|error| self.explain(error))?;
         Ok(dst)
@@ -61,7 +61,7 @@ impl SuperChunk {
     /// Returns the bytes of a NaN item.
     pub(crate) fn nan_pattern(&self, nchunk: usize) -> Result<&'static [u8], FrameError> {
         let nbytes = self.chunk_nbytes(nchunk)?;
-        match self.typesize() {
+        match self.itemsize() {
             4 if nbytes % 4 == 0 => Ok(&NAN4),
             8 if nbytes % 8 == 0 => Ok(&NAN8),
             typesize => {

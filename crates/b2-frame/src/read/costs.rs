@@ -8,10 +8,11 @@ use crate::storage::files::FrameFiles;
 ///
 /// ```
 /// use b2_frame::ReadCosts;
-/// let costs = ReadCosts { gap: 64 << 10, ..ReadCosts::REMOTE };
+/// let costs = ReadCosts::REMOTE.gap(64 << 10);
 /// assert!(costs.small > ReadCosts::LOCAL.small);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ReadCosts {
     /// Largest chunk that is read completely when only some blocks are needed, in bytes.
     pub small: u64,
@@ -30,6 +31,15 @@ pub struct ReadCosts {
 }
 
 impl ReadCosts {
+    b2_core::setters! {
+        small: u64,
+        head: u64,
+        gap: u64,
+        at_once: u64,
+        ahead: bool,
+        adapt: bool,
+    }
+
     /// Costs of files and memory. Reading 8 KiB from the page cache costs about as much as another
     /// call, and what was read at once is still in the cache when it is decoded.
     pub const LOCAL: Self =

@@ -19,6 +19,12 @@ pub struct Destination<'a> {
     buffer: PhantomData<&'a mut [MaybeUninit<u8>]>,
 }
 
+impl std::fmt::Debug for Destination<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Destination").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 impl<'a> From<&'a mut [u8]> for Destination<'a> {
     fn from(buffer: &'a mut [u8]) -> Self {
         let (start, len) = (buffer.as_mut_ptr(), buffer.len());

@@ -64,7 +64,7 @@ impl SuperChunk {
         let nbytes = self.chunk_nbytes(nchunk)?;
         within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(&self.dparams))?;
         let kind = if kind == SpecialKind::Uninit { SpecialKind::Zeros } else { kind };
-        Chunk::special(kind, &[], usize::try_from(nbytes).unwrap_or(usize::MAX), self.typesize(), 0)
+        Chunk::special(kind, &[], usize::try_from(nbytes).unwrap_or(usize::MAX), self.itemsize(), 0)
             .map(|chunk| chunk.with_nchunk(Some(nchunk)))
             .map_err(self.chunk_error(nchunk))
     }

@@ -162,7 +162,7 @@ impl Opened {
     ) -> Result<Chunk, FrameError> {
         let nbytes = self.special_nbytes(nchunk)?;
         within("uncompressed chunk, in bytes", nbytes, max_chunk_nbytes(dparams))?;
-        let typesize = self.header.typesize();
+        let typesize = self.header.itemsize();
         let nbytes = usize::try_from(nbytes).unwrap_or(usize::MAX);
         // An uninitialised chunk must have whole items, so others become zeros, which read the
         // same.

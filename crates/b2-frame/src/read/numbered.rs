@@ -70,6 +70,12 @@ impl ChunkRef<'_> {
     }
 }
 
+impl std::fmt::Debug for NumberedBlocks<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NumberedBlocks").field("nchunk", &self.nchunk).finish_non_exhaustive()
+    }
+}
+
 impl<'n> NumberedBlocks<'n> {
     fn new(chunk: ChunkRef<'_>, nblocks: &'n [usize]) -> Result<Self, FrameError> {
         let mut numbers = memory::collect(nblocks.iter().copied())?;

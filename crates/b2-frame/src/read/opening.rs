@@ -155,7 +155,7 @@ impl ReadOptions {
     /// let frame = FrameWriter::memory(FrameParams::new(4))?.finish()?.into_bytes();
     /// let archive = bytes::Bytes::from([b"before", &frame[..], b"behind"].concat());
     /// let schunk = SuperChunk::options().offset(6).from_reader(Arc::new(archive), "archive, member 1")?;
-    /// assert_eq!(schunk.typesize(), 4);
+    /// assert_eq!(schunk.itemsize(), 4);
     /// # Ok::<(), b2_frame::FrameError>(())
     /// ```
     ///

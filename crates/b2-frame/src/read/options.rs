@@ -17,11 +17,12 @@ use crate::{Disk, ReadCosts};
 /// use b2_chunk::Limits;
 ///
 /// // Refuse to decompress chunks above 64 MiB.
-/// let limits = Limits { max_chunk_nbytes: 64 << 20, ..Limits::default() };
+/// let limits = Limits::default().max_chunk_nbytes(64 << 20);
 /// let schunk = SuperChunk::options().limits(limits).open("untrusted.b2frame")?;
 /// # Ok::<(), b2_frame::FrameError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ReadOptions {
     pub(crate) dparams: DParams,
     pub(crate) fs: Arc<dyn ReadFiles>,

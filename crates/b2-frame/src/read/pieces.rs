@@ -137,7 +137,7 @@ impl SuperChunk {
         &self,
         items: &[u64],
     ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
-        let total = (items.len() as u64).saturating_mul(self.typesize() as u64);
+        let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
         self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
         let dst = crate::storage::traits::zeroed(total)?;
         Ok((self.pieces_of_items(items)?, dst))
@@ -154,7 +154,7 @@ impl SuperChunk {
             });
         }
         let sizes = self.sizes_at_hand(!items.is_empty())?;
-        let (typesize, limits) = (self.typesize(), &self.dparams.limits);
+        let (typesize, limits) = (self.itemsize(), &self.dparams.limits);
         let mut placed = memory::list(items.len())?;
         let (mut nchunk, mut chunk) = (0, 0..0);
         for (number, item) in items.iter().enumerate() {
@@ -238,7 +238,7 @@ impl Pieces {
         let header = chunk.header();
         let width = match header.special() {
             Some(SpecialKind::Zeros | SpecialKind::Uninit) => return Ok(Some(Vec::new())),
-            Some(SpecialKind::NaN) => header.typesize(),
+            Some(SpecialKind::NaN) => header.itemsize(),
             Some(SpecialKind::Value) => header.cbytes().saturating_sub(header.header_len()),
             None => 0,
         };

@@ -166,7 +166,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use std::time::Duration;
 
-    use b2_chunk::{CParams, Chunk};
+    use b2_chunk::{Chunk, Compression};
     use b2_core::Control;
     use b2_testkit::Rng;
 
@@ -233,7 +233,7 @@ mod tests {
     /// Whatever the storage sends, only so much waits to be decoded.
     #[test]
     fn a_quick_server_does_not_fill_the_memory_of_a_slow_reader() {
-        let cparams = CParams::builder(1).build().unwrap();
+        let cparams = Compression::new().itemsize(1).build().unwrap();
         let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
         let mut all = Vec::new();
         for n in 0..40 {
@@ -244,11 +244,11 @@ mod tests {
         }
         let stored = writer.finish().unwrap().into_bytes();
         // Each job ends with a pause.
-        let control = Control::new().with_progress(|_| {
+        let control = Control::new().progress(|_| {
             std::thread::sleep(Duration::from_millis(3));
             ControlFlow::Continue(())
         });
-        for costs in [ReadCosts::REMOTE, ReadCosts { small: 0, ahead: false, ..ReadCosts::REMOTE }] {
+        for costs in [ReadCosts::REMOTE, ReadCosts::REMOTE.small(0).ahead(false)] {
             let storage = quick(&stored, None);
             let kept = storage.kept.clone();
             let options = SuperChunk::options().costs(costs).control(control.clone());
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn gaps_follow_the_pace() {
         const BLOCK: u64 = 32 << 10;
-        let cparams = CParams::builder(1).blocksize(BLOCK as usize).build().unwrap();
+        let cparams = Compression::new().itemsize(1).blocksize(BLOCK as usize).build().unwrap();
         let options = FrameWriter::options().block_starts(true);
         let mut writer = options.memory(FrameParams::from_cparams(&cparams)).unwrap();
         let mut plain = Rng::new(3).bytes(64 * BLOCK as usize);
@@ -279,7 +279,7 @@ mod tests {
         let read = |pace, adapt| {
             let storage = quick(&stored, pace);
             let counts = storage.counts.clone();
-            let options = SuperChunk::options().costs(ReadCosts { adapt, ..ReadCosts::REMOTE });
+            let options = SuperChunk::options().costs(ReadCosts::REMOTE.adapt(adapt));
             let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
             let before = [counts.0.load(SeqCst), counts.1.load(SeqCst)];
             assert_eq!(frame.gather(&items).unwrap(), expected);

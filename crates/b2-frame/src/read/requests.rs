@@ -144,6 +144,15 @@ enum Work<P: Places> {
     Decode(Arc<Shareable<P>>, Arrived),
 }
 
+impl<P: Places> std::fmt::Debug for Read<'_, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Read")
+            .field("requests", &self.requests)
+            .field("jobs", &self.jobs.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'d, P: Places> Read<'d, P> {
     /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
     pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
@@ -374,6 +383,12 @@ impl<'d, P: Places> Read<'d, P> {
     fn work(&mut self, work: Work<P>) {
         self.shared.outstanding.fetch_add(1, Relaxed);
         self.jobs.push_back(Job { shared: self.shared.clone(), work });
+    }
+}
+
+impl<P: Places> std::fmt::Debug for Job<'_, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
     }
 }
 

@@ -25,10 +25,10 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// through `&self`, so any number of threads may read at once. Cloning is cheap.
 ///
 /// ```
-/// use b2_chunk::{CParams, Chunk};
+/// use b2_chunk::{Compression, Chunk};
 /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 ///
-/// let cparams = CParams::builder(4).build()?;
+/// let cparams = Compression::new().itemsize(4).build()?;
 /// let raw: Vec<u8> = (0..30_000u32).flat_map(|i| i.to_le_bytes()).collect();
 /// let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
 /// for part in raw.chunks(50_000) {
@@ -70,12 +70,10 @@ impl SuperChunk {
 
     /// Creates a super-chunk from an opened frame and its files, for callers with custom storage.
     pub(crate) fn new(opened: Opened, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
-        let container = Container {
-            itemsize: Some(opened.header.typesize()),
-            frame_blocksize: opened.header.blocksize(),
-            blockshape: Arc::default(),
-        };
-        let dparams = DParams { container, ..dparams };
+        let container = Container::default()
+            .itemsize(Some(opened.header.itemsize()))
+            .frame_blocksize(opened.header.blocksize());
+        let dparams = dparams.container(container);
         let opened = Arc::new(opened);
         let (compare, costs) = (Compare::default(), ReadCosts::default());
         Self { opened, files, dparams, sizes: Arc::default(), source: None, compare, keeps: false, costs }
@@ -107,8 +105,8 @@ impl SuperChunk {
         self.header().cbytes()
     }
     /// Returns the item size in bytes.
-    pub fn typesize(&self) -> usize {
-        self.header().typesize()
+    pub fn itemsize(&self) -> usize {
+        self.header().itemsize()
     }
     /// Returns the uncompressed size of every chunk except possibly the last, in bytes; 0 if chunks
     /// have individual sizes.
@@ -117,7 +115,7 @@ impl SuperChunk {
     }
     /// Returns the number of whole items.
     pub fn nitems(&self) -> u64 {
-        self.nbytes() / self.typesize() as u64
+        self.nbytes() / self.itemsize() as u64
     }
     /// Returns the index.
     pub(crate) fn index(&self) -> &Index {
@@ -209,7 +207,7 @@ impl SuperChunk {
         + Sync
         + 'static,
     ) -> Self {
-        Self { dparams: self.dparams.with_postfilter(postfilter), ..self }
+        Self { dparams: self.dparams.postfilter(postfilter), ..self }
     }
     /// Sets what is known about the chunks beyond the frame header, such as the shape of a block,
     /// or an item size that the header could not hold.

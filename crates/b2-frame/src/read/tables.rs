@@ -43,7 +43,7 @@ impl SuperChunk {
     /// # Errors
     /// [`FrameError::Checksum`] for the first damaged chunk, and when a chunk cannot be read.
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
-        let control = self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
+        let control = self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         self.verify_between()?;
         let mut driver = self.driver();
         let mut nchunk = 0;

@@ -59,7 +59,7 @@ impl SuperChunk {
     /// let schunk = SuperChunk::from_bytes(bomb)?;
     /// assert_eq!(schunk.nbytes(), 100 << 30);
     /// let error = schunk.check_output().unwrap_err();
-    /// assert!(matches!(error, FrameError::Limit(b2_chunk::core::LimitExceeded { name: "max_output", .. })));
+    /// assert!(matches!(error, FrameError::Limit(b2_chunk::base::LimitExceeded { name: "max_output", .. })));
     /// # Ok::<(), FrameError>(())
     /// ```
     ///

@@ -168,16 +168,16 @@ impl SuperChunk {
         if header.nbytes() == 0 {
             return Ok(());
         }
-        let record = [RECORD_LEN, RECORD_LEN.saturating_mul(header.typesize())];
+        let record = [RECORD_LEN, RECORD_LEN.saturating_mul(header.itemsize())];
         if header.is_instrumented() && (uniform || !record.contains(&header.blocksize())) {
             let expected = "no instrumented bit where blocks are not records of 16 bytes";
             found.damage(field("blosc2_flags", BLOSC2_FLAGS_AT, 0x80, expected));
         }
-        let typesize = if self.typesize() > 255 { 1 } else { self.typesize() };
-        if header.typesize() != typesize {
-            let error = field("typesize", TYPESIZE_AT, header.typesize(), "the item size of the frame");
+        let typesize = if self.itemsize() > 255 { 1 } else { self.itemsize() };
+        if header.itemsize() != typesize {
+            let error = field("typesize", TYPESIZE_AT, header.itemsize(), "the item size of the frame");
             // C-Blosc2 uses items of 1 byte where it cannot store the real size.
-            if uniform && header.typesize() != 1 { found.damage(error) } else { found.odd(error) }
+            if uniform && header.itemsize() != 1 { found.damage(error) } else { found.odd(error) }
         }
         // Filters have no effect if only runs are stored, so such chunks are made without them.
         let runs = header.nblocks().saturating_mul(8).saturating_add(EXTENDED_HEADER_LEN);
@@ -230,7 +230,7 @@ impl SuperChunk {
     fn has_own_meta(&self, ours: FilterSlot, theirs: FilterSlot) -> bool {
         ours.id == theirs.id
             && (ours.meta == 0 || theirs.meta == 0)
-            && self.dparams.plugins.filter_properties(ours, self.typesize()).zero_is_itemsize
+            && self.dparams.plugins.filter_properties(ours, self.itemsize()).zero_is_itemsize
     }
 
     /// Whether a special chunk holds blocks that decode to something other than its special value.
@@ -240,7 +240,7 @@ impl SuperChunk {
             return Ok(false);
         }
         // Kind 3 with an item as its value is also only one bit away from the others.
-        if chunk.cbytes() == EXTENDED_HEADER_LEN.saturating_add(self.typesize()) {
+        if chunk.cbytes() == EXTENDED_HEADER_LEN.saturating_add(self.itemsize()) {
             return Ok(true);
         }
         let mut plain = chunk.as_bytes().to_vec();

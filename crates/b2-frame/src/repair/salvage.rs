@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{CParams, Chunk, CodecId, Container, SpecialKind};
+use b2_chunk::{Chunk, CodecId, Compression, Container, SpecialKind};
 use b2_core::{Report, memory};
 
 use crate::error::within;
@@ -153,11 +153,9 @@ pub fn salvage_with(
         (head, _) => head,
     };
     if let Some(head) = &head {
-        let plain = Container {
-            itemsize: Some(head.header.typesize()),
-            frame_blocksize: head.header.blocksize(),
-            ..Container::default()
-        };
+        let plain = Container::default()
+            .itemsize(Some(head.header.itemsize()))
+            .frame_blocksize(head.header.blocksize());
         damaged.dparams.container = container(&head.header, &head.metalayers).unwrap_or(plain);
     }
     let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
@@ -457,7 +455,8 @@ impl<'a> Wreck<'a> {
         }
         // Use a codec that every reader has; the chunk's own may be lossy.
         let anew = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
-            let cparams = CParams::builder(header.typesize()).codec(codec).level(5).blocksize(blocksize);
+            let cparams =
+                Compression::new().itemsize(header.itemsize()).codec(codec).level(5).blocksize(blocksize);
             Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
         })?;
         Some((anew, LostBlocks { nblocks, lost }))

@@ -29,7 +29,7 @@ impl SuperChunk {
     /// # Errors
     /// The first damaged or unreadable part.
     pub fn verify(&self) -> Result<Verified, FrameError> {
-        let control = &self.dparams.control.begin(self.nbytes(), self.typesize() as u64);
+        let control = &self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         let frame = &self.clone().with_control(control.quiet());
         frame.verify_reading(false, || {
             let mut next = 0;

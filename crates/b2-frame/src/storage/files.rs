@@ -130,6 +130,16 @@ pub struct OpenFile {
     len: u64,
 }
 
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("name", &self.name)
+            .field("base", &self.base)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
 impl OpenFile {
     /// Creates the file from what `file` holds from byte `base` on. Its length is read now; `name`
     /// appears in errors.

@@ -277,7 +277,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use b2_chunk::{CParams, Chunk};
+    use b2_chunk::{Chunk, Compression};
 
     use crate::{EditOptions, FrameParams, FrameWriter, Storage, SuperChunk};
 
@@ -296,7 +296,8 @@ mod tests {
             for overwrite in [false, true] {
                 let options = options.clone().overwrite(overwrite);
                 let mut writer = options.create(&path, FrameParams::new(1)).unwrap();
-                let chunk = Chunk::compress_bytes(b"one", &CParams::builder(1).build().unwrap()).unwrap();
+                let chunk =
+                    Chunk::compress_bytes(b"one", &Compression::new().itemsize(1).build().unwrap()).unwrap();
                 writer.append(chunk).unwrap();
                 writer.finish().unwrap();
             }

@@ -99,7 +99,7 @@ impl ReadFiles for Mapped {
 
 #[cfg(test)]
 mod tests {
-    use b2_chunk::{CParams, Chunk};
+    use b2_chunk::{Chunk, Compression};
 
     use super::*;
     use crate::{FrameParams, FrameWriter, SuperChunk};
@@ -108,7 +108,7 @@ mod tests {
     #[allow(unsafe_code, reason = "the files are this test's own")]
     fn mapped_frames_read_as_others_do() {
         let dir = tempfile::tempdir().unwrap();
-        let cparams = CParams::builder(4).build().unwrap();
+        let cparams = Compression::new().itemsize(4).build().unwrap();
         let raw: Vec<u8> = (0..100_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
         let (file, folder) = (dir.path().join("a"), dir.path().join("b"));
         for mut writer in [

@@ -2,7 +2,8 @@
 //! (docs/format/frame-contiguous.md, sections 5.3 and 5.4).
 
 use b2_chunk::{
-    CParams, Chunk, ChunkError, ChunkHeader, CodecId, DParams, EXTENDED_HEADER_LEN, NAN4, NAN8, SpecialKind,
+    CParams, Chunk, ChunkError, ChunkHeader, CodecId, Compression, DParams, EXTENDED_HEADER_LEN, NAN4, NAN8,
+    SpecialKind,
 };
 use bytes::BytesMut;
 
@@ -35,7 +36,7 @@ impl ChunkRules {
         let header = chunk.header();
         match header.special()? {
             _ if chunk.nbytes() == 0 => None,
-            SpecialKind::NaN if header.typesize() != self.typesize => None,
+            SpecialKind::NaN if header.itemsize() != self.typesize => None,
             SpecialKind::Value => None,
             kind => Some(kind),
         }
@@ -68,7 +69,7 @@ impl ChunkRules {
         if chunk.nbytes() == 0 {
             return Chunk::compress_bytes(&[], &self.cparams()?);
         }
-        if header.is_vl() && header.typesize() != self.chunk_typesize() {
+        if header.is_vl() && header.itemsize() != self.chunk_typesize() {
             let blocks = chunk.blocks(&self.dparams)?;
             let blocks: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
             return Chunk::compress_vl(&blocks, &self.cparams()?);
@@ -85,7 +86,7 @@ impl ChunkRules {
     }
 
     fn fits(&self, header: &ChunkHeader) -> bool {
-        let typesize = header.typesize();
+        let typesize = header.itemsize();
         let plain = header.is_memcpyed() || header.special().is_some() || header.is_vl();
         // C-Blosc2 rounds block sizes down to whole items, whatever the header says.
         let rounded =
@@ -102,7 +103,10 @@ impl ChunkRules {
 
     fn cparams(&self) -> Result<CParams, ChunkError> {
         let builder = || {
-            CParams::builder(self.typesize).blocksize(self.blocksize).plugins(self.dparams.plugins.clone())
+            Compression::new()
+                .itemsize(self.typesize)
+                .blocksize(self.blocksize)
+                .plugins(self.dparams.plugins.clone())
         };
         // A build without any compressor can still store the data uncompressed.
         builder().build().or_else(|_| builder().codec(CodecId::BLOSCLZ).level(0).build())

@@ -21,13 +21,13 @@ impl SuperChunk {
     /// Metalayers are not copied; set them when you create the writer.
     ///
     /// ```
-    /// # use b2_chunk::{CParams, Chunk, CodecId};
+    /// # use b2_chunk::{CParams, Compression, Chunk, CodecId};
     /// # use b2_frame::{FrameParams, FrameWriter, SuperChunk};
-    /// # let fast = CParams::builder(2).codec(CodecId::BLOSCLZ).build()?;
+    /// # let fast = Compression::new().itemsize(2).codec(CodecId::BLOSCLZ).build()?;
     /// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&fast))?;
     /// # writer.append(Chunk::compress_bytes(&[5; 3000], &fast)?)?;
     /// # let schunk = SuperChunk::from_bytes(writer.finish()?.into_bytes())?;
-    /// let small = CParams::builder(2).codec(CodecId::BLOSCLZ).level(9).build()?;
+    /// let small = Compression::new().itemsize(2).codec(CodecId::BLOSCLZ).level(9).build()?;
     /// let mut writer = FrameWriter::memory(FrameParams::from_cparams(&small))?;
     /// schunk.copy_into(&mut writer, Some(&small), Some(1000))?;
     /// let copy = SuperChunk::from_bytes(writer.finish()?.into_bytes())?;
@@ -49,7 +49,7 @@ impl SuperChunk {
         chunksize: Option<usize>,
     ) -> Result<(), FrameError> {
         let control = if writer.control().is_watched() { writer.control() } else { &self.dparams.control };
-        let control = control.begin(self.nbytes(), self.typesize() as u64);
+        let control = control.begin(self.nbytes(), self.itemsize() as u64);
         let mut source = self.clone();
         source.dparams.control = control.quiet();
         let quiet;

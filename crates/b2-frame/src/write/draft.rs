@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Chunk, CodecId, Plugins, SpecialKind};
+use b2_chunk::{Chunk, CodecId, Compression, Plugins, SpecialKind};
 use b2_core::Control;
 use bytes::Bytes;
 
@@ -229,8 +229,9 @@ impl Draft {
 
 /// Compresses the value of a vlmetalayer.
 fn compress_value(value: &[u8], plugins: &Plugins) -> Result<Chunk, b2_chunk::ChunkError> {
-    let cparams = CParams::builder(1).plugins(plugins.clone()).build();
+    let cparams = Compression::new().itemsize(1).plugins(plugins.clone()).build();
     // A build without any compressor can still store it uncompressed.
-    let cparams = cparams.or_else(|_| CParams::builder(1).codec(CodecId::BLOSCLZ).level(0).build());
+    let cparams =
+        cparams.or_else(|_| Compression::new().itemsize(1).codec(CodecId::BLOSCLZ).level(0).build());
     Chunk::compress_bytes(value, &cparams?)
 }

@@ -15,6 +15,7 @@ use crate::{Disk, FrameParams};
 /// Options for writing a new frame. Returned by
 /// [`FrameWriter::options`](crate::FrameWriter::options).
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct WriteOptions {
     pub(crate) target: Staging,
     pub(crate) storage: Storage,
@@ -113,11 +114,7 @@ impl WriteOptions {
     /// Returns options for changing a frame that was written with these options.
     pub(crate) fn to_edit(&self, params: &FrameParams) -> EditOptions {
         let read = ReadOptions {
-            dparams: DParams {
-                plugins: params.plugins.clone(),
-                control: self.control.clone(),
-                ..DParams::default()
-            },
+            dparams: DParams::default().plugins(params.plugins.clone()).control(self.control.clone()),
             fs: self.target.fs.clone(),
             checksums: self.checksums,
             ..ReadOptions::default()
@@ -145,6 +142,7 @@ impl WriteOptions {
 /// # Ok::<(), b2_frame::FrameError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct EditOptions {
     pub(crate) read: ReadOptions,
     /// `None` if the files of `read` cannot be changed.

@@ -1,4 +1,4 @@
-use b2_chunk::{CParams, CodecId, DParams, FilterSlot, MAX_BLOCKSIZE, Plugins, SplitMode};
+use b2_chunk::{CParams, CodecId, Compression, DParams, FilterSlot, MAX_BLOCKSIZE, Plugins, SplitMode};
 
 use crate::format::header::FrameHeader;
 use crate::{FrameError, Structure};
@@ -11,11 +11,12 @@ use crate::{FrameError, Structure};
 /// let params = FrameParams::new(8).chunksize(80_000).metalayer("unit", b"\xa1K");
 /// let frame = FrameWriter::memory(params)?.finish()?.into_bytes();
 /// let schunk = SuperChunk::from_bytes(frame)?;
-/// assert_eq!((schunk.typesize(), schunk.chunksize()), (8, 80_000));
+/// assert_eq!((schunk.itemsize(), schunk.chunksize()), (8, 80_000));
 /// assert_eq!(schunk.metalayers().get("unit"), Some(&b"\xa1K"[..]));
 /// # Ok::<(), b2_frame::FrameError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct FrameParams {
     pub(crate) typesize: usize,
     pub(crate) codec: CodecId,
@@ -38,7 +39,8 @@ impl FrameHeader {
     /// When the header names an unknown codec or filter, or contradicts itself.
     #[doc(hidden)]
     pub fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
-        let cparams = CParams::builder(self.typesize())
+        let cparams = Compression::new()
+            .itemsize(self.itemsize())
             .codec(self.codec())
             .codec_meta(self.codec_meta())
             // The header can hold larger numbers, which are not valid levels.
@@ -90,7 +92,7 @@ impl FrameParams {
             use_dict: cparams.use_dict(),
             blocksize: cparams.blocksize(),
             plugins: cparams.plugins().clone(),
-            ..Self::new(cparams.typesize())
+            ..Self::new(cparams.itemsize())
         }
     }
 
@@ -106,7 +108,7 @@ impl FrameParams {
             use_dict: header.use_dict(),
             blocksize: header.blocksize(),
             chunksize: usize::try_from(header.stored_chunksize()).ok(),
-            ..Self::new(header.typesize())
+            ..Self::new(header.itemsize())
         }
     }
 

@@ -111,7 +111,7 @@ impl SuperChunk {
         let mut state = FrameState::of(self)?;
         state.head = Arc::new(state.head.contiguous());
         let sums = self.chunk_sums()?;
-        let control = self.dparams().control.begin(self.nbytes(), self.typesize() as u64);
+        let control = self.dparams().control.begin(self.nbytes(), self.itemsize() as u64);
         let mut store = Store::from(store(state.head.len())?);
         let starts = self.opened().starts.as_ref().map(|table| self.wanted_starts(table));
         let put = |chunk: &[u8]| store.put(chunk);

@@ -26,12 +26,12 @@ use crate::{FrameError, FrameParams, SuperChunk};
 /// that; otherwise they are stored in a form that it can read.
 ///
 /// ```
-/// use b2_chunk::{CParams, Chunk};
+/// use b2_chunk::{Compression, Chunk};
 /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("log.b2frame");
-/// let cparams = CParams::builder(2).build()?;
+/// let cparams = Compression::new().itemsize(2).build()?;
 /// let mut writer = FrameWriter::create(&path, FrameParams::from_cparams(&cparams))?;
 /// writer.append(Chunk::compress_bytes(&[1, 0, 2, 0, 3, 0], &cparams)?)?;
 /// writer.append(Chunk::compress_bytes(&[4, 0], &cparams)?)?; // the last one may be shorter
@@ -94,6 +94,12 @@ impl WriteOptions {
         FrameWriter::new(params, Storage::Contiguous, self, |header_len| {
             Ok(ContiguousStore::memory_of(header_len)?.into())
         })
+    }
+}
+
+impl std::fmt::Debug for FrameWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameWriter").finish_non_exhaustive()
     }
 }
 
@@ -182,14 +188,12 @@ impl FrameWriter {
             vl_blocks: false,
             all_stored: individual,
         };
-        let container =
-            Container { itemsize: Some(typesize), frame_blocksize: blocksize, ..Container::default() };
-        let dparams =
-            DParams { plugins: params.plugins, control: options.control.clone(), ..DParams::default() };
+        let container = Container::default().itemsize(Some(typesize)).frame_blocksize(blocksize);
+        let dparams = DParams::default().plugins(params.plugins).control(options.control.clone());
         let draft = Draft {
             store: store(state.head.len())?,
             state,
-            rules: ChunkRules { typesize, blocksize, dparams: DParams { container, ..dparams } },
+            rules: ChunkRules { typesize, blocksize, dparams: dparams.container(container) },
             sums: options.checksums.then(ChunkSums::default),
             starts: match options.block_starts {
                 Some(asked) => asked.then(|| ChunkStarts::new(Wanted::Always)),

@@ -1,6 +1,6 @@
 //! The table of block starts: changes maintain it, and as a mere hint it cannot cause wrong values.
 
-use b2_chunk::{CParams, Chunk};
+use b2_chunk::{CParams, Chunk, Compression};
 use b2_core::Control;
 use b2_frame::{
     Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadCosts, Storage,
@@ -12,11 +12,10 @@ use crate::common::data;
 const CHUNK: usize = 240_000;
 const BLOCK: usize = 4000;
 /// Costs of a reader that never reads a whole chunk to get one block.
-const FAR: ReadCosts =
-    ReadCosts { small: 1000, head: 64, gap: 100, at_once: 50_000, ahead: true, adapt: false };
+const FAR: ReadCosts = ReadCosts::REMOTE.small(1000).head(64).gap(100).at_once(50_000).adapt(false);
 
 fn cparams() -> CParams {
-    CParams::builder(1).level(1).blocksize(BLOCK).filters(&[][..]).build().unwrap()
+    Compression::new().itemsize(1).level(1).blocksize(BLOCK).filters(&[][..]).build().unwrap()
 }
 
 fn chunk(seed: u64) -> Vec<u8> {
@@ -266,7 +265,7 @@ fn changes_keep_it() {
 #[test]
 fn too_large_tables_are_left_out() {
     // 40 blocks of 1000 bytes in each of 15,000 chunks.
-    let cparams = CParams::builder(1).level(0).blocksize(512).build().unwrap();
+    let cparams = Compression::new().itemsize(1).level(0).blocksize(512).build().unwrap();
     let chunk = Chunk::compress_bytes(&data(20_480, 1), &cparams).unwrap();
     for (nchunks, fits) in [(5_000, true), (20_000, false)] {
         let params = FrameParams::from_cparams(&cparams).chunksize(20_480);

@@ -1,7 +1,7 @@
 //! Sums of runs of blocks: parts of chunks are compared with them in every kind of read. Every flipped bit of a frame
 //! is an error, is reported as a change, or has no effect on values.
 
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot};
+use b2_chunk::{Chunk, CodecId, Compression, FilterSlot};
 use b2_core::ErrorKind;
 use b2_frame::{
     Checksums, Compare, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadCosts, Storage,
@@ -15,7 +15,7 @@ use crate::common::data;
 fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Vec<u8>) {
     let filters: &[&[FilterSlot]] = &[&[], &[FilterSlot::SHUFFLE], &[FilterSlot::DELTA]];
     let codec = *rng.pick(&[CodecId::LZ4, CodecId::BLOSCLZ, CodecId::LZ4HC]);
-    let builder = CParams::builder(4).codec(codec).level(level).blocksize(4000);
+    let builder = Compression::new().itemsize(4).codec(codec).level(level).blocksize(4000);
     let cparams = builder.filters(*rng.pick(filters)).build().unwrap();
     let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
     let mut all = Vec::new();
@@ -55,8 +55,7 @@ fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, costs: ReadCosts) -> bool {
     told
 }
 
-const FAR: ReadCosts =
-    ReadCosts { small: 1000, head: 64, gap: 100, at_once: 50_000, ahead: true, adapt: false };
+const FAR: ReadCosts = ReadCosts::REMOTE.small(1000).head(64).gap(100).at_once(50_000).adapt(false);
 
 #[test]
 fn no_flipped_bit_gives_wrong_values() {
@@ -169,7 +168,7 @@ fn tables_keep_to_their_budget() {
 fn many_pages_stand_in_front_of_the_index() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("many.b2frame");
-    let cparams = CParams::builder(1).level(0).blocksize(20 << 10).build().unwrap();
+    let cparams = Compression::new().itemsize(1).level(0).blocksize(20 << 10).build().unwrap();
     let chunk = Chunk::compress_bytes(&data(1 << 20, 1), &cparams).unwrap();
     let options = FrameWriter::options().durability(Durability::None);
     for storage in [Storage::Contiguous, Storage::Sparse] {
@@ -205,7 +204,7 @@ fn many_pages_stand_in_front_of_the_index() {
 fn damage_in_front_of_the_index_is_seen_or_has_no_effect() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("many.b2frame");
-    let cparams = CParams::builder(1).level(0).blocksize(20 << 10).build().unwrap();
+    let cparams = Compression::new().itemsize(1).level(0).blocksize(20 << 10).build().unwrap();
     let chunk = Chunk::compress_bytes(&data(1 << 20, 1), &cparams).unwrap();
     let options = FrameWriter::options().durability(Durability::None);
     let params = FrameParams::from_cparams(&cparams).chunksize(1 << 20);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{compress, cparams, data};
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
     Checksums, Compare, Durability, EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, Storage,
     Structure, SuperChunk,
@@ -266,7 +266,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
     let runs = [[0; CHUNK / 2], [9; CHUNK / 2]].concat();
     let mut writer = FrameWriter::memory(params()).unwrap();
     for (clevel, bytes) in [(0, &plain), (5, &runs)] {
-        let cparams = CParams::builder(4).level(clevel).build().unwrap();
+        let cparams = Compression::new().itemsize(4).level(clevel).build().unwrap();
         writer.append(Chunk::compress_bytes(bytes, &cparams).unwrap()).unwrap();
     }
     let good = writer.finish().unwrap().into_bytes();
@@ -311,7 +311,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
 
 #[test]
 fn large_chunks_are_summed_up_in_pieces() {
-    let cparams = CParams::builder(4).level(0).blocksize(64 << 10).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).blocksize(64 << 10).build().unwrap();
     let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
     writer.append(Chunk::compress_bytes(&data(10 << 20, 3), &cparams).unwrap()).unwrap();
     let mut frame = writer.finish().unwrap().into_bytes().to_vec();
@@ -331,7 +331,7 @@ fn large_chunks_are_summed_up_in_pieces() {
 /// was.
 #[test]
 fn damage_is_not_read_into_new_chunks() {
-    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
     let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
     for len in [CHUNK, CHUNK, 1000] {
         writer.append(Chunk::compress_bytes(&data(len, 3), &cparams).unwrap()).unwrap();
@@ -380,7 +380,7 @@ fn damage_is_not_read_into_new_chunks() {
 fn damage_since_an_earlier_commit_is_not_read_into_new_chunks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
-    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
     let options = FrameWriter::options().durability(Durability::None);
     let mut editor = FrameEditor::create(&path, FrameParams::from_cparams(&cparams), &options).unwrap();
     for seed in 0..2 {

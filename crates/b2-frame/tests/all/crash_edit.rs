@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{CParams, Chunk, Compression, SpecialKind};
 use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_storage_sim::SimFs;
 use crash::errors::{Change, survives_retries};
@@ -28,7 +28,7 @@ fn chunk(seed: u64) -> Chunk {
 fn large(seed: u64) -> Chunk {
     compress(
         &noise(10 * CHUNKSIZE, seed),
-        &CParams::builder(4).level(1).blocksize(CHUNKSIZE).build().unwrap(),
+        &Compression::new().itemsize(4).level(1).blocksize(CHUNKSIZE).build().unwrap(),
     )
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::common::{cparams, data};
-use b2_chunk::{CParams, Chunk, CodecId, SpecialKind};
+use b2_chunk::{CParams, Chunk, CodecId, Compression, SpecialKind};
 use b2_frame::{
     Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadOptions, Storage,
     Structure, SuperChunk, WriteOptions,
@@ -38,7 +38,7 @@ fn fill(editor: &mut FrameEditor, cparams: &CParams) {
     editor.append(special(SpecialKind::NaN, &[])).unwrap();
     editor.append(special(SpecialKind::Value, &[1, 2, 3, 4])).unwrap();
     editor.append(special(SpecialKind::Uninit, &[])).unwrap();
-    let stored = CParams::builder(4).level(0).build().unwrap();
+    let stored = Compression::new().itemsize(4).level(0).build().unwrap();
     editor.append(Chunk::compress_bytes(&data(CHUNK, 9), &stored).unwrap()).unwrap();
     editor.append(Chunk::compress_bytes(&data(CHUNK / 2, 10), cparams).unwrap()).unwrap();
     editor.vlmeta().set("note", b"\xa5hello").unwrap();
@@ -204,7 +204,7 @@ impl Count {
 
 fn subjects(dir: &Path) -> Vec<Subject> {
     let mut subjects = Vec::new();
-    let lz4 = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let lz4 = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let zstd = cparams(4);
     let mut make =
         |name: &'static str, cparams: &CParams, sparse: bool, change: &dyn Fn(&mut FrameEditor)| {

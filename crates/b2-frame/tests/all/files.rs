@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use b2_chunk::{CParams, Chunk};
+use b2_chunk::{Chunk, Compression};
 use b2_core::ErrorKind;
 
 use crate::common::*;
@@ -318,7 +318,8 @@ fn a_large_file_takes_no_more_space_than_it_has_bytes() {
         let options = FrameWriter::options().durability(durability).overwrite(true);
         let mut writer = options.create(&path, FrameParams::new(1).chunksize(noise.len())).unwrap();
         for _ in 0..40 {
-            let chunk = Chunk::compress_bytes(&noise, &CParams::builder(1).build().unwrap()).unwrap();
+            let chunk =
+                Chunk::compress_bytes(&noise, &Compression::new().itemsize(1).build().unwrap()).unwrap();
             writer.append(chunk).unwrap();
         }
         writer.finish().unwrap();

@@ -118,8 +118,8 @@ fn all_frames_can_be_changed() {
         let mut chunks: Vec<Vec<u8>> =
             (0..schunk.nchunks()).map(|nchunk| schunk.chunk(nchunk).decompress().unwrap()).collect();
         let vl = !chunks.is_empty() && schunk.chunk(0).read().unwrap().header().is_vl();
-        let cparams = cparams(schunk.typesize());
-        let nbytes = chunks.first().map_or(schunk.typesize() * 50, Vec::len);
+        let cparams = cparams(schunk.itemsize());
+        let nbytes = chunks.first().map_or(schunk.itemsize() * 50, Vec::len);
         let raw = data(nbytes, 77);
         let new = || match vl {
             true => Chunk::compress_vl(&[&raw], &cparams).unwrap(),

@@ -1,7 +1,7 @@
 //! Frames byte by byte: what is written, and unusual but valid files.
 
 use crate::common::*;
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
+use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, SpecialKind};
 use b2_frame::{Entry, FrameError, FrameParams, FrameWriter, Storage, Structure, SuperChunk};
 use bytes::Bytes;
 
@@ -29,7 +29,7 @@ fn the_empty_frame_is_read() {
     assert_eq!(header.filters()[..5], [FilterSlot::EMPTY; 5]);
     assert_eq!((header.stored_chunksize(), header.chunksize(), header.blocksize()), (-1, 0, 0));
     assert!(!header.use_dict());
-    assert_eq!((schunk.nchunks(), schunk.nbytes(), schunk.cbytes(), schunk.typesize()), (0, 0, 0, 1));
+    assert_eq!((schunk.nchunks(), schunk.nbytes(), schunk.cbytes(), schunk.itemsize()), (0, 0, 0, 1));
     assert_eq!(schunk.storage(), Storage::Contiguous);
     assert!(schunk.metalayers().iter().len() == 0 && schunk.vlmetalayers().iter().len() == 0);
     assert_eq!(schunk.read_bytes(0..0).unwrap(), []);
@@ -153,8 +153,11 @@ fn dead_space_and_any_order_of_chunks_are_read() {
         area.extend_from_slice(&[0xEE; 70]);
     }
     let index: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-    let index =
-        Chunk::compress_bytes(&index, &CParams::builder(8).codec(CodecId::BLOSCLZ).build().unwrap()).unwrap();
+    let index = Chunk::compress_bytes(
+        &index,
+        &Compression::new().itemsize(8).codec(CodecId::BLOSCLZ).build().unwrap(),
+    )
+    .unwrap();
     let layout = SuperChunk::from_bytes(frame.clone()).unwrap().layout().clone();
     let trailer = &frame[layout.trailer.start as usize..];
     let mut odd = [&frame[..97], &area, index.as_bytes(), trailer].concat();

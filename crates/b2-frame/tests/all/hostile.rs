@@ -1,13 +1,13 @@
 //! Malformed frames: errors with field and offset, never a panic, never more memory than allowed.
 
 use crate::common::*;
-use b2_chunk::{CParams, Chunk, CodecId, Limits};
+use b2_chunk::{Chunk, CodecId, Compression, Limits};
 use b2_frame::{Extent, FrameError, FrameFile, FrameParams, Plan, Step, Storage, SuperChunk};
 use bytes::Bytes;
 
 /// Limits just above what the samples need.
 fn limits() -> Limits {
-    let mut limits = Limits { max_chunk_nbytes: 1 << 16, ..Limits::default() };
+    let mut limits = Limits::default().max_chunk_nbytes(1 << 16);
     limits.max_metadata = 1 << 16;
     limits.max_nchunks = 1000;
     limits
@@ -106,7 +106,7 @@ fn check(frame: &[u8], offset: usize, bytes: &[u8], field: &str) {
     let found = match &error {
         FrameError::Field { field, .. } | FrameError::Msgpack { field, .. } => field,
         FrameError::Truncated { .. } => "truncated",
-        FrameError::Limit(b2_chunk::core::LimitExceeded { .. }) => "limit",
+        FrameError::Limit(b2_chunk::base::LimitExceeded { .. }) => "limit",
         FrameError::NewerVersion { .. } => "version",
         FrameError::Chunk { .. } => "chunk",
         other => panic!("{other}"),
@@ -264,12 +264,12 @@ fn limits_are_kept() {
     few.max_nchunks = 2;
     assert!(matches!(
         open(few),
-        Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 3, limit: 2, .. }))
+        Err(FrameError::Limit(b2_chunk::base::LimitExceeded { asked: 3, limit: 2, .. }))
     ));
-    let small = open(Limits { max_chunk_nbytes: 299, ..limits() }).unwrap();
+    let small = open(limits().max_chunk_nbytes(299)).unwrap();
     assert!(matches!(
         small.chunk(0).read(),
-        Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 300, limit: 299, .. }))
+        Err(FrameError::Limit(b2_chunk::base::LimitExceeded { asked: 300, limit: 299, .. }))
     ));
     assert!(small.read_bytes(0..1).is_err());
     assert!(small.chunk(2).read().is_ok());
@@ -277,7 +277,7 @@ fn limits_are_kept() {
     short.max_metadata = 96;
     assert!(matches!(
         open(short),
-        Err(FrameError::Limit(b2_chunk::core::LimitExceeded { asked: 97, limit: 96, .. }))
+        Err(FrameError::Limit(b2_chunk::base::LimitExceeded { asked: 97, limit: 96, .. }))
     ));
 }
 
@@ -287,7 +287,7 @@ fn bombs_stay_small() {
     let nchunks = 1usize << 27;
     let zeros = [0, 0, 0, 0, 0, 0, 0, 0x81];
     let special = Chunk::special(b2_chunk::SpecialKind::Value, &zeros, 8 * nchunks, 8, 16 << 10).unwrap();
-    let cparams = CParams::builder(1).codec(CodecId::BLOSCLZ).build().unwrap();
+    let cparams = Compression::new().itemsize(1).codec(CodecId::BLOSCLZ).build().unwrap();
     let shared = Chunk::zero_runs(8 * nchunks, 8, 64 << 20).unwrap();
     let byte = Chunk::compress_bytes(&[7], &cparams).unwrap();
     for (index, data, expected) in [(special, Bytes::new(), 0), (shared, byte.into_bytes(), 7)] {

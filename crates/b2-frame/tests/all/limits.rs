@@ -1,12 +1,12 @@
 //! Bytes that are not backed by stored data are counted, and no others.
 
-use b2_chunk::{CParams, Chunk, Limits, SpecialKind};
+use b2_chunk::{Chunk, Compression, Limits, SpecialKind};
 use b2_frame::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 
 const CHUNK: usize = 100_000;
 
 fn params() -> FrameParams {
-    FrameParams::from_cparams(&CParams::builder(4).build().unwrap())
+    FrameParams::from_cparams(&Compression::new().itemsize(4).build().unwrap())
 }
 
 fn noise(seed: u32) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn noise(seed: u32) -> Vec<u8> {
 }
 
 fn chunk(raw: &[u8]) -> Chunk {
-    Chunk::compress_bytes(raw, &CParams::builder(4).build().unwrap()).unwrap()
+    Chunk::compress_bytes(raw, &Compression::new().itemsize(4).build().unwrap()).unwrap()
 }
 
 /// Writes stored noise, special chunks and runs.
@@ -31,7 +31,7 @@ fn mixed(mut writer: FrameWriter) -> FrameWriter {
 }
 
 fn limits(max_ratio: u64, max_output: u64) -> Limits {
-    Limits { max_ratio, max_output, ..Limits::default() }
+    Limits::default().max_ratio(max_ratio).max_output(max_output)
 }
 
 fn check(open: impl Fn(Limits) -> SuperChunk) {
@@ -52,7 +52,7 @@ fn check(open: impl Fn(Limits) -> SuperChunk) {
     let over = open(limits(3200, unstored - 1));
     for result in [over.check_output(), over.read_bytes(0..total).map(drop)] {
         match result.unwrap_err() {
-            FrameError::Limit(b2_chunk::core::LimitExceeded { name: "max_output", limit, .. }) => {
+            FrameError::Limit(b2_chunk::base::LimitExceeded { name: "max_output", limit, .. }) => {
                 assert_eq!(limit, unstored - 1)
             }
             error => panic!("{error}"),
@@ -112,7 +112,7 @@ fn shared_chunks() {
 fn memory_for_stored_chunks_is_limited() {
     let frame = mixed(FrameWriter::memory(params()).unwrap()).finish().unwrap().into_bytes();
     let open = |most| {
-        let limits = Limits { max_memory: most, ..Limits::default() };
+        let limits = Limits::default().max_memory(most);
         SuperChunk::options().limits(limits).from_bytes(frame.clone()).unwrap()
     };
     let small = open(50_000);
@@ -121,7 +121,7 @@ fn memory_for_stored_chunks_is_limited() {
         assert!(
             matches!(
                 error,
-                FrameError::Limit(b2_chunk::core::LimitExceeded { name: "max_memory", limit: 50_000, .. })
+                FrameError::Limit(b2_chunk::base::LimitExceeded { name: "max_memory", limit: 50_000, .. })
             ),
             "{error}"
         );
@@ -139,5 +139,5 @@ fn threads_are_limited() {
         schunk.read_bytes(0..schunk.nbytes()).unwrap()
     };
     let all = read(Limits::default());
-    assert!(read(Limits { max_memory: 400_000, ..Limits::default() }) == all);
+    assert!(read(Limits::default().max_memory(400_000)) == all);
 }

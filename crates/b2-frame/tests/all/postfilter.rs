@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use b2_chunk::{BlockInfo, CParams, Chunk, CodecId, SpecialKind};
+use b2_chunk::{BlockInfo, CParams, Chunk, CodecId, Compression, SpecialKind};
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 
 const CHUNK: usize = 4000;
@@ -22,7 +22,7 @@ fn numbered(plain: &[u8]) -> Vec<u8> {
 }
 
 fn cparams() -> CParams {
-    CParams::builder(4).codec(CodecId::LZ4).blocksize(BLOCK).build().unwrap()
+    Compression::new().itemsize(4).codec(CodecId::LZ4).blocksize(BLOCK).build().unwrap()
 }
 
 /// Five chunks: two equal ones, a special one, one of other bytes, and a short one.
@@ -79,9 +79,9 @@ fn a_postfilter_that_fails_ends_the_read() {
     let error = frame.read_bytes(0..plain.len() as u64).unwrap_err();
     assert_eq!(error.kind(), b2_chunk::ErrorKind::Argument);
     assert!(
-        b2_chunk::core::Report(&error).to_string().contains("broken"),
+        b2_chunk::base::Report(&error).to_string().contains("broken"),
         "{}",
-        b2_chunk::core::Report(&error)
+        b2_chunk::base::Report(&error)
     );
 }
 

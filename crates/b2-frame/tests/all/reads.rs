@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use b2_chunk::{CParams, CodecId, FilterSlot};
+use b2_chunk::{CParams, CodecId, Compression, FilterSlot};
 use b2_frame::{
     FrameError, FrameFile, FrameFiles, FrameParams, FrameWriter, OpenFile, ReadAt, Storage, SuperChunk,
 };
@@ -56,7 +56,8 @@ fn total(reads: &[Range<u64>]) -> u64 {
 
 /// Returns 40 chunks of 32 blocks of 4 KiB that hardly compress.
 fn large() -> (Bytes, Vec<u8>, CParams) {
-    let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).no_filters().blocksize(4096).build().unwrap();
+    let cparams =
+        Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).no_filters().blocksize(4096).build().unwrap();
     let mut raw = data(40 * 131_072, 1);
     let mut rng = b2_testkit::Rng::new(1);
     raw.iter_mut().for_each(|byte| *byte ^= rng.below(64) as u8);

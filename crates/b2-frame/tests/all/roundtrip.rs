@@ -1,7 +1,7 @@
 //! Frames read back as written, for every storage and many parameters, and depend on nothing else.
 
 use crate::common::*;
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, Plugins, SpecialKind};
+use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot, Plugins, SpecialKind};
 use b2_frame::{Entry, FrameParams, FrameWriter, Storage, SuperChunk};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ impl Part {
         match self {
             Self::Data(data) => writer.append(compress(data, cparams)),
             Self::Repeated(value, n) => {
-                let (nbytes, typesize) = (value.len() * n, cparams.typesize());
+                let (nbytes, typesize) = (value.len() * n, cparams.itemsize());
                 let chunk = Chunk::special(SpecialKind::Value, value, nbytes, typesize, 0).unwrap();
                 writer.append(chunk)
             }
@@ -55,7 +55,7 @@ prop_compose! {
             vec![FilterSlot::DELTA, FilterSlot::SHUFFLE]]),
         blocks in select(vec![0usize, 1, 16, 100]),
     ) -> CParams {
-        CParams::builder(typesize).codec(codec).level(clevel).filters(filters)
+        Compression::new().itemsize(typesize).codec(codec).level(clevel).filters(filters)
             .blocksize(blocks * typesize).build().unwrap()
     }
 }
@@ -105,7 +105,7 @@ struct Case {
 fn cases() -> impl Strategy<Value = Case> {
     let values = || prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..=16);
     cparams_strategy().prop_flat_map(move |cparams| {
-        let parts = parts_strategy(cparams.typesize());
+        let parts = parts_strategy(cparams.itemsize());
         (parts, values(), values()).prop_map(move |(parts, metalayers, vlmetalayers)| Case {
             cparams: cparams.clone(),
             parts,
@@ -138,7 +138,7 @@ impl Case {
         let raw: Vec<u8> = self.parts.iter().flat_map(Part::plain).collect();
         prop_assert_eq!(schunk.nchunks(), self.parts.len());
         prop_assert_eq!(schunk.nbytes(), raw.len() as u64);
-        prop_assert_eq!(schunk.typesize(), self.cparams.typesize());
+        prop_assert_eq!(schunk.itemsize(), self.cparams.itemsize());
         prop_assert_eq!(schunk.header().codec(), self.cparams.codec());
         prop_assert_eq!(schunk.header().level(), self.cparams.level());
         prop_assert_eq!(schunk.header().filters(), self.cparams.filters());
@@ -172,7 +172,7 @@ impl Case {
 
 /// Checks the rules for frames that C-Blosc2 must be able to read.
 fn check_rules(schunk: &SuperChunk) -> Result<(), TestCaseError> {
-    let typesize = schunk.typesize();
+    let typesize = schunk.itemsize();
     for nchunk in 0..schunk.nchunks() {
         match schunk.chunk(nchunk).entry().unwrap() {
             Entry::Special(_) => {
@@ -182,7 +182,7 @@ fn check_rules(schunk: &SuperChunk) -> Result<(), TestCaseError> {
             Entry::Stored(_) => {
                 let header = schunk.chunk(nchunk).header().unwrap().unwrap();
                 prop_assert!(header.is_extended() && header.cbytes() >= 32);
-                prop_assert_eq!(header.typesize(), if typesize > 255 { 1 } else { typesize });
+                prop_assert_eq!(header.itemsize(), if typesize > 255 { 1 } else { typesize });
                 match header.special() {
                     None => {}
                     Some(SpecialKind::Value) => prop_assert_eq!(header.cbytes(), 32 + typesize),
@@ -231,7 +231,7 @@ proptest! {
 #[test]
 fn bytes_do_not_depend_on_the_number_of_threads() {
     let raw = data(3_000_000, 1);
-    let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).blocksize(16_384).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).blocksize(16_384).build().unwrap();
     let make = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

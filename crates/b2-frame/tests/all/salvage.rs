@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
     Condition, Durability, FrameError, FrameParams, FrameWriter, Salvaged, Storage, SuperChunk, salvage,
 };
@@ -16,7 +16,7 @@ fn part(nchunk: usize) -> Vec<u8> {
 
 /// Writes six chunks, the last one short, the third one special, a metalayer and a vlmetalayer.
 fn write(path: &Path, sparse: bool) -> Vec<u8> {
-    let cparams = CParams::builder(4).build().unwrap();
+    let cparams = Compression::new().itemsize(4).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(CHUNK).metalayer("m", b"\x01");
     let mut writer = if sparse {
         FrameWriter::options().storage(Storage::Sparse).create(path, params).unwrap()
@@ -164,7 +164,7 @@ fn any_byte_of_the_header_may_be_wrong() {
                 let (report, frame, plain) = case.salvage();
                 assert_eq!(report.nlost, 0, "{at} {flip} {sparse} {report:?}");
                 assert!(plain == case.plain, "{at} {flip} {sparse} {report:?}");
-                assert_eq!(frame.typesize(), 4, "{at} {flip} {sparse}");
+                assert_eq!(frame.itemsize(), 4, "{at} {flip} {sparse}");
                 has_layers(&frame);
                 case.damage(file, |bytes| bytes[at] ^= flip);
             }
@@ -265,7 +265,7 @@ fn noise_is_no_index() {
     let at = SuperChunk::open(case.input()).unwrap().layout().index.start as usize;
     let entries: Vec<u8> =
         (0..6).flat_map(|n| (u64::MAX / 7 * 6 + n * 12_345_678_901).to_le_bytes()).collect();
-    let stored = CParams::builder(8).level(0).build().unwrap();
+    let stored = Compression::new().itemsize(8).level(0).build().unwrap();
     bytes.truncate(at);
     bytes.extend_from_slice(Chunk::compress_bytes(&entries, &stored).unwrap().as_bytes());
     fs::write(case.input(), &bytes).unwrap();

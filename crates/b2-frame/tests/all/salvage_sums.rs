@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{CParams, Chunk, SpecialKind};
+use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
     Condition, Durability, FrameEditor, FrameParams, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk,
     salvage,
@@ -28,7 +28,7 @@ fn fast() -> ReadOptions {
 
 /// Writes a frame, some of whose chunks were replaced. They are stored uncompressed, so that damaged ones decode.
 fn write(path: &Path, storage: Storage, specials: bool) -> Vec<Vec<u8>> {
-    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(CHUNK).metalayer("m", b"\x01");
     let options = FrameWriter::options().durability(Durability::None);
     let mut editor = FrameEditor::create(path, params, &options.storage(storage)).unwrap();

@@ -18,7 +18,7 @@ const NCHUNKS: usize = 20;
 fn stopping(after: u64) -> (Control, Arc<Mutex<Vec<Progress>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = heard.clone();
-    let control = Control::new().with_progress(move |progress| {
+    let control = Control::new().progress(move |progress| {
         tell.lock().unwrap().push(progress);
         if progress.nbytes < after { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use b2_frame::{Compare, FrameError, FrameWriter, ReadCosts, ReadOptions, Storage, SuperChunk};
 use b2_http::{Http, HttpOptions};
 use b2_testkit::web::{Manner, Server};
-use b2nd::{ArrayBuilder, ByIndex, NdArray, NdError, range};
+use b2nd::{ArrayBuilder, NdArray, NdError, range, source};
 
 fn mix(i: u64) -> u32 {
     let x = i.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -30,13 +30,13 @@ fn options(http: &Http) -> ReadOptions {
 }
 
 fn open(http: &Http, url: &str) -> Result<NdArray, NdError> {
-    NdArray::options().frame_options(options(http)).open(url)
+    NdArray::open_with(url, &options(http))
 }
 
 #[test]
 fn arrays_are_read_in_few_requests() {
     let server = Server::start().unwrap();
-    let items = ByIndex(mix);
+    let items = source::by_index(mix);
     let frame = field().to_bytes(items).unwrap();
     let url = server.put("a.b2nd", frame.to_vec());
     let (near, http) = (NdArray::from_bytes(frame.clone()).unwrap(), client(60_000));
@@ -71,7 +71,7 @@ fn arrays_are_read_in_few_requests() {
 #[test]
 fn requests_are_in_flight_together() {
     let server = Server::start().unwrap();
-    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
     let far = open(&client(60_000), &url).unwrap();
     server.counts();
     server.delay(Duration::from_millis(100));
@@ -85,7 +85,7 @@ fn requests_are_in_flight_together() {
 fn requests_in_flight_follow_the_latency() {
     let server = Server::start().unwrap();
     let builder = ArrayBuilder::new::<u32>([100, 10_000]).chunks([1, 10_000]).blocks([1, 1000]);
-    let url = server.put("a.b2nd", builder.to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let url = server.put("a.b2nd", builder.to_bytes(source::by_index(mix)).unwrap().to_vec());
     let most = |delay: u64, limit: Option<usize>| {
         server.delay(Duration::from_millis(delay));
         let options = HttpOptions::default().proxy(false);
@@ -108,7 +108,7 @@ fn requests_in_flight_follow_the_latency() {
 #[test]
 fn responses_may_come_in_any_order() {
     let server = Server::start().unwrap();
-    let frame = field().to_bytes(ByIndex(mix)).unwrap();
+    let frame = field().to_bytes(source::by_index(mix)).unwrap();
     let url = server.put("a.b2nd", frame.to_vec());
     let near = NdArray::from_bytes(frame).unwrap();
     server.delays(&[60, 0, 30, 5, 90, 0, 1].map(Duration::from_millis));
@@ -130,7 +130,7 @@ fn responses_may_come_in_any_order() {
 #[test]
 fn super_chunks_are_read_and_verified() {
     let server = Server::start().unwrap();
-    let frame = field().to_bytes(ByIndex(mix)).unwrap();
+    let frame = field().to_bytes(source::by_index(mix)).unwrap();
     let url = server.put("a.b2nd", frame.to_vec());
     let near = SuperChunk::from_bytes(frame.clone()).unwrap();
     let far = options(&client(60_000)).open(&url).unwrap();
@@ -158,7 +158,7 @@ fn sparse_frames_are_folders() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse.b2nd");
     let builder = field().write_options(FrameWriter::options().storage(Storage::Sparse));
-    builder.write(&path, ByIndex(mix)).unwrap();
+    builder.write(&path, source::by_index(mix)).unwrap();
     for entry in fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         let name = format!("s.b2nd/{}", entry.file_name().display());
@@ -195,7 +195,7 @@ fn servers_that_misbehave_are_errors() {
     ];
     for (manner, what) in cases {
         let server = Server::start().unwrap();
-        let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+        let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         let text = |error: NdError| report(&error);
         // While opening.
         server.spoil(manner.clone(), 0, usize::MAX);
@@ -216,7 +216,7 @@ fn responses_that_always_end_early_are_not_requested_over_and_over() {
     for manner in [Manner::Short, Manner::Close] {
         for good in [0, 1, 2] {
             let server = Server::start().unwrap();
-            let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+            let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
             server.spoil(manner.clone(), good, usize::MAX);
             let opened = open(&client(60_000), &url).and_then(|far| far.all().read_bytes());
             assert!(opened.is_err(), "{manner:?} {good}");
@@ -240,7 +240,7 @@ fn report(error: &dyn std::error::Error) -> String {
 fn failures_that_pass_are_tried_again() {
     for manner in [Manner::Status(503, true), Manner::Status(429, false), Manner::Short, Manner::Close] {
         let server = Server::start().unwrap();
-        let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+        let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         server.spoil(manner.clone(), 0, 2);
         let far = open(&client(60_000), &url).unwrap();
         server.spoil(manner, 1, 3);
@@ -251,7 +251,7 @@ fn failures_that_pass_are_tried_again() {
 #[test]
 fn a_changed_file_is_an_error() {
     let server = Server::start().unwrap();
-    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
     let far = open(&client(60_000), &url).unwrap();
     server.spoil(Manner::Changed, 3, usize::MAX);
     let error = far.all().read_bytes().map(drop).unwrap_err();
@@ -274,7 +274,7 @@ fn a_changed_file_is_an_error() {
 #[test]
 fn credentials_are_sent_once_and_never_shown() {
     let (server, other) = (Server::start().unwrap(), Server::start().unwrap());
-    let frame = field().to_bytes(ByIndex(mix)).unwrap().to_vec();
+    let frame = field().to_bytes(source::by_index(mix)).unwrap().to_vec();
     let url = server.put("a.b2nd", frame.clone());
     let target = other.put("b.b2nd", frame);
     let secret = format!("{}?X-Signature=secret", url.replace("127", "me:secret@127"));
@@ -306,7 +306,7 @@ fn credentials_are_sent_once_and_never_shown() {
 #[test]
 fn redirects_to_other_hosts_can_be_refused() {
     let (server, other) = (Server::start().unwrap(), Server::start().unwrap());
-    let frame = field().to_bytes(ByIndex(mix)).unwrap().to_vec();
+    let frame = field().to_bytes(source::by_index(mix)).unwrap().to_vec();
     let url = server.put("a.b2nd", frame.clone());
     server.put("b.b2nd", frame.clone());
     let options = HttpOptions::default().proxy(false).pause(Duration::from_millis(1));
@@ -323,10 +323,10 @@ fn redirects_to_other_hosts_can_be_refused() {
 #[test]
 fn a_file_system_that_begins_afresh_sees_the_new_file() {
     let server = Server::start().unwrap();
-    let url = server.put("a.b2nd", field().to_bytes(ByIndex(mix)).unwrap().to_vec());
+    let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
     let http = client(60_000);
     assert_eq!(open(&http, &url).unwrap().slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(0)]);
-    server.put("a.b2nd", field().to_bytes(ByIndex(|i| mix(i + 1))).unwrap().to_vec());
+    server.put("a.b2nd", field().to_bytes(source::by_index(|i| mix(i + 1))).unwrap().to_vec());
     let again = http.afresh();
     assert!(again.open_file(Path::new(&url)).unwrap().version().is_guarded());
     let array = open(&again, &url).unwrap();

@@ -151,7 +151,7 @@ fn sparse_frames_become_contiguous_members() {
     fs::create_dir(folder.path().join("d.b2d")).unwrap();
     let writer = FrameWriter::options().storage(Storage::Sparse);
     let mut writer = writer.create(&sparse, b2_frame::FrameParams::new(1)).unwrap();
-    let cparams = b2_chunk::CParams::builder(1).build().unwrap();
+    let cparams = b2_chunk::Compression::new().itemsize(1).build().unwrap();
     writer.append(b2_chunk::Chunk::compress_bytes(b"hello", &cparams).unwrap()).unwrap();
     writer.finish().unwrap();
     let store = open(folder.path().join("d.b2d"));

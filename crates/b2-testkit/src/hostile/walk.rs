@@ -95,6 +95,12 @@ pub struct Walk<'a> {
     pub streams: Vec<Range<usize>>,
 }
 
+impl std::fmt::Debug for Walk<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Walk").finish_non_exhaustive()
+    }
+}
+
 impl<'a> Walk<'a> {
     /// Starts a walk over `bytes`, which passes each field to `sink`.
     pub fn new(bytes: &'a [u8], sink: Sink<'a>) -> Self {

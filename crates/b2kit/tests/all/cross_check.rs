@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::*;
-use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::chunk::{Compression, FilterSlot};
 use b2kit::frame::CrossCheck;
 use b2kit::frame::FrameParams;
 use b2kit::{Chunk, NdArray, SuperChunk};
@@ -84,7 +84,7 @@ fn a_special_chunk_with_blocks_is_damaged() {
 #[test]
 fn chunks_that_overlap_are_odd() {
     let params = || FrameParams::from_cparams(&cparams(4));
-    let stored = CParams::builder(4).level(0).build().unwrap();
+    let stored = Compression::new().itemsize(4).level(0).build().unwrap();
     let raw = data(1200);
     let parts: Vec<Chunk> =
         raw.chunks(400).map(|part| Chunk::compress_bytes(part, &stored).unwrap()).collect();
@@ -121,7 +121,7 @@ fn flipped_header_bits_are_told() {
     let mut filters = [FilterSlot::EMPTY; 6];
     filters[5] = FilterSlot::BITSHUFFLE;
     let raw = data(1200);
-    let zstd = CParams::builder(4).filters(filters).build().unwrap();
+    let zstd = Compression::new().itemsize(4).filters(filters).build().unwrap();
     let chunks = raw.chunks(400).map(|part| Chunk::compress_bytes(part, &zstd).unwrap());
     let super_chunk = frame_of(chunks, FrameParams::from_cparams(&zstd));
     for (frame, uniform) in [(array(), true), (super_chunk, false)] {

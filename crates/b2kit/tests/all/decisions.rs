@@ -1,7 +1,7 @@
 //! Odd files, one test for each decision that `docs/format/limits-and-hostile-input.md` lists and no other test covers.
 
 use crate::common::*;
-use b2kit::chunk::{CParams, SpecialKind};
+use b2kit::chunk::{Compression, SpecialKind};
 use b2kit::frame::{Entry, FrameParams, Storage};
 use b2kit::nd::ArrayMeta;
 use b2kit::{Chunk, NdArray, SuperChunk};
@@ -120,7 +120,7 @@ fn the_index_may_be_any_chunk_that_tells_offsets() {
     };
     for typesize in [1, 2, 3, 8, 16, 24, 255] {
         for clevel in [0, 5] {
-            let cparams = CParams::builder(typesize).level(clevel).build().unwrap();
+            let cparams = Compression::new().itemsize(typesize).level(clevel).build().unwrap();
             let index = Chunk::compress_bytes(&entries, &cparams).unwrap();
             assert_eq!(
                 whole(&with_index(&frame, index.as_bytes())).unwrap(),
@@ -251,7 +251,7 @@ fn blocks_of_an_array_need_not_be_those_of_its_chunks() {
     let array = array();
     let expected = NdArray::from_bytes(array.clone()).unwrap().all().read_bytes().unwrap();
     let schunk = SuperChunk::from_bytes(array.clone()).unwrap();
-    let other = CParams::builder(4).blocksize(52).build().unwrap();
+    let other = Compression::new().itemsize(4).blocksize(52).build().unwrap();
     let chunks =
         (0..12).map(|n| Chunk::compress_bytes(&schunk.chunk(n).decompress().unwrap(), &other).unwrap());
     let meta = schunk.metalayers().get("b2nd").unwrap();

@@ -2,9 +2,9 @@
 //! with scratch memory that other chunks have left behind.
 
 use crate::common::*;
-use b2kit::chunk::{CParams, ChunkReader, DParams, FilterSlot, SpecialKind};
+use b2kit::chunk::{CParams, ChunkReader, Compression, DParams, FilterSlot, SpecialKind};
 use b2kit::frame::FrameParams;
-use b2kit::{ArrayBuilder, Chunk, CodecId, Dtype, FilterId, NdArray, SuperChunk};
+use b2kit::{ArrayBuilder, Chunk, CodecId, Dtype, FilterId, NdArray, SuperChunk, source};
 
 /// Fills of buffers: none is a likely byte of the data.
 const RUBBISH: [u8; 2] = [0xA5, 0x5A];
@@ -21,7 +21,8 @@ fn soil(byte: u8) {
                 [(CodecId::LZ4, FilterSlot::SHUFFLE), (CodecId::ZSTD, FilterSlot::BITSHUFFLE)]
             {
                 let filters = [FilterSlot::DELTA, filter];
-                let cparams = CParams::builder(4).codec(codec).filters(filters).blocksize(3000).build();
+                let cparams =
+                    Compression::new().itemsize(4).codec(codec).filters(filters).blocksize(3000).build();
                 chunks.push((byte, Chunk::compress_bytes(&raw, &cparams.unwrap()).unwrap()));
             }
         }
@@ -82,8 +83,11 @@ fn chunks_of_every_kind() {
                 vec![FilterSlot::DELTA, FilterSlot::SHUFFLE],
                 vec![FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, typesize as u8)],
             ] {
-                let cparams =
-                    CParams::builder(typesize).codec(codec).filters(filters).blocksize(typesize * 700);
+                let cparams = Compression::new()
+                    .itemsize(typesize)
+                    .codec(codec)
+                    .filters(filters)
+                    .blocksize(typesize * 700);
                 let chunk = Chunk::compress_bytes(&raw, &cparams.build().unwrap()).unwrap();
                 assert_eq!(check(chunk.as_bytes()).unwrap(), raw);
             }
@@ -91,7 +95,8 @@ fn chunks_of_every_kind() {
     }
     let vl = Chunk::compress_vl(&[&raw[..100], &raw[..1], &raw[..5000]], &cparams(4)).unwrap();
     assert_eq!(check(vl.as_bytes()).unwrap().len(), 5101);
-    let stored = Chunk::compress_bytes(&raw, &CParams::builder(4).level(0).build().unwrap()).unwrap();
+    let stored =
+        Chunk::compress_bytes(&raw, &Compression::new().itemsize(4).level(0).build().unwrap()).unwrap();
     assert_eq!(check(stored.as_bytes()).unwrap(), raw);
 }
 
@@ -125,7 +130,8 @@ fn damaged_chunks() {
         (CodecId::BLOSCLZ, vec![FilterSlot::DELTA, FilterSlot::BITSHUFFLE]),
         (CodecId::ZSTD, vec![FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 4)]),
     ] {
-        let cparams = CParams::builder(4).codec(codec).filters(filters).blocksize(1000).build().unwrap();
+        let cparams =
+            Compression::new().itemsize(4).codec(codec).filters(filters).blocksize(1000).build().unwrap();
         let stored = Chunk::compress_bytes(&raw, &cparams).unwrap().into_bytes();
         for at in (0..stored.len()).filter(|at| *at < 64 || at % 7 == 0) {
             for value in [0, 1, 0x7F, 0xFF, stored[at] ^ 4] {
@@ -178,11 +184,11 @@ fn slices_of_arrays() {
     let filters = [vec![FilterSlot::SHUFFLE], vec![FilterSlot::DELTA, FilterSlot::SHUFFLE], vec![]];
     let mut arrays: Vec<_> = filters
         .into_iter()
-        .map(|filters| build(CParams::builder(4).filters(filters).build().unwrap()))
+        .map(|filters| build(Compression::new().itemsize(4).filters(filters).build().unwrap()))
         .map(|frame| (NdArray::from_bytes(frame).unwrap(), raw.clone()))
         .collect();
     let builder = ArrayBuilder::with_dtype(shape, Dtype::parse("<i4").unwrap()).chunks([6, 5, 9]);
-    let uninit = builder.to_bytes(b2kit::Fill::uninit()).unwrap();
+    let uninit = builder.to_bytes(source::uninit()).unwrap();
     arrays.push((NdArray::from_bytes(uninit).unwrap(), vec![0; raw.len()]));
     for (array, raw) in arrays {
         assert_eq!(same(raw.len(), |dst| array.all().read_bytes_into(dst)).unwrap(), raw);

@@ -1,7 +1,7 @@
 //! Every error about input says which structure and field is wrong, where, and what was found and expected.
 
 use crate::common::*;
-use b2kit::chunk::CParams;
+use b2kit::chunk::Compression;
 use b2kit::frame::{FrameParams, Storage};
 use b2kit::{Chunk, NdArray, Report, SuperChunk};
 
@@ -239,7 +239,7 @@ fn indices_and_chunks() {
         field(index + 3, &[0]),
         "index chunk: chunk header field `typesize` at byte 3 is 0, expected 1 to 255",
     );
-    let stored = CParams::builder(8).level(0).build().unwrap();
+    let stored = Compression::new().itemsize(8).level(0).build().unwrap();
     let entries = |entries: &[u64]| {
         let plain: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         frame_error(with_index(&frame, Chunk::compress_bytes(&plain, &stored).unwrap().as_bytes()))

@@ -81,10 +81,7 @@ fn frames() {
 #[test]
 fn arrays() {
     each("array", 69, |path, fixture| {
-        let array = NdArray::options()
-            .frame_options(SuperChunk::options().plugins(plugins()))
-            .open(path)
-            .map_err(text)?;
+        let array = NdArray::open_with(path, &SuperChunk::options().plugins(plugins())).map_err(text)?;
         same_data(&array.all().read_bytes().map_err(text)?, fixture)?;
         let shape: Vec<Value> = array.shape().iter().map(|n| Value::from(*n as i64)).collect();
         if Some(&shape) != fixture["shape"].as_array() {
@@ -141,7 +138,7 @@ fn plugins() -> Plugins {
 }
 
 fn dparams() -> DParams {
-    DParams { plugins: plugins(), ..DParams::default() }
+    DParams::default().plugins(plugins())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -30,7 +30,7 @@ fn callers_tell_ten_kinds_apart() {
     let foreign = patched(chunk.as_bytes(), 2, &[chunk.as_bytes()[2] | 6 << 5]);
     let foreign = Chunk::from_bytes(patched(&foreign, 0x16, &[200])).unwrap();
     assert_eq!(foreign.decompress_bytes().unwrap_err().kind(), ErrorKind::Unsupported);
-    let few = DParams { limits: Limits { max_chunk_nbytes: 100, ..Limits::default() }, ..DParams::default() };
+    let few = DParams::default().limits(Limits::default().max_chunk_nbytes(100));
     assert_eq!(chunk.decompress_bytes_with(&few).unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(
         chunk.decompress_bytes_into(&mut [0; 7], &DParams::default()).unwrap_err().kind(),

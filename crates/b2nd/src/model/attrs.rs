@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_errors() {
-        let limits = Limits { max_memory: 1000, ..Limits::default() };
+        let limits = Limits::default().max_memory(1000);
         let text = |bytes: &[u8]| decode(b"name", bytes, &limits).unwrap_err().to_string();
         assert!(text(&[]).contains("\"name\""));
         assert!(text(&[1, 2]).contains("extra bytes"));

@@ -43,13 +43,13 @@ mod tests {
     use rmpv::Value;
 
     use super::*;
-    use crate::{ArrayBuilder, Fill, NdArray};
+    use crate::{ArrayBuilder, NdArray, source};
 
     #[test]
     fn what_holds_no_items_is_refused_by_name() {
         let open = |name: &str, note: Vec<u8>| {
             let builder = ArrayBuilder::new::<u8>([3]).metalayer(name, note);
-            NdArray::from_bytes(builder.to_bytes(Fill::zeros()).unwrap())
+            NdArray::from_bytes(builder.to_bytes(source::zeros()).unwrap())
         };
         let note = |kind: &str| {
             let map = Value::Map(vec![("kind".into(), kind.into()), ("version".into(), 1.into())]);

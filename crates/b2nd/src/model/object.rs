@@ -376,7 +376,7 @@ mod tests {
         }
         assert!(decode(&nested(SET, 60)).is_ok());
         // Many small values inside one extension.
-        let limits = Limits { max_memory: 100_000, ..Limits::default() };
+        let limits = Limits::default().max_memory(100_000);
         let many = encode(&Value::Ext(SET, encode(&Value::Array(vec![Value::Nil; 1000]))));
         assert!(matches!(Object::decode("a", &many, &limits), Err(NdError::Limit(_))));
         assert!(matches!(decode(&[0xDD, 0xFF, 0xFF, 0xFF, 0xFF]), Err(NdError::Attribute { .. })));

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Container};
+use b2_chunk::{CParams, Compression, Container};
 use b2_core::{Control, ErrorKind};
-use b2_frame::{FrameError, ReadAt, ReadOptions, Structure, SuperChunk};
+use b2_frame::{FrameError, ReadOptions, Structure, SuperChunk};
 use bytes::Bytes;
 
 use crate::model::foreign::check_items;
@@ -56,7 +56,26 @@ impl NdArray {
     /// When the file cannot be read, is not a frame or not an array, or when its fields contradict
     /// each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NdError> {
-        Self::options().open(path)
+        Self::open_with(path, &SuperChunk::options())
+    }
+
+    /// Opens an array with options: plugins, limits, threads, file system, offset in its file, and more. The path may be
+    /// anything that the file system of the options knows, such as a URL.
+    ///
+    /// ```no_run
+    /// use b2_chunk::Limits;
+    /// use b2_frame::SuperChunk;
+    /// use b2nd::NdArray;
+    ///
+    /// let limits = Limits::default().max_memory(100 << 20);
+    /// let array = NdArray::open_with("untrusted.b2nd", &SuperChunk::options().limits(limits))?;
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, NdError> {
+        Self::from_super_chunk(options.open(path)?)
     }
 
     /// Opens an array in a contiguous frame in memory.
@@ -64,15 +83,21 @@ impl NdArray {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, NdError> {
-        Self::options().from_bytes(frame)
+        Self::from_super_chunk(SuperChunk::from_bytes(frame)?)
     }
 
-    /// Returns default options for opening.
-    pub fn options() -> ArrayOptions {
-        ArrayOptions::default()
-    }
-
-    /// Opens an array in an open frame.
+    /// Opens an array in an open frame, which [`ReadOptions`] open from a file, memory, or any other storage:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use b2_frame::SuperChunk;
+    /// use b2nd::{ArrayBuilder, NdArray, source};
+    ///
+    /// let stored = ArrayBuilder::new::<u8>([2, 3]).to_bytes(source::zeros())?;
+    /// let frame = SuperChunk::options().from_reader(Arc::new(stored), "download")?;
+    /// assert_eq!(NdArray::from_super_chunk(frame)?.shape(), [2, 3]);
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
     ///
     /// # Errors
     /// When the frame is not an array, or its fields contradict each other.
@@ -91,7 +116,7 @@ impl NdArray {
         };
         frame.dparams().limits.check_dimensions(meta.shape.len())?;
         let chunksize = frame.header().chunksize();
-        let itemsize = lost_itemsize(&meta, frame.header().typesize(), chunksize);
+        let itemsize = lost_itemsize(&meta, frame.header().itemsize(), chunksize);
         let (shape, chunkshape, blockshape) = (&meta.shape, &meta.chunkshape, &meta.blockshape);
         let geometry = Geometry::checked(shape.clone(), chunkshape.clone(), blockshape.clone(), itemsize)
             .map_err(|fault| contradiction(fault.part, fault.dim, fault.what))?;
@@ -106,11 +131,11 @@ impl NdArray {
             check_chunksize(name, &meta, &geometry, chunksize)?;
         }
         let dtype = dtype(&meta, itemsize);
-        frame.set_container(Container {
-            itemsize: Some(itemsize),
-            frame_blocksize: frame.header().blocksize(),
-            blockshape: meta.blockshape.as_slice().into(),
-        });
+        let container = Container::default()
+            .itemsize(Some(itemsize))
+            .frame_blocksize(frame.header().blocksize())
+            .blockshape(meta.blockshape.as_slice());
+        frame.set_container(container);
         Ok(Self(Arc::new(Opened {
             frame,
             about: Arc::new(About { meta, geometry: Arc::new(geometry), dtype }),
@@ -196,7 +221,8 @@ impl NdArray {
     /// When the header names an unknown codec or filter, or contradicts itself.
     pub fn cparams(&self) -> Result<CParams, NdError> {
         let header = self.0.frame.header();
-        let builder = CParams::builder(self.itemsize())
+        let builder = Compression::new()
+            .itemsize(self.itemsize())
             .codec(header.codec())
             .codec_meta(header.codec_meta())
             .level(header.level().min(9))
@@ -278,67 +304,6 @@ pub(crate) fn check_chunksize(
     );
     let part = GeometryPart::Chunkshape;
     Err(NdError::Contradiction { name, field: part.name(), offset: meta.offset_of(part, 0), what })
-}
-
-/// Options for opening an array.
-#[derive(Clone, Debug, Default)]
-pub struct ArrayOptions {
-    pub(crate) options: ReadOptions,
-}
-
-impl ArrayOptions {
-    /// Sets the options of the frame: plugins, limits, file system, offset in its file, and more.
-    ///
-    /// ```
-    /// use b2_chunk::Limits;
-    /// use b2_frame::SuperChunk;
-    /// use b2nd::{ArrayBuilder, Fill, NdArray};
-    ///
-    /// let limits = Limits { max_memory: 100 << 20, ..Limits::default() };
-    /// let options = NdArray::options().frame_options(SuperChunk::options().limits(limits));
-    /// let array = options.from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(Fill::zeros())?)?;
-    /// assert_eq!(array.shape(), [2, 3]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    pub fn frame_options(mut self, options: ReadOptions) -> Self {
-        self.options = options;
-        self
-    }
-    /// Opens an array in a file or directory.
-    ///
-    /// # Errors
-    /// As [`NdArray::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<NdArray, NdError> {
-        NdArray::from_super_chunk(self.options.open(path)?)
-    }
-    /// Opens an array in a contiguous frame that `reader` provides. `name` appears in errors.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use b2nd::{ArrayBuilder, Fill, NdArray};
-    ///
-    /// let frame = ArrayBuilder::new::<u8>([2, 3]).to_bytes(Fill::zeros())?;
-    /// let array = NdArray::options().from_reader(Arc::new(frame), "download")?;
-    /// assert_eq!(array.shape(), [2, 3]);
-    /// # Ok::<(), b2nd::NdError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`NdArray::open`].
-    pub fn from_reader(
-        &self,
-        reader: Arc<dyn ReadAt>,
-        name: impl Into<Arc<str>>,
-    ) -> Result<NdArray, NdError> {
-        NdArray::from_super_chunk(self.options.from_reader(reader, name)?)
-    }
-    /// Opens an array in a contiguous frame in memory.
-    ///
-    /// # Errors
-    /// As [`NdArray::open`].
-    pub fn from_bytes(&self, frame: impl Into<Bytes>) -> Result<NdArray, NdError> {
-        NdArray::from_super_chunk(self.options.from_bytes(frame)?)
-    }
 }
 
 /// Returns the item size. C-Blosc2 may write 1 for sizes above 255; the real size then follows from

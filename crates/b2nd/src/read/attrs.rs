@@ -27,10 +27,10 @@ impl NdArray {
     /// Returns the attributes of the array.
     ///
     /// ```
-    /// use b2nd::{ArrayBuilder, Fill, NdArray, Value};
+    /// use b2nd::{ArrayBuilder, NdArray, Value, source};
     /// # let units = [0xA1, b'K'];
     /// let builder = ArrayBuilder::new::<u8>([3]).vlmetalayer("units", units);
-    /// let array = NdArray::from_bytes(builder.to_bytes(Fill::zeros())?)?;
+    /// let array = NdArray::from_bytes(builder.to_bytes(source::zeros())?)?;
     /// assert_eq!(array.attrs().get("units")?, Some(Value::from("K")));
     /// assert_eq!(array.attrs().get("scale")?, None);
     /// # Ok::<(), b2nd::NdError>(())
@@ -80,10 +80,10 @@ impl<'a> Attrs<'a> {
     /// Returns the attribute `name` as a value of any type that `serde` can deserialise, or `None` if there is none.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdArray};
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
     /// use serde_json::{Value, json};
     ///
-    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u8>([3]).to_bytes(Fill::zeros())?)?;
+    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u8>([3]).to_bytes(source::zeros())?)?;
     /// editor.attrs_mut().set_as("valid", &json!({"min": -2.5, "flags": ["land", "ice"]}))?;
     /// editor.commit()?;
     /// let array = editor.snapshot()?;

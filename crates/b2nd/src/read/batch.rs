@@ -16,9 +16,9 @@ use crate::{NdArray, NdError, Slice};
 /// Threads share the work of all views, and a block in which several views have items is decoded once.
 ///
 /// ```
-/// use b2nd::{ArrayBuilder, Batch, ByIndex, NdArray};
+/// use b2nd::{ArrayBuilder, Batch, NdArray, source};
 ///
-/// let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([10, 20]).to_bytes(ByIndex(|i| i as u8))?)?;
+/// let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([10, 20]).to_bytes(source::by_index(|i| i as u8))?)?;
 /// let batch = Batch::new([array.slice([0..2, 3..5])?, array.slice([5..7, 0..2])?])?;
 /// let mut items = vec![0; 8];
 /// batch.read_to(&mut items[..])?;
@@ -190,7 +190,7 @@ mod tests {
     use b2_testkit::Rng;
 
     use super::*;
-    use crate::{ArrayBuilder, Dtype, Fill, Selection};
+    use crate::{ArrayBuilder, Dtype, Selection, source};
 
     /// Views of any kind, together and one by one.
     #[test]
@@ -204,7 +204,7 @@ mod tests {
             .unwrap();
         let constant = ArrayBuilder::with_dtype([30, 40], Dtype::parse(">i4").unwrap())
             .chunks([16, 11])
-            .to_bytes(Fill::value(7i32))
+            .to_bytes(source::value(7i32))
             .unwrap();
         for file in [file, constant] {
             let array = NdArray::from_bytes(file).unwrap();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn views_must_belong_together() {
-        let file = ArrayBuilder::new::<u8>([4]).to_bytes(Fill::zeros()).unwrap();
+        let file = ArrayBuilder::new::<u8>([4]).to_bytes(source::zeros()).unwrap();
         let open = || NdArray::from_bytes(file.clone()).unwrap();
         let array = open();
         assert!(Batch::new([]).is_err());

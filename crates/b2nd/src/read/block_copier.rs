@@ -47,6 +47,12 @@ pub struct BlockCopier<'a> {
     counts: bool,
 }
 
+impl std::fmt::Debug for BlockCopier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockCopier").field("chunk", &self.chunk).finish_non_exhaustive()
+    }
+}
+
 impl<'a> BlockCopier<'a> {
     /// `block0` is the decoded block 0, if the other blocks refer to it. `streaming` says whether
     /// the result exceeds the caches.
@@ -59,7 +65,7 @@ impl<'a> BlockCopier<'a> {
         let (header, size) = (chunk.header(), chunk.blocksize());
         let width = match header.special() {
             Some(SpecialKind::Value) => header.cbytes().saturating_sub(header.header_len()).max(1),
-            Some(SpecialKind::NaN) => header.typesize(),
+            Some(SpecialKind::NaN) => header.itemsize(),
             _ => 0,
         };
         let alike = width > 0 && size.is_multiple_of(width) && !dparams.has_postfilter();

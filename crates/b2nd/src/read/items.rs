@@ -11,8 +11,8 @@ impl Slice {
     /// `ndarray` an array of fixed or dynamic dimension. Big-endian items are converted.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<f32>([4, 3]).to_bytes(ByIndex(|i| i as f32))?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<f32>([4, 3]).to_bytes(source::by_index(|i| i as f32))?)?;
     /// let row: Vec<f32> = array.slice(1)?.read()?;
     /// assert_eq!(row, [3.0, 4.0, 5.0]);
     /// # Ok::<(), b2nd::NdError>(())

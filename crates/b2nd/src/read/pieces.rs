@@ -29,9 +29,9 @@ impl Slice {
     /// enough, so that little is read and decoded twice.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
     /// let builder = ArrayBuilder::new::<u16>([100, 50]).chunks([10, 50]).blocks([5, 50]);
-    /// let array = NdArray::from_bytes(builder.to_bytes(ByIndex(|i| i as u16))?)?;
+    /// let array = NdArray::from_bytes(builder.to_bytes(source::by_index(|i| i as u16))?)?;
     /// let mut sum = 0;
     /// for piece in array.slice(7..95)?.pieces(2500) {
     ///     let piece = piece?;

@@ -28,6 +28,12 @@ pub struct SelectedPart {
     foreign: Option<Vec<usize>>,
 }
 
+impl std::fmt::Debug for SelectedPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SelectedPart").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
 /// Largest number of blocks in a chunk for which the read of the head is planned by blocks.
 const MAX_GUESSED: usize = 1 << 12;
 
@@ -106,6 +112,12 @@ pub(crate) fn begin_read<'d>(
         Begun::Read(selected, destination, control) => {
             Ok(Some(Read::new(frame, selected, destination, control)))
         }
+    }
+}
+
+impl std::fmt::Debug for Selected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Selected").field("array", &self.array).finish_non_exhaustive()
     }
 }
 

@@ -57,8 +57,8 @@ impl NdArray {
     /// their coordinates, use [`points`](Self::points).
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([8, 9]).to_bytes(Fill::zeros())?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, range, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([8, 9]).to_bytes(source::zeros())?)?;
     /// assert_eq!(array.slice([2..4, 0..5])?.shape(), [2, 5]);
     /// assert_eq!(array.slice((3, range(1..).step(2)))?.shape(), [4]);
     /// assert_eq!(array.slice(([5, 0, 5], [-1]))?.shape(), [3, 1]);
@@ -82,8 +82,8 @@ impl NdArray {
     /// positions.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray, Selection};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, Selection, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(source::by_index(|i| i as u8))?)?;
     /// // The items at [2, 0, 4] and [0, -1, 1].
     /// assert_eq!(array.points(([2, 0], [0, -1], [4, 1]))?.read_bytes()?, [44, 16]);
     /// // As a[:, [0, 3], 1] and a[[0, 1], :, [1, 2]] in NumPy.
@@ -107,8 +107,8 @@ impl NdArray {
     /// [`Selection`](crate::Selection).
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([3, 4, 5]).to_bytes(source::by_index(|i| i as u8))?)?;
     /// let thirteens: Vec<bool> = array.all().read::<Vec<u8>>()?.iter().map(|n| n % 13 == 0).collect();
     /// assert_eq!(array.mask(&thirteens)?.read::<Vec<u8>>()?, [0, 13, 26, 39, 52]);
     /// # Ok::<(), b2nd::NdError>(())
@@ -400,8 +400,8 @@ impl Slice {
     /// Bytes between items are left unchanged.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(source::by_index(|i| i as u8))?)?;
     /// // Columns first, each from bottom to top.
     /// let mut dst = [9; 8];
     /// array.all().read_bytes_strided(&mut dst, &[-1, 3])?;
@@ -464,8 +464,8 @@ impl Slice {
     /// returns it as an initialised slice. It must have exactly [`nbytes`](Self::nbytes) bytes.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(ByIndex(|i| i as u8))?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// # let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(source::by_index(|i| i as u8))?)?;
     /// let mut memory = Box::new_uninit_slice(6);
     /// assert_eq!(array.all().read_to(&mut memory[..])?, [0, 1, 2, 3, 4, 5]);
     /// # Ok::<(), b2nd::NdError>(())
@@ -489,8 +489,8 @@ impl Slice {
     /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// let file = ArrayBuilder::new::<u8>([20, 30]).to_bytes(ByIndex(|i| i as u8))?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// let file = ArrayBuilder::new::<u8>([20, 30]).to_bytes(source::by_index(|i| i as u8))?;
     /// let array = NdArray::from_bytes(file.clone())?;
     /// let mut items = vec![0; 6];
     /// if let Some(mut read) = array.slice([3..5, 7..10])?.begin(&mut items[..])? {

@@ -92,7 +92,7 @@ impl Uniform {
         }
         let width = match header.special()? {
             SpecialKind::Zeros | SpecialKind::Uninit => return Some(Self::Zeros),
-            SpecialKind::NaN => header.typesize(),
+            SpecialKind::NaN => header.itemsize(),
             SpecialKind::Value => header.cbytes().checked_sub(header.header_len())?,
         };
         // The item must be a whole number of repeated values, so that the item order does not

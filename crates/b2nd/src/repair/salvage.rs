@@ -53,9 +53,9 @@ fn array_meta(metalayers: &Metalayers) -> Option<ArrayMeta> {
 
 fn container(header: &FrameHeader, metalayers: &Metalayers) -> Option<Container> {
     let meta = array_meta(metalayers)?;
-    Some(Container {
-        itemsize: Some(lost_itemsize(&meta, header.typesize(), header.chunksize())),
-        frame_blocksize: header.blocksize(),
-        blockshape: meta.blockshape.as_slice().into(),
-    })
+    let container = Container::default()
+        .itemsize(Some(lost_itemsize(&meta, header.itemsize(), header.chunksize())))
+        .frame_blocksize(header.blocksize())
+        .blockshape(meta.blockshape.as_slice());
+    Some(container)
 }

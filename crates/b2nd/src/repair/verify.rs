@@ -12,8 +12,8 @@ impl NdArray {
     /// and, unless checksums match, compares the headers with each other. An array that passes can be read.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-    /// # let mut bytes = ArrayBuilder::new::<u32>([300, 4]).to_bytes(ByIndex(|i| i as u32 * i as u32))?.to_vec();
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// # let mut bytes = ArrayBuilder::new::<u32>([300, 4]).to_bytes(source::by_index(|i| i as u32 * i as u32))?.to_vec();
     /// NdArray::from_bytes(bytes.clone())?.verify()?;
     /// let middle = bytes.len() / 2;
     /// bytes[middle] ^= 1;

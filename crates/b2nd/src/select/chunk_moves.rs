@@ -88,6 +88,15 @@ pub struct ChunkPart {
     pub(crate) members: Vec<(usize, ChunkPart)>,
 }
 
+impl std::fmt::Debug for ChunkPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkPart")
+            .field("nchunk", &self.nchunk)
+            .field("nblocks", &self.nblocks)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ChunkPart {
     /// Returns the part of several selections that are read at once.
     pub(crate) fn of_members(

@@ -32,6 +32,7 @@ use crate::{Dtype, Element, Geometry, NdArray, NdError, default_chunkshape};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ArrayBuilder {
     shape: Vec<u64>,
     dtype: Dtype,
@@ -44,6 +45,8 @@ pub struct ArrayBuilder {
     metalayers: Vec<(Vec<u8>, Vec<u8>)>,
     vlmetalayers: Vec<(Vec<u8>, Vec<u8>)>,
     options: WriteOptions,
+    /// `None` for that of `options`.
+    storage: Option<Storage>,
     control: Option<Control>,
 }
 
@@ -67,6 +70,7 @@ impl ArrayBuilder {
             metalayers: Vec::new(),
             vlmetalayers: Vec::new(),
             options: FrameWriter::options(),
+            storage: None,
             control: None,
         }
     }
@@ -157,10 +161,11 @@ impl ArrayBuilder {
     /// Sets whether the array is written to one file (the default) or to a directory with a file
     /// for each chunk.
     pub fn storage(mut self, storage: Storage) -> Self {
-        self.options = self.options.storage(storage);
+        self.storage = Some(storage);
         self
     }
-    /// Sets all write options: replacing, durability, checksums and file system.
+    /// Sets the write options: replacing, durability, checksums and file system. Their storage is used unless
+    /// [`storage`](Self::storage) is set, before or after.
     pub fn write_options(mut self, options: WriteOptions) -> Self {
         self.options = options;
         self
@@ -169,14 +174,14 @@ impl ArrayBuilder {
     /// default those of the [`compression`](Self::compression) are used.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdError};
+    /// # use b2nd::{ArrayBuilder, NdError, source};
     /// use std::ops::ControlFlow;
     /// use b2_core::Control;
     ///
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("a.b2nd");
-    /// let control = Control::new().with_progress(|_| ControlFlow::Break(()));
-    /// let written = ArrayBuilder::new::<u8>([1000]).control(control).write(&path, Fill::zeros());
+    /// let control = Control::new().progress(|_| ControlFlow::Break(()));
+    /// let written = ArrayBuilder::new::<u8>([1000]).control(control).write(&path, source::zeros());
     /// assert!(matches!(written, Err(NdError::Cancelled(_))) && !path.exists());
     /// ```
     pub fn control(mut self, control: Control) -> Self {
@@ -223,7 +228,7 @@ impl ArrayBuilder {
     /// When parameters are out of range, or when reading the source or writing fails. Nothing is
     /// left behind then.
     pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
-        self.run(source, |params| self.options.create(path, params))?.finish()?;
+        self.run(source, |params| self.options().create(path, params))?.finish()?;
         Ok(())
     }
 
@@ -238,7 +243,7 @@ impl ArrayBuilder {
         source: impl RegionSource,
         check: impl FnOnce(NdArray) -> Result<(), E>,
     ) -> Result<(), E> {
-        let create = |params| self.options.create(path, params);
+        let create = |params| self.options().create(path, params);
         let mut writer = self.run(source, create)?;
         check(NdArray::from_super_chunk(writer.snapshot().map_err(NdError::from)?)?)?;
         writer.finish().map_err(NdError::from)?;
@@ -254,13 +259,21 @@ impl ArrayBuilder {
         Ok(writer.finish()?.into_bytes())
     }
 
+    fn options(&self) -> WriteOptions {
+        let options = self.options.clone();
+        match self.storage {
+            Some(storage) => options.storage(storage),
+            None => options,
+        }
+    }
+
     /// Returns the parameters of the frame and of its chunks.
     fn params(&self, geometry: &Geometry) -> Result<(FrameParams, CParams), NdError> {
         let itemsize = geometry.itemsize();
         let cparams = self
             .compression
             .clone()
-            .typesize(itemsize)
+            .itemsize(itemsize)
             .blocksize(geometry.block_nbytes())
             .blockshape(geometry.blockshape())
             .build()?;

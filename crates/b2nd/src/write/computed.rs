@@ -1,4 +1,18 @@
-//! Sources that compute their items: constants, functions of the position, iterators.
+//! Sources of items for new arrays and for changes: constants, functions of the position, iterators, readers.
+//!
+//! Values, arrays and views are sources themselves ([`RegionSource`]); these functions make the others.
+//!
+//! ```
+//! use b2nd::{ArrayBuilder, NdArray, source};
+//!
+//! let read = |frame| NdArray::from_bytes(frame)?.all().read::<Vec<i32>>();
+//! let array = ArrayBuilder::new::<i32>([2, 2]);
+//! assert_eq!(read(array.to_bytes(source::zeros())?)?, [0; 4]);
+//! assert_eq!(read(array.to_bytes(source::value(-7))?)?, [-7; 4]);
+//! assert_eq!(read(array.to_bytes(source::arange(10, -3))?)?, [10, 7, 4, 1]);
+//! assert_eq!(read(array.to_bytes(source::items([4, 3, 2, 1]))?)?, [4, 3, 2, 1]);
+//! # Ok::<(), b2nd::NdError>(())
+//! ```
 
 use std::io;
 
@@ -10,18 +24,8 @@ use crate::model::geometry::{product, strides};
 use crate::write::source::{ChunkContent, Region, RegionSource, copy_region, encode, invalid, is_bytes};
 use crate::{Dtype, DtypeKind, Element, Geometry, NdError};
 
-/// A constant. Its chunks are special chunks, which store at most one item, so nothing is
-/// compressed.
-///
-/// ```
-/// use b2nd::{ArrayBuilder, Fill, NdArray};
-///
-/// let frame = ArrayBuilder::new::<f64>([1000, 1000, 1000]).to_bytes(Fill::zeros())?;
-/// assert!(frame.len() < 400);
-/// let frame = ArrayBuilder::new::<i16>([10]).to_bytes(Fill::value(-7i16))?;
-/// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<i16>>()?, [-7; 10]);
-/// # Ok::<(), b2nd::NdError>(())
-/// ```
+/// A constant, made by [`zeros`], [`uninit`], [`nans`], [`value()`] and [`item`]. Its chunks are special chunks, which store
+/// at most one item, so nothing is compressed.
 #[derive(Clone, Debug)]
 pub struct Fill(Value);
 
@@ -31,55 +35,55 @@ enum Value {
     Item(Vec<u8>),
 }
 
+/// Returns a source of zeros.
+pub fn zeros() -> Fill {
+    Fill(Value::Special(SpecialKind::Zeros))
+}
+
+/// Returns a source of items whose value does not matter. They read as zeros.
+pub fn uninit() -> Fill {
+    Fill(Value::Special(SpecialKind::Uninit))
+}
+
+/// Returns a source of NaNs, for floating-point and complex items.
+///
+/// # Errors
+/// When `dtype` has no NaN.
+pub fn nans(dtype: &Dtype) -> Result<Fill, NdError> {
+    let fail = || Err(NdError::Element { dtype: dtype.to_string(), asked: "a number with a NaN" });
+    let DtypeKind::Simple { code: code @ ('f' | 'c'), big_endian } = *dtype.kind() else {
+        return fail();
+    };
+    let width = if code == 'c' { dtype.itemsize() / 2 } else { dtype.itemsize() };
+    let nan: &[u8] = match width {
+        2 => &[0x00, 0x7E],
+        4 => &[0x00, 0x00, 0xC0, 0x7F],
+        8 => &[0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xF8, 0x7F],
+        _ => return fail(),
+    };
+    if code == 'f' && width > 2 && !big_endian {
+        return Ok(Fill(Value::Special(SpecialKind::NaN)));
+    }
+    let mut item = nan.repeat(dtype.itemsize() / width);
+    if big_endian {
+        item.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+    }
+    Ok(Fill(Value::Item(item)))
+}
+
+/// Returns a source that repeats `value`, stored as little-endian.
+pub fn value<T: Element>(value: T) -> Fill {
+    let mut item = vec![0; T::ITEMSIZE];
+    value.write_le(&mut item);
+    self::item(item)
+}
+
+/// Returns a source that repeats an item, given by its stored bytes.
+pub fn item(item: impl Into<Vec<u8>>) -> Fill {
+    Fill(Value::Item(item.into()))
+}
+
 impl Fill {
-    /// Creates a source of zeros.
-    pub fn zeros() -> Self {
-        Self(Value::Special(SpecialKind::Zeros))
-    }
-
-    /// Creates a source of items whose value does not matter. They read as zeros.
-    pub fn uninit() -> Self {
-        Self(Value::Special(SpecialKind::Uninit))
-    }
-
-    /// Creates a source of NaNs, for floating-point and complex items.
-    ///
-    /// # Errors
-    /// When `dtype` has no NaN.
-    pub fn nans(dtype: &Dtype) -> Result<Self, NdError> {
-        let fail = || Err(NdError::Element { dtype: dtype.to_string(), asked: "a number with a NaN" });
-        let DtypeKind::Simple { code: code @ ('f' | 'c'), big_endian } = *dtype.kind() else {
-            return fail();
-        };
-        let width = if code == 'c' { dtype.itemsize() / 2 } else { dtype.itemsize() };
-        let nan: &[u8] = match width {
-            2 => &[0x00, 0x7E],
-            4 => &[0x00, 0x00, 0xC0, 0x7F],
-            8 => &[0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xF8, 0x7F],
-            _ => return fail(),
-        };
-        if code == 'f' && width > 2 && !big_endian {
-            return Ok(Self(Value::Special(SpecialKind::NaN)));
-        }
-        let mut item = nan.repeat(dtype.itemsize() / width);
-        if big_endian {
-            item.chunks_exact_mut(width).for_each(<[u8]>::reverse);
-        }
-        Ok(Self(Value::Item(item)))
-    }
-
-    /// Creates a source that repeats `value`, stored as little-endian.
-    pub fn value<T: Element>(value: T) -> Self {
-        let mut item = vec![0; T::ITEMSIZE];
-        value.write_le(&mut item);
-        Self::item(item)
-    }
-
-    /// Creates a source that repeats an item, given by its stored bytes.
-    pub fn item(item: impl Into<Vec<u8>>) -> Self {
-        Self(Value::Item(item.into()))
-    }
-
     /// Returns the bytes of one item, or nothing for zeros.
     fn bytes(&self, itemsize: usize) -> io::Result<&[u8]> {
         match &self.0 {
@@ -134,16 +138,19 @@ impl RegionSource for Fill {
     }
 }
 
-/// Items computed from their index in C order.
+/// Returns a source of items computed from their index in C order.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, ByIndex, NdArray};
-/// let frame = ArrayBuilder::new::<u32>([2, 3]).to_bytes(ByIndex(|i| i as u32 * i as u32))?;
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let frame = ArrayBuilder::new::<u32>([2, 3]).to_bytes(source::by_index(|i| i as u32 * i as u32))?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<u32>>()?, [0, 1, 4, 9, 16, 25]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct ByIndex<F>(pub F);
+pub fn by_index<T: Element, F: FnMut(u64) -> T>(item: F) -> impl RegionSource {
+    ByIndex(item)
+}
+
+struct ByIndex<F>(F);
 
 impl<T: Element, F: FnMut(u64) -> T> RegionSource for ByIndex<F> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
@@ -152,17 +159,20 @@ impl<T: Element, F: FnMut(u64) -> T> RegionSource for ByIndex<F> {
     }
 }
 
-/// Items computed from their position.
+/// Returns a source of items computed from their position.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, ByPosition, NdArray};
-/// let identity = ByPosition(|at: &[u64]| if at[0] == at[1] { 1.0f32 } else { 0.0 });
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let identity = source::by_position(|at: &[u64]| if at[0] == at[1] { 1.0f32 } else { 0.0 });
 /// let frame = ArrayBuilder::new::<f32>([2, 2]).to_bytes(identity)?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<f32>>()?, [1.0, 0.0, 0.0, 1.0]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct ByPosition<F>(pub F);
+pub fn by_position<T: Element, F: FnMut(&[u64]) -> T>(item: F) -> impl RegionSource {
+    ByPosition(item)
+}
+
+struct ByPosition<F>(F);
 
 impl<T: Element, F: FnMut(&[u64]) -> T> RegionSource for ByPosition<F> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
@@ -171,13 +181,13 @@ impl<T: Element, F: FnMut(&[u64]) -> T> RegionSource for ByPosition<F> {
     }
 }
 
-/// A source that fills regions by calling a function with the region and the values to fill, in C
-/// order. Create it with [`FromFn`](fn@FromFn). A region is the box of one chunk, or of several
-/// adjacent ones.
+/// Returns a source that fills regions by calling a function with the region and the values to fill, in C order. A region
+/// is the box of one chunk, or of several adjacent ones. If the items are not bytes, a function of `u8` fills in their
+/// stored bytes.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, FromFn, NdArray};
-/// let rows = FromFn(|region, out: &mut [u16]| {
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let rows = source::from_fn(|region, out: &mut [u16]| {
 ///     for (row, items) in (region.start()[0]..).zip(out.chunks_mut(region.shape()[1] as usize)) {
 ///         items.fill(row as u16);
 ///     }
@@ -187,18 +197,14 @@ impl<T: Element, F: FnMut(&[u64]) -> T> RegionSource for ByPosition<F> {
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<u16>>()?, [0, 0, 0, 1, 1, 1]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct FromFn<T, F> {
+pub fn from_fn<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>>(fill: F) -> impl RegionSource {
+    FromFn { fill, values: Vec::new() }
+}
+
+struct FromFn<T, F> {
     fill: F,
     /// Buffer for values that cannot be written in place.
     values: Vec<T>,
-}
-
-/// Creates a source from a function that fills regions; see the type of the same name. If the items
-/// are not bytes, a function of `u8` fills in their stored bytes.
-#[allow(non_snake_case, reason = "reads like the other sources, and lets the closure infer its arguments")]
-pub fn FromFn<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>>(fill: F) -> FromFn<T, F> {
-    FromFn { fill, values: Vec::new() }
 }
 
 impl<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>> RegionSource for FromFn<T, F> {
@@ -217,7 +223,7 @@ impl<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>> RegionSource
     }
 }
 
-/// A number type that [`Arange`] can count with.
+/// A number type that [`arange`] can count with.
 pub trait Number: Element {
     /// Returns `start + index * step`. Integers wrap around.
     fn nth(start: Self, step: Self, index: u64) -> Self;
@@ -239,20 +245,21 @@ macro_rules! numbers {
 }
 numbers! { i8 i16 i32 i64 u8 u16 u32 u64; f32 f64 }
 
-/// Equally spaced numbers in C order: `start + i * step`.
+/// Returns a source of equally spaced numbers in C order: `start + i * step`. Integers wrap around.
 ///
 /// ```
-/// # use b2nd::{Arange, ArrayBuilder, NdArray};
-/// let frame = ArrayBuilder::new::<i32>([2, 2]).to_bytes(Arange { start: 10, step: -3 })?;
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let frame = ArrayBuilder::new::<i32>([2, 2]).to_bytes(source::arange(10, -3))?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<i32>>()?, [10, 7, 4, 1]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Arange<T> {
-    /// The first number.
-    pub start: T,
-    /// The difference between neighbours.
-    pub step: T,
+pub fn arange<T: Number>(start: T, step: T) -> impl RegionSource {
+    Arange { start, step }
+}
+
+struct Arange<T> {
+    start: T,
+    step: T,
 }
 
 impl<T: Number> RegionSource for Arange<T> {
@@ -261,20 +268,21 @@ impl<T: Number> RegionSource for Arange<T> {
     }
 }
 
-/// Equally spaced numbers from `start` to `stop`, both included, in C order.
+/// Returns a source of equally spaced numbers from `start` to `stop`, both included, in C order.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, Linspace, NdArray};
-/// let frame = ArrayBuilder::new::<f64>([5]).to_bytes(Linspace { start: 0.0, stop: 1.0 })?;
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let frame = ArrayBuilder::new::<f64>([5]).to_bytes(source::linspace(0.0, 1.0))?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<f64>>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Linspace {
-    /// The first number.
-    pub start: f64,
-    /// The last number.
-    pub stop: f64,
+pub fn linspace(start: f64, stop: f64) -> impl RegionSource {
+    Linspace { start, stop }
+}
+
+struct Linspace {
+    start: f64,
+    stop: f64,
 }
 
 impl RegionSource for Linspace {
@@ -289,29 +297,25 @@ impl RegionSource for Linspace {
     }
 }
 
-/// Items of an iterator, in C order.
+/// Returns a source of the items of an iterator, in C order.
 ///
 /// Chunks do not follow the C order of items, so a slab as thick as one chunk along the first
 /// dimension is kept in memory. Surplus items are left in the iterator.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, Items, NdArray};
+/// # use b2nd::{ArrayBuilder, NdArray, source};
 /// let squares = (0..6u16).map(|i| i * i);
-/// let frame = ArrayBuilder::new::<u16>([3, 2]).chunks([2, 1]).to_bytes(Items::new(squares))?;
+/// let frame = ArrayBuilder::new::<u16>([3, 2]).chunks([2, 1]).to_bytes(source::items(squares))?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<u16>>()?, [0, 1, 4, 9, 16, 25]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Items<I> {
-    items: I,
-    rows: Rows,
+pub fn items<I: IntoIterator<Item: Element>>(items: I) -> impl RegionSource {
+    Items { items: items.into_iter(), rows: Rows::default() }
 }
 
-impl<I: Iterator<Item: Element>> Items<I> {
-    /// Creates a source that takes its items from an iterator.
-    pub fn new(items: impl IntoIterator<IntoIter = I>) -> Self {
-        Self { items: items.into_iter(), rows: Rows::default() }
-    }
+struct Items<I> {
+    items: I,
+    rows: Rows,
 }
 
 impl<I: Iterator<Item: Element>> RegionSource for Items<I> {
@@ -333,29 +337,25 @@ impl<I: Iterator<Item: Element>> RegionSource for Items<I> {
     }
 }
 
-/// Stored bytes of items in C order, from a reader such as a file, a pipe or a decompressor.
+/// Returns a source of the stored bytes of items in C order, from a reader such as a file, a pipe or a decompressor.
 ///
 /// Chunks do not follow the C order of items, so a slab as thick as one chunk along the first
 /// dimension is kept in memory. Surplus bytes are left in the reader.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, FromReader, NdArray};
+/// # use b2nd::{ArrayBuilder, NdArray, source};
 /// let reader = std::io::Cursor::new([1, 0, 2, 0, 3, 0, 4, 0]);
-/// let frame = ArrayBuilder::new::<u16>([2, 2]).to_bytes(FromReader::new(reader))?;
+/// let frame = ArrayBuilder::new::<u16>([2, 2]).to_bytes(source::reader(reader))?;
 /// assert_eq!(NdArray::from_bytes(frame)?.all().read::<Vec<u16>>()?, [1, 2, 3, 4]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct FromReader<R> {
-    reader: R,
-    rows: Rows,
+pub fn reader<R: io::Read>(reader: R) -> impl RegionSource {
+    FromReader { reader, rows: Rows::default() }
 }
 
-impl<R: io::Read> FromReader<R> {
-    /// Creates a source that takes its bytes from a reader.
-    pub fn new(reader: R) -> Self {
-        Self { reader, rows: Rows::default() }
-    }
+struct FromReader<R> {
+    reader: R,
+    rows: Rows,
 }
 
 impl<R: io::Read> RegionSource for FromReader<R> {
@@ -365,7 +365,7 @@ impl<R: io::Read> RegionSource for FromReader<R> {
 }
 
 /// The rows last taken from a sequential source.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 struct Rows {
     start: u64,
     len: u64,

@@ -16,8 +16,8 @@ use crate::{ArrayBuilder, Dtype, Geometry, NdArray, NdError, Slice};
 /// others are recompressed in bounded memory.
 ///
 /// ```
-/// use b2nd::{ArrayBuilder, ByIndex, Concat, NdArray};
-/// # let make = |rows| ArrayBuilder::new::<u8>([rows, 3]).to_bytes(ByIndex(|i| i as u8));
+/// use b2nd::{ArrayBuilder, Concat, NdArray, source};
+/// # let make = |rows| ArrayBuilder::new::<u8>([rows, 3]).to_bytes(source::by_index(|i| i as u8));
 /// # let (a, b) = (NdArray::from_bytes(make(2)?)?, NdArray::from_bytes(make(1)?)?);
 ///
 /// let joined = Concat::new([a.all(), b.all()], 0)?;
@@ -30,6 +30,7 @@ use crate::{ArrayBuilder, Dtype, Geometry, NdArray, NdError, Slice};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Concat {
     parts: Vec<Slice>,
     axis: usize,
@@ -185,7 +186,7 @@ fn same_chunk(
         || part.itemsize() != g.itemsize()
         // If the header has lost the item size, copying would lose it again; compressing repairs
         // it.
-        || array.super_chunk().typesize() != array.itemsize()
+        || array.super_chunk().itemsize() != array.itemsize()
     {
         return None;
     }
@@ -227,7 +228,7 @@ fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
     let Ok(header) = array.super_chunk().chunk(nchunk).header() else { return false };
     let Some(header) = header else { return true };
     let plugins = &array.super_chunk().dparams().plugins;
-    let needs_shape = |slot| !plugins.filter_properties(slot, header.typesize()).shapeless;
+    let needs_shape = |slot| !plugins.filter_properties(slot, header.itemsize()).shapeless;
     header.special().is_some()
         || header.is_memcpyed()
         || (!header.filters().into_iter().any(needs_shape)

@@ -3,7 +3,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod chunk_blocks;
-pub(crate) mod computed;
+pub mod computed;
 pub(crate) mod concat;
 pub(crate) mod edit;
 #[cfg(feature = "ndarray")]

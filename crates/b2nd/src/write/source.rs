@@ -18,14 +18,9 @@ use crate::{Dtype, Element, Geometry, NdArray, NdError, Slice};
 /// - stored bytes in C order: the same types with `u8`, for items of more than one byte
 /// - [`Strided`] memory
 /// - arrays and views, which copies them in bounded memory and possibly into other chunks
-/// - constants: [`Fill`](crate::Fill)
-/// - closures: [`ByIndex`](crate::ByIndex), [`ByPosition`](crate::ByPosition),
-///   [`FromFn`](fn@crate::FromFn)
-/// - iterators: [`Items`](crate::Items)
-/// - readers: [`FromReader`](crate::FromReader)
 /// - arrays of the crate `ndarray` (feature `ndarray`)
 ///
-/// A source passed as `&mut` can be used again.
+/// Constants, closures, iterators and readers become sources by the functions of [`source`](crate::source). A source passed as `&mut` can be used again.
 pub trait RegionSource {
     /// Reads the stored bytes of a region's items in C order. `dst` must be filled completely.
     ///
@@ -78,10 +73,10 @@ pub trait RegionSource {
     /// without an end need this.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Axis, Fill, NdArray, RegionSource};
-    /// let frame = ArrayBuilder::new::<u8>([2, 2]).to_bytes(Fill::zeros())?;
+    /// # use b2nd::{ArrayBuilder, Axis, NdArray, RegionSource, source};
+    /// let frame = ArrayBuilder::new::<u8>([2, 2]).to_bytes(source::zeros())?;
     /// let mut editor = NdArray::edit_bytes(frame)?;
-    /// editor.append(Axis(1), Fill::value(7u8).with_length(3))?;
+    /// editor.append(Axis(1), source::value(7u8).with_length(3))?;
     /// assert_eq!(editor.snapshot()?.slice(0)?.read_bytes()?, [0, 0, 7, 7, 7]);
     /// # Ok::<(), b2nd::NdError>(())
     /// ```

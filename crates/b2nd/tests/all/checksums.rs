@@ -1,15 +1,15 @@
 //! What is read of an array is compared with its checksum, whole chunks and parts of them alike.
 
-use b2_chunk::{CParams, FilterSlot};
+use b2_chunk::{Compression, FilterSlot};
 use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};
-use b2nd::{ArrayBuilder, Axis, ByIndex, Concat, NdArray, NdError, range};
+use b2nd::{ArrayBuilder, Axis, Concat, NdArray, NdError, range, source};
 
 /// Chunks of 100 x 100 in blocks of 25 x 25, the last ones with padding blocks. Stored as they are: damage decodes.
 fn array(filters: &[FilterSlot]) -> Vec<u8> {
-    let cparams = CParams::builder(4).level(0).filters(filters).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).filters(filters).build().unwrap();
     let builder =
         ArrayBuilder::new::<u32>([190, 220]).chunks([100, 100]).blocks([25, 25]).compression(cparams);
-    builder.to_bytes(ByIndex(|i| (i as u32).wrapping_mul(2_654_435_761))).unwrap().to_vec()
+    builder.to_bytes(source::by_index(|i| (i as u32).wrapping_mul(2_654_435_761))).unwrap().to_vec()
 }
 
 fn damaged(filters: &[FilterSlot], nchunk: usize, compare: Compare) -> NdArray {
@@ -101,7 +101,7 @@ fn no_flipped_bit_gives_wrong_values() {
         let builder =
             ArrayBuilder::new::<u64>(shape).chunks([64, 96]).blocks([16, 24]).compression(compression);
         let item = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31) & noise;
-        let good = builder.to_bytes(ByIndex(item)).unwrap().to_vec();
+        let good = builder.to_bytes(source::by_index(item)).unwrap().to_vec();
         let items = NdArray::from_bytes(good.clone()).unwrap().all().read_bytes().unwrap();
         let row = 8 * shape[1] as usize;
         for _ in 0..40 {
@@ -140,7 +140,7 @@ fn damage_is_not_copied_or_changed() {
         assert!(joined.builder().to_bytes(joined).is_err(), "{nchunk}");
 
         let (row, column) = (100 * (nchunk as i64 / 3), 100 * (nchunk as i64 % 3));
-        let edit = || NdArray::options().edit_bytes(frame.clone()).unwrap();
+        let edit = || NdArray::edit_bytes(frame.clone()).unwrap();
         let one = [range(row + 50..row + 51), range(column + 10..column + 11)];
         assert!(edit().transaction(|editor| editor.set_bytes(one, &[1, 2, 3, 4])).is_err());
         assert!(edit().transaction(|editor| editor.insert(Axis(0), 0, &[0; 880][..])).is_err());

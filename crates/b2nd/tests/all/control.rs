@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use b2_core::{Control, Progress};
 use b2_frame::Storage;
-use b2nd::{
-    ArrayBuilder, ArrayEditor, Axis, ByIndex, Concat, Fill, NdArray, NdError, RegionSource, Selection,
-};
+use b2nd::{ArrayBuilder, ArrayEditor, Axis, Concat, NdArray, NdError, RegionSource, Selection, source};
 
 type Seen = Arc<Mutex<Vec<Progress>>>;
 
@@ -15,7 +13,7 @@ type Seen = Arc<Mutex<Vec<Progress>>>;
 fn noting(most: u64) -> (Control, Seen) {
     let seen = Seen::default();
     let notes = Arc::clone(&seen);
-    let control = Control::new().with_progress(move |progress| {
+    let control = Control::new().progress(move |progress| {
         notes.lock().unwrap().push(progress);
         if progress.nbytes < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
@@ -46,13 +44,17 @@ fn building_tells_and_stops() {
     let array = NdArray::from_bytes(frame.clone()).unwrap();
     for threads in [1, 3] {
         let (control, seen) = noting(u64::MAX);
-        assert_eq!(builder().control(control.with_threads(threads)).to_bytes(&items).unwrap(), frame);
+        assert_eq!(builder().control(control.threads(threads)).to_bytes(&items).unwrap(), frame);
         check(&seen, NBYTES);
     }
     // Whatever the items come from: memory, a function, the index, chunks of other arrays.
     let joined = Concat::new([array.all()], 0).unwrap();
-    let sources: [Box<dyn RegionSource>; 4] =
-        [Box::new(&items), Box::new(ByIndex(|i| i as u32)), Box::new(Fill::zeros()), Box::new(joined)];
+    let sources: [Box<dyn RegionSource>; 4] = [
+        Box::new(&items),
+        Box::new(source::by_index(|i| i as u32)),
+        Box::new(source::zeros()),
+        Box::new(joined),
+    ];
     for mut source in sources {
         let (control, seen) = noting(u64::MAX);
         builder().control(control).to_bytes(&mut source).unwrap();
@@ -67,7 +69,7 @@ fn building_tells_and_stops() {
     }
     let total = Arc::new(Mutex::new(0));
     let told = Arc::clone(&total);
-    let control = Control::new().with_progress(move |done| {
+    let control = Control::new().progress(move |done| {
         *told.lock().unwrap() = done.items();
         ControlFlow::Continue(())
     });
@@ -79,14 +81,14 @@ fn building_tells_and_stops() {
 type Change = (&'static str, u64, fn(&mut ArrayEditor) -> Result<(), NdError>);
 
 const CHANGES: [Change; 9] = [
-    ("append", 25 * 50 * 4, |e| e.append(Axis(0), Fill::value(3u32).with_length(25))),
+    ("append", 25 * 50 * 4, |e| e.append(Axis(0), source::value(3u32).with_length(25))),
     ("append columns", (10 + 15) * 70 * 4, |e| e.append(Axis(1), vec![5u32; 15 * 70])),
     ("append a row", 50 * 4, |e| e.append(Axis(0), [7u32; 50])),
-    ("insert", 75 * 50 * 4, |e| e.insert(Axis(0), 5, ByIndex(|i| i as u32).with_length(5))),
+    ("insert", 75 * 50 * 4, |e| e.insert(Axis(0), 5, source::by_index(|i| i as u32).with_length(5))),
     ("insert chunks", 10 * 50 * 4, |e| e.insert(Axis(0), 20, [7u32; 500])),
     ("delete", 10 * 50 * 4, |e| e.delete(Axis(0), 15..25)),
-    ("set", 40 * 30 * 4, |e| e.set([10..50, 5..35], ByIndex(|i| i as u32))),
-    ("set a value", 35 * 50 * 4, |e| e.set(0..35, Fill::value(6u32))),
+    ("set", 40 * 30 * 4, |e| e.set([10..50, 5..35], source::by_index(|i| i as u32))),
+    ("set a value", 35 * 50 * 4, |e| e.set(0..35, source::value(6u32))),
     ("set a mask", 350 * 4, |e| {
         let marks: Vec<bool> = (0..3500).map(|n| n % 10 == 0).collect();
         e.set_points(Selection::mask_of([70, 50], marks), vec![1u32; 350])
@@ -139,6 +141,6 @@ fn resizing_tells_and_stops() {
 fn a_stopped_source_is_a_stopped_call() {
     let array = NdArray::from_bytes(builder().to_bytes(vec![1u32; 3500]).unwrap()).unwrap();
     let stopped = || Err(std::io::Error::other(NdError::Cancelled(b2_core::Cancelled)));
-    let source = b2nd::FromFn(move |_, _: &mut [u32]| stopped());
+    let source = source::from_fn(move |_, _: &mut [u32]| stopped());
     assert!(matches!(ArrayBuilder::like(&array).to_bytes(source), Err(NdError::Cancelled(_))));
 }

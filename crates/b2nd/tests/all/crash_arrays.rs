@@ -6,13 +6,13 @@ mod crash;
 use std::sync::Arc;
 
 use self::crash::{PATH, Progress, Scenario};
-use b2_chunk::{CParams, CodecId};
-use b2_frame::{FrameError, FrameWriter, Storage, SuperChunk};
+use b2_chunk::{CodecId, Compression};
+use b2_frame::{FrameError, FrameWriter, ReadOptions, Storage, SuperChunk};
 use b2_storage_sim::SimFs;
 use b2nd::{ArrayBuilder, ArrayEditor, Axis, NdArray, NdError};
 
-fn options(fs: &SimFs) -> b2nd::ArrayOptions {
-    NdArray::options().frame_options(SuperChunk::options().file_system(Arc::new(fs.clone())))
+fn options(fs: &SimFs) -> ReadOptions {
+    SuperChunk::options().file_system(Arc::new(fs.clone()))
 }
 
 fn noise(items: usize, seed: u64) -> Vec<u8> {
@@ -42,14 +42,16 @@ fn check_on(name: &str, builder: &dyn Fn() -> ArrayBuilder, changes: &[Change<'_
             }
         };
         let steps = |fs: &SimFs, progress: &mut Progress<'_>| {
-            let mut editor = options(fs).edit(PATH).map_err(frame_error)?;
+            let mut editor = NdArray::edit_with(PATH, &options(fs).into()).map_err(frame_error)?;
             for change in changes {
                 change(&mut editor).and_then(|()| editor.commit()).map_err(frame_error)?;
                 progress.committed();
             }
             // The shape that is read belongs to the chunks.
             if fs.failed().is_none() {
-                options(fs).open(PATH).and_then(|array| array.all().read_bytes()).map_err(frame_error)?;
+                NdArray::open_with(PATH, &options(fs))
+                    .and_then(|array| array.all().read_bytes())
+                    .map_err(frame_error)?;
             }
             Ok(())
         };
@@ -62,7 +64,7 @@ fn check_on(name: &str, builder: &dyn Fn() -> ArrayBuilder, changes: &[Change<'_
 
 /// 40 x 30 items of four bytes in chunks of 16 x 16, those at two edges padded.
 fn plane() -> ArrayBuilder {
-    let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).build().unwrap();
     ArrayBuilder::new::<u32>([40, 30]).chunks([16, 16]).blocks([8, 8]).compression(cparams)
 }
 
@@ -109,7 +111,7 @@ fn many_dimensions() {
     let many = || {
         let shape = [[1; 14].as_slice(), &[20, 30]].concat();
         let chunks = [[1; 14].as_slice(), &[16, 16]].concat();
-        let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).build().unwrap();
+        let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).build().unwrap();
         let builder =
             ArrayBuilder::new::<u32>(shape).chunks(chunks.clone()).blocks(chunks).compression(cparams);
         (0..12).fold(builder, |builder, i| builder.metalayer(format!("layer{i}"), noise(40, i)))

@@ -1,12 +1,9 @@
 //! Sources of new arrays: constants, functions, iterators, other arrays, joined arrays.
 
 use crate::common::{Dice, Model};
-use b2_chunk::{CParams, CodecId, FilterId, FilterSlot, SpecialKind};
+use b2_chunk::{CodecId, Compression, FilterId, FilterSlot, SpecialKind};
 use b2_frame::Entry;
-use b2nd::{
-    Arange, ArrayBuilder, ByIndex, ByPosition, Concat, Dtype, Fill, Items, Linspace, NdArray, NdError,
-    RegionSource, Selection, range,
-};
+use b2nd::{ArrayBuilder, Concat, Dtype, NdArray, NdError, RegionSource, Selection, range, source};
 use proptest::prelude::*;
 
 fn u64s(shape: &[usize]) -> Vec<u64> {
@@ -28,9 +25,9 @@ fn chunk_bytes(array: &NdArray, nchunk: usize) -> Vec<u8> {
 #[test]
 fn constants_take_no_space() {
     for (mut fill, kind) in [
-        (Fill::zeros(), SpecialKind::Zeros),
-        (Fill::uninit(), SpecialKind::Uninit),
-        (Fill::value(0u32), SpecialKind::Zeros),
+        (source::zeros(), SpecialKind::Zeros),
+        (source::uninit(), SpecialKind::Uninit),
+        (source::value(0u32), SpecialKind::Zeros),
     ] {
         let array = memory(&ArrayBuilder::new::<u32>([100, 70]).chunks([30, 30]), &mut fill);
         assert_eq!(array.super_chunk().nchunks(), 12);
@@ -38,35 +35,35 @@ fn constants_take_no_space() {
         assert_eq!(array.all().read::<Vec<u32>>().unwrap(), [0; 7000]);
     }
     let dtype = Dtype::parse("<f8").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), Fill::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
     assert_eq!(array.super_chunk().chunk(0).entry().unwrap(), Entry::Special(SpecialKind::NaN));
     assert!(array.all().read::<Vec<f64>>().unwrap().iter().all(|x| x.is_nan()));
     // A NaN in the index means a little-endian float; others are repeated values.
     let dtype = Dtype::parse(">f4").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), Fill::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
     assert!(array.all().read::<Vec<f32>>().unwrap().iter().all(|x| x.is_nan()));
     let dtype = Dtype::parse("<c8").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([3], dtype.clone()), Fill::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::with_dtype([3], dtype.clone()), source::nans(&dtype).unwrap());
     assert_eq!(array.all().read_bytes().unwrap(), [0, 0, 0xC0, 0x7F].repeat(6));
-    assert!(Fill::nans(&Dtype::parse("<i4").unwrap()).is_err());
+    assert!(source::nans(&Dtype::parse("<i4").unwrap()).is_err());
 
-    let array = memory(&ArrayBuilder::new::<i16>([100, 70]).chunks([30, 30]), Fill::value(-5i16));
+    let array = memory(&ArrayBuilder::new::<i16>([100, 70]).chunks([30, 30]), source::value(-5i16));
     assert_eq!(array.super_chunk().chunk(3).read().unwrap().cbytes(), 34);
     assert_eq!(array.all().read::<Vec<i16>>().unwrap(), [-5; 7000]);
     // Wider than chunk headers can tell.
     let item: Vec<u8> = (0..=255).chain(0..=44).collect();
     let array =
-        memory(&ArrayBuilder::with_dtype([20], Dtype::parse("|V301").unwrap()), Fill::item(&item[..]));
+        memory(&ArrayBuilder::with_dtype([20], Dtype::parse("|V301").unwrap()), source::item(&item[..]));
     assert_eq!(array.all().read_bytes().unwrap(), item.repeat(20));
     // No value of 4 bytes for items of 8.
-    let wrong = Fill::value(1u32);
+    let wrong = source::value(1u32);
     assert!(matches!(ArrayBuilder::new::<u64>([3]).to_bytes(wrong), Err(NdError::Source(_))));
 }
 
 #[test]
 fn constants_beyond_all_memory() {
     let array =
-        memory(&ArrayBuilder::new::<u8>([1 << 20, 1 << 20]).chunks([1 << 15, 1 << 15]), Fill::zeros());
+        memory(&ArrayBuilder::new::<u8>([1 << 20, 1 << 20]).chunks([1 << 15, 1 << 15]), source::zeros());
     assert_eq!((array.nbytes(), array.super_chunk().nchunks()), (1 << 40, 1 << 10));
     assert_eq!(array.slice([-1, -1]).unwrap().read_bytes().unwrap(), [0]);
 }
@@ -74,57 +71,56 @@ fn constants_beyond_all_memory() {
 #[test]
 fn arrays_without_items() {
     for shape in [vec![0], vec![0, 5], vec![5, 0, 2]] {
-        for mut source in [Fill::zeros(), Fill::value(7u8)] {
+        for mut source in [source::zeros(), source::value(7u8)] {
             let array = memory(&ArrayBuilder::new::<u8>(&shape[..]), &mut source);
             assert_eq!((array.shape(), array.all().read_bytes().unwrap()), (&shape[..], vec![]));
         }
     }
-    let scalar = memory(&ArrayBuilder::new::<f64>([]), Fill::value(2.5));
+    let scalar = memory(&ArrayBuilder::new::<f64>([]), source::value(2.5));
     assert_eq!(scalar.all().read::<Vec<f64>>().unwrap(), [2.5]);
     // Ready to grow: C-Blosc2 tells the chunk size of empty arrays too.
-    let empty = memory(&ArrayBuilder::new::<u32>([0, 5]).chunks([2, 5]), Fill::zeros());
+    let empty = memory(&ArrayBuilder::new::<u32>([0, 5]).chunks([2, 5]), source::zeros());
     assert_eq!(empty.super_chunk().chunksize(), 40);
 }
 
 #[test]
 fn iterators_must_have_enough_items() {
     let builder = ArrayBuilder::new::<u8>([5, 3]);
-    assert!(matches!(builder.to_bytes(Items::new(0..14u8)), Err(NdError::Source(_))));
-    assert!(matches!(builder.to_bytes(Items::new(0..99u32)), Err(NdError::Element { .. })));
+    assert!(matches!(builder.to_bytes(source::items(0..14u8)), Err(NdError::Source(_))));
+    assert!(matches!(builder.to_bytes(source::items(0..99u32)), Err(NdError::Element { .. })));
     assert_eq!(
-        memory(&builder, Items::new(0..99u8)).all().read_bytes().unwrap(),
+        memory(&builder, source::items(0..99u8)).all().read_bytes().unwrap(),
         (0..15).collect::<Vec<_>>()
     );
 }
 
 #[test]
 fn counting_is_exact() {
-    let array =
-        memory(&ArrayBuilder::new::<f64>([3, 1000]).chunks([2, 300]), Linspace { start: -1.0, stop: 0.7 });
+    let array = memory(&ArrayBuilder::new::<f64>([3, 1000]).chunks([2, 300]), source::linspace(-1.0, 0.7));
     let items = array.all().read::<Vec<f64>>().unwrap();
     assert_eq!((items[0], items[2999]), (-1.0, 0.7));
     assert!(items.windows(2).all(|w| w[0] < w[1]));
-    let array = memory(&ArrayBuilder::new::<i64>([7]), Arange { start: i64::MAX - 2, step: 1 });
+    let array = memory(&ArrayBuilder::new::<i64>([7]), source::arange(i64::MAX - 2, 1));
     assert_eq!(
         array.all().read::<Vec<i64>>().unwrap()[..4],
         [i64::MAX - 2, i64::MAX - 1, i64::MAX, i64::MIN]
     );
-    let array = memory(&ArrayBuilder::new::<f32>([4]), Arange { start: 1.0f32, step: -0.25 });
+    let array = memory(&ArrayBuilder::new::<f32>([4]), source::arange(1.0f32, -0.25));
     assert_eq!(array.all().read::<Vec<f32>>().unwrap(), [1.0, 0.75, 0.5, 0.25]);
 }
 
 #[test]
 fn aligned_chunks_are_copied_as_they_are() {
     let make = |rows: u64, seed: u64| {
-        let cparams = CParams::builder(4).codec(CodecId::ZSTD).level(9).build().unwrap();
+        let cparams = Compression::new().itemsize(4).codec(CodecId::ZSTD).level(9).build().unwrap();
         let builder = ArrayBuilder::new::<u32>([rows, 50]).chunks([10, 20]).blocks([5, 10]);
-        memory(&builder.compression(cparams), ByIndex(move |i| (i * seed) as u32))
+        memory(&builder.compression(cparams), source::by_index(move |i| (i * seed) as u32))
     };
     let (a, b, c) = (make(20, 7), make(30, 11), make(7, 13));
-    let zeros = memory(&ArrayBuilder::like(&a), Fill::zeros());
+    let zeros = memory(&ArrayBuilder::like(&a), source::zeros());
     let mut joined = Concat::new([a.all(), zeros.all(), b.all(), c.all()], 0).unwrap();
     // Other parameters than those of the sources show which chunks were made anew.
-    let other = CParams::builder(4).codec(CodecId::LZ4).build().unwrap();
+    let other = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let builder = joined.builder().compression(other);
     let array = memory(&builder, &mut joined);
     assert_eq!(array.shape(), [77, 50]);
@@ -169,9 +165,9 @@ fn aligned_chunks_are_copied_as_they_are() {
 #[test]
 fn cells_are_compressed_anew_in_blocks_of_another_shape() {
     let filters = [FilterSlot::new(FilterId::NDCELL, 4), FilterSlot::SHUFFLE];
-    let cparams = CParams::builder(4).filters(filters).build().unwrap();
+    let cparams = Compression::new().itemsize(4).filters(filters).build().unwrap();
     let builder = ArrayBuilder::new::<u32>([40, 30]).chunks([20, 15]).blocks([10, 7]).compression(cparams);
-    let a = memory(&builder, ByIndex(|i| (i % 77) as u32));
+    let a = memory(&builder, source::by_index(|i| (i % 77) as u32));
     let mut stacked = Concat::stack([a.all(), a.all()], 0).unwrap();
     let array = memory(&stacked.builder(), &mut stacked);
     let items = a.all().read::<Vec<u32>>().unwrap();
@@ -181,7 +177,7 @@ fn cells_are_compressed_anew_in_blocks_of_another_shape() {
 #[test]
 fn copies_keep_their_layers() {
     let builder = ArrayBuilder::new::<u8>([9]).metalayer("unit", *b"\xa1K").vlmetalayer("note", *b"\xa2hi");
-    let array = memory(&builder, ByIndex(|i| i as u8));
+    let array = memory(&builder, source::by_index(|i| i as u8));
     let copy = memory(&ArrayBuilder::like(&array).layers_of(&array).unwrap(), &array);
     assert_eq!(copy.super_chunk().metalayers().get("unit"), Some(&b"\xa1K"[..]));
     assert_eq!(copy.super_chunk().vlmetalayers().get("note").unwrap().unwrap(), b"\xa2hi");
@@ -214,10 +210,10 @@ proptest! {
         let sources: [Box<dyn RegionSource>; 6] = [
             Box::new(model.bytes()),
             Box::new(model.items.clone()),
-            Box::new(Arange { start: 5u32, step: 3 }),
-            Box::new(ByIndex(|i| i as u32 * 3 + 5)),
-            Box::new(ByPosition(|at: &[u64]| place(at) as u32 * 3 + 5)),
-            Box::new(Items::new(model.items.clone())),
+            Box::new(source::arange(5u32, 3)),
+            Box::new(source::by_index(|i| i as u32 * 3 + 5)),
+            Box::new(source::by_position(|at: &[u64]| place(at) as u32 * 3 + 5)),
+            Box::new(source::items(model.items.clone())),
         ];
         for source in sources {
             let array = memory(&builder, source);

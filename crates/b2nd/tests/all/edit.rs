@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::{Dice, Failing, Model, check};
-use b2_chunk::{CParams, CodecId, FilterSlot};
+use b2_chunk::{CodecId, Compression, FilterSlot};
 use b2_frame::{Durability, FrameEditor, Storage};
-use b2nd::{ArrayBuilder, ArrayEditor, Axis, Fill, NdArray, RegionSource, Selection};
+use b2nd::{ArrayBuilder, ArrayEditor, Axis, NdArray, RegionSource, Selection, source};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn step(editor: &mut ArrayEditor, model: &mut Model, dice: &mut Dice, next: &mut
             let selection = dice.selection(&model.shape, false);
             let n = model.select(&selection).items.len();
             let item = if dice.below(3) == 0 { 0 } else { fresh(1)[0] };
-            editor.set(&selection, Fill::value(item)).unwrap();
+            editor.set(&selection, source::value(item)).unwrap();
             model.set(&selection, &vec![item; n]);
         }
         3 if nd > 0 && !model.items.is_empty() => {
@@ -191,7 +191,7 @@ proptest! {
         let blocks: Vec<usize> = chunks.iter().map(|&c| 1 + dice.below(c)).collect();
         let filters: &[FilterSlot] =
             [&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA, FilterSlot::SHUFFLE], &[]][dice.below(3)];
-        let cparams = CParams::builder(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
+        let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
         let builder = ArrayBuilder::new::<u32>(u64s(&shape)).chunks(u32s(&chunks));
         let builder = builder.blocks(u32s(&blocks)).compression(cparams).vlmetalayer("note", *b"\xa2hi");
         let mut home = Home::new(&builder, model.bytes(), kind, dir.path());

@@ -1,11 +1,10 @@
 //! Changes of arrays, case by case.
 
 use crate::common::{Dice, Failing, Model, check};
-use b2_chunk::{CParams, CodecId, SpecialKind};
+use b2_chunk::{CodecId, Compression, SpecialKind};
 use b2_frame::{Entry, FrameEditor, Storage};
 use b2nd::{
-    ArrayBuilder, ArrayEditor, Axis, ByIndex, Concat, Dtype, Fill, NdArray, NdError, RegionSource, Selection,
-    range,
+    ArrayBuilder, ArrayEditor, Axis, Concat, Dtype, NdArray, NdError, RegionSource, Selection, range, source,
 };
 use bytes::Bytes;
 
@@ -16,7 +15,7 @@ fn memory(builder: &ArrayBuilder, source: impl RegionSource) -> ArrayEditor {
 #[test]
 fn stale_values_do_not_show() {
     // What C-Blosc2 leaves behind on shrinking: a shorter shape over the same chunks.
-    let frame = ArrayBuilder::new::<u32>([6, 6]).chunks([4, 4]).to_bytes(Fill::value(9u32)).unwrap();
+    let frame = ArrayBuilder::new::<u32>([6, 6]).chunks([4, 4]).to_bytes(source::value(9u32)).unwrap();
     let shrink = |frame: &Bytes, shape: [u64; 2]| {
         let mut editor = FrameEditor::options().edit_bytes(frame.clone()).unwrap();
         let mut meta = b2nd::ArrayMeta::parse("b2nd", editor.metalayers().get("b2nd").unwrap()).unwrap();
@@ -31,7 +30,7 @@ fn stale_values_do_not_show() {
     check(&editor.snapshot().unwrap(), &model);
     // Only along the axis that grows.
     let mut editor = NdArray::edit_bytes(shrink(&frame, [5, 5])).unwrap();
-    editor.append(Axis(0), Fill::value(7u32).with_length(2)).unwrap();
+    editor.append(Axis(0), source::value(7u32).with_length(2)).unwrap();
     editor.resize(&[8, 8]).unwrap();
     let new = Model { shape: vec![2, 5], items: vec![7; 10] };
     let model = Model { shape: vec![5, 5], items: vec![9; 25] }.insert(0, 5, &new).resize(&[8, 8]);
@@ -39,7 +38,7 @@ fn stale_values_do_not_show() {
     // A NaN or value beyond the edge of a special chunk.
     let dtype = Dtype::parse("<f4").unwrap();
     let mut editor =
-        memory(&ArrayBuilder::with_dtype([5], dtype.clone()).chunks([4]), Fill::nans(&dtype).unwrap());
+        memory(&ArrayBuilder::with_dtype([5], dtype.clone()).chunks([4]), source::nans(&dtype).unwrap());
     editor.resize(&[9]).unwrap();
     let items = editor.snapshot().unwrap().all().read::<Vec<f32>>().unwrap();
     assert!(items[..5].iter().all(|x| x.is_nan()));
@@ -48,16 +47,18 @@ fn stale_values_do_not_show() {
 
 #[test]
 fn whole_chunks_of_one_value_take_no_space() {
-    let mut editor = memory(&ArrayBuilder::new::<u32>([50, 50]).chunks([20, 20]), ByIndex(|i| i as u32));
-    editor.set([10..50, 0..50], Fill::item([0; 4])).unwrap();
+    let mut editor =
+        memory(&ArrayBuilder::new::<u32>([50, 50]).chunks([20, 20]), source::by_index(|i| i as u32));
+    editor.set([10..50, 0..50], source::item([0; 4])).unwrap();
     let array = editor.snapshot().unwrap();
     assert_eq!(array.super_chunk().chunk(4).entry().unwrap(), Entry::Special(SpecialKind::Zeros));
-    editor.set(range(0..40), Fill::value(7u32)).unwrap();
+    editor.set(range(0..40), source::value(7u32)).unwrap();
     let array = editor.snapshot().unwrap();
     assert_eq!(array.super_chunk().chunk(4).read().unwrap().cbytes(), 36);
     assert_eq!(array.slice([Selection::Index(39)]).unwrap().read::<Vec<u32>>().unwrap(), [7; 50]);
     // Growth is free.
-    let mut editor = memory(&ArrayBuilder::new::<u8>([0, 1 << 15]).chunks([1 << 15, 1 << 15]), Fill::zeros());
+    let mut editor =
+        memory(&ArrayBuilder::new::<u8>([0, 1 << 15]).chunks([1 << 15, 1 << 15]), source::zeros());
     editor.resize(&[1 << 26, 1 << 15]).unwrap();
     let frame = {
         editor.commit().unwrap();
@@ -70,14 +71,14 @@ fn whole_chunks_of_one_value_take_no_space() {
 #[test]
 fn chunks_that_only_move_are_not_touched() {
     let builder = ArrayBuilder::new::<u32>([30, 25]).chunks([10, 10]);
-    let mut editor = memory(&builder, ByIndex(|i| i as u32 * 3 + 1));
+    let mut editor = memory(&builder, source::by_index(|i| i as u32 * 3 + 1));
     editor.commit().unwrap();
     let before = editor.snapshot().unwrap();
     let bytes = |array: &NdArray, n| array.super_chunk().chunk(n).read().unwrap().into_bytes();
     // Another array's chunks, compressed otherwise, are taken as they are.
-    let cparams = CParams::builder(4).codec(CodecId::BLOSCLZ).level(1).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).level(1).build().unwrap();
     let other = ArrayBuilder::new::<u32>([30, 20]).chunks([10, 10]).compression(cparams);
-    let other = NdArray::from_bytes(other.to_bytes(ByIndex(|i| i as u32 * 5 + 2)).unwrap()).unwrap();
+    let other = NdArray::from_bytes(other.to_bytes(source::by_index(|i| i as u32 * 5 + 2)).unwrap()).unwrap();
     editor.insert(Axis(1), 10, Concat::new([other.all()], 1).unwrap()).unwrap();
     let after = editor.snapshot().unwrap();
     assert_eq!(after.shape(), [30, 45]);
@@ -90,7 +91,7 @@ fn chunks_that_only_move_are_not_touched() {
     }
     // Along the first axis the chunks before stay where they are in the file.
     editor.rollback().unwrap();
-    editor.append(Axis(0), Fill::value(1u32).with_length(13)).unwrap();
+    editor.append(Axis(0), source::value(1u32).with_length(13)).unwrap();
     editor.commit().unwrap();
     let after = editor.snapshot().unwrap();
     for nchunk in 0..9 {
@@ -103,8 +104,8 @@ fn chunks_that_only_move_are_not_touched() {
 fn a_failed_operation_changes_nothing() {
     // Above the size of a batch, so that some chunks are written before it fails.
     let builder = ArrayBuilder::new::<u8>([1000]).chunks([40 << 20]);
-    let mut editor = memory(&builder, ByIndex(|i| i as u8));
-    editor.set(range(0..10), Fill::item([1])).unwrap();
+    let mut editor = memory(&builder, source::by_index(|i| i as u8));
+    editor.set(range(0..10), source::item([1])).unwrap();
     assert!(matches!(editor.append(Axis(0), Failing(1).with_length(120 << 20)), Err(NdError::Source(_))));
     // What was done before is still there, and nothing else.
     assert_eq!(editor.shape(), [1000]);
@@ -113,13 +114,13 @@ fn a_failed_operation_changes_nothing() {
     editor.rollback().unwrap();
     assert_eq!(editor.snapshot().unwrap().slice(range(8..12)).unwrap().read_bytes().unwrap(), [8, 9, 10, 11]);
     // Wrong arguments change nothing.
-    editor.set(range(0..10), Fill::item([1])).unwrap();
+    editor.set(range(0..10), source::item([1])).unwrap();
     assert!(editor.resize(&[5, 5]).is_err());
     assert!(editor.resize(&[u64::MAX]).is_err());
     assert!(editor.set_bytes(range(0..10), &[0; 9]).is_err());
-    assert!(editor.set(range(0..10), Fill::item([0; 2])).is_err());
-    assert!(editor.append(Axis(1), Fill::zeros().with_length(1)).is_err());
-    assert!(editor.insert(Axis(0), 1001, Fill::zeros().with_length(1)).is_err());
+    assert!(editor.set(range(0..10), source::item([0; 2])).is_err());
+    assert!(editor.append(Axis(1), source::zeros().with_length(1)).is_err());
+    assert!(editor.insert(Axis(0), 1001, source::zeros().with_length(1)).is_err());
     assert!(editor.delete(0, 999..1001).is_err());
     assert!(editor.set_metalayer("b2nd", &[]).is_err());
     assert!(editor.set(range(0..2), &[1u16, 2]).is_err());
@@ -135,12 +136,13 @@ fn a_failed_operation_changes_nothing() {
 #[test]
 fn structured_and_big_endian_items() {
     let dtype = Dtype::parse("[('a', '>i4'), ('b', '|S3')]").unwrap();
-    let mut editor = memory(&ArrayBuilder::with_dtype([6], dtype).chunks([4]), Fill::item(*b"\0\0\0\x01abc"));
+    let mut editor =
+        memory(&ArrayBuilder::with_dtype([6], dtype).chunks([4]), source::item(*b"\0\0\0\x01abc"));
     editor.set_field([range(..).step(2)], "a", [2i32, 3, 4]).unwrap();
     let array = editor.snapshot().unwrap();
     assert_eq!(array.all().field("a").unwrap().read::<Vec<i32>>().unwrap(), [2, 1, 3, 1, 4, 1]);
     assert_eq!(array.all().field("b").unwrap().read_bytes().unwrap(), b"abc".repeat(6));
-    let mut editor = memory(&ArrayBuilder::with_dtype([3], Dtype::parse(">f8").unwrap()), Fill::zeros());
+    let mut editor = memory(&ArrayBuilder::with_dtype([3], Dtype::parse(">f8").unwrap()), source::zeros());
     editor.set([1], &[0.5f64]).unwrap();
     assert_eq!(editor.snapshot().unwrap().all().read_bytes().unwrap()[8..16], 0.5f64.to_be_bytes());
     assert_eq!(editor.snapshot().unwrap().all().read::<Vec<f64>>().unwrap(), [0.0, 0.5, 0.0]);
@@ -149,7 +151,7 @@ fn structured_and_big_endian_items() {
 #[test]
 fn the_old_metalayer_changes_in_place() {
     let frame = ArrayBuilder::new::<u8>([2, 3]).chunks([2, 3]).blocks([2, 3]);
-    let array = NdArray::from_bytes(frame.to_bytes(Fill::value(4u8)).unwrap()).unwrap();
+    let array = NdArray::from_bytes(frame.to_bytes(source::value(4u8)).unwrap()).unwrap();
     let mut meta = array.meta().to_bytes();
     meta[0] = 0x95;
     meta.truncate(3 + 1 + 18 + 2 * (1 + 10));
@@ -169,7 +171,7 @@ fn many_threads_write_one_array() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.b2nd");
     let builder = ArrayBuilder::new::<u32>([80, 64]).chunks([5, 64]).blocks([5, 32]);
-    builder.write(&path, Fill::zeros()).unwrap();
+    builder.write(&path, source::zeros()).unwrap();
     let mut editor = NdArray::edit(&path).unwrap();
     let shared = editor.share().unwrap();
     std::thread::scope(|scope| {
@@ -204,7 +206,7 @@ fn many_threads_write_one_array() {
 fn small_pieces_are_written_once() {
     let mut dice = Dice::new(7);
     let builder = ArrayBuilder::new::<u32>([0, 25]).chunks([1000, 25]);
-    let mut editor = memory(&builder, Fill::zeros());
+    let mut editor = memory(&builder, source::zeros());
     let mut wanted = Vec::new();
     for k in 0..10_000 {
         let row: Vec<u8> = (0..100).map(|_| dice.below(256) as u8).collect();
@@ -216,17 +218,17 @@ fn small_pieces_are_written_once() {
     assert!(written < 1_010_000, "{written}");
     assert_eq!(editor.snapshot().unwrap().all().read_bytes().unwrap(), wanted);
     // Pieces of any length, from any start, with other operations between.
-    let mut editor = memory(&ArrayBuilder::new::<u8>([3, 2]).chunks([7, 2]), Fill::value(1u8));
+    let mut editor = memory(&ArrayBuilder::new::<u8>([3, 2]).chunks([7, 2]), source::value(1u8));
     let mut wanted = vec![1; 6];
     for k in 0..200u8 {
         let len = dice.below(12) as u64;
-        editor.append(Axis(0), Fill::item([k]).with_length(len)).unwrap();
+        editor.append(Axis(0), source::item([k]).with_length(len)).unwrap();
         wanted.extend(vec![k; len as usize * 2]);
         match dice.below(8) {
             0 => assert_eq!(editor.snapshot().unwrap().all().read_bytes().unwrap(), wanted),
             1 => drop(editor.commit().unwrap()),
             2 => {
-                editor.set([-1], Fill::item([0])).unwrap();
+                editor.set([-1], source::item([0])).unwrap();
                 let end = wanted.len();
                 wanted[end - 2..].fill(0);
             }
@@ -252,12 +254,12 @@ fn readers_follow() {
         let path = dir.path().join(format!("{sparse}.b2nd"));
         let builder = ArrayBuilder::new::<u32>([4]).chunks([3]);
         match sparse {
-            true => builder.storage(Storage::Sparse).write(&path, Fill::value(1u32)).unwrap(),
-            false => builder.write(&path, Fill::value(1u32)).unwrap(),
+            true => builder.storage(Storage::Sparse).write(&path, source::value(1u32)).unwrap(),
+            false => builder.write(&path, source::value(1u32)).unwrap(),
         }
         let mut reader = NdArray::open(&path).unwrap();
         let mut editor = NdArray::edit(&path).unwrap();
-        editor.append(Axis(0), Fill::value(2u32).with_length(3)).unwrap();
+        editor.append(Axis(0), source::value(2u32).with_length(3)).unwrap();
         assert!(!reader.refresh().unwrap());
         editor.commit().unwrap();
         assert!(reader.refresh().unwrap());
@@ -267,7 +269,7 @@ fn readers_follow() {
 
 #[test]
 fn later_items_win_where_positions_repeat() {
-    let mut editor = memory(&ArrayBuilder::new::<u8>([5, 4]).chunks([2, 3]).blocks([1, 2]), Fill::zeros());
+    let mut editor = memory(&ArrayBuilder::new::<u8>([5, 4]).chunks([2, 3]).blocks([1, 2]), source::zeros());
     let selection = [Selection::List(vec![3, 1, 3]), Selection::List(vec![0, 2, 0, 0])];
     editor.set_bytes(&selection, &(1..=12).collect::<Vec<u8>>()).unwrap();
     let array = editor.snapshot().unwrap();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use b2_chunk::{BlockInfo, CParams, CodecId};
+use b2_chunk::{BlockInfo, CParams, CodecId, Compression};
 use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, NdArray};
 
@@ -40,7 +40,7 @@ fn check(array: &NdArray, expected: impl Fn(usize, usize) -> u16) {
 
 #[test]
 fn hooks_are_told_the_chunk() {
-    let cparams = CParams::builder(2).codec(CodecId::LZ4);
+    let cparams = Compression::new().itemsize(2).codec(CodecId::LZ4);
     for items in [vec![0; 140], vec![7; 140], (0..140).map(|i| i / 3 * 11).collect::<Vec<u16>>()] {
         let item = |row: usize, column: usize| items[20 * row + column];
         let stored = array(&items, cparams.clone().build().unwrap());

@@ -1,9 +1,9 @@
 //! No metalayer makes opening panic, and shapes that contradict the frame are refused.
 
-use b2_chunk::{CParams, Chunk, Limits, SpecialKind};
+use b2_chunk::{Chunk, Compression, Limits, SpecialKind};
 use b2_core::ErrorKind;
-use b2_frame::{FrameParams, FrameWriter, SuperChunk};
-use b2nd::{ArrayBuilder, ArrayMeta, Axis, Dtype, Fill, NdArray, NdError, Selection};
+use b2_frame::{EditOptions, FrameParams, FrameWriter, SuperChunk};
+use b2nd::{ArrayBuilder, ArrayEditor, ArrayMeta, Axis, Dtype, NdArray, NdError, Selection, source};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn meta() -> ArrayMeta {
 
 /// A frame with this metalayer and four chunks of 6 x 4 items, as the shapes above need.
 fn frame(name: &str, meta: &[u8]) -> Bytes {
-    let cparams = CParams::builder(4).blocksize(32).build().unwrap();
+    let cparams = Compression::new().itemsize(4).blocksize(32).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer(name, meta);
     let mut writer = FrameWriter::memory(params).unwrap();
     for i in 0..4u8 {
@@ -31,7 +31,7 @@ fn frame(name: &str, meta: &[u8]) -> Bytes {
 /// A frame may end with a short chunk, an array may not.
 #[test]
 fn a_short_last_chunk_is_damage() {
-    let (meta, cparams) = (meta().to_bytes(), CParams::builder(4).blocksize(32).build().unwrap());
+    let (meta, cparams) = (meta().to_bytes(), Compression::new().itemsize(4).blocksize(32).build().unwrap());
     for last in [None, Some(64)] {
         let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer("b2nd", &meta);
         let mut writer = FrameWriter::memory(params).unwrap();
@@ -191,11 +191,11 @@ fn empty_arrays_whose_header_lies_are_not_changed() {
 #[test]
 fn chunks_above_the_limit_for_memory_are_not_changed() {
     let builder = ArrayBuilder::new::<u8>([1 << 20]).chunks([1 << 20]).blocks([1 << 10]);
-    let bytes = builder.to_bytes(Fill::zeros()).unwrap();
+    let bytes = builder.to_bytes(source::zeros()).unwrap();
     for (max_memory, fits) in [(1 << 20, false), (2 << 20, true)] {
-        let options = NdArray::options()
-            .frame_options(SuperChunk::options().limits(Limits { max_memory, ..Limits::default() }));
-        let mut editor = options.edit_bytes(bytes.clone()).unwrap();
+        let options = SuperChunk::options().limits(Limits::default().max_memory(max_memory));
+        let frame = EditOptions::from(options).edit_bytes(bytes.clone()).unwrap();
+        let mut editor = ArrayEditor::new(frame).unwrap();
         assert_eq!(editor.set([Selection::Index(5)], &[1u8]).is_ok(), fits);
         assert_eq!(editor.append(Axis(0), [1u8, 2, 3]).and_then(|()| editor.commit()).is_ok(), fits);
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use b2_chunk::{CParams, CodecId};
+use b2_chunk::{CodecId, Compression};
 use b2_frame::{
     Disk, FrameError, FrameFile, FrameFiles, Links, OpenFile, ReadAt, ReadFiles, Storage, SuperChunk,
 };
@@ -107,7 +107,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     ArrayBuilder::with_dtype(SHAPE, Dtype::parse("<f4").unwrap())
         .chunks([100, 250, 250])
         .blocks([20, 50, 50])
-        .compression(CParams::builder(4).codec(CodecId::LZ4).level(1).build().unwrap())
+        .compression(Compression::new().itemsize(4).codec(CodecId::LZ4).level(1).build().unwrap())
         .write(&path, Field)
         .unwrap();
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{CParams, FilterId, FilterSlot};
+use b2_chunk::{Compression, FilterId, FilterSlot};
 use b2_frame::{Condition, FrameWriter, ReadOptions, Salvaged, SuperChunk};
 use b2nd::{ArrayBuilder, Dtype, NdArray, salvage};
 
@@ -20,7 +20,7 @@ fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
     let builder = ArrayBuilder::with_dtype([40, 30], Dtype::parse("<i4").unwrap())
         .chunks([20, 15])
         .blocks([10, 7])
-        .compression(CParams::builder(4).filters(filters).build().unwrap());
+        .compression(Compression::new().itemsize(4).filters(filters).build().unwrap());
     let options = FrameWriter::options().checksums(checksums);
     builder.write_options(options).write(path, &raw[..]).unwrap();
     let frame = SuperChunk::open(path).unwrap();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, LazyHead};
+use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, LazyHead};
 use b2_frame::{Durability, Entry, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk, WriteOptions};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, Dtype, salvage_filled};
@@ -205,7 +205,7 @@ fn numbers(len: usize, seed: u64) -> Vec<u8> {
 }
 
 fn write(path: &Path, shape: &[u64], chunks: &[u32], blocks: &[u32], codec: CodecId, options: WriteOptions) {
-    let cparams = CParams::builder(8).codec(codec).filters([FilterSlot::SHUFFLE]).build().unwrap();
+    let cparams = Compression::new().itemsize(8).codec(codec).filters([FilterSlot::SHUFFLE]).build().unwrap();
     let nitems = shape.iter().product::<u64>() as usize;
     let builder = ArrayBuilder::with_dtype(shape, Dtype::parse("<i8").unwrap());
     let builder = builder.chunks(chunks).blocks(blocks).compression(cparams);

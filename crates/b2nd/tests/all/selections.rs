@@ -1,7 +1,7 @@
 //! Selections and views against a plain model.
 
 use crate::common::{Dice, Model};
-use b2_chunk::{CParams, CodecId, FilterSlot, Limits};
+use b2_chunk::{CodecId, Compression, FilterSlot, Limits};
 use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, Dtype, NdArray, NdError, Selection, range};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn stored(model: &Model, dice: &mut Dice) -> NdArray {
     let blocks: Vec<u32> = chunks.iter().map(|&c| 1 + dice.below(c as usize) as u32).collect();
     let filters: &[FilterSlot] =
         [&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA, FilterSlot::SHUFFLE], &[]][dice.below(3)];
-    let cparams = CParams::builder(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
+    let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
     let frame = ArrayBuilder::with_dtype(u64s(&model.shape), Dtype::parse("<u4").unwrap())
         .chunks(chunks)
         .blocks(blocks)
@@ -246,16 +246,12 @@ fn results_beyond_all_memory_are_errors() {
     };
     assert!(limited(array.all().read_bytes()));
     assert!(limited(array.check_output().map(|()| Vec::new())));
-    let limits = Limits { max_output: u64::MAX, ..Limits::default() };
-    let array = NdArray::options()
-        .frame_options(SuperChunk::options().limits(limits.clone()))
-        .from_bytes(frame.clone())
-        .unwrap();
+    let limits = Limits::default().max_output(u64::MAX);
+    let open =
+        |limits| NdArray::from_super_chunk(SuperChunk::options().limits(limits).from_bytes(frame.clone())?);
+    let array = open(limits.clone()).unwrap();
     assert!(matches!(array.all().read_bytes(), Err(NdError::TooLarge { .. })));
-    let error = NdArray::options()
-        .frame_options(SuperChunk::options().limits(Limits { max_dimensions: 0, ..limits }))
-        .from_bytes(frame)
-        .unwrap_err();
+    let error = open(limits.max_dimensions(0)).unwrap_err();
     let named = |error: &NdError| matches!(error, NdError::Limit(limit) if limit.name == "max_dimensions");
     assert!(named(&error), "{error}");
 }

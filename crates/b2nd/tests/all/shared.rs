@@ -8,7 +8,7 @@ use std::time::Duration;
 use b2_chunk::Compression;
 use b2_core::Control;
 use b2_frame::Storage;
-use b2nd::{ArrayBuilder, ArrayEditor, Fill, NdArray, NdError};
+use b2nd::{ArrayBuilder, ArrayEditor, NdArray, NdError, source};
 
 /// Rows 0..8 of 16 items, each row a chunk. Stored as they are.
 fn rows() -> ArrayBuilder {
@@ -22,7 +22,7 @@ fn all(editor: &mut ArrayEditor) -> Vec<u32> {
 /// A control that stops at the third chunk of thread "first" until told to go on, which it then does or not.
 fn waiting(go_on: mpsc::Receiver<()>, reached: mpsc::Sender<()>, then: ControlFlow<()>) -> Control {
     let count = AtomicUsize::new(0);
-    Control::new().with_progress(move |_| {
+    Control::new().progress(move |_| {
         if std::thread::current().name() != Some("first") || count.fetch_add(1, Ordering::Relaxed) != 2 {
             return ControlFlow::Continue(());
         }
@@ -39,13 +39,13 @@ fn interleaved(editor: &mut ArrayEditor, then: ControlFlow<()>) -> (Result<(), N
     editor.set_control(waiting(go_on, reached, then));
     let shared = editor.share().unwrap();
     let first = std::thread::scope(|scope| {
-        let set = || shared.set([0..8, 0..8], Fill::value(1u32));
+        let set = || shared.set([0..8, 0..8], source::value(1u32));
         let first = std::thread::Builder::new().name("first".into()).spawn_scoped(scope, set).unwrap();
         wait.recv_timeout(Duration::from_secs(60)).unwrap();
-        shared.set([0..8, 8..16], Fill::value(2u32)).unwrap();
+        shared.set([0..8, 8..16], source::value(2u32)).unwrap();
         // Chunks that the first thread has prepared, and others.
-        shared.set([1..5, 0..1], Fill::value(3u32)).unwrap();
-        shared.set(7..8, Fill::value(4u32)).unwrap();
+        shared.set([1..5, 0..1], source::value(3u32)).unwrap();
+        shared.set(7..8, source::value(4u32)).unwrap();
         tell.send(()).unwrap();
         first.join().unwrap()
     });
@@ -63,9 +63,9 @@ fn a_change_that_is_stopped_in_the_middle_leaves_what_others_did() {
     for storage in [None, Some(Storage::Contiguous), Some(Storage::Sparse)] {
         let path = dir.path().join(format!("{storage:?}"));
         let mut editor = match storage {
-            None => NdArray::edit_bytes(rows().to_bytes(Fill::value(9u32)).unwrap()).unwrap(),
+            None => NdArray::edit_bytes(rows().to_bytes(source::value(9u32)).unwrap()).unwrap(),
             Some(storage) => {
-                rows().storage(storage).write(&path, Fill::value(9u32)).unwrap();
+                rows().storage(storage).write(&path, source::value(9u32)).unwrap();
                 NdArray::edit(&path).unwrap()
             }
         };
@@ -89,7 +89,7 @@ fn a_change_that_is_stopped_in_the_middle_leaves_what_others_did() {
 
 #[test]
 fn a_change_keeps_what_others_set_beside_it_meanwhile() {
-    let mut editor = NdArray::edit_bytes(rows().to_bytes(Fill::value(9u32)).unwrap()).unwrap();
+    let mut editor = NdArray::edit_bytes(rows().to_bytes(source::value(9u32)).unwrap()).unwrap();
     let (first, items) = interleaved(&mut editor, ControlFlow::Continue(()));
     first.unwrap();
     assert_eq!(
@@ -115,13 +115,13 @@ fn damage_in_the_middle_changes_nothing() {
     };
     let before = entries(&mut editor);
     let shared = editor.share().unwrap();
-    let failed = shared.set([0..8, 3..4], Fill::value(7u32)).unwrap_err();
+    let failed = shared.set([0..8, 3..4], source::value(7u32)).unwrap_err();
     assert_eq!(failed.kind(), b2_core::ErrorKind::Damaged, "{failed}");
     drop(shared);
     assert_eq!(entries(&mut editor), before);
     // Beside the damage it works.
     let shared = editor.share().unwrap();
-    shared.set([0..5, 3..4], Fill::value(7u32)).unwrap();
+    shared.set([0..5, 3..4], source::value(7u32)).unwrap();
     shared.set(5..6, [1u32; 16]).unwrap();
     drop(shared);
     assert_eq!(entries(&mut editor)[6..], before[6..]);

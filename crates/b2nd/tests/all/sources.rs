@@ -4,8 +4,8 @@ use std::io::{self, Cursor};
 
 use b2_core::ErrorKind;
 use b2nd::{
-    Amount, ArrayBuilder, Axis, Dtype, Element, Fill, FromFn, FromReader, Items, NdArray, NdError, Region,
-    RegionSource, Selection, SharedRegions, Strided,
+    Amount, ArrayBuilder, Axis, Dtype, Element, NdArray, NdError, Region, RegionSource, Selection,
+    SharedRegions, Strided, source,
 };
 
 fn built(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
@@ -29,11 +29,11 @@ fn same_from_everywhere<T: Element + PartialEq + std::fmt::Debug>(value: fn(usiz
         let (start, shape) = (region.start(), region.shape());
         value(((start[0] + n / shape[1]) * 17 + start[1] + n % shape[1]) as usize)
     };
-    let fill = FromFn(move |region, out: &mut [T]| {
+    let fill = move |region: &b2nd::Region<'_>, out: &mut [T]| {
         assert_eq!((region.whole(), region.nitems()), (&[23, 17][..], out.len() as u64));
         out.iter_mut().zip(0..).for_each(|(out, n)| *out = at(region, n));
         Ok(())
-    });
+    };
     for dtype in [T::DTYPE.to_owned(), T::DTYPE.replace('<', ">")] {
         let builder = ArrayBuilder::with_dtype([23, 17], Dtype::parse(&dtype).unwrap());
         let builder = builder.chunks([7, 9]).blocks([3, 4]);
@@ -56,9 +56,9 @@ fn same_from_everywhere<T: Element + PartialEq + std::fmt::Debug>(value: fn(usiz
             ("lent", Box::new(&mut lent)),
             ("bytes", Box::new(&stored[..])),
             ("strided", Box::new(turned)),
-            ("function", Box::new(fill.clone())),
-            ("iterator", Box::new(Items::new(values.clone()))),
-            ("reader", Box::new(FromReader::new(Cursor::new(&stored)))),
+            ("function", Box::new(source::from_fn(fill))),
+            ("iterator", Box::new(source::items(values.clone()))),
+            ("reader", Box::new(source::reader(Cursor::new(&stored)))),
             ("array", Box::new(&array)),
         ];
         for (name, source) in sources {
@@ -164,8 +164,8 @@ fn wrong_items_are_refused() {
     assert_eq!(kind(builder.to_bytes(vec![1i32; 391])), ErrorKind::Argument);
     assert_eq!(kind(builder.to_bytes(vec![1.0f64; 391])), ErrorKind::Argument);
     assert_eq!(kind(builder.to_bytes(vec![0u8; 391])), ErrorKind::Argument);
-    assert_eq!(kind(builder.to_bytes(FromFn(|_, _: &mut [u32]| Ok(())))), ErrorKind::Argument);
-    assert_eq!(kind(builder.to_bytes(FromReader::new(&[0u8; 50][..]))), ErrorKind::Io);
+    assert_eq!(kind(builder.to_bytes(source::from_fn(|_, _: &mut [u32]| Ok(())))), ErrorKind::Argument);
+    assert_eq!(kind(builder.to_bytes(source::reader(&[0u8; 50][..]))), ErrorKind::Io);
     let memory = [0u8; 100];
     let strided = |offset, strides: [isize; 2]| Strided::new(&memory, [5, 4], 4, offset, strides);
     assert_eq!(kind(builder.to_bytes(strided(0, [16, 4]).unwrap())), ErrorKind::Io);
@@ -180,7 +180,7 @@ fn wrong_items_are_refused() {
 
 #[test]
 fn lengths_come_from_the_source() {
-    let array = built(&builder::<u16>(), Fill::value(1u16));
+    let array = built(&builder::<u16>(), source::value(1u16));
     let edited = |change: &dyn Fn(&mut b2nd::ArrayEditor) -> Result<(), NdError>| {
         let mut editor = NdArray::edit_bytes(builder::<u16>().to_bytes(&array).unwrap()).unwrap();
         change(&mut editor).map(|()| {
@@ -197,7 +197,7 @@ fn lengths_come_from_the_source() {
         assert_eq!(shape(edited(&|e| e.append(axis, &array)).unwrap()), 2 * len);
         assert_eq!(shape(edited(&|e| e.splice(axis, 1..5, array.all())).unwrap()), 2 * len - 4);
         assert!(edited(&|e| e.append(axis, &values[1..])).is_err());
-        assert!(edited(&|e| e.append(axis, Fill::zeros())).is_err());
+        assert!(edited(&|e| e.append(axis, source::zeros())).is_err());
         assert!(edited(&|e| e.append(axis, array.all().transpose())).is_err());
         assert!(edited(&|e| e.append(axis, array.all().expand_dims(0).unwrap())).is_err());
         assert!(edited(&|e| e.append(2, &values)).is_err());
@@ -216,14 +216,14 @@ fn lengths_come_from_the_source() {
     let items = grown.all().read::<Vec<u16>>().unwrap();
     assert_eq!(items[..5], [1, 1, 1, 100, 1]);
     assert_eq!(items[22 * 18..], [&[0, 1, 2, 122][..], &(3..17).collect::<Vec<u16>>()].concat());
-    assert_eq!(Fill::zeros().with_length(3).amount(), Amount::Length(3));
+    assert_eq!(source::zeros().with_length(3).amount(), Amount::Length(3));
 }
 
 #[test]
 fn items_are_set_from_any_layout() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.b2nd");
-    NdArray::write(&path, built(&builder::<u16>(), Fill::zeros()).all()).unwrap();
+    NdArray::write(&path, built(&builder::<u16>(), source::zeros()).all()).unwrap();
     let mut editor = NdArray::edit(&path).unwrap();
     // Two columns of a larger array in memory, upside down.
     let memory: Vec<u16> = (0..23 * 10).collect();
@@ -233,7 +233,7 @@ fn items_are_set_from_any_layout() {
     editor
         .set(
             2..5,
-            FromFn(|region, out: &mut [u16]| {
+            source::from_fn(|region, out: &mut [u16]| {
                 assert_eq!(region.whole(), [3, 17]);
                 out.fill(7);
                 Ok(())
@@ -242,7 +242,7 @@ fn items_are_set_from_any_layout() {
         .unwrap();
     editor.set_points([[0, 22], [0, 16]], [8u16, 9]).unwrap();
     let mask = Selection::mask_of(editor.shape(), [[false; 390].as_slice(), &[true]].concat());
-    editor.set_points(mask, Fill::value(10u16)).unwrap();
+    editor.set_points(mask, source::value(10u16)).unwrap();
     assert!(editor.set(0..2, [1u8; 68]).is_err());
     editor.set_bytes([0..1, 15..17], &[1, 1, 2, 2]).unwrap();
     assert!(editor.set(0..2, [1u16; 35]).is_err());
@@ -270,7 +270,7 @@ fn structured_items_are_set_as_bytes() {
         NdArray::edit_bytes(ArrayBuilder::with_dtype([4], dtype).to_bytes(vec![0u8; 4 * 14]).unwrap())
             .unwrap();
     editor.set_field(1..3, "pos", [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-    editor.set_field([..], "id", Fill::value(9u16)).unwrap();
+    editor.set_field([..], "id", source::value(9u16)).unwrap();
     // The items of a sub-array are one: others come from memory in any layout.
     let turned = bytes(&[3.0f32, 2.0, 1.0]);
     editor.set_field(3..4, "pos", Strided::new(&turned, [1, 3], 4, 8, [0, -4]).unwrap()).unwrap();

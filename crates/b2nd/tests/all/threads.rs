@@ -1,7 +1,7 @@
 //! Arrays written and read by any number of threads, against plain indexing.
 #![cfg(feature = "rayon")]
 
-use b2_chunk::{CParams, CodecId, FilterSlot, SplitMode};
+use b2_chunk::{CodecId, Compression, FilterSlot, SplitMode};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, Axis, Dtype, NdArray, Selection, range};
 
@@ -86,7 +86,8 @@ fn any_number_of_threads_writes_and_reads_the_same() {
             ])
             .clone();
         let split = *rng.pick(&[SplitMode::Auto, SplitMode::Always, SplitMode::Never]);
-        let cparams = CParams::builder(itemsize)
+        let cparams = Compression::new()
+            .itemsize(itemsize)
             .codec(codec)
             .level(*rng.pick(&[0, 1, 5]))
             .filters(filters)

@@ -1,6 +1,6 @@
 //! `NdArray::verify`: what it accepts can be read, in every way.
 
-use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot};
+use b2_chunk::{Chunk, CodecId, Compression, FilterSlot};
 use b2_frame::{Checksums, FrameParams, FrameWriter, SuperChunk, WriteOptions};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, ArrayMeta, NdArray, Selection};
@@ -14,7 +14,7 @@ fn with_last_chunk(last: usize) -> Vec<u8> {
         dtype_format: 0,
         dtype: Some(b"<i4".to_vec()),
     };
-    let cparams = CParams::builder(4).blocksize(32).build().unwrap();
+    let cparams = Compression::new().itemsize(4).blocksize(32).build().unwrap();
     let params = FrameParams::from_cparams(&cparams).chunksize(96).metalayer("b2nd", meta.to_bytes());
     let mut writer = FrameWriter::memory(params).unwrap();
     for len in [96, 96, 96, last] {
@@ -69,7 +69,7 @@ fn damage(rng: &mut Rng, good: &[u8]) -> Vec<u8> {
     match rng.below(5) {
         0 => {
             let old = SuperChunk::from_bytes(frame.clone()).unwrap();
-            let cparams = CParams::builder(4).build().unwrap();
+            let cparams = Compression::new().itemsize(4).build().unwrap();
             let chunksize = old.chunksize();
             let mut params = FrameParams::from_cparams(&cparams).chunksize(chunksize);
             for (name, content) in old.metalayers().iter() {

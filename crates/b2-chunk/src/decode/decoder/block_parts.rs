@@ -42,7 +42,7 @@ impl Undo<'_> {
         streaming: bool,
     ) -> Result<(), FilterError> {
         let Active { filter, meta, .. } = self.filter;
-        filter.backward_part(&FilterContext { streaming, ..self.cx }, meta, src, part, dst)
+        filter.backward_part(&self.cx.streaming(streaming), meta, src, part, dst)
     }
 }
 
@@ -95,6 +95,12 @@ impl<'a> BlockDecoder<'a> {
             }
         };
         Ok(Some(BlockParts { nblock, len, source }))
+    }
+}
+
+impl std::fmt::Debug for BlockParts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockParts").field("nblock", &self.nblock).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,5 @@
 use b2_chunk::codecs::{CodecProperties, Trial};
-use b2_chunk::{CParams, Chunk, ChunkError, Compression, FilterSlot, Goal, Plugins, SpecialKind};
+use b2_chunk::{Chunk, ChunkError, Compression, FilterSlot, Goal, Plugins, SpecialKind};
 
 use super::codec::{ID, TestCodec};
 use super::{items, round_trip};
@@ -9,7 +9,7 @@ fn with(codec: &TestCodec) -> Plugins {
 }
 
 fn builder() -> Compression {
-    CParams::builder(4).codec(ID)
+    Compression::new().itemsize(4).codec(ID)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn dictionaries_are_trained_and_used_by_those_that_take_them() {
     let refused = builder().plugins(with(&none)).use_dict(true).build();
     assert!(matches!(refused, Err(ChunkError::Argument { name: "use_dict", .. })));
 
-    let codec = TestCodec::new(CodecProperties { dictionaries: true, ..CodecProperties::BYTES });
+    let codec = TestCodec::new(CodecProperties::BYTES.dictionaries(true));
     let chunk = round_trip(&plain, builder().use_dict(true).blocksize(8192), &with(&codec));
     assert!(chunk.header().has_dict());
     let seen = codec.seen.lock().unwrap();
@@ -41,7 +41,7 @@ fn dictionaries_are_trained_and_used_by_those_that_take_them() {
 #[test]
 fn blocks_are_split_up_to_the_level_it_says() {
     let plain = items(300_000);
-    let codec = TestCodec::new(CodecProperties { splits_up_to: 5, ..CodecProperties::BYTES });
+    let codec = TestCodec::new(CodecProperties::BYTES.splits_up_to(5));
     for (clevel, filter, split) in [
         (1, FilterSlot::SHUFFLE, true),
         (5, FilterSlot::SHUFFLE, true),
@@ -57,7 +57,7 @@ fn blocks_are_split_up_to_the_level_it_says() {
 fn long_windows_get_large_blocks() {
     let plain = items(500_000);
     let blocksize = |long_windows| {
-        let codec = TestCodec::new(CodecProperties { long_windows, ..CodecProperties::BYTES });
+        let codec = TestCodec::new(CodecProperties::BYTES.long_windows(long_windows));
         round_trip(&plain, builder(), &with(&codec)).header().blocksize()
     };
     assert_eq!((blocksize(false), blocksize(true)), (128 << 10, 256 << 10));
@@ -67,7 +67,7 @@ fn long_windows_get_large_blocks() {
 fn repeated_items_are_special_only_where_nothing_could_become_of_them() {
     let plain = 0x0102_0304u32.to_le_bytes().repeat(5000);
     for (lossless, shapeless) in [(true, true), (false, true), (true, false)] {
-        let codec = TestCodec::new(CodecProperties { lossless, shapeless, ..CodecProperties::UNKNOWN });
+        let codec = TestCodec::new(CodecProperties::UNKNOWN.lossless(lossless).shapeless(shapeless));
         let chunk = round_trip(&plain, builder().no_filters(), &with(&codec));
         let special = (lossless && shapeless).then_some(SpecialKind::Value);
         assert_eq!(chunk.header().special(), special);
@@ -85,7 +85,7 @@ fn shapes_are_handed_over() {
 
 #[test]
 fn nothing_that_makes_other_bytes_of_floats_comes_before_a_codec_of_floats() {
-    let plugins = with(&TestCodec::new(CodecProperties { takes_floats: true, ..CodecProperties::UNKNOWN }));
+    let plugins = with(&TestCodec::new(CodecProperties::UNKNOWN.takes_floats(true)));
     let build = |filters: &[FilterSlot]| builder().filters(filters).plugins(plugins.clone()).build();
     let truncate = FilterSlot::new(b2_chunk::FilterId::TRUNC_PREC, 10);
     assert!(build(&[]).is_ok() && build(&[truncate]).is_ok());
@@ -96,7 +96,7 @@ fn nothing_that_makes_other_bytes_of_floats_comes_before_a_codec_of_floats() {
 
 #[test]
 fn costs_of_decoding_are_told_by_the_header() {
-    let codec = TestCodec::new(CodecProperties { decoding_cost: 17, ..CodecProperties::BYTES });
+    let codec = TestCodec::new(CodecProperties::BYTES.decoding_cost(17));
     let plugins = with(&codec);
     let chunk = round_trip(&items(10_000), builder(), &plugins);
     assert_eq!(plugins.decoding_cost(chunk.header()), 17);
@@ -113,9 +113,9 @@ fn costs_of_encoding_tell_when_threads_pay() {
     for (level_5, threads) in [(1, 1), (1000, 2)] {
         let mut encoding_cost = [1; 10];
         encoding_cost[5] = level_5;
-        let mut codec = TestCodec::new(CodecProperties { encoding_cost, ..CodecProperties::BYTES });
+        let mut codec = TestCodec::new(CodecProperties::BYTES.encoding_cost(encoding_cost));
         codec.waits = threads > 1;
-        let control = Control::new().with_pool(Pool::new(2)).with_threads(2);
+        let control = Control::new().pool(Pool::new(2)).threads(2);
         let cparams = builder().blocksize(50_000).control(control).plugins(with(&codec)).build().unwrap();
         Chunk::compress_bytes(&plain, &cparams).unwrap();
         assert_eq!(codec.seen.lock().unwrap().threads.len(), threads);
@@ -124,14 +124,11 @@ fn costs_of_encoding_tell_when_threads_pay() {
 
 #[test]
 fn levels_that_it_names_are_tried_where_parameters_are_chosen() {
-    const TRIALS: &[Trial] = &[
-        Trial { clevel: 3, encode: 0.01, decode: 0.01, smallest: false },
-        Trial { clevel: 7, encode: 0.02, decode: 0.01, smallest: true },
-    ];
+    const TRIALS: &[Trial] = &[Trial::new(3, 0.01, 0.01), Trial::new(7, 0.02, 0.01).smallest(true)];
     let plain = items(100_000);
-    let choose = |properties, goal| {
-        let plugins = with(&TestCodec::new(CodecProperties { trials: TRIALS, ..properties }));
-        let cparams = CParams::builder(4).plugins(plugins).auto(&plain, goal).unwrap();
+    let choose = |properties: CodecProperties, goal| {
+        let plugins = with(&TestCodec::new(properties.trials(TRIALS)));
+        let cparams = Compression::new().itemsize(4).plugins(plugins).auto(&plain, goal).unwrap();
         (cparams.codec(), cparams.level())
     };
     // As small as LZ4 and cheaper.

@@ -50,23 +50,18 @@ pub(crate) struct Seen {
 impl TestFilter {
     /// Creates a filter that declares its true properties.
     pub(crate) fn new(kind: Kind) -> Self {
-        let lossless = FilterProperties { lossless: true, shapeless: true, ..FilterProperties::UNKNOWN };
-        let planes =
-            |rows| FilterProperties { in_parts: true, planes: Some(Planes { count: 4, rows }), ..lossless };
+        let lossless = FilterProperties::UNKNOWN.lossless(true).shapeless(true);
+        let planes = |rows| lossless.in_parts(true).planes(Some(Planes { count: 4, rows }));
         let properties = match kind {
-            Kind::Bytes => FilterProperties { effect: Effect::Reorders, ..planes(1) },
-            Kind::Bits => FilterProperties { effect: Effect::Reorders, ..planes(8) },
+            Kind::Bytes => planes(1).effect(Effect::Reorders),
+            Kind::Bits => planes(8).effect(Effect::Reorders),
             Kind::Not => lossless,
-            Kind::Even => FilterProperties {
-                lossless: false,
-                keeps_floats: true,
-                effect: Effect::KeepsZeros,
-                backward_is_copy: true,
-                ..lossless
-            },
-            Kind::Reversed => FilterProperties { effect: Effect::Reorders, ..lossless },
-            Kind::Words => FilterProperties { reference: Reference::Words, chunk_multiple: 8, ..lossless },
-            Kind::Sum => FilterProperties { reference: Reference::Block, ..lossless },
+            Kind::Even => {
+                lossless.lossless(false).keeps_floats(true).effect(Effect::KeepsZeros).backward_is_copy(true)
+            }
+            Kind::Reversed => lossless.effect(Effect::Reorders),
+            Kind::Words => lossless.reference(Reference::Words).chunk_multiple(8),
+            Kind::Sum => lossless.reference(Reference::Block),
         };
         Self { kind, properties, seen: Arc::default() }
     }

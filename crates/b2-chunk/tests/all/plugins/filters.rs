@@ -1,7 +1,7 @@
 use b2_chunk::filters::{Effect, FilterProperties};
 use b2_chunk::{
-    CParams, Chunk, ChunkError, CodecId, Compression, Container, DParams, FilterId, FilterSlot, Plugins,
-    SpecialKind, SplitMode,
+    Chunk, ChunkError, CodecId, Compression, Container, DParams, FilterId, FilterSlot, Plugins, SpecialKind,
+    SplitMode,
 };
 
 use super::filter::{ID, Kind, SLOT, TestFilter};
@@ -12,7 +12,7 @@ fn with(filter: &TestFilter) -> Plugins {
 }
 
 fn builder() -> Compression {
-    CParams::builder(4).codec(CodecId::LZ4).filters([SLOT]).blocksize(20_000)
+    Compression::new().itemsize(4).codec(CodecId::LZ4).filters([SLOT]).blocksize(20_000)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn every_kind_comes_back_alone_and_between_others() {
         // Of which it says nothing.
         let mut filter = TestFilter::new(kind);
         if filter.properties.reference == b2_chunk::filters::Reference::None {
-            filter.properties = FilterProperties { in_parts: true, ..FilterProperties::UNKNOWN };
+            filter.properties = FilterProperties::UNKNOWN.in_parts(true);
             if !matches!(kind, Kind::Bytes | Kind::Bits) {
                 filter.properties.in_parts = false;
             }
@@ -65,7 +65,7 @@ fn parts_take_less_memory_where_the_filter_works_in_parts() {
     let memory = |kind| {
         let plugins = with(&TestFilter::new(kind));
         let chunk = round_trip(&items(100_000), builder(), &plugins);
-        let lazy = chunk.lazy(&DParams { plugins, ..DParams::default() }).unwrap();
+        let lazy = chunk.lazy(&DParams::default().plugins(plugins)).unwrap();
         (lazy.block_memory(), lazy.part_memory())
     };
     assert_eq!(memory(Kind::Bytes), (20_000, 20_000));
@@ -90,10 +90,7 @@ fn blocks_of_zeros_pass_filters_that_keep_them() {
         let chunk = Chunk::compress_bytes(&plain, &cparams).unwrap();
         let applied = filter.seen.lock().unwrap().forward;
         assert_eq!(applied, if effect == Effect::Any { 3 } else { 2 });
-        assert!(
-            chunk.decompress_bytes_with(&DParams { plugins: plugins.clone(), ..DParams::default() }).unwrap()
-                == plain
-        );
+        assert!(chunk.decompress_bytes_with(&DParams::default().plugins(plugins.clone())).unwrap() == plain);
         let undone = filter.seen.lock().unwrap().backward;
         assert_eq!(undone, if effect == Effect::Reorders { 2 } else { 3 });
         reads_as(&chunk, &plain, &plugins);
@@ -138,7 +135,7 @@ fn references_are_block_0_as_it_is_decoded() {
         let filter = TestFilter::new(kind);
         let plugins = with(&filter);
         let chunk = round_trip(&items(50_000), builder(), &plugins);
-        let dparams = DParams { plugins: plugins.clone(), ..DParams::default() };
+        let dparams = DParams::default().plugins(plugins.clone());
         let lazy = chunk.lazy(&dparams).unwrap();
         assert!(lazy.needs_block0());
         assert!(filter.seen.lock().unwrap().references > 0);
@@ -201,8 +198,8 @@ fn shapes_are_handed_over() {
     let plugins = with(&filter);
     let cparams = builder().blockshape([50, 100]).plugins(plugins.clone()).build().unwrap();
     let chunk = Chunk::compress_bytes(&plain, &cparams).unwrap();
-    let container = Container { blockshape: [50, 100].into(), ..Container::default() };
-    let dparams = DParams { plugins, container, ..DParams::default() };
+    let container = Container::default().blockshape([50, 100]);
+    let dparams = DParams::default().plugins(plugins).container(container);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == plain);
     assert_eq!(filter.seen.lock().unwrap().shapes, [vec![50, 100]].into());
 }
@@ -211,7 +208,7 @@ fn shapes_are_handed_over() {
 fn a_codec_of_floats_takes_filters_that_keep_them() {
     use super::codec;
     use b2_chunk::codecs::CodecProperties;
-    let floats = CodecProperties { takes_floats: true, ..CodecProperties::UNKNOWN };
+    let floats = CodecProperties::UNKNOWN.takes_floats(true);
     for keeps_floats in [true, false] {
         let mut filter = TestFilter::new(Kind::Even);
         filter.properties.keeps_floats = keeps_floats;

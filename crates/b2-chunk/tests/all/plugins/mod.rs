@@ -22,7 +22,7 @@ fn round_trip(plain: &[u8], builder: Compression, plugins: &Plugins) -> Chunk {
 
 #[track_caller]
 fn reads_as(chunk: &Chunk, plain: &[u8], plugins: &Plugins) {
-    let dparams = DParams { plugins: plugins.clone(), ..DParams::default() };
+    let dparams = DParams::default().plugins(plugins.clone());
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == plain);
     let len = plain.len();
     for range in [0..1, 4..8, 13..14, len / 2..len / 2 + 50, len / 3..len - 1, len - 4..len] {

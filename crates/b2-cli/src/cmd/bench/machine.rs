@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use b2_measure::{Clock, Spent, SplitMix64, least, median, repeat};
-use b2kit::chunk::{CParams, DParams, FilterSlot};
+use b2kit::chunk::{CParams, Compression, DParams, FilterSlot};
 use b2kit::chunk::{ChunkReader, Destination, EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
 use b2kit::{Chunk, CodecId, FilterId};
 use bytes::Bytes;
@@ -188,7 +188,8 @@ impl<'a> Bench<'a> {
             args.chunk
         );
         let truncbits = args.truncbits.unwrap_or(if typesize == 8 { 20 } else { 10 });
-        let cparams = CParams::builder(typesize)
+        let cparams = Compression::new()
+            .itemsize(typesize)
             .codec(args.codec)
             .level(args.clevel)
             .filters(args.filter.slots(truncbits))
@@ -197,15 +198,12 @@ impl<'a> Bench<'a> {
         let dst = vec![1; src.len()];
         let room = |part: &[u8]| (vec![1; part.len() + EXTENDED_HEADER_LEN], 0);
         let packed = src.chunks(chunksize).map(room).collect();
-        let dparams = DParams {
-            destination: match args.dest {
-                // Each chunk is part of an output that is larger than the caches if all of it is.
-                Dest::Stream if src.len() > CACHES => Destination::Streaming,
-                Dest::Stream => Destination::Auto,
-                Dest::Reuse => Destination::Cached,
-            },
-            ..DParams::default()
-        };
+        let dparams = DParams::default().destination(match args.dest {
+            // Each chunk is part of an output that is larger than the caches if all of it is.
+            Dest::Stream if src.len() > CACHES => Destination::Streaming,
+            Dest::Stream => Destination::Auto,
+            Dest::Reuse => Destination::Cached,
+        });
         let mut bench = Self {
             args,
             input,
@@ -299,7 +297,7 @@ impl<'a> Bench<'a> {
     /// One reader per chunk, as a program keeps them that reads many parts of the same chunks.
     fn readers(&self) -> Result<Vec<ChunkReader>> {
         // The items are used right after they are read.
-        let dparams = DParams { destination: Destination::Cached, ..self.dparams.clone() };
+        let dparams = self.dparams.clone().destination(Destination::Cached);
         let reader = |chunk: &Chunk| Ok(ChunkReader::new(chunk.clone(), dparams.clone())?);
         self.chunks.iter().map(reader).collect()
     }

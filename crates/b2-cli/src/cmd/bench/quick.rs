@@ -67,9 +67,8 @@ fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &st
     let frame = builder.to_bytes(&sample.plain)?;
     let compress = clock.wall().max(1e-9);
     let ratio = sample.plain.len() as f64 / frame.len() as f64;
-    let array = NdArray::options()
-        .frame_options(SuperChunk::options().plugins(plugins::plugins()))
-        .from_bytes(frame)?;
+    let array =
+        NdArray::from_super_chunk(SuperChunk::options().plugins(plugins::plugins()).from_bytes(frame)?)?;
     let mut back = vec![1; sample.plain.len()];
     let clock = Clock::start();
     array.all().read_bytes_into(&mut back)?;

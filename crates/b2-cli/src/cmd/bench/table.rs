@@ -112,9 +112,9 @@ fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut
     let builder = sample.builder(codec, clevel, filters)?;
     let mut frame = builder.to_bytes(&sample.plain)?;
     let cbytes = frame.len() as u64;
-    let array = NdArray::options()
-        .frame_options(SuperChunk::options().plugins(plugins::plugins()))
-        .from_bytes(frame.clone())?;
+    let array = NdArray::from_super_chunk(
+        SuperChunk::options().plugins(plugins::plugins()).from_bytes(frame.clone())?,
+    )?;
     array.all().read_bytes_into(dst)?;
     ensure_same(is_lossy(filters) || dst == sample.plain, "the round trip changed the bytes")?;
 

@@ -48,7 +48,7 @@ fn array_note(frame: &SuperChunk) -> Vec<String> {
     let fits = |content: &[u8]| {
         let meta = ArrayMeta::parse("b2nd", content).ok()?;
         meta.dtype.as_ref()?;
-        let geometry = Geometry::new(meta.shape, meta.chunkshape, meta.blockshape, frame.typesize()).ok()?;
+        let geometry = Geometry::new(meta.shape, meta.chunkshape, meta.blockshape, frame.itemsize()).ok()?;
         (geometry.nchunks() == frame.nchunks() as u64 && geometry.chunk_nbytes() == frame.chunksize())
             .then_some(())
     };

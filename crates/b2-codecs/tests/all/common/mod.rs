@@ -42,7 +42,7 @@ pub(crate) struct CStream {
 
 impl CStream {
     pub(crate) fn context(&self) -> CodecContext<'static> {
-        CodecContext { meta: self.meta, dict: self.dict, ..CodecContext::new(5) }
+        CodecContext::new(5).meta(self.meta).dict(self.dict)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use b2_chunk::{ChunkHeader, Container, DParams};
+use b2_chunk::{ChunkHeader, Container};
 
 use super::files::Damaged;
 use super::head::{Condition, Head};
@@ -99,7 +99,7 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
         return None;
     }
     let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, at..end)).ok()?;
-    let plain = DParams { container: Container::default(), ..damaged.dparams.clone() };
+    let plain = damaged.dparams.clone().container(Container::default());
     let sum = sum(&bytes);
     Some((Index::decode(bytes, nchunks, &plain).ok()?, sum))
 }
@@ -245,7 +245,7 @@ pub(super) fn believable_torn(
             (*look, *typesize) == (chunk.look, chunk.typesize) && chunk.nbytes <= *most
         };
         let told = |header: &FrameHeader| {
-            let (typesize, chunksize) = (header.typesize(), header.chunksize());
+            let (typesize, chunksize) = (header.itemsize(), header.chunksize());
             chunk.typesize == if typesize > 255 { 1 } else { typesize }
                 && chunksize > 0
                 && (chunk.nbytes == chunksize || chunk.nbytes as u64 == header.nbytes() % chunksize as u64)
@@ -266,7 +266,7 @@ pub(super) fn believable_torn(
 pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&Head>, trailers: &[u64]) {
     // A chunk directly before a trailer is an index.
     chunks.retain(|chunk| !trailers.contains(&chunk.end()));
-    let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
+    let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
     if told.is_some_and(|(_, chunksize)| chunksize == 0)
         && head.is_some_and(|head| head.condition == Condition::Intact)
     {
@@ -317,7 +317,7 @@ pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
 
 /// Item and chunk size: the header's if any chunk has them, otherwise what all chunks but the last have in common.
 pub(super) fn sizes(head: Option<&Head>, chunks: &[FoundChunk]) -> (usize, usize) {
-    let told = head.map(|head| (head.header.typesize(), head.header.chunksize()));
+    let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
         let typesize = if *typesize > 255 { 1 } else { *typesize };
         let fits = |chunk: &FoundChunk| {

@@ -45,7 +45,7 @@ impl FoundChunk {
             header.codec_format(),
             header.codec_meta(),
         );
-        let (cbytes, nbytes, typesize) = (header.cbytes() as u64, header.nbytes(), header.typesize());
+        let (cbytes, nbytes, typesize) = (header.cbytes() as u64, header.nbytes(), header.itemsize());
         Self { offset, cbytes, nbytes, typesize, look }
     }
 
@@ -137,10 +137,10 @@ fn chunk_at(
     let (cbytes, nbytes) = (header.cbytes() as u64, header.nbytes());
     // Special chunks have few fields that must agree, so random bytes often look like one. Frames have no chunks of
     // zeros or NaN (docs/format/frame-contiguous.md, section 5.4), and the others hold exactly one item.
-    let repeats = EXTENDED_HEADER_LEN as u64 + header.typesize() as u64;
+    let repeats = EXTENDED_HEADER_LEN as u64 + header.itemsize() as u64;
     let is_data = match header.special() {
         None => true,
-        Some(SpecialKind::Value) => header.typesize() == 1 || cbytes == repeats,
+        Some(SpecialKind::Value) => header.itemsize() == 1 || cbytes == repeats,
         Some(_) => false,
     };
     if nbytes == 0 || !is_data {
@@ -211,7 +211,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use b2_chunk::CParams;
+    use b2_chunk::Compression;
     use b2_core::Control;
 
     use super::*;
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn many_small_chunks_are_read_about_once() {
-        let chunk = Chunk::compress_bytes(b"1", &CParams::builder(1).build().unwrap()).unwrap();
+        let chunk = Chunk::compress_bytes(b"1", &Compression::new().itemsize(1).build().unwrap()).unwrap();
         let (nchunks, times) = search(chunk.as_bytes().repeat(50_000));
         assert_eq!((nchunks, times), (50_000, 2));
     }

@@ -56,6 +56,12 @@ impl FrameEditor {
     }
 }
 
+impl std::fmt::Debug for EditVlMeta<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EditVlMeta").finish_non_exhaustive()
+    }
+}
+
 impl EditVlMeta<'_> {
     /// Compresses and sets a vlmetalayer. By convention the value is msgpack.
     ///

@@ -47,12 +47,12 @@ use crate::{FrameError, Storage, SuperChunk};
 /// The space of replaced and deleted chunks is not reused until [`compact`](Self::compact).
 ///
 /// ```
-/// use b2_chunk::CParams;
+/// use b2_chunk::Compression;
 /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("log.b2frame");
-/// let params = FrameParams::from_cparams(&CParams::builder(2).build()?).chunksize(1000);
+/// let params = FrameParams::from_cparams(&Compression::new().itemsize(2).build()?).chunksize(1000);
 /// FrameWriter::create(&path, params)?.finish()?;
 ///
 /// let mut editor = SuperChunk::edit(&path)?;
@@ -123,7 +123,7 @@ impl FrameEditor {
         self.draft.state.nbytes
     }
     /// Returns the item size in bytes.
-    pub fn typesize(&self) -> usize {
+    pub fn itemsize(&self) -> usize {
         self.draft.rules.typesize
     }
     /// Returns the uncompressed size of every chunk except possibly the last, in bytes; 0 if chunks
@@ -168,9 +168,9 @@ impl FrameEditor {
     /// # Errors
     /// When the item size differs from the frame's.
     pub fn set_cparams(&mut self, cparams: CParams) -> Result<(), FrameError> {
-        if cparams.typesize() != self.typesize() {
+        if cparams.itemsize() != self.itemsize() {
             let what =
-                format!("items of {} bytes, but the frame has {}", cparams.typesize(), self.typesize());
+                format!("items of {} bytes, but the frame has {}", cparams.itemsize(), self.itemsize());
             return Err(FrameError::argument("cparams", what));
         }
         self.cparams = Some(cparams);

@@ -156,7 +156,7 @@ impl EditOptions {
         path: Option<&Path>,
     ) -> Result<FrameEditor, FrameError> {
         let state = FrameState::of(schunk)?;
-        let (typesize, blocksize) = (schunk.typesize(), schunk.header().blocksize());
+        let (typesize, blocksize) = (schunk.itemsize(), schunk.header().blocksize());
         // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
         let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;

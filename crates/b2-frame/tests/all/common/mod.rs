@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
+use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot, SpecialKind};
 use b2_frame::{Durability, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
 
 /// Returns parameters that every build supports for compression.
 pub(crate) fn cparams(typesize: usize) -> CParams {
-    CParams::builder(typesize).codec(CodecId::BLOSCLZ).build().unwrap()
+    Compression::new().itemsize(typesize).codec(CodecId::BLOSCLZ).build().unwrap()
 }
 
 pub(crate) fn compress(raw: &[u8], cparams: &CParams) -> Chunk {

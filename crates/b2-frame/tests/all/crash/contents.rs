@@ -26,7 +26,7 @@ impl Contents {
             })
             .collect::<Result<_, String>>()?;
         let contents =
-            Self { typesize: schunk.typesize(), chunks, metalayers: metalayers.collect(), vlmetalayers };
+            Self { typesize: schunk.itemsize(), chunks, metalayers: metalayers.collect(), vlmetalayers };
         // The size in the header and the chunks could come from different states.
         if contents.nbytes() as u64 != schunk.nbytes() {
             return Err(format!("nbytes is {}, chunks have {}", schunk.nbytes(), contents.nbytes()));

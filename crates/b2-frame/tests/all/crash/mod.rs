@@ -86,7 +86,7 @@ pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     if schunk.block_starts_len().is_some() {
         // Tables must match the frame, whichever state they are from.
         schunk.verify_checksums().map_err(|error| error.to_string())?;
-        let costs = ReadCosts { small: 100, head: 64, ..ReadCosts::REMOTE };
+        let costs = ReadCosts::REMOTE.small(100).head(64);
         let (far, plain) = (schunk.with_costs(costs), contents.plain());
         for at in (0..plain.len()).step_by(997) {
             let read = far.read_bytes(at as u64..at as u64 + 1).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! How many bytes are written for what is appended.
 
-use b2_chunk::CParams;
+use b2_chunk::Compression;
 use b2_frame::{FrameEditor, FrameWriter, SuperChunk};
 
 use super::{options, params};
@@ -11,7 +11,7 @@ const PIECE: usize = 4096;
 
 fn create(dir: &tempfile::TempDir) -> FrameEditor {
     // Stored uncompressed, so that all bytes written can be accounted for.
-    let cparams = CParams::builder(4).level(0).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
     let path = dir.path().join("frame");
     FrameWriter::create(&path, params(&cparams).chunksize(1 << 20)).unwrap().finish().unwrap();
     options().edit(path).unwrap()
@@ -51,7 +51,7 @@ fn many_small_appends_cost_little_with_one_commit() {
     for chunksize in [PIECE, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("frame");
-        let cparams = CParams::builder(4).level(0).build().unwrap();
+        let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
         FrameWriter::create(&path, params(&cparams).chunksize(chunksize)).unwrap().finish().unwrap();
         let mut editor = options().edit(&path).unwrap();
         let mut written = 0;

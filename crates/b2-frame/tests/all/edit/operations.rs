@@ -208,7 +208,7 @@ fn frames_are_created_to_be_changed() {
         ),
     ] {
         let mut editor = editor.unwrap();
-        assert_eq!((editor.chunksize(), editor.typesize()), (64, 2));
+        assert_eq!((editor.chunksize(), editor.itemsize()), (64, 2));
         editor.append_bytes(&data(100, 3)).unwrap();
         editor.commit().unwrap();
         // Dropping does not commit.

@@ -21,7 +21,7 @@ fn mixed(typesize: usize, chunksize: usize) -> SuperChunk {
 
 fn check_gather(schunk: &SuperChunk, items: &[u64]) {
     let raw = whole(schunk);
-    let typesize = schunk.typesize();
+    let typesize = schunk.itemsize();
     let expected: Vec<u8> =
         items.iter().flat_map(|&i| raw[i as usize * typesize..][..typesize].to_vec()).collect();
     assert_eq!(schunk.gather(items).unwrap(), expected, "{typesize} {items:?}");

@@ -1,6 +1,6 @@
 //! Frames and arrays without checksums, and crafted changes to them.
 
-use b2kit::chunk::{CParams, FilterSlot};
+use b2kit::chunk::{CParams, Compression, FilterSlot};
 use b2kit::frame::FrameParams;
 use b2kit::{ArrayBuilder, Chunk, CodecId, Dtype, FrameWriter, SuperChunk};
 
@@ -10,7 +10,12 @@ pub(crate) fn data(len: usize) -> Vec<u8> {
 }
 
 pub(crate) fn cparams(typesize: usize) -> CParams {
-    CParams::builder(typesize).codec(CodecId::BLOSCLZ).filters([FilterSlot::SHUFFLE]).build().unwrap()
+    Compression::new()
+        .itemsize(typesize)
+        .codec(CodecId::BLOSCLZ)
+        .filters([FilterSlot::SHUFFLE])
+        .build()
+        .unwrap()
 }
 
 /// A contiguous frame of these chunks.

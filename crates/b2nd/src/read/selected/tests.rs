@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
-use b2_chunk::{CParams, Chunk, CodecId, FilterSlot, SpecialKind};
+use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, SpecialKind};
 use b2_frame::{Compare, FrameError, FrameParams, FrameWriter, Job, Read, ReadCosts, Request, SuperChunk};
 use b2_testkit::Rng;
 use bytes::Bytes;
 
 use super::*;
 use crate::select::chunk_moves::extent;
-use crate::{ArrayBuilder, METALAYER, Selection, Slice, range};
+use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
 /// What a driver has fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn mixed(array: &NdArray, dice: &mut Rng, sparse: Option<&std::path::Path>) -> (
     let geometry = array.geometry();
     let native = geometry.block_nbytes();
     let cparams = |filters: &[FilterSlot], blocksize: usize| {
-        CParams::builder(4).codec(CodecId::ZSTD).filters(filters).blocksize(blocksize)
+        Compression::new().itemsize(4).codec(CodecId::ZSTD).filters(filters).blocksize(blocksize)
     };
     let plain = cparams(&[FilterSlot::SHUFFLE], native).build().unwrap();
     let params = FrameParams::from_cparams(&plain)
@@ -113,7 +113,7 @@ fn mixed(array: &NdArray, dice: &mut Rng, sparse: Option<&std::path::Path>) -> (
             3 if variable => {
                 let step = 4 * (1 + dice.below(content.len() / 4 + 1));
                 let blocks: Vec<&[u8]> = content.chunks(step).collect();
-                let vl = CParams::builder(1).codec(CodecId::ZSTD).no_filters().build().unwrap();
+                let vl = Compression::new().itemsize(1).codec(CodecId::ZSTD).no_filters().build().unwrap();
                 Chunk::compress_vl(&blocks, &vl)
             }
             4 if dice.below(2) == 0 => {
@@ -198,7 +198,7 @@ fn any_order_of_arrival_gives_the_same() {
         let path = dir.path().join(case.to_string());
         let (frame, twin) = mixed(&base, dice, (case % 10 == 0).then_some(&path));
         // `tiny` fetches as little as a single byte at a time.
-        let tiny = ReadCosts { small: 0, head: 0, gap: 0, at_once: 0, ahead: case % 2 == 0, adapt: false };
+        let tiny = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0).ahead(case % 2 == 0);
         let costs = [ReadCosts::LOCAL, ReadCosts::REMOTE, tiny][dice.below(3)];
         let compares = [Compare::Never, Compare::Once, Compare::Always];
         let frame = frame.with_costs(costs).with_compare(compares[dice.below(3)]);
@@ -220,10 +220,10 @@ fn any_order_of_arrival_gives_the_same() {
 /// Returns an array of 4 x 4 chunks of 16 incompressible blocks of 16 KiB each.
 fn noise(filters: &[FilterSlot]) -> NdArray {
     let items = |i: u64| (i as u32).wrapping_mul(2_654_435_761).rotate_left((i % 32) as u32);
-    let cparams = CParams::builder(4).level(0).filters(filters).build().unwrap();
+    let cparams = Compression::new().itemsize(4).level(0).filters(filters).build().unwrap();
     let frame =
         ArrayBuilder::new::<u32>([1024, 1024]).chunks([256, 256]).blocks([64, 64]).compression(cparams);
-    NdArray::from_bytes(frame.to_bytes(crate::ByIndex(items)).unwrap()).unwrap()
+    NdArray::from_bytes(frame.to_bytes(source::by_index(items)).unwrap()).unwrap()
 }
 
 fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
@@ -248,7 +248,7 @@ fn rounds_follow_the_formula() {
     let plane = || vec![Selection::from(700), Selection::from(..)];
     let all = || vec![Selection::from(..), Selection::from(..)];
     let base = noise(&[]);
-    let far = ReadCosts { small: 0, ahead: false, ..ReadCosts::REMOTE };
+    let far = ReadCosts::REMOTE.small(0).ahead(false);
     for compare in [Compare::Never, Compare::Once] {
         let array = with(&base, far, compare);
         assert_eq!(counted(&array, item()).rounds, 2);
@@ -259,7 +259,7 @@ fn rounds_follow_the_formula() {
         assert_eq!(counted(&array, all()).rounds, 2);
     }
     // Blocks of equal size are at the positions where they are expected.
-    let ahead = ReadCosts { small: 0, ..ReadCosts::REMOTE };
+    let ahead = ReadCosts::REMOTE.small(0);
     for compare in [Compare::Never, Compare::Once, Compare::Always] {
         let array = with(&base, ahead, compare);
         assert_eq!(counted(&array, item()).rounds, 1);
@@ -268,7 +268,7 @@ fn rounds_follow_the_formula() {
         assert_eq!((counted(&array, all()).rounds, counted(&array, all()).ranges), (1, 16));
     }
     // Small chunks come with their heads.
-    let whole = ReadCosts { small: 1 << 20, ..ReadCosts::REMOTE };
+    let whole = ReadCosts::REMOTE.small(1 << 20);
     let array = with(&base, whole, Compare::Never);
     assert_eq!(
         (counted(&array, item()).rounds, counted(&array, all())),
@@ -278,10 +278,11 @@ fn rounds_follow_the_formula() {
     let array = with(&base, far, Compare::Always);
     assert_eq!(counted(&array, item()).rounds, 2);
     // Heads of unexpected size need one more round.
-    let narrow = ReadCosts { small: 0, head: 0, ..ReadCosts::REMOTE };
-    let cparams = CParams::builder(4).codec(CodecId::ZSTD).no_filters().use_dict(true).build().unwrap();
+    let narrow = ReadCosts::REMOTE.small(0).head(0);
+    let cparams =
+        Compression::new().itemsize(4).codec(CodecId::ZSTD).no_filters().use_dict(true).build().unwrap();
     let builder = ArrayBuilder::new::<u32>([64, 64]).chunks([64, 64]).blocks([8, 8]).compression(cparams);
-    let frame = builder.to_bytes(crate::ByIndex(|i| (i % 977) as u32)).unwrap();
+    let frame = builder.to_bytes(source::by_index(|i| (i % 977) as u32)).unwrap();
     let array = with(&NdArray::from_bytes(frame).unwrap(), narrow, Compare::Never);
     let rounds = counted(&array, vec![Selection::from(60), Selection::from(60)]).rounds;
     // The pure-Rust zstd trains no dictionary, and without one all blocks are where expected.
@@ -289,7 +290,7 @@ fn rounds_follow_the_formula() {
     assert!((least..=4).contains(&rounds), "{rounds}");
     // Nothing is stored, so nothing is read.
     let zeros = ArrayBuilder::new::<u32>([64, 64]).chunks([16, 16]).blocks([8, 8]);
-    let zeros = NdArray::from_bytes(zeros.to_bytes(crate::ByIndex(|_| 0u32)).unwrap()).unwrap();
+    let zeros = NdArray::from_bytes(zeros.to_bytes(source::by_index(|_| 0u32)).unwrap()).unwrap();
     assert_eq!(counted(&zeros, all()), Fetched::default());
 }
 
@@ -457,7 +458,7 @@ fn reading_tells_its_progress_and_stops() {
     let array = Dice(Rng::new(3)).array(&[40, 30], 2);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&seen);
-    let control = Control::new().with_progress(move |progress| {
+    let control = Control::new().progress(move |progress| {
         tell.lock().unwrap().push(progress);
         ControlFlow::Continue(())
     });
@@ -472,6 +473,6 @@ fn reading_tells_its_progress_and_stops() {
     let seen = seen.lock().unwrap();
     let last = seen.last().unwrap();
     assert_eq!((last.nbytes, last.total, last.items()), (17 * 4 * 4, 17 * 4 * 4, 17 * 4));
-    let stop = Control::new().with_progress(|_| ControlFlow::Break(()));
+    let stop = Control::new().progress(|_| ControlFlow::Break(()));
     assert!(matches!(read(stop), Err(NdError::Cancelled(_))));
 }

@@ -24,8 +24,8 @@ impl ArrayEditor {
     /// small the pieces are.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Axis, Fill, NdArray};
-    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u16>([0, 2]).chunks([8, 2]).to_bytes(Fill::zeros())?)?;
+    /// # use b2nd::{ArrayBuilder, Axis, NdArray, source};
+    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u16>([0, 2]).chunks([8, 2]).to_bytes(source::zeros())?)?;
     /// editor.append(Axis(0), [1u16, 2, 3, 4])?;
     /// assert_eq!(editor.shape(), [2, 2]);
     /// editor.append(Axis(1), [10u16, 20])?;

@@ -20,8 +20,8 @@ impl ArrayEditor {
     /// editor.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdArray, Value};
-    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u8>([3]).to_bytes(Fill::zeros())?)?;
+    /// # use b2nd::{ArrayBuilder, NdArray, Value, source};
+    /// let mut editor = NdArray::edit_bytes(ArrayBuilder::new::<u8>([3]).to_bytes(source::zeros())?)?;
     /// editor.attrs_mut().set("units", "K")?;
     /// editor.attrs_mut().set("scale", 0.5)?;
     /// assert!(editor.attrs_mut().remove("scale"));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::model::meta::{METALAYER, OLD_METALAYER};
 use crate::read::array::check_chunksize;
 use crate::write::produce::controlled;
-use crate::{ArrayOptions, Dtype, Geometry, NdArray, NdError};
+use crate::{Dtype, Geometry, NdArray, NdError};
 
 /// The number of a dimension, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,11 +39,11 @@ impl From<ndarray::Axis> for Axis {
 /// An operation that fails changes nothing; earlier staged changes remain.
 ///
 /// ```
-/// use b2nd::{ArrayBuilder, Axis, Fill, NdArray, RegionSource};
+/// use b2nd::{ArrayBuilder, Axis, NdArray, RegionSource, source};
 ///
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("log.b2nd");
-/// ArrayBuilder::new::<i32>([0, 3]).chunks([100, 3]).write(&path, Fill::zeros())?;
+/// ArrayBuilder::new::<i32>([0, 3]).chunks([100, 3]).write(&path, source::zeros())?;
 ///
 /// let mut editor = NdArray::edit(&path)?;
 /// editor.append(Axis(0), [1, 2, 3, 4, 5, 6])?;
@@ -55,7 +55,7 @@ impl From<ndarray::Axis> for Axis {
 /// // Several operations, one commit; nothing happens if one of them fails.
 /// editor.transaction(|editor| {
 ///     editor.delete(Axis(0), 0..1)?;
-///     editor.insert(Axis(1), 0, Fill::value(-1).with_length(1))
+///     editor.insert(Axis(1), 0, source::value(-1).with_length(1))
 /// })?;
 /// assert_eq!(NdArray::open(&path)?.all().read::<Vec<i32>>()?, [-1, 4, 50, 6, -1, 0, 0, 0]);
 /// # Ok::<(), b2nd::NdError>(())
@@ -89,50 +89,47 @@ pub(super) struct Pending {
     pub(super) geometry: Option<Geometry>,
 }
 
-impl ArrayOptions {
+impl NdArray {
     /// Opens an array in a file or directory for changing. Other writers wait until the editor is
     /// dropped.
     ///
     /// # Errors
-    /// As for [`NdArray::open`]; when the array is at an offset in its file, when the lock file
-    /// cannot be created, or when the file has bytes after the frame that are not part of it.
-    pub fn edit(&self, path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
-        ArrayEditor::new(self.editing()?.edit(path)?)
+    /// As for [`open`](Self::open); when the lock file cannot be created, or when the file has bytes after the frame that
+    /// are not part of it.
+    pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
+        Self::edit_with(path, &EditOptions::default())
+    }
+
+    /// Opens an array for changing with options: durability, locking, plugins, file system, and more.
+    ///
+    /// ```
+    /// use b2_frame::{Durability, FrameEditor};
+    /// # use b2nd::{ArrayBuilder, Axis, NdArray};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.b2nd");
+    /// # NdArray::write(&path, [1u8])?;
+    ///
+    /// // Nobody else changes the file, and it can be made again after a power loss.
+    /// let options = FrameEditor::options().lock(false).durability(Durability::None);
+    /// let mut editor = NdArray::edit_with(&path, &options)?;
+    /// editor.append(Axis(0), &[2u8, 3])?;
+    /// editor.commit()?;
+    /// # Ok::<(), b2nd::NdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`edit`](Self::edit), and when the options say that the array starts at an offset in its file.
+    pub fn edit_with(path: impl AsRef<Path>, options: &EditOptions) -> Result<ArrayEditor, NdError> {
+        ArrayEditor::new(options.edit(path)?)
     }
 
     /// Opens an array in memory for changing. The buffer is copied only if others share it.
     /// [`ArrayEditor::into_bytes`] returns the changed frame.
     ///
     /// # Errors
-    /// As for [`NdArray::from_bytes`].
-    pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<ArrayEditor, NdError> {
-        ArrayEditor::new(self.editing()?.edit_bytes(frame)?)
-    }
-
-    fn editing(&self) -> Result<EditOptions, NdError> {
-        if self.options.frame_offset() != 0 {
-            let what = "cannot change an array that does not start at the beginning of its file";
-            return Err(NdError::Unsupported { what });
-        }
-        Ok(EditOptions::from(self.options.clone()))
-    }
-}
-
-impl NdArray {
-    /// Opens an array for changing, with default options.
-    ///
-    /// # Errors
-    /// As for [`ArrayOptions::edit`].
-    pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
-        Self::options().edit(path)
-    }
-
-    /// Opens an array in memory for changing, with default options.
-    ///
-    /// # Errors
-    /// As for [`ArrayOptions::edit_bytes`].
+    /// As for [`from_bytes`](Self::from_bytes).
     pub fn edit_bytes(frame: impl Into<Bytes>) -> Result<ArrayEditor, NdError> {
-        Self::options().edit_bytes(frame)
+        ArrayEditor::new(EditOptions::default().edit_bytes(frame)?)
     }
 
     /// Updates an array on disk to its newest committed state, including its shape. Returns whether
@@ -199,7 +196,7 @@ impl ArrayEditor {
     /// # Errors
     /// When the parameters do not fit the array.
     pub fn set_compression(&mut self, compression: impl Into<Compression>) -> Result<(), NdError> {
-        let builder = compression.into().typesize(self.geometry.itemsize());
+        let builder = compression.into().itemsize(self.geometry.itemsize());
         let builder = builder.blocksize(self.geometry.block_nbytes()).blockshape(self.geometry.blockshape());
         self.cparams = Some(builder.build()?);
         Ok(())

@@ -21,10 +21,10 @@ impl ArrayEditor {
     /// item. Sources outside memory are first read completely into memory.
     ///
     /// ```
-    /// # use b2nd::{ArrayBuilder, Fill, NdArray, range};
-    /// let frame = ArrayBuilder::new::<u16>([2, 5]).to_bytes(Fill::zeros())?;
+    /// # use b2nd::{ArrayBuilder, NdArray, range, source};
+    /// let frame = ArrayBuilder::new::<u16>([2, 5]).to_bytes(source::zeros())?;
     /// let mut editor = NdArray::edit_bytes(frame)?;
-    /// editor.set((.., range(..).step(2)), Fill::value(7u16))?;
+    /// editor.set((.., range(..).step(2)), source::value(7u16))?;
     /// editor.set((1, 1..3), [1u16, 2])?;
     /// assert_eq!(editor.snapshot()?.all().read::<Vec<u16>>()?, [7, 0, 7, 0, 7, 7, 1, 2, 0, 7]);
     /// # Ok::<(), b2nd::NdError>(())

@@ -17,8 +17,8 @@ impl ArrayEditor {
     /// place. Items outside the new shape are removed.
     ///
     /// ```
-    /// # use b2nd::{Arange, ArrayBuilder, NdArray};
-    /// let frame = ArrayBuilder::new::<u8>([2, 3]).to_bytes(Arange { start: 1u8, step: 1 })?;
+    /// # use b2nd::{ArrayBuilder, NdArray, source};
+    /// let frame = ArrayBuilder::new::<u8>([2, 3]).to_bytes(source::arange(1u8, 1))?;
     /// let mut editor = NdArray::edit_bytes(frame)?;
     /// editor.resize(&[3, 2])?;
     /// editor.resize(&[2, 4])?;

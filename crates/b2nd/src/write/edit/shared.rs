@@ -23,8 +23,8 @@ use crate::{NdArray, NdError, Slice};
 /// Chunks stored by an operation that fails take space in the file until it is compacted.
 ///
 /// ```
-/// # use b2nd::{ArrayBuilder, Fill, NdArray};
-/// let frame = ArrayBuilder::new::<u8>([4, 100]).chunks([1, 100]).to_bytes(Fill::zeros())?;
+/// # use b2nd::{ArrayBuilder, NdArray, source};
+/// let frame = ArrayBuilder::new::<u8>([4, 100]).chunks([1, 100]).to_bytes(source::zeros())?;
 /// let mut editor = NdArray::edit_bytes(frame)?;
 /// let shared = editor.share()?;
 /// std::thread::scope(|scope| {
