@@ -51,7 +51,7 @@ pub use model::hooks::BlockInfo;
 pub use model::hooks::Hook;
 #[doc(hidden)]
 pub use model::layout::{NAN4, NAN8};
-pub use model::params::{CParams, Container, DParams, Destination, SplitMode};
+pub use model::params::{CParams, Compatibility, Container, DParams, Destination, SplitMode};
 pub use model::plugins::Plugins;
 
 pub use b2_codecs::{self as codecs, CodecFormat, CodecId};

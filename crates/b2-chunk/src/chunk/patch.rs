@@ -6,7 +6,6 @@ use crate::block::fill::repeated;
 use crate::block::scratch::InUse;
 use crate::encode::compress::{blocks_header, refers_to_block0};
 use crate::encode::encoder::{BlockEncoder, most};
-use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::Body;
 use crate::{CParams, ChunkError, ChunkHeader, LazyChunk};
 
@@ -49,7 +48,8 @@ pub(crate) fn with_blocks(
     }
     encoded.sort_by_key(|&(nblock, _)| nblock);
     let mut encoded = encoded.into_iter().peekable();
-    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks();
+    let head = header.header_len();
+    let tables = head + 4 * header.nblocks();
     let mut made = memory::list(header.nbytes())?;
     made.resize(tables, 0);
     for nblock in 0..header.nblocks() {
@@ -59,15 +59,15 @@ pub(crate) fn with_blocks(
             None => chunk.get(lazy.block_extent(nblock)).unwrap_or_default(),
         };
         // A chunk that would be as long as the stored form is stored instead.
-        if made.len() + stored.len() >= header.nbytes() + EXTENDED_HEADER_LEN {
+        if made.len() + stored.len() >= header.nbytes() + head {
             return Ok(None);
         }
         let start = made.len() as u32;
-        made[EXTENDED_HEADER_LEN + 4 * nblock..][..4].copy_from_slice(&start.to_le_bytes());
+        made[head + 4 * nblock..][..4].copy_from_slice(&start.to_le_bytes());
         memory::reserve(&mut made, stored.len())?;
         made.extend_from_slice(stored);
     }
     let header = ChunkHeader { cbytes: made.len() as u32, ..header.clone() };
-    made[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+    header.write_to(&mut made);
     Ok(Some(made))
 }

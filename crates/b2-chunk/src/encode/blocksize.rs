@@ -2,7 +2,8 @@
 
 use b2_filters::FilterProperties;
 
-use crate::{CParams, SplitMode};
+use crate::encode::blosc1;
+use crate::{CParams, Compatibility, SplitMode};
 
 const KIB: usize = 1024;
 
@@ -14,6 +15,10 @@ pub(crate) fn blocksize(cparams: &CParams, nbytes: usize) -> usize {
         return nbytes.max(1);
     }
     let mut size = match cparams.blocksize() {
+        0 if cparams.compatibility() == Compatibility::Blosc1 => {
+            let (size, group) = (automatic(cparams, nbytes), blosc1::group(cparams));
+            if size > group { size - size % group } else { size }
+        }
         0 => automatic(cparams, nbytes),
         asked => asked,
     };

@@ -11,14 +11,16 @@ use crate::Control;
 use crate::block::pace::Pace;
 use crate::block::scratch::{InUse, Scratch};
 use crate::encode::blocksize::{blocksize, is_split};
+use crate::encode::blosc1;
 use crate::encode::dict::{train, train_vl};
 use crate::encode::encoder::{BlockEncoder, most};
 use crate::encode::join::{Joined, Joiner};
 use crate::model::header::{
-    EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_VL, flags,
+    EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_BLOSC1,
+    VERSION_VL, flags,
 };
 use crate::model::layout::{NAN4, NAN8};
-use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, Compression};
+use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, Compatibility, Compression};
 use b2_core::for_each;
 use b2_core::memory::{self, sized, zeroed};
 
@@ -224,6 +226,9 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, C
     if refers_to_block0(cparams) {
         return Err(ChunkError::argument("filters", "delta cannot be used with variable-length blocks"));
     }
+    if cparams.compatibility() == Compatibility::Blosc1 {
+        return Err(ChunkError::argument("compatibility", "Blosc1 has no variable-length blocks"));
+    }
     header.version = VERSION_VL;
     header.flags = regular_flags(cparams, &header) | flags::NOT_SPLIT;
     header.flags2 = 1;
@@ -273,9 +278,10 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, C
 
 /// Sets `cbytes` and concatenates header and payload.
 fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<Made, ChunkError> {
-    header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
-    let mut bytes = memory::list(EXTENDED_HEADER_LEN + payload.len())?;
-    bytes.extend_from_slice(&header.to_bytes());
+    let head = header.header_len();
+    header.cbytes = (head + payload.len()) as u32;
+    let mut bytes = memory::list(head + payload.len())?;
+    bytes.extend_from_slice(&header.to_bytes()[..head]);
     bytes.extend_from_slice(payload);
     Ok((header, Bytes::from(bytes)))
 }
@@ -320,7 +326,7 @@ impl<'s> Plan<'s> {
         }
         if cparams.level() == 0 || src.len() < MIN_COMPRESSIBLE {
             let mut header = new_header(src.len(), cparams)?;
-            header.flags = flags::EXTENDED | flags::MEMCPYED;
+            header.flags = header.flags & flags::EXTENDED | flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
         let mut header = match scratch {
@@ -332,7 +338,9 @@ impl<'s> Plan<'s> {
         if let InUse::Held(scratch) = scratch {
             scratch.header = Some(header.clone());
         }
-        if let Some(chunk) = Self::special(src, &header, cparams, control)? {
+        if cparams.compatibility() == Compatibility::Blosc2
+            && let Some(chunk) = Self::special(src, &header, cparams, control)?
+        {
             return Ok(chunk);
         }
         if has_tiny_blocks(&header) {
@@ -386,10 +394,15 @@ pub(crate) fn blocks_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHea
             *slot = FilterSlot::EMPTY;
         }
     }
+    let blosc1 = cparams.compatibility() == Compatibility::Blosc1;
+    if blosc1 {
+        blosc1::fit(&mut header);
+    }
     header.flags = regular_flags(cparams, &header);
     let blocksize = header.blocksize();
-    let split =
-        is_split(cparams, header.itemsize(), blocksize) && blocksize.is_multiple_of(header.itemsize());
+    let split = is_split(cparams, header.itemsize(), blocksize)
+        && blocksize.is_multiple_of(header.itemsize())
+        && !(blosc1 && blosc1::never_split(&header));
     if !split {
         header.flags |= flags::NOT_SPLIT;
     }
@@ -439,9 +452,10 @@ fn finish_stored(mut header: ChunkHeader, src: Plain<'_>, dst: &mut [u8]) -> Res
         Plain::Slice(src) => Ok(finish(header, src, dst)),
         Plain::Blocks(blocks) => {
             let nbytes = blocks.nbytes();
-            header.cbytes = (EXTENDED_HEADER_LEN + nbytes) as u32;
-            dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
-            copy_blocks(blocks, header.blocksize(), &mut dst[EXTENDED_HEADER_LEN..][..nbytes])?;
+            let head = header.header_len();
+            header.cbytes = (head + nbytes) as u32;
+            header.write_to(dst);
+            copy_blocks(blocks, header.blocksize(), &mut dst[head..][..nbytes])?;
             Ok(header)
         }
     }
@@ -449,9 +463,10 @@ fn finish_stored(mut header: ChunkHeader, src: Plain<'_>, dst: &mut [u8]) -> Res
 
 /// Writes header and payload to the start of `dst`, which has enough room.
 fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeader {
-    header.cbytes = (EXTENDED_HEADER_LEN + payload.len()) as u32;
-    dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
-    dst[EXTENDED_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+    let head = header.header_len();
+    header.cbytes = (head + payload.len()) as u32;
+    header.write_to(dst);
+    dst[head..][..payload.len()].copy_from_slice(payload);
     header
 }
 
@@ -489,9 +504,10 @@ fn write_blocks(
         Plain::Slice(src) if cparams.use_dict() => train(src, cparams, &header, block0.as_deref(), split)?,
         _ => None,
     };
-    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks() + dict.as_ref().map_or(0, |d| 4 + d.len());
+    let header_len = header.header_len();
+    let tables = header_len + 4 * header.nblocks() + dict.as_ref().map_or(0, |d| 4 + d.len());
     // A chunk that would be as long as the stored form is stored instead.
-    let Some((head, room)) = dst[..nbytes + EXTENDED_HEADER_LEN - 1].split_at_mut_checked(tables) else {
+    let Some((head, room)) = dst[..nbytes + header_len - 1].split_at_mut_checked(tables) else {
         return finish_stored(header, src, dst);
     };
     let joiner = Joiner::new(room, header.nblocks())?;
@@ -520,14 +536,14 @@ fn write_blocks(
     let Some(Joined { ends, all_zero }) = joiner.finish() else {
         return finish_stored(header, src, dst);
     };
-    if dict.is_none() && all_zero {
+    if dict.is_none() && all_zero && header.is_extended() {
         header.special = Some(SpecialKind::Zeros);
         return Ok(finish(header, &[], dst));
     }
     header.dict = dict.is_some();
     header.cbytes = (tables + ends.last().copied().unwrap_or(0)) as u32;
-    let (fixed, rest) = head.split_at_mut(EXTENDED_HEADER_LEN);
-    fixed.copy_from_slice(&header.to_bytes());
+    header.write_to(head);
+    let rest = &mut head[header_len..];
     let (starts, section) = rest.split_at_mut(4 * ends.len());
     for (place, start) in starts.as_chunks_mut::<4>().0.iter_mut().zip([0].iter().chain(&ends)) {
         // The chunk is smaller than its stored form, so offsets are below 2^31.
@@ -552,8 +568,9 @@ fn write_few(
 ) -> Result<ChunkHeader, ChunkError> {
     let blocksize = header.blocksize();
     threads(cparams, blocksize, 0, false)?;
-    let tables = EXTENDED_HEADER_LEN + 4 * header.nblocks();
-    let room = src.len() + EXTENDED_HEADER_LEN - 1;
+    let head = header.header_len();
+    let tables = head + 4 * header.nblocks();
+    let room = src.len() + head - 1;
     let mut encoder = BlockEncoder::new(cparams, &header, None, scratch)?;
     let (mut buffer, plain) = encoder.take_buffers();
     // A chunk that would be as long as the stored form is stored instead.
@@ -569,7 +586,7 @@ fn write_few(
             end = Some(start + done.len).filter(|end| *end <= room);
             if let Some(end) = end {
                 dst[start..end].copy_from_slice(&encoded[..done.len]);
-                dst[EXTENDED_HEADER_LEN + 4 * nblock..][..4].copy_from_slice(&(start as u32).to_le_bytes());
+                dst[head + 4 * nblock..][..4].copy_from_slice(&(start as u32).to_le_bytes());
             }
         }
         Ok::<(), ChunkError>(())
@@ -580,12 +597,12 @@ fn write_few(
     result?;
     control.advance(src.len() as u64)?;
     let Some(end) = end else { return finish_stored(header, Plain::Slice(src), dst) };
-    if all_zero {
+    if all_zero && header.is_extended() {
         header.special = Some(SpecialKind::Zeros);
         return Ok(finish(header, &[], dst));
     }
     header.cbytes = end as u32;
-    dst[..EXTENDED_HEADER_LEN].copy_from_slice(&header.to_bytes());
+    header.write_to(dst);
     Ok(header)
 }
 
@@ -652,15 +669,19 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
             slot.meta = itemsize.cast_unsigned();
         }
     }
+    let (version, flags, udcodec) = match cparams.compatibility() {
+        Compatibility::Blosc2 => (VERSION, flags::EXTENDED, cparams.codec().0),
+        Compatibility::Blosc1 => (VERSION_BLOSC1, blosc1::filter_flags(&filters), 0),
+    };
     Ok(ChunkHeader {
-        version: VERSION,
-        flags: flags::EXTENDED,
+        version,
+        flags,
         typesize: u8::try_from(cparams.itemsize()).unwrap_or(1),
         nbytes: nbytes as u32,
         blocksize: blocksize(cparams, nbytes) as u32,
         cbytes: 0,
         filters,
-        udcodec: cparams.codec().0,
+        udcodec,
         codec_meta: cparams.codec_meta(),
         flags2: 0,
         special: None,
@@ -698,7 +719,11 @@ fn prefiltered(src: &[u8], cparams: &CParams, control: &Control) -> Result<Optio
 
 fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
     let delta = header.filters.iter().any(|slot| slot.id == FilterId::DELTA);
-    flags::EXTENDED | (u8::from(delta) * flags::DELTA) | (cparams.codec().format().0 << 5)
+    let layout = match cparams.compatibility() {
+        Compatibility::Blosc2 => flags::EXTENDED | (u8::from(delta) * flags::DELTA),
+        Compatibility::Blosc1 => blosc1::filter_flags(&header.filters),
+    };
+    layout | (cparams.codec().format().0 << 5)
 }
 
 /// Returns the reference block for delta: block 0 as a reader will decode it.

@@ -60,6 +60,7 @@ impl<'a> BlockEncoder<'a> {
                 && filter.planes_of(typesize).is_some_and(|planes| planes.count == typesize)
         };
         let shortcut = match filters.as_slice() {
+            _ if !header.is_extended() => Shortcut::None,
             [filter] if byte_planes(filter) => Shortcut::Items,
             filters if filters.iter().all(|filter| filter.effect >= Effect::KeepsZeros) => Shortcut::Zeros,
             _ => Shortcut::None,
@@ -170,7 +171,7 @@ impl<'a> BlockEncoder<'a> {
         let stream_len = block.len() / nstreams;
         let mut all_zero = true;
         for (nstream, stream) in block.chunks_exact(stream_len).enumerate() {
-            let run = run_value(stream);
+            let run = run_value(stream).filter(|_| self.header.is_extended());
             all_zero &= run == Some(0);
             match run {
                 Some(value) => out.run(value),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use b2_codecs::CodecId;
 use b2_filters::{FilterId, FilterSlot, Reference};
 
+use crate::encode::blosc1;
 use crate::model::header::MAX_BLOCKSIZE;
 use crate::model::hooks::{BlockInfo, Hook};
-use crate::{CParams, ChunkError, Control, Limits, Plugins, SplitMode};
+use crate::{CParams, ChunkError, Compatibility, Control, Limits, Plugins, SplitMode};
 
 /// Builder for compression parameters: codec, level, filters, and whatever else differs from the defaults.
 ///
@@ -47,6 +48,7 @@ impl Compression {
             splitmode: SplitMode::Auto,
             blocksize: 0,
             use_dict: false,
+            compatibility: Compatibility::Blosc2,
             blockshape: Arc::default(),
             plugins,
             limits: Limits::default(),
@@ -124,6 +126,19 @@ impl Compression {
         self.params.use_dict = use_dict;
         self
     }
+    /// Sets which libraries can read the chunks.
+    ///
+    /// ```
+    /// use b2_chunk::{Chunk, Compatibility, Compression};
+    /// let compression = Compression::lz4().compatibility(Compatibility::Blosc1);
+    /// let chunk = Chunk::compress(&[1.5f64; 1000], &compression)?;
+    /// assert_eq!(chunk.as_bytes()[0], 2);     // the version that C-Blosc 1 reads
+    /// # Ok::<(), b2_chunk::ChunkError>(())
+    /// ```
+    pub fn compatibility(mut self, compatibility: Compatibility) -> Self {
+        self.params.compatibility = compatibility;
+        self
+    }
     /// Sets the shape of a block in items, for N-dimensional filters and codecs.
     pub fn blockshape(mut self, blockshape: impl Into<Arc<[u32]>>) -> Self {
         self.params.blockshape = blockshape.into();
@@ -175,7 +190,8 @@ impl Compression {
     ///
     /// # Errors
     /// Fails if a value is out of range, a codec or filter is not registered, the codec does not support dictionaries,
-    /// there is more than one delta filter (C-Blosc2 cannot invert that), or a filter precedes zfp.
+    /// there is more than one delta filter (C-Blosc2 cannot invert that), a filter precedes zfp, or C-Blosc 1 is to read
+    /// the chunks and lacks what is asked for.
     pub fn build(self) -> Result<CParams, ChunkError> {
         let Self { params: mut p, filters } = self;
         let fail = |name, what: String| Err(ChunkError::Argument { name, what });
@@ -221,6 +237,9 @@ impl Compression {
         }
         if p.use_dict && !codec.dictionaries {
             return fail("use_dict", format!("codec {} does not support dictionaries", p.codec));
+        }
+        if p.compatibility == Compatibility::Blosc1 {
+            blosc1::check(&p)?;
         }
         Ok(p)
     }

@@ -29,6 +29,8 @@ pub(crate) const MIN_COMPRESSIBLE: usize = 32;
 /// Largest dictionary, in bytes.
 pub(crate) const MAX_DICT_LEN: usize = 32_768;
 
+/// Version of chunks that C-Blosc 1 reads, too.
+pub(crate) const VERSION_BLOSC1: u8 = 2;
 /// Version of chunks without variable-length blocks.
 pub(crate) const VERSION: u8 = 5;
 /// Version of chunks with variable-length blocks.
@@ -244,7 +246,13 @@ impl ChunkHeader {
         Ok(())
     }
 
-    /// Encodes the header. The writer only produces extended headers, of 32 bytes.
+    /// Writes the header to the start of `dst`, which has room for it.
+    pub(crate) fn write_to(&self, dst: &mut [u8]) {
+        let len = self.header_len();
+        dst[..len].copy_from_slice(&self.to_bytes()[..len]);
+    }
+
+    /// Encodes the header. Only the first 16 bytes count if it is not extended.
     pub(crate) fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
         let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
         let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();

@@ -41,6 +41,21 @@ impl SplitMode {
     }
 }
 
+/// Which libraries can read a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Compatibility {
+    /// C-Blosc2 2.0 and later. Frames and arrays need this.
+    #[default]
+    Blosc2,
+    /// C-Blosc 1, such as in the `blosc` codec of Zarr and numcodecs, and C-Blosc2
+    /// (docs/format/chunk.md, section 9).
+    ///
+    /// It has the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or bitshuffle, and items of up to 255
+    /// bytes. It lacks special chunks, runs, dictionaries and variable-length blocks.
+    Blosc1,
+}
+
 /// Validated compression parameters, made by [`Compression::build`](crate::Compression::build), which reports any mistake.
 ///
 /// ```
@@ -60,6 +75,7 @@ pub struct CParams {
     pub(super) splitmode: SplitMode,
     pub(super) blocksize: usize,
     pub(super) use_dict: bool,
+    pub(super) compatibility: Compatibility,
     pub(crate) blockshape: Arc<[u32]>,
     pub(super) plugins: Plugins,
     pub(super) limits: Limits,
@@ -107,6 +123,10 @@ impl CParams {
     /// Returns whether chunks get a dictionary.
     pub fn use_dict(&self) -> bool {
         self.use_dict
+    }
+    /// Returns which libraries can read the chunks.
+    pub fn compatibility(&self) -> Compatibility {
+        self.compatibility
     }
     /// Returns the shape of a block in items. It is empty if the data is not an array.
     pub fn blockshape(&self) -> &[u32] {

@@ -2,10 +2,12 @@
 //! (docs/format/frame-contiguous.md, sections 5.3 and 5.4).
 
 use b2_chunk::{
-    CParams, Chunk, ChunkError, ChunkHeader, CodecId, Compression, DParams, EXTENDED_HEADER_LEN, NAN4, NAN8,
-    SpecialKind,
+    CParams, Chunk, ChunkError, ChunkHeader, CodecId, Compatibility, Compression, DParams,
+    EXTENDED_HEADER_LEN, NAN4, NAN8, SpecialKind,
 };
 use bytes::BytesMut;
+
+use crate::FrameError;
 
 /// Longest value for which a chunk of one repeated value is made, in bytes.
 const MAX_VALUE_LEN: usize = 4096;
@@ -110,6 +112,14 @@ impl ChunkRules {
         };
         // A build without any compressor can still store the data uncompressed.
         builder().build().or_else(|_| builder().codec(CodecId::BLOSCLZ).level(0).build())
+    }
+}
+
+/// Fails if chunks made with these parameters lack the header that frames need.
+pub(crate) fn check_layout(cparams: &CParams) -> Result<(), FrameError> {
+    match cparams.compatibility() {
+        Compatibility::Blosc2 => Ok(()),
+        _ => Err(FrameError::argument("cparams", "frames need chunks of Blosc2")),
     }
 }
 

@@ -4,6 +4,7 @@ use b2_chunk::{CParams, Chunk};
 use b2_core::{Control, in_order, workers};
 
 use crate::format::index::Entry;
+use crate::write::chunk_rules::check_layout;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
 /// A chunk of the copy.
@@ -60,6 +61,9 @@ impl SuperChunk {
             }
             cparams => cparams,
         };
+        if let Some(cparams) = cparams {
+            check_layout(cparams)?;
+        }
         let before = writer.nchunks();
         let result = match chunksize {
             Some(0) => Err(FrameError::argument("chunksize", "must not be 0")),

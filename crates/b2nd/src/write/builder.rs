@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{CParams, Compression};
+use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
 use b2_frame::{FrameParams, FrameWriter, Storage, WriteOptions};
 use bytes::Bytes;
@@ -277,6 +277,9 @@ impl ArrayBuilder {
             .blocksize(geometry.block_nbytes())
             .blockshape(geometry.blockshape())
             .build()?;
+        if cparams.compatibility() != Compatibility::Blosc2 {
+            return Err(NdError::argument("arrays need chunks of Blosc2"));
+        }
         let meta = ArrayMeta {
             shape: geometry.shape().to_vec(),
             chunkshape: geometry.chunkshape().to_vec(),

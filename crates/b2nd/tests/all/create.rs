@@ -1,7 +1,7 @@
 //! Sources of new arrays: constants, functions, iterators, other arrays, joined arrays.
 
 use crate::common::{Dice, Model};
-use b2_chunk::{CodecId, Compression, FilterId, FilterSlot, SpecialKind};
+use b2_chunk::{CodecId, Compatibility, Compression, FilterId, FilterSlot, SpecialKind};
 use b2_frame::Entry;
 use b2nd::{ArrayBuilder, Concat, Dtype, NdArray, NdError, RegionSource, Selection, range, source};
 use proptest::prelude::*;
@@ -20,6 +20,13 @@ fn memory(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
 
 fn chunk_bytes(array: &NdArray, nchunk: usize) -> Vec<u8> {
     array.super_chunk().chunk(nchunk).read().unwrap().as_bytes().to_vec()
+}
+
+#[test]
+fn arrays_need_chunks_of_blosc2() {
+    let blosc1 = Compression::new().compatibility(Compatibility::Blosc1);
+    let error = ArrayBuilder::new::<u32>([10]).compression(blosc1).to_bytes(source::zeros()).unwrap_err();
+    assert!(error.to_string().contains("Blosc2"), "{error}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::format::index::Entry;
 use crate::format::runs;
 use crate::format::starts::{ChunkStarts, Wanted};
 use crate::read::options::FrameOrigin;
+use crate::write::chunk_rules::check_layout;
 use crate::write::draft::Draft;
 use crate::write::state::{FrameState, Sizes, Sizing};
 use crate::write::store::{Change, ContiguousStore};
@@ -166,13 +167,14 @@ impl FrameEditor {
     /// their defaults, is not changed.
     ///
     /// # Errors
-    /// When the item size differs from the frame's.
+    /// When the item size differs from the frame's, or the chunks would be for C-Blosc 1.
     pub fn set_cparams(&mut self, cparams: CParams) -> Result<(), FrameError> {
         if cparams.itemsize() != self.itemsize() {
             let what =
                 format!("items of {} bytes, but the frame has {}", cparams.itemsize(), self.itemsize());
             return Err(FrameError::argument("cparams", what));
         }
+        check_layout(&cparams)?;
         self.cparams = Some(cparams);
         Ok(())
     }

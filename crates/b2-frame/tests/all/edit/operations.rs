@@ -30,6 +30,9 @@ fn what_is_not_there_cannot_be_changed() {
     is_argument(editor.append_special(SpecialKind::NaN, 3));
     is_argument(editor.append_value(&[1, 2, 3], 1));
     is_argument(editor.set_cparams(cparams(8)));
+    // Frames need the header of Blosc2.
+    let blosc1 = cparams(4).to_builder().compatibility(b2_chunk::Compatibility::Blosc1).build().unwrap();
+    is_argument(editor.set_cparams(blosc1));
     editor.commit().unwrap();
     assert_eq!(whole(&editor.snapshot().unwrap()), data(250, 1));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use b2_chunk::{CParams, Compression};
+use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
 use b2_frame::{Committed, EditOptions, FrameEditor};
 use bytes::Bytes;
@@ -198,7 +198,11 @@ impl ArrayEditor {
     pub fn set_compression(&mut self, compression: impl Into<Compression>) -> Result<(), NdError> {
         let builder = compression.into().itemsize(self.geometry.itemsize());
         let builder = builder.blocksize(self.geometry.block_nbytes()).blockshape(self.geometry.blockshape());
-        self.cparams = Some(builder.build()?);
+        let cparams = builder.build()?;
+        if cparams.compatibility() != Compatibility::Blosc2 {
+            return Err(NdError::argument("arrays need chunks of Blosc2"));
+        }
+        self.cparams = Some(cparams);
         Ok(())
     }
 
