@@ -35,7 +35,7 @@ impl Codec for Nothing {
         Ok(Box::new(Self))
     }
     fn decoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Err(CodecError::Unsupported { codec: self.id(), what: "decoding" })
+        Err(CodecError::unsupported(self.id(), "decoding"))
     }
 }
 

@@ -185,7 +185,7 @@ impl<R: RangeReader> AsyncNdArray<R> {
         let own = view.array().shape() == self.shape() && view.array().dtype() == self.dtype();
         match own {
             true => Ok(self.view(view)),
-            false => Err(NdError::Argument { what: "a view of another array".to_owned() }),
+            false => Err(NdError::argument("a view of another array")),
         }
     }
 }
@@ -242,7 +242,7 @@ impl<R: RangeReader> AsyncSlice<R> {
     pub async fn read<T: Element>(&self) -> Result<Vec<T>, NdError> {
         self.slice.check_element::<T>()?;
         self.check().await?;
-        let too_large = |_| NdError::TooLarge { asked: self.slice.nbytes() };
+        let too_large = |_| NdError::too_large(self.slice.nbytes());
         let len = usize::try_from(self.slice.len()).unwrap_or(usize::MAX);
         let mut items = T::zeroed(len).map_err(too_large)?;
         self.read_into(&mut items).await?;
@@ -262,7 +262,7 @@ impl<R: RangeReader> AsyncSlice<R> {
             self.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
         b2nd::ndarray::ArrayD::from_shape_vec(shape, items)
             .and_then(b2nd::ndarray::ArrayBase::into_dimensionality)
-            .map_err(|error| NdError::Argument { what: error.to_string() })
+            .map_err(|error| NdError::argument(error.to_string()))
     }
 
     /// Reads the items in C order into `dst`, like [`Slice::read_into`].
@@ -281,7 +281,7 @@ impl<R: RangeReader> AsyncSlice<R> {
         self.check().await?;
         let nbytes = self.slice.nbytes();
         let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
-        let mut bytes = memory::zeroed(len).map_err(|_| NdError::TooLarge { asked: nbytes })?;
+        let mut bytes = memory::zeroed(len).map_err(|_| NdError::too_large(nbytes))?;
         self.read_bytes_into(&mut bytes).await?;
         Ok(bytes)
     }
@@ -303,6 +303,7 @@ impl<R: RangeReader> AsyncSlice<R> {
 
 /// A part of a selection.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Part {
     /// The positions along the first dimension of the result; `0..1` for a single item.
     pub positions: std::ops::Range<u64>,

@@ -252,7 +252,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     pub async fn read_items(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
         let len = self.frame.nitems();
         if range.start > range.end || range.end > len {
-            return Err(FrameError::OutOfRange { what: "items", start: range.start, end: range.end, len });
+            return Err(FrameError::out_of_range("items", range.start, range.end, len));
         }
         let typesize = self.frame.itemsize() as u64;
         let bytes = |item: u64| item.saturating_mul(typesize);

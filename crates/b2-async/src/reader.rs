@@ -48,16 +48,13 @@ impl<T: ?Sized> MaybeSync for T {}
 ///     async fn open(&self, _: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
 ///         // An HTTP client would request `bytes=0-(first-1)` and `bytes=-(last)` at once.
 ///         let len = self.0.len();
-///         Ok(Opening {
-///             first: self.0.slice(..len.min(first as usize)),
-///             last: self.0.slice(len.saturating_sub(last as usize)..),
-///             len: len as u64,
-///             version: Version::default(),
-///         })
+///         let first = self.0.slice(..len.min(first as usize));
+///         let last = self.0.slice(len.saturating_sub(last as usize)..);
+///         Ok(Opening::new(first, last, len as u64, Version::default()))
 ///     }
 ///     async fn range(&self, _: FrameFile, range: Range<u64>) -> io::Result<Answer> {
 ///         let bytes = self.0.slice(range.start as usize..range.end as usize);
-///         Ok(Answer { bytes, version: Version::default() })
+///         Ok(Answer::new(bytes, Version::default()))
 ///     }
 /// }
 /// ```
@@ -131,14 +128,14 @@ impl RangeReader for Bytes {
 
     async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
         let len = self.len() as u64;
-        let version = Version { len: Some(len), ..Version::default() };
+        let version = Version::default().len(Some(len));
         let first = part(self, file, 0..first)?;
-        Ok(Opening { first, last: part(self, file, len.saturating_sub(last)..len)?, len, version })
+        Ok(Opening::new(first, part(self, file, len.saturating_sub(last)..len)?, len, version))
     }
 
     async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
-        let version = Version { len: Some(self.len() as u64), ..Version::default() };
-        Ok(Answer { bytes: part(self, file, range)?, version })
+        let version = Version::default().len(Some(self.len() as u64));
+        Ok(Answer::new(part(self, file, range)?, version))
     }
 }
 

@@ -58,14 +58,14 @@ impl<R: RangeReader> Remote<R> {
         }
         main.version.len = Some(len);
         let Some(room) = len.checked_sub(base) else {
-            return Err(FrameError::OutOfRange { what: "file bytes", start: base, end: base, len });
+            return Err(FrameError::out_of_range("file bytes", base, base, len));
         };
         let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, pace };
         let extent = Extent::at_most(FrameFile::Main, 0..Opening::FIRST);
         let header = FrameHeader::parse(&remote.fetch(&extent).await?)?;
         let storage = header.storage();
         if base > 0 && storage == Storage::Sparse {
-            return Err(FrameError::Argument { name: "offset", what: "this frame is sparse".to_owned() });
+            return Err(FrameError::argument("offset", "this frame is sparse"));
         }
         let opened = remote.run(options.open_plan(room, storage)).await?;
         let nowhere = Arc::new(Nowhere {
@@ -177,10 +177,7 @@ fn begin(_: &Pace) {}
 fn end(_: (), _: usize) {}
 
 fn failed(name: &str, error: io::Error) -> FrameError {
-    match error.kind() {
-        io::ErrorKind::StaleNetworkFileHandle => FrameError::Changed { name: name.to_owned() },
-        _ => FrameError::Io { name: name.to_owned(), source: error },
-    }
+    FrameError::io(name)(error)
 }
 
 impl<R: RangeReader> SelectionDriver for Remote<R> {

@@ -12,6 +12,7 @@ use b2_filters::{FilterError, FilterId};
 pub enum ChunkError {
     /// The buffer ends before the chunk does.
     #[error("chunk is truncated: {what} ends at byte {need}, but there are {have} bytes")]
+    #[non_exhaustive]
     Truncated {
         /// What is cut off.
         what: &'static str,
@@ -22,6 +23,7 @@ pub enum ChunkError {
     },
     /// A header field has a value that the format does not allow.
     #[error("chunk header field `{field}` at byte {offset} is {value}, expected {expected}")]
+    #[non_exhaustive]
     Field {
         /// Name of the field.
         field: &'static str,
@@ -36,6 +38,7 @@ pub enum ChunkError {
     #[error(
         "chunk header field `flags2` at byte 30 is {flags2}, expected 0 or 1 in format version {version}: written by a newer Blosc2"
     )]
+    #[non_exhaustive]
     NewerVersion {
         /// Header byte 0.
         version: u8,
@@ -44,6 +47,7 @@ pub enum ChunkError {
     },
     /// A table or block inside the chunk is malformed.
     #[error("block {nblock}: {field} at byte {offset} of the chunk is {value}, expected {expected}")]
+    #[non_exhaustive]
     Block {
         /// Index of the block.
         nblock: usize,
@@ -58,6 +62,7 @@ pub enum ChunkError {
     },
     /// The dictionary section is malformed.
     #[error("dictionary size at byte {offset} is {value}, expected {expected}")]
+    #[non_exhaustive]
     Dictionary {
         /// Offset of the size field from the start of the chunk, in bytes.
         offset: u64,
@@ -68,6 +73,7 @@ pub enum ChunkError {
     },
     /// No codec with this id is registered.
     #[error("codec id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
+    #[non_exhaustive]
     UnknownCodec {
         /// Id of the codec.
         id: CodecId,
@@ -79,6 +85,7 @@ pub enum ChunkError {
     UnknownCodecFormat(u8),
     /// No filter with this id is registered.
     #[error("filter id {} ({id}){} is not registered", .id.0, InHeader(*.at))]
+    #[non_exhaustive]
     UnknownFilter {
         /// Id of the filter.
         id: FilterId,
@@ -86,7 +93,8 @@ pub enum ChunkError {
         at: Option<usize>,
     },
     /// A stream could not be encoded.
-    #[error("block {nblock}, stream {nstream}")]
+    #[error("block {nblock}, stream {nstream} cannot be encoded")]
+    #[non_exhaustive]
     Codec {
         /// Index of the block.
         nblock: usize,
@@ -96,7 +104,8 @@ pub enum ChunkError {
         source: CodecError,
     },
     /// A stream could not be decoded.
-    #[error("block {nblock}, stream {nstream} from byte {offset} of the chunk on")]
+    #[error("block {nblock}, stream {nstream} from byte {offset} of the chunk on cannot be decoded")]
+    #[non_exhaustive]
     Stream {
         /// Index of the block.
         nblock: usize,
@@ -108,7 +117,8 @@ pub enum ChunkError {
         source: CodecError,
     },
     /// A filter could not be applied: the caller chose it, or its parameter.
-    #[error("block {nblock}")]
+    #[error("block {nblock} cannot be filtered")]
+    #[non_exhaustive]
     Apply {
         /// Index of the block.
         nblock: usize,
@@ -116,7 +126,8 @@ pub enum ChunkError {
         source: FilterError,
     },
     /// A filter could not be undone.
-    #[error("block {nblock}")]
+    #[error("the filters of block {nblock} cannot be undone")]
+    #[non_exhaustive]
     Filter {
         /// Index of the block.
         nblock: usize,
@@ -125,6 +136,7 @@ pub enum ChunkError {
     },
     /// The caller's prefilter or postfilter failed.
     #[error("block {nblock}: a prefilter or postfilter failed")]
+    #[non_exhaustive]
     Hook {
         /// Index of the block.
         nblock: usize,
@@ -145,6 +157,7 @@ pub enum ChunkError {
     OutOfMemory(#[from] OutOfMemory),
     /// A parameter is out of range or conflicts with another one.
     #[error("{name}: {what}")]
+    #[non_exhaustive]
     Argument {
         /// Name of the parameter.
         name: &'static str,
@@ -153,6 +166,7 @@ pub enum ChunkError {
     },
     /// The requested part is not inside the chunk.
     #[error("{what} {start}..{end} is not inside 0..{len}")]
+    #[non_exhaustive]
     OutOfRange {
         /// Unit of the numbers.
         what: &'static str,

@@ -1,5 +1,11 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+// What only our other crates use is private without the feature for it, and then some of it is not used at all.
+#![cfg_attr(
+    not(feature = "__internal"),
+    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
+)]
 // Input bytes must never panic or overflow. Modules that are exempt say why at their declaration.
 #![cfg_attr(
     not(test),
@@ -36,21 +42,34 @@ mod encode;
 mod error;
 mod model;
 
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
 pub use block::fill::fill;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use block::fill::fill;
 pub use chunk::{Chunk, ChunkReader, ChunkRef, Compressor, Decompressor, Goal, sample_ranges};
-pub use decode::decoder::{BlockDecoder, BlockParts};
+pub use decode::decoder::BlockDecoder;
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use decode::decoder::BlockParts;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use decode::decoder::BlockParts;
 pub use decode::lazy::{LazyChunk, LazyHead};
 pub use encode::compress::PlainBlocks;
 pub use error::{ChunkError, HookError};
 pub use model::compression::Compression;
-pub use model::header::{
-    ChunkHeader, EXTENDED_HEADER_LEN, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, MIN_HEADER_LEN, SpecialKind,
-};
-pub use model::hooks::BlockInfo;
+pub use model::header::{ChunkHeader, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use model::hooks::Hook;
+pub use model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN};
+pub use model::hooks::BlockInfo;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use model::layout::{NAN4, NAN8};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use model::layout::{NAN4, NAN8};
 pub use model::params::{CParams, Compatibility, Container, DParams, Destination, SplitMode};
 pub use model::plugins::Plugins;
 

@@ -52,6 +52,74 @@ impl<'a> CodecContext<'a> {
 }
 
 /// A compression algorithm for streams, identified by the codec id in the chunk header.
+///
+/// # Using one
+/// [`builtin`](crate::builtin) returns the codecs of this crate. A chunk does so by itself; on their own they work on bare
+/// streams, whose length the caller has to keep.
+///
+/// # Writing one
+/// A codec makes encoders and decoders, of which each thread keeps its own. Ids from 160 on are free for users. `Plugins`
+/// of the crate `b2-chunk` take it by `with_codec`. Decoders get bytes from damaged and hostile files: they return errors
+/// instead of panicking, and fill all of their destination or fail.
+///
+/// ```
+/// use b2_codecs::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
+///
+/// /// Stores how often the first byte is repeated, and the rest as it is.
+/// #[derive(Debug)]
+/// struct Head;
+///
+/// impl Codec for Head {
+///     fn id(&self) -> CodecId {
+///         CodecId(200)
+///     }
+///     fn name(&self) -> &str {
+///         "head"
+///     }
+///     fn properties(&self) -> CodecProperties {
+///         CodecProperties::BYTES
+///     }
+///     fn encoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+///         Ok(Box::new(Head))
+///     }
+///     fn decoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
+///         Ok(Box::new(Head))
+///     }
+/// }
+///
+/// impl Encoder for Head {
+///     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
+///         let Some(&first) = src.first() else { return Ok(Encoded::Len(0)) };
+///         let run = src.iter().take(255).take_while(|byte| **byte == first).count();
+///         let stream = [&[run as u8, first], &src[run..]].concat();
+///         let Some(to) = dst.get_mut(..stream.len()) else { return Ok(Encoded::TooBig) };
+///         to.copy_from_slice(&stream);
+///         Ok(Encoded::Len(stream.len()))
+///     }
+/// }
+///
+/// impl Decoder for Head {
+///     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+///         let wrong = CodecError::malformed(CodecId(200), 0, "lengths do not fit");
+///         let [run, first, rest @ ..] = src else { return if dst.is_empty() { Ok(()) } else { Err(wrong) } };
+///         let run = usize::from(*run);
+///         if run + rest.len() != dst.len() {
+///             return Err(wrong);
+///         }
+///         dst[..run].fill(*first);
+///         dst[run..].copy_from_slice(rest);
+///         Ok(())
+///     }
+/// }
+///
+/// let cx = CodecContext::new(5);
+/// let (plain, mut stream) = ([[7; 100], [1; 100]].concat(), [0; 200]);
+/// let Encoded::Len(len) = Head.encoder(&cx)?.encode(&plain, &mut stream)? else { panic!("does not fit") };
+/// let mut back = [0; 200];
+/// Head.decoder(&cx)?.decode(&stream[..len], &mut back)?;
+/// assert_eq!((len, &back[..]), (102, &plain[..]));
+/// # Ok::<(), CodecError>(())
+/// ```
 pub trait Codec: Debug + Send + Sync {
     /// Returns the id stored in chunk and frame headers.
     fn id(&self) -> CodecId;

@@ -8,6 +8,7 @@ use crate::CodecId;
 pub enum CodecError {
     /// The stream violates the codec's format.
     #[error("{codec}: malformed stream at byte {offset}: {what}")]
+    #[non_exhaustive]
     Malformed {
         /// The codec that read the stream.
         codec: CodecId,
@@ -18,6 +19,7 @@ pub enum CodecError {
     },
     /// The stream decodes to a number of bytes other than expected.
     #[error("{codec}: stream decodes to {got} bytes, expected {expected}")]
+    #[non_exhaustive]
     WrongLength {
         /// The codec that read the stream.
         codec: CodecId,
@@ -28,6 +30,7 @@ pub enum CodecError {
     },
     /// The codec does not support the request.
     #[error("{codec} does not support {what}")]
+    #[non_exhaustive]
     Unsupported {
         /// The codec.
         codec: CodecId,
@@ -39,6 +42,7 @@ pub enum CodecError {
     OutOfMemory(#[from] b2_core::memory::OutOfMemory),
     /// The library behind the codec failed.
     #[error("{codec}: {message}")]
+    #[non_exhaustive]
     Backend {
         /// The codec.
         codec: CodecId,
@@ -48,6 +52,26 @@ pub enum CodecError {
 }
 
 impl CodecError {
+    /// Creates the error for a stream that violates the codec's format at byte `offset`.
+    pub fn malformed(codec: CodecId, offset: usize, what: &'static str) -> Self {
+        Self::Malformed { codec, offset, what }
+    }
+
+    /// Creates the error for a stream that decodes to `got` bytes.
+    pub fn wrong_length(codec: CodecId, got: usize, expected: usize) -> Self {
+        Self::WrongLength { codec, got, expected }
+    }
+
+    /// Creates the error for a request that the codec does not support.
+    pub fn unsupported(codec: CodecId, what: &'static str) -> Self {
+        Self::Unsupported { codec, what }
+    }
+
+    /// Creates the error for a failure of the library behind the codec.
+    pub fn backend(codec: CodecId, message: impl Into<String>) -> Self {
+        Self::Backend { codec, message: message.into() }
+    }
+
     /// Classifies the error.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 // Input bytes must never panic. Modules that are exempt say why at their declaration.
 #![cfg_attr(

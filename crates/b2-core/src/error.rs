@@ -50,6 +50,7 @@ impl fmt::Display for ErrorKind {
 /// A request exceeds the caller's [`Limits`](crate::Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {asked} is above the limit {name} of {limit}")]
+#[non_exhaustive]
 pub struct LimitExceeded {
     /// The limited quantity, with its unit.
     pub what: &'static str,

@@ -134,7 +134,7 @@ pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
 
 fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
     if typesize == 0 {
-        return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, typesize });
+        return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, itemsize: typesize });
     }
     same_length(FilterId::BITSHUFFLE, src, dst)
 }

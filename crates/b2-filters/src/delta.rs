@@ -71,7 +71,7 @@ fn apply(
 /// Returns the word size in bytes for an item size.
 fn words(typesize: usize) -> Result<(usize, Scan)> {
     match typesize {
-        0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, typesize }),
+        0 => Err(FilterError::ItemSize { filter: FilterId::DELTA, itemsize: typesize }),
         2 => Ok((2, Scan::Xor2)),
         4 => Ok((4, Scan::Xor4)),
         typesize if typesize % 8 == 0 => Ok((8, Scan::Xor8)),

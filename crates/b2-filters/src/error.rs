@@ -11,6 +11,7 @@ pub(crate) type Result<T> = std::result::Result<T, FilterError>;
 pub enum FilterError {
     /// The parameter byte is not valid for the filter.
     #[error("{filter}: parameter {meta}: {what}")]
+    #[non_exhaustive]
     Meta {
         /// Id of the filter.
         filter: FilterId,
@@ -20,15 +21,17 @@ pub enum FilterError {
         what: &'static str,
     },
     /// The filter does not support this item size.
-    #[error("{filter}: item size {typesize} is not supported")]
+    #[error("{filter}: item size {itemsize} is not supported")]
+    #[non_exhaustive]
     ItemSize {
         /// Id of the filter.
         filter: FilterId,
         /// Item size in bytes.
-        typesize: usize,
+        itemsize: usize,
     },
     /// The filter needs a container (block shape or item size), or the container does not match the block.
     #[error("{filter}: {what}")]
+    #[non_exhaustive]
     Container {
         /// Id of the filter.
         filter: FilterId,
@@ -37,6 +40,7 @@ pub enum FilterError {
     },
     /// Source and destination differ in length.
     #[error("{filter}: source has {src} bytes, destination {dst}")]
+    #[non_exhaustive]
     Length {
         /// Id of the filter.
         filter: FilterId,
@@ -50,6 +54,7 @@ pub enum FilterError {
     OutOfMemory(#[from] b2_core::memory::OutOfMemory),
     /// The planes or the requested range do not match the block.
     #[error("{filter}: {what}")]
+    #[non_exhaustive]
     Part {
         /// Id of the filter.
         filter: FilterId,
@@ -58,6 +63,7 @@ pub enum FilterError {
     },
     /// The filter is obsolete: it can be undone but not applied.
     #[error("{filter} is only read, never written")]
+    #[non_exhaustive]
     ReadOnly {
         /// Id of the filter.
         filter: FilterId,
@@ -65,6 +71,21 @@ pub enum FilterError {
 }
 
 impl FilterError {
+    /// Creates the error for a parameter byte that is not valid.
+    pub fn meta(filter: FilterId, meta: u8, what: &'static str) -> Self {
+        Self::Meta { filter, meta, what }
+    }
+
+    /// Creates the error for an item size that the filter does not support.
+    pub fn item_size(filter: FilterId, itemsize: usize) -> Self {
+        Self::ItemSize { filter, itemsize }
+    }
+
+    /// Creates the error for a block that does not match its container, or for a container that is missing.
+    pub fn container(filter: FilterId, what: &'static str) -> Self {
+        Self::Container { filter, what }
+    }
+
     /// Classifies the error.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -159,6 +159,7 @@ pub struct FilterProperties {
 
 /// What a filter does to the bytes of a block. Each effect implies those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Effect {
     /// No promise.
     Any,
@@ -170,6 +171,7 @@ pub enum Effect {
 
 /// What a filter needs of the decoded block 0 to undo other blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reference {
     /// Nothing: blocks are independent.
     None,

@@ -54,7 +54,7 @@ fn cells(cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &[u8]) -> Result<Cel
     }
     let cells = Cells::new(FilterId::NDMEAN, cx, src.len(), |dim| dim.min(meta.into()))?;
     if cells.itemsize != 4 && cells.itemsize != 8 {
-        return Err(FilterError::ItemSize { filter: FilterId::NDMEAN, typesize: cells.itemsize });
+        return Err(FilterError::ItemSize { filter: FilterId::NDMEAN, itemsize: cells.itemsize });
     }
     Ok(cells)
 }

@@ -119,7 +119,7 @@ pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
 
 fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
     if typesize == 0 {
-        return Err(FilterError::ItemSize { filter: FilterId::SHUFFLE, typesize });
+        return Err(FilterError::ItemSize { filter: FilterId::SHUFFLE, itemsize: typesize });
     }
     same_length(FilterId::SHUFFLE, src, dst)
 }

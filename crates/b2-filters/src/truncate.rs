@@ -40,7 +40,7 @@ impl Filter for Truncate {
             (Self::Floats, 4) => 23,
             (Self::Floats, 8) => 52,
             (Self::Integers, typesize @ (1 | 2 | 4 | 8)) => 8 * typesize as u32,
-            (_, typesize) => return Err(FilterError::ItemSize { filter: self.id(), typesize }),
+            (_, typesize) => return Err(FilterError::ItemSize { filter: self.id(), itemsize: typesize }),
         };
         let Some(zeroed) = bits_to_clear(meta, bits) else {
             let what = match self {

@@ -14,6 +14,7 @@ use crate::names::chunk_name;
 pub enum FrameError {
     /// The file system or another storage failed.
     #[error("{name}")]
+    #[non_exhaustive]
     Io {
         /// Name of the file or storage.
         name: String,
@@ -22,6 +23,7 @@ pub enum FrameError {
     },
     /// The path is a FIFO, device or socket. It was not opened.
     #[error("{}: not a regular file{}", .path.display(), if *.or_directory { " or directory" } else { "" })]
+    #[non_exhaustive]
     NotRegular {
         /// The path.
         path: PathBuf,
@@ -31,6 +33,7 @@ pub enum FrameError {
     /// What a sparse frame has in place of its index file or of the file of a chunk is not a
     /// regular file. It was not opened.
     #[error("{}: not a regular file, as the files of a sparse frame are", .path.display())]
+    #[non_exhaustive]
     Member {
         /// The path.
         path: PathBuf,
@@ -38,6 +41,7 @@ pub enum FrameError {
     /// The lock file beside a frame, which keeps other writers away, could not be opened, locked or
     /// written.
     #[error("cannot use the lock file {}", .path.display())]
+    #[non_exhaustive]
     Lock {
         /// The lock file.
         path: PathBuf,
@@ -52,12 +56,14 @@ pub enum FrameError {
     NothingLeft,
     /// The frame is of a later format version.
     #[error("frame format version {version} in header byte 25, expected 0 to 3: written by a newer Blosc2")]
+    #[non_exhaustive]
     NewerVersion {
         /// The version found.
         version: u8,
     },
     /// The file or buffer ends before the frame does.
     #[error("{structure} is truncated: needs {need} bytes from byte {offset} on, there are {have}")]
+    #[non_exhaustive]
     Truncated {
         /// The structure that is cut off.
         structure: Structure,
@@ -70,6 +76,7 @@ pub enum FrameError {
     },
     /// A field has a value that the format does not allow.
     #[error("{structure} field `{field}` at byte {offset} is {value}, expected {expected}")]
+    #[non_exhaustive]
     Field {
         /// The structure that holds the field.
         structure: Structure,
@@ -84,7 +91,8 @@ pub enum FrameError {
         expected: &'static str,
     },
     /// A field is not the msgpack item that the format prescribes.
-    #[error("{structure} field `{field}`")]
+    #[error("{structure} field `{field}` is malformed")]
+    #[non_exhaustive]
     Msgpack {
         /// The structure that holds the field.
         structure: Structure,
@@ -95,6 +103,7 @@ pub enum FrameError {
     },
     /// A chunk is damaged, or needs a codec or filter that this build lacks.
     #[error("{structure}")]
+    #[non_exhaustive]
     Chunk {
         /// The chunk.
         structure: Structure,
@@ -103,6 +112,7 @@ pub enum FrameError {
     },
     /// Stored bytes do not match their checksum (docs/format/checksums.md).
     #[error("{structure} damaged: {what}")]
+    #[non_exhaustive]
     Checksum {
         /// The damaged structure.
         structure: Structure,
@@ -120,6 +130,7 @@ pub enum FrameError {
     OutOfMemory(#[from] OutOfMemory),
     /// The request is out of range.
     #[error("{what} {start}..{end} is not inside 0..{len}")]
+    #[non_exhaustive]
     OutOfRange {
         /// The unit of the numbers.
         what: &'static str,
@@ -132,6 +143,7 @@ pub enum FrameError {
     },
     /// A parameter contradicts the others or the frame.
     #[error("{name}: {what}")]
+    #[non_exhaustive]
     Argument {
         /// The parameter.
         name: &'static str,
@@ -140,6 +152,7 @@ pub enum FrameError {
     },
     /// The target of a write exists already.
     #[error("{}: already exists", .path.display())]
+    #[non_exhaustive]
     Exists {
         /// The target.
         path: PathBuf,
@@ -148,6 +161,7 @@ pub enum FrameError {
     #[error(
         "{}: not replaced, since it holds more intact chunks than the {saved} that could be saved", .path.display()
     )]
+    #[non_exhaustive]
     HoldsMore {
         /// The target.
         path: PathBuf,
@@ -156,6 +170,7 @@ pub enum FrameError {
     },
     /// The directory to be replaced holds files that are not part of a sparse frame.
     #[error("{}: not replaced, since it contains `{}`, which is not part of a sparse frame", .path.display(), .stranger.display())]
+    #[non_exhaustive]
     NotASparseFrame {
         /// The directory.
         path: PathBuf,
@@ -164,6 +179,7 @@ pub enum FrameError {
     },
     /// Another process or another handle has changed the frame.
     #[error("{name}: the frame has been changed since it was opened")]
+    #[non_exhaustive]
     Changed {
         /// The file or directory.
         name: String,
@@ -171,6 +187,7 @@ pub enum FrameError {
     /// The editor or writer was created before a fork and is now used in the child. The files
     /// belong to the parent.
     #[error("{name}: this editor or writer belongs to the process that created it")]
+    #[non_exhaustive]
     Foreign {
         /// The file or directory.
         name: String,
@@ -179,6 +196,7 @@ pub enum FrameError {
     #[error(
         "{name}: {len} bytes from byte {offset} on are not part of the frame, and a change would destroy them"
     )]
+    #[non_exhaustive]
     ForeignBytes {
         /// The file.
         name: String,
@@ -190,6 +208,7 @@ pub enum FrameError {
     /// The file has several hard links. The lock of one name does not keep away who changes the
     /// file under another, and replacing it would leave the old content under the others.
     #[error("{name}: not changed, since it has {links} hard links: change a copy, or remove the other links")]
+    #[non_exhaustive]
     HardLinks {
         /// The file.
         name: String,
@@ -198,6 +217,7 @@ pub enum FrameError {
     },
     /// The change is visible, but may not survive a power loss, because the last sync failed.
     #[error("{name}: changed, but may not survive a power loss")]
+    #[non_exhaustive]
     NotSynced {
         /// The file, or the directory that contains it.
         name: String,
@@ -206,6 +226,7 @@ pub enum FrameError {
     },
     /// What was to be replaced has been renamed, and neither the new frame nor the old one could be given its name.
     #[error("{name}: not replaced, and what was there is now named {}", aside.display())]
+    #[non_exhaustive]
     SetAside {
         /// The name that is free now.
         name: String,
@@ -332,12 +353,29 @@ impl FrameError {
         }
     }
 
-    pub(crate) fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let name = name.into();
-        move |source| match source.kind() {
-            // What storage far away says of an object that is another one by now.
-            io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
-            _ => Self::Io { name, source },
+    b2_core::internal! {
+        /// Makes errors of I/O with this file or storage.
+        pub fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+            let name = name.into();
+            move |source| match source.kind() {
+                // What storage far away says of an object that is another one by now.
+                io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
+                _ => Self::Io { name, source },
+            }
+        }
+    }
+
+    b2_core::internal! {
+        /// Creates the error for `what`, of which there are `len`, outside of them.
+        pub fn out_of_range(what: &'static str, start: u64, end: u64, len: u64) -> Self {
+            Self::OutOfRange { what, start, end, len }
+        }
+    }
+
+    b2_core::internal! {
+        /// Creates the error for a path that is taken.
+        pub fn exists(path: impl Into<PathBuf>) -> Self {
+            Self::Exists { path: path.into() }
         }
     }
 
@@ -353,8 +391,11 @@ impl FrameError {
         }
     }
 
-    pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
-        Self::Argument { name, what: what.into() }
+    b2_core::internal! {
+        /// Creates the error for an invalid argument.
+        pub fn argument(name: &'static str, what: impl Into<String>) -> Self {
+            Self::Argument { name, what: what.into() }
+        }
     }
 
     /// Returns the error for an invalid index entry.

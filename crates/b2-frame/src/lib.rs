@@ -1,7 +1,13 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Only `read::disjoint` and its callers, `storage::writeback` (one system call) and `storage::mmap` (off by default)
 // have unsafe code, and allow it by name.
 #![deny(unsafe_code)]
+// What only our other crates use is private without the feature for it, and then some of it is not used at all.
+#![cfg_attr(
+    not(feature = "__internal"),
+    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
+)]
 #![cfg_attr(
     not(test),
     deny(
@@ -42,25 +48,40 @@ pub use read::chunk::ChunkRef;
 pub use read::chunk_infos::ChunkInfo;
 pub use read::compare::Compare;
 pub use read::costs::ReadCosts;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::disjoint::Destination;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::disjoint::Destination;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::local::read_places;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::local::read_places;
 pub use read::open_plan::{Layout, OpenPlan, Opened};
 pub use read::opening::{PathKind, sniff};
 pub use read::options::ReadOptions;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::places::{Found, Places};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::places::{Found, Places};
 pub use read::plan::{Plan, Step, drive};
 pub use read::requests::{Job, Read, Request};
 pub use read::super_chunk::SuperChunk;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::target::Target;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::target::Target;
 pub use read::unstored::Unstored;
 pub use repair::cross::CrossCheck;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage};
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use repair::salvage::{Use, salvage_with};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use repair::salvage::{Use, salvage_with};
 pub use repair::verify::Verified;
 pub use storage::disk::Disk;
 pub use storage::files::{Extent, FrameFiles, OpenFile};
@@ -72,8 +93,11 @@ pub use storage::pace::{Flight, Pace};
 pub use storage::remote::{Answer, OpenFiles, Opening, RemoteFile, RemoteSource, Version};
 pub use storage::staging::Durability;
 pub use storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use write::edit::Prepared;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use write::edit::Prepared;
 pub use write::edit::{Committed, EditVlMeta, FrameEditor, Savepoint};
 pub use write::options::{EditOptions, WriteOptions};
 pub use write::params::FrameParams;

@@ -268,8 +268,8 @@ impl Client {
         }
         let etag = text("etag").map(str::to_owned);
         let last_modified = text("last-modified").map(str::to_owned);
-        let version = Version { etag, last_modified, len };
-        Ok(Ok(Reply { answer: Answer { bytes: bytes.into(), version }, url: url.clone() }))
+        let version = Version::default().etag(etag).last_modified(last_modified).len(len);
+        Ok(Ok(Reply { answer: Answer::new(bytes.into(), version), url: url.clone() }))
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     };
     let target = Mutex::new((target != url).then_some(target));
-    let opening = Opening { first: first.bytes, last: end, len, version };
+    let opening = Opening::new(first.bytes, end, len, version);
     Ok(RemoteFile::new(HttpSource { client: client.clone(), url, target }, opening).with_pace(pace))
 }
 

@@ -66,19 +66,19 @@ impl RangeReader for Object {
         };
         let version = version(&meta);
         let range = meta.size.saturating_sub(last.len() as u64)..meta.size;
-        let last = version.accept(&range, Answer { bytes: last, version: self::version(&end) })?;
-        Ok(Opening { first, last, len: meta.size, version })
+        let last = version.accept(&range, Answer::new(last, self::version(&end)))?;
+        Ok(Opening::new(first, last, meta.size, version))
     }
 
     async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
         let (bytes, meta) = self.get(&self.path_of(file), GetRange::Bounded(range)).await?;
-        Ok(Answer { bytes, version: version(&meta) })
+        Ok(Answer::new(bytes, version(&meta)))
     }
 }
 
 fn version(meta: &ObjectMeta) -> Version {
     let last_modified = Some(meta.last_modified.to_rfc3339());
-    Version { etag: meta.e_tag.clone(), last_modified, len: Some(meta.size) }
+    Version::default().etag(meta.e_tag.clone()).last_modified(last_modified).len(Some(meta.size))
 }
 
 pub(crate) fn failed(error: Error) -> io::Error {

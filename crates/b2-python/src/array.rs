@@ -620,7 +620,7 @@ fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
         // A sparse frame: use its index file, which changes with each commit.
         Err(_) => {
             let index = Path::new(&name).join(INDEX_NAME);
-            http.open_file(&index).map_err(|source| FrameError::Io { name: name.clone(), source })?
+            http.open_file(&index).map_err(FrameError::io(name.clone()))?
         }
     };
     Ok(OnServer { array, file, name })

@@ -100,7 +100,7 @@ pub(crate) struct EditorBase {
 }
 
 fn closed() -> NdError {
-    NdError::Argument { what: "the change is over: it was committed or abandoned".into() }
+    NdError::argument("the change is over: it was committed or abandoned")
 }
 
 impl EditorBase {

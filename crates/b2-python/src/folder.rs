@@ -20,9 +20,7 @@ impl Folder {
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let name = path.display().to_string();
         let made = py.detach(|| Inside::new(path));
-        made.map(|inside| Self(Arc::new(inside)))
-            .map_err(|source| FrameError::Io { name, source })
-            .or_raise(py)
+        made.map(|inside| Self(Arc::new(inside))).map_err(FrameError::io(name)).or_raise(py)
     }
 }
 

@@ -54,8 +54,8 @@ fn set_timeout(py: Python<'_>, seconds: f64) -> PyResult<f64> {
 #[pyfunction]
 fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyResult<bool> {
     let io = |source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => FrameError::Exists { path: target.clone() },
-        _ => FrameError::Io { name: target.display().to_string(), source },
+        io::ErrorKind::AlreadyExists => FrameError::exists(target),
+        _ => FrameError::io(target.display().to_string())(source),
     };
     control::How::short(None).run(py, |_| {
         if !replace || std::fs::symlink_metadata(&target).is_err() {

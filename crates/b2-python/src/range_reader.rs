@@ -73,7 +73,7 @@ impl Fetched {
         if let Some(len) = self.len.filter(|&len| len < end) {
             if !extent.or_less {
                 let what = "bytes of the frame";
-                return Err(FrameError::OutOfRange { what, start, end, len });
+                return Err(FrameError::out_of_range(what, start, end, len));
             }
             end = len.max(start);
         }
@@ -100,7 +100,7 @@ struct Nowhere;
 
 impl FrameFiles for Nowhere {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
-        Err(FrameError::Argument { name: "frame", what: "its bytes are fetched by ranges".to_owned() })
+        Err(FrameError::argument("frame", "its bytes are fetched by ranges"))
     }
 }
 

@@ -86,9 +86,7 @@ impl Remote {
                     }
                 }
             }
-            let answers = self
-                .fetch(&ranges)
-                .map_err(|source| FrameError::Io { name: self.name.to_string(), source })?;
+            let answers = self.fetch(&ranges).map_err(FrameError::io(&*self.name))?;
             for (id, bytes) in ids.into_iter().zip(answers) {
                 read.put(id, bytes)?;
             }
@@ -109,7 +107,7 @@ impl Remote {
     /// Returns the file of which the function returns ranges.
     pub(crate) fn file(self: &Arc<Self>) -> Arc<dyn ReadAt> {
         let (none, version) = (Bytes::new(), Version::default());
-        let opening = Opening { first: none.clone(), last: none, len: self.len, version };
+        let opening = Opening::new(none.clone(), none, self.len, version);
         Arc::new(RemoteFile::new(Single(self.clone()), opening))
     }
 }
@@ -120,6 +118,6 @@ struct Single(Arc<Remote>);
 impl RemoteSource for Single {
     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
         let bytes = self.0.fetch(&[range])?.pop().unwrap_or_default();
-        Ok(Answer { bytes, version: Version::default() })
+        Ok(Answer::new(bytes, Version::default()))
     }
 }

@@ -10,6 +10,7 @@ use b2_frame::FrameError;
 pub enum StoreError {
     /// The file system or another storage failed.
     #[error("{name}")]
+    #[non_exhaustive]
     Io {
         /// Name of the file or storage.
         name: String,
@@ -20,7 +21,7 @@ pub enum StoreError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The zip archive is damaged or could not be read.
-    #[error("zip archive")]
+    #[error("the zip archive cannot be read")]
     Archive(#[source] rawzip::Error),
     /// The store is malformed, or leads out of itself.
     #[error("{0}")]

@@ -4,6 +4,7 @@ use crate::StoreError;
 
 /// What the name of a member says it holds. Opening it tells for sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// An array: `.b2nd`.
     Array,

@@ -38,6 +38,7 @@ pub enum Place {
 
 /// A member of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Member {
     /// What its name says it holds.
     pub kind: Kind,

@@ -26,6 +26,7 @@ const PIECE: u64 = 1 << 20;
 
 /// How a store is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Layout {
     /// A directory with a file per member, as `TreeStore` keeps it: `.b2d`.
     Directory,

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 use b2_codecs::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
@@ -55,7 +56,7 @@ struct Stream {
 
 impl Stream {
     fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
-        let unsupported = |what| CodecError::Unsupported { codec: id, what };
+        let unsupported = |what| CodecError::unsupported(id, what);
         let (scalar, double) = match cx.itemsize {
             4 => (ZfpScalarType::F32, false),
             8 => (ZfpScalarType::F64, true),
@@ -84,7 +85,7 @@ impl Stream {
             _ => {
                 let rate = f64::from(cx.meta) / 100.0 * 8.0 * cx.itemsize as f64;
                 ZfpConfig::fixed_rate(rate, scalar, dimensionality, ZfpStreamAlignment::Unaligned)
-                    .map_err(|e| CodecError::Backend { codec: id, message: e.to_string() })?
+                    .map_err(|e| CodecError::backend(id, e.to_string()))?
             }
         };
         Ok(Self { id, config, double, dims, nbytes })
@@ -93,13 +94,13 @@ impl Stream {
     fn check_len(&self, len: usize) -> Result<(), CodecError> {
         if len as u64 != self.nbytes {
             let expected = usize::try_from(self.nbytes).unwrap_or(usize::MAX);
-            return Err(CodecError::WrongLength { codec: self.id, got: len, expected });
+            return Err(CodecError::wrong_length(self.id, len, expected));
         }
         Ok(())
     }
 
     fn backend(&self, error: impl std::fmt::Display) -> CodecError {
-        CodecError::Backend { codec: self.id, message: error.to_string() }
+        CodecError::backend(self.id, error.to_string())
     }
 
     fn decode_items<T: ZfpScalar + Default + Copy, const N: usize>(

@@ -11,6 +11,7 @@ pub enum NdError {
     Frame(#[from] FrameError),
     /// Stored bytes are damaged.
     #[error("{items} cannot be read, since stored bytes are damaged; `b2kit salvage` recovers the rest")]
+    #[non_exhaustive]
     Damaged {
         /// The items of the damaged chunk, as a slice.
         items: String,
@@ -28,6 +29,7 @@ pub enum NdError {
     #[error(
         "{what} of python-blosc2 (metalayer `{marker}`), which stores no items: save the computed array there"
     )]
+    #[non_exhaustive]
     NoItems {
         /// Name of the metalayer that says so.
         marker: &'static str,
@@ -35,7 +37,8 @@ pub enum NdError {
         what: &'static str,
     },
     /// The array metalayer is malformed.
-    #[error("metalayer `{name}`, {field}")]
+    #[error("{field} of the metalayer `{name}` is malformed")]
+    #[non_exhaustive]
     Meta {
         /// Name of the metalayer.
         name: &'static str,
@@ -46,6 +49,7 @@ pub enum NdError {
     },
     /// A field of the array metalayer contradicts the format, another field or the frame.
     #[error("metalayer `{name}` field `{field}` at byte {offset}: {what}")]
+    #[non_exhaustive]
     Contradiction {
         /// Name of the metalayer.
         name: &'static str,
@@ -58,6 +62,7 @@ pub enum NdError {
     },
     /// A chunk does not have the size that the array's shape demands.
     #[error("chunk {nchunk} has {have} bytes, the shape of the array needs {need}")]
+    #[non_exhaustive]
     ChunkSize {
         /// Number of the chunk.
         nchunk: usize,
@@ -68,24 +73,28 @@ pub enum NdError {
     },
     /// Shapes are out of range or contradict each other.
     #[error("{what}")]
+    #[non_exhaustive]
     Geometry {
         /// The violated rule, with the numbers.
         what: String,
     },
     /// An argument is out of range, or does not fit the array or the other arguments.
     #[error("{what}")]
+    #[non_exhaustive]
     Argument {
         /// What is wrong with it.
         what: String,
     },
     /// The request is valid, but this array or this build does not support it.
     #[error("{what}")]
+    #[non_exhaustive]
     Unsupported {
         /// What is not supported.
         what: &'static str,
     },
     /// A selection does not fit the array.
     #[error("dimension {dim}: {what}")]
+    #[non_exhaustive]
     Slice {
         /// The dimension, counted from 0.
         dim: usize,
@@ -94,6 +103,7 @@ pub enum NdError {
     },
     /// A dtype string cannot be parsed.
     #[error("dtype {dtype:?}, byte {offset}: {what}")]
+    #[non_exhaustive]
     Dtype {
         /// The dtype string.
         dtype: String,
@@ -104,6 +114,7 @@ pub enum NdError {
     },
     /// The requested element type does not match the array's dtype.
     #[error("the array has dtype {dtype}, but elements of type {asked} were requested")]
+    #[non_exhaustive]
     Element {
         /// The array's dtype.
         dtype: String,
@@ -112,6 +123,7 @@ pub enum NdError {
     },
     /// The dtype has no field of this name.
     #[error("items of dtype {dtype} have no field {name:?}")]
+    #[non_exhaustive]
     Field {
         /// The array's dtype.
         dtype: String,
@@ -120,6 +132,7 @@ pub enum NdError {
     },
     /// The value of an attribute is not valid msgpack, or has extra bytes.
     #[error("attribute {name:?}: {what}")]
+    #[non_exhaustive]
     Attribute {
         /// Name of the attribute.
         name: String,
@@ -128,6 +141,7 @@ pub enum NdError {
     },
     /// A buffer has the wrong length.
     #[error("the buffer has {have} bytes, but {need} are needed")]
+    #[non_exhaustive]
     BufferLength {
         /// Length of the buffer in bytes.
         have: usize,
@@ -136,6 +150,7 @@ pub enum NdError {
     },
     /// The result is too large for memory.
     #[error("the result needs {asked} bytes, more than can be allocated")]
+    #[non_exhaustive]
     TooLarge {
         /// Size of the result in bytes.
         asked: u64,
@@ -184,8 +199,18 @@ impl NdError {
         }
     }
 
-    pub(crate) fn argument(what: impl Into<String>) -> Self {
-        Self::Argument { what: what.into() }
+    b2_core::internal! {
+        /// Creates the error for an invalid argument.
+        pub fn argument(what: impl Into<String>) -> Self {
+            Self::Argument { what: what.into() }
+        }
+    }
+
+    b2_core::internal! {
+        /// Creates the error for a result of `asked` bytes that cannot be allocated.
+        pub fn too_large(asked: u64) -> Self {
+            Self::TooLarge { asked }
+        }
     }
 
     pub(crate) fn geometry(what: impl Into<String>) -> Self {

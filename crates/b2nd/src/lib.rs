@@ -1,6 +1,12 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The only unsafe code is an `unsafe impl` in `read::selected`, which allows it explicitly.
 #![deny(unsafe_code)]
+// What only our other crates use is private without the feature for it, and then some of it is not used at all.
+#![cfg_attr(
+    not(feature = "__internal"),
+    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
+)]
 #![cfg_attr(
     not(test),
     deny(
@@ -48,8 +54,11 @@ pub use model::element::Element;
 pub use model::geometry::Geometry;
 pub use model::literal;
 pub use model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use model::object::Object;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use model::object::Object;
 /// The version of `ndarray` (0.17) whose arrays are read and written.
 #[cfg(feature = "ndarray")]
 #[doc(no_inline)]
@@ -57,18 +66,27 @@ pub use ndarray;
 pub use read::array::NdArray;
 pub use read::attrs::Attrs;
 pub use read::batch::Batch;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::futures::{MaybeSendFuture, SelectionDriver};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::futures::{MaybeSendFuture, SelectionDriver};
 pub use read::items::FromItems;
 pub use read::pieces::{Piece, Pieces};
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use read::selected::Selected;
+#[cfg(not(feature = "__internal"))]
+pub(crate) use read::selected::Selected;
 pub use read::slice::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]
 pub use rmpv::Value;
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use select::piece_ranges::{CutDim, PieceRanges};
+#[cfg(not(feature = "__internal"))]
+pub(crate) use select::piece_ranges::{CutDim, PieceRanges};
 pub use select::selection::{IntoSelections, Mark, Selection, range};
 pub use write::builder::ArrayBuilder;
 pub use write::computed as source;

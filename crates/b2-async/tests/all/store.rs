@@ -97,7 +97,7 @@ impl Store {
             wrong: Wrong::Nothing,
             good: 0,
         };
-        let version = Version { etag: Some("\"1\"".to_owned()), ..Version::default() };
+        let version = Version::default().etag(Some("\"1\"".to_owned()));
         Self { files: Arc::new(files), state: Arc::new(Mutex::new(state)), most: 16, version }
     }
 
@@ -213,12 +213,8 @@ impl RangeReader for Store {
         })
         .await;
         let len = self.files.get(&file).ok_or(io::ErrorKind::NotFound)?.len() as u64;
-        Ok(Opening {
-            first: self.part(file, 0..first)?,
-            last: self.part(file, len.saturating_sub(last)..len)?,
-            len,
-            version: self.version.clone(),
-        })
+        let (first, last) = (self.part(file, 0..first)?, self.part(file, len.saturating_sub(last)..len)?);
+        Ok(Opening::new(first, last, len, self.version.clone()))
     }
 
     async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
@@ -231,18 +227,18 @@ impl RangeReader for Store {
         };
         let mut bytes = self.part(file, range.clone())?;
         let len = self.files[&file].len() as u64;
-        let mut version = Version { len: Some(len), ..self.version.clone() };
+        let mut version = self.version.clone().len(Some(len));
         match wrong {
             Wrong::Nothing => {}
             Wrong::Short => bytes.truncate(bytes.len() - 1),
             Wrong::Long => bytes = [&bytes[..], &[0]].concat().into(),
             Wrong::Error => return Err(io::ErrorKind::ConnectionReset.into()),
             Wrong::Etag => version.etag = Some("\"2\"".to_owned()),
-            Wrong::Modified => version = Version { last_modified: Some("later".to_owned()), ..version },
+            Wrong::Modified => version = version.last_modified(Some("later".to_owned())),
             Wrong::Length => version.len = Some(len + 1),
             Wrong::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
         }
-        Ok(Answer { bytes, version })
+        Ok(Answer::new(bytes, version))
     }
 }
 

@@ -43,7 +43,7 @@ fn wrong_answers_are_errors() {
 #[test]
 fn changes_are_noticed_by_time_and_length_too() {
     let mut store = store();
-    store.version = Version { last_modified: Some("now".to_owned()), ..Version::default() };
+    store.version = Version::default().last_modified(Some("now".to_owned()));
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
     assert!(array.is_guarded());
     store.spoil(Wrong::Modified, 3);

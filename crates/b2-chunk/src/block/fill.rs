@@ -10,7 +10,6 @@ const PATTERN: usize = 16 << 10;
 /// b2_chunk::fill(&mut dst, b"abc", 1);
 /// assert_eq!(&dst, b"bcabcab");
 /// ```
-#[doc(hidden)]
 pub fn fill(dst: &mut [u8], value: &[u8], offset: usize) {
     let (Some(&first), false) = (value.first(), dst.is_empty()) else { return dst.fill(0) };
     if value.iter().all(|&byte| byte == first) {

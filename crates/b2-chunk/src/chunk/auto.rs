@@ -13,6 +13,7 @@ use crate::{CParams, Chunk, ChunkError, Compression, DParams, Plugins, SplitMode
 
 /// The objective of [`Compression::auto`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Goal {
     /// Fast writing and reading; smaller files where that costs little time.
     Speed,

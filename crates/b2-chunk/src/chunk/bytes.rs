@@ -9,15 +9,50 @@ use crate::{ChunkError, ChunkHeader};
 
 /// A whole chunk in memory: its validated header and all its bytes. Cloning is cheap.
 ///
+/// # Writing
+/// [`compress`](Self::compress) takes values, [`compress_bytes`](Self::compress_bytes) bytes. [`Compression`](crate::Compression) has
+/// the parameters, and [`Compressor`](crate::Compressor) keeps its state for many chunks.
+///
 /// ```
-/// use b2_chunk::{Chunk, Compression, DParams};
+/// use b2_chunk::{Chunk, Compression};
 /// let values: Vec<u32> = (0..10_000).collect();
 /// let chunk = Chunk::compress(&values, &Compression::lz4())?;
 /// assert!(chunk.cbytes() < chunk.nbytes() / 4);
-/// assert_eq!(chunk.decompress::<u32>()?, values);
-/// assert_eq!(chunk.get_items::<u32>(1000..1010, &DParams::default())?, values[1000..1010]);
+/// let stored = chunk.into_bytes(); // to be kept anywhere
+/// assert_eq!(Chunk::from_bytes(stored)?.nbytes(), 40_000);
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
+///
+/// # Reading
+/// The whole chunk, or some items of it: only the blocks that hold them are decoded. Chunks of unknown origin are safe to
+/// read: their claims are compared with [`Limits`](crate::Limits) before memory is allocated.
+///
+/// ```
+/// # use b2_chunk::{Chunk, Compression, DParams, Limits};
+/// # let values: Vec<u32> = (0..10_000).collect();
+/// # let chunk = Chunk::compress(&values, &Compression::lz4())?;
+/// assert_eq!(chunk.decompress::<u32>()?, values);
+/// let dparams = DParams::default().limits(Limits::default().max_chunk_nbytes(1 << 20));
+/// assert_eq!(chunk.get_items::<u32>(1000..1010, &dparams)?, values[1000..1010]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+///
+/// # Parallel
+/// Blocks are compressed and decompressed on several threads, as the [`Control`](crate::Control) of the parameters says.
+/// The bytes of a chunk do not depend on it.
+///
+/// ```
+/// # use b2_chunk::{Chunk, Compression};
+/// use b2_chunk::Control;
+/// # let values: Vec<u32> = (0..10_000).collect();
+/// let alone = Compression::lz4().control(Control::new().threads(1));
+/// assert_eq!(Chunk::compress(&values, &alone)?.as_bytes(), Chunk::compress(&values, &Compression::lz4())?.as_bytes());
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+///
+/// # Far away
+/// [`LazyChunk`](crate::LazyChunk) is a chunk of which only the head is in memory: it says where each block is, so that a
+/// reader fetches only what it needs.
 pub type Chunk = ChunkRef<'static>;
 
 /// A whole chunk in memory, borrowed or shared. [`Chunk`] is the form that owns its memory.
@@ -86,11 +121,12 @@ impl<'a> ChunkRef<'a> {
 }
 
 impl ChunkRef<'_> {
-    /// Sets the index of this chunk in its container, which is passed to the postfilter.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_nchunk(self, nchunk: Option<usize>) -> Self {
-        Self { nchunk, ..self }
+    b2_core::internal! {
+        /// Sets the index of this chunk in its container, which is passed to the postfilter.
+        #[must_use]
+        pub fn with_nchunk(self, nchunk: Option<usize>) -> Self {
+            Self { nchunk, ..self }
+        }
     }
 
     /// Returns the parsed header.
@@ -105,11 +141,12 @@ impl ChunkRef<'_> {
     pub fn cbytes(&self) -> usize {
         self.as_bytes().len()
     }
-    /// Returns how many bytes were stored to represent the data, to be compared with [`Limits`](crate::Limits). It
-    /// includes header and tables, and is 0 for special chunks.
-    #[doc(hidden)]
-    pub fn stored(&self) -> u64 {
-        if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
+    b2_core::internal! {
+        /// Returns how many bytes were stored to represent the data, to be compared with [`Limits`](crate::Limits). It
+        /// includes header and tables, and is 0 for special chunks.
+        pub fn stored(&self) -> u64 {
+            if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
+        }
     }
     /// Returns the stored bytes.
     pub fn as_bytes(&self) -> &[u8] {

@@ -12,10 +12,8 @@ use b2_filters::{FilterId, FilterSlot};
 use crate::ChunkError;
 
 /// Size of the basic header, in bytes.
-#[doc(hidden)]
 pub const MIN_HEADER_LEN: usize = 16;
 /// Size of the extended header, in bytes.
-#[doc(hidden)]
 pub const EXTENDED_HEADER_LEN: usize = 32;
 /// Offset of the value in a repeated-value chunk.
 const VALUE_AT: u32 = 32;
@@ -307,15 +305,17 @@ impl ChunkHeader {
             (self.nbytes as usize).div_ceil(self.blocksize.max(1) as usize)
         }
     }
-    /// Returns the size of this header in bytes: 16 or 32.
-    #[doc(hidden)]
-    pub fn header_len(&self) -> usize {
-        if self.is_extended() { EXTENDED_HEADER_LEN } else { MIN_HEADER_LEN }
+    b2_core::internal! {
+        /// Returns the size of this header in bytes: 16 or 32.
+        pub fn header_len(&self) -> usize {
+            if self.is_extended() { EXTENDED_HEADER_LEN } else { MIN_HEADER_LEN }
+        }
     }
-    /// Returns whether this is the extended header of Blosc2 (32 bytes) rather than that of Blosc1.
-    #[doc(hidden)]
-    pub fn is_extended(&self) -> bool {
-        self.flags & flags::EXTENDED == flags::EXTENDED
+    b2_core::internal! {
+        /// Returns whether this is the extended header of Blosc2 (32 bytes) rather than that of Blosc1.
+        pub fn is_extended(&self) -> bool {
+            self.flags & flags::EXTENDED == flags::EXTENDED
+        }
     }
     /// Returns whether the payload is the uncompressed input.
     pub fn is_memcpyed(&self) -> bool {
@@ -334,10 +334,11 @@ impl ChunkHeader {
     pub fn has_dict(&self) -> bool {
         self.dict && !self.is_memcpyed() && self.special.is_none()
     }
-    /// Returns whether streams hold statistics records instead of data. Filters are not undone on those.
-    #[doc(hidden)]
-    pub fn is_instrumented(&self) -> bool {
-        self.instrumented
+    b2_core::internal! {
+        /// Returns whether streams hold statistics records instead of data. Filters are not undone on those.
+        pub fn is_instrumented(&self) -> bool {
+            self.instrumented
+        }
     }
     /// Returns the kind of special chunk, or `None` if the chunk stores data.
     pub fn special(&self) -> Option<SpecialKind> {

@@ -29,9 +29,8 @@ type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 type BlockFn = dyn Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync;
 
 /// A function that writes a block of the same length; `None` copies the block.
-#[doc(hidden)]
 #[derive(Clone, Default)]
-pub struct Hook(Option<Arc<BlockFn>>);
+pub(crate) struct Hook(Option<Arc<BlockFn>>);
 
 impl Hook {
     pub(crate) fn new(

@@ -10,6 +10,7 @@ use crate::{Control, Limits, Plugins};
 
 /// Says when full blocks are split into one stream per byte of the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum SplitMode {
     /// Split all full blocks.
     Always,
@@ -23,21 +24,23 @@ pub enum SplitMode {
 }
 
 impl SplitMode {
-    /// Returns the number that frame headers use for this mode, 1 to 4.
-    #[doc(hidden)]
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Always => 1,
-            Self::Never => 2,
-            Self::Auto => 3,
-            Self::ForwardCompat => 4,
+    b2_core::internal! {
+        /// Returns the number that frame headers use for this mode, 1 to 4.
+        pub fn code(self) -> u8 {
+            match self {
+                Self::Always => 1,
+                Self::Never => 2,
+                Self::Auto => 3,
+                Self::ForwardCompat => 4,
+            }
         }
     }
 
-    /// Returns the mode for a number from a frame header, 1 to 4.
-    #[doc(hidden)]
-    pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Always, Self::Never, Self::Auto, Self::ForwardCompat].into_iter().find(|m| m.code() == code)
+    b2_core::internal! {
+        /// Returns the mode for a number from a frame header, 1 to 4.
+        pub fn from_code(code: u8) -> Option<Self> {
+            [Self::Always, Self::Never, Self::Auto, Self::ForwardCompat].into_iter().find(|m| m.code() == code)
+        }
     }
 }
 
@@ -155,6 +158,7 @@ impl CParams {
         used.any(|slot| kind(self.plugins.filter_properties(*slot, typesize)))
     }
     /// Returns parameters for chunk `nchunk` of a container, so that the prefilter sees the index.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn for_chunk(&self, nchunk: usize) -> Cow<'_, Self> {
         match self.prefilter.is_set() {
@@ -187,8 +191,7 @@ pub struct DParams {
     /// The threads to use and the callback that may stop the call.
     pub control: Control,
     /// The function that [`postfilter`](Self::postfilter()) sets.
-    #[doc(hidden)]
-    pub postfilter: Hook,
+    pub(crate) postfilter: Hook,
 }
 
 /// How decompressed bytes will be used, which decides whether stores bypass the caches. The result does not depend on
@@ -206,13 +209,14 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Returns whether a call that fills `nbytes` bytes should bypass the caches.
-    #[doc(hidden)]
-    pub fn is_streaming(self, nbytes: usize) -> bool {
-        match self {
-            Self::Auto => nbytes >= LARGER_THAN_CACHES,
-            Self::Cached => false,
-            Self::Streaming => true,
+    b2_core::internal! {
+        /// Returns whether a call that fills `nbytes` bytes should bypass the caches.
+        pub fn is_streaming(self, nbytes: usize) -> bool {
+            match self {
+                Self::Auto => nbytes >= LARGER_THAN_CACHES,
+                Self::Cached => false,
+                Self::Streaming => true,
+            }
         }
     }
 }
@@ -265,10 +269,11 @@ impl DParams {
     ) -> Self {
         Self { postfilter: Hook::new(postfilter), ..self }
     }
-    /// Returns whether there is a postfilter.
-    #[doc(hidden)]
-    pub fn has_postfilter(&self) -> bool {
-        self.postfilter.is_set()
+    b2_core::internal! {
+        /// Returns whether there is a postfilter.
+        pub fn has_postfilter(&self) -> bool {
+            self.postfilter.is_set()
+        }
     }
 }
 

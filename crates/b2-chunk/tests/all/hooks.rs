@@ -112,7 +112,7 @@ fn hooks_that_fail_end_the_call() {
             chunk.get_items::<u32>(9_000..9_001, &dparams).unwrap_err(),
         ];
         for error in results {
-            let ChunkError::Hook { nblock, source } = &error else { panic!("{error:?}") };
+            let ChunkError::Hook { nblock, source, .. } = &error else { panic!("{error:?}") };
             assert_eq!(
                 (*nblock, source.to_string(), error.kind()),
                 (3, "no camera".into(), ErrorKind::Argument)

@@ -71,8 +71,8 @@ pub(crate) fn locate(input: &Input, error: Error) -> Error {
         return error;
     };
     let (structure, detail) = match found {
-        FrameError::Chunk { structure, source } => (structure, Report(source).to_string()),
-        FrameError::Checksum { structure, what } => (structure, (*what).to_owned()),
+        FrameError::Chunk { structure, source, .. } => (structure, Report(source).to_string()),
+        FrameError::Checksum { structure, what, .. } => (structure, (*what).to_owned()),
         FrameError::Truncated { structure, .. }
         | FrameError::Field { structure, .. }
         | FrameError::Msgpack { structure, .. } => (structure, Report(found).to_string()),

@@ -85,7 +85,7 @@ impl Store {
 fn plain(error: StoreError, path: &Path) -> Error {
     match error {
         StoreError::Frame(error) => error.into(),
-        StoreError::Io { name, source } if Path::new(&name) == path => source.into(),
+        StoreError::Io { name, source, .. } if Path::new(&name) == path => source.into(),
         StoreError::NoSuchKey(_) => anyhow!("there is no such key; `b2kit ls` lists them"),
         error => error.into(),
     }

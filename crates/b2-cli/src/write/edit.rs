@@ -229,7 +229,7 @@ pub(crate) fn refuse_url(path: &Path) -> Result<()> {
 /// Explains why the lock file, which is next to the frame, could not be used.
 fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(FrameError::Lock { path, source })
+        Some(FrameError::Lock { path, source, .. })
             if matches!(
                 source.kind(),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem

@@ -69,7 +69,7 @@ fn deflate(level: u8) -> Result<Deflate, CodecError> {
 
 /// Creates a state of the library, which panics if there is no memory for it.
 fn made<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
-    catch_unwind(make).map_err(|_| OutOfMemory { bytes: STATE_LEN }.into())
+    catch_unwind(make).map_err(|_| OutOfMemory::new(STATE_LEN).into())
 }
 
 /// Approximate maximum size of a state, in bytes.

@@ -138,7 +138,7 @@ fn a_shuffle_parameter_replaces_the_item_size() {
     assert_eq!(&dst, b"abcABC");
     // An item size of 0 is rejected, unless the parameter overrides it.
     let err = shuffle.forward(&FilterContext::new(0), 0, b"aAbBcC", &mut dst).unwrap_err();
-    assert_eq!(err, FilterError::ItemSize { filter: FilterId::SHUFFLE, typesize: 0 });
+    assert_eq!(err, FilterError::item_size(FilterId::SHUFFLE, 0));
     shuffle.backward(&FilterContext::new(0), 2, b"abcABC", &mut dst).unwrap();
     assert_eq!(&dst, b"aAbBcC");
 }

@@ -117,10 +117,11 @@ impl SuperChunk {
         }
     }
 
-    /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
-    #[doc(hidden)]
-    pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
-        InfosPlan { frame: self, start, sizes: None, headers: None }
+    b2_core::internal! {
+        /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
+        pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
+            InfosPlan { frame: self, start, sizes: None, headers: None }
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 /// Data that will be stored again are compared with every setting, and
 /// [`SuperChunk::verify_checksums`](crate::SuperChunk::verify_checksums) compares all chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Compare {
     /// Never compare. This is for storage that has its own checksums.
     Never,

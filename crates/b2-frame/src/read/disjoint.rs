@@ -11,7 +11,6 @@ use crate::read::target::Target;
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
 /// in it are those that the [`Places`](crate::read::places::Places) were made with.
-#[doc(hidden)]
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,

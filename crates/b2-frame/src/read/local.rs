@@ -18,7 +18,6 @@ use crate::read::requests::Read;
 ///
 /// # Errors
 /// Any error of the places or the files.
-#[doc(hidden)]
 pub fn read_places<'d, P: Places>(
     frame: &SuperChunk,
     places: P,

@@ -34,6 +34,7 @@ const TAIL: u64 = 64 * 1024;
 
 /// Everything in a frame except its chunks.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Opened {
     /// The parsed header.
     pub header: FrameHeader,
@@ -61,6 +62,7 @@ pub struct Opened {
 
 /// Byte ranges in a contiguous frame, or in the index file of a sparse one, from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layout {
     /// The header with its metalayers.
     pub header: Range<u64>,

@@ -60,23 +60,25 @@ impl SuperChunk {
         Ok(true)
     }
 
-    /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
-    /// changed the frame since it was opened, else the same error.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn explain(&self, error: FrameError) -> FrameError {
-        let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
-        changed.unwrap_or(error)
+    b2_core::internal! {
+        /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
+        /// changed the frame since it was opened, else the same error.
+        #[must_use]
+        pub fn explain(&self, error: FrameError) -> FrameError {
+            let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
+            changed.unwrap_or(error)
+        }
     }
 
-    /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
-    #[doc(hidden)]
-    pub fn changed(&self) -> Option<FrameError> {
-        let name = || match &self.source {
-            Some(source) => source.path.display().to_string(),
-            None => "the frame".to_owned(),
-        };
-        self.has_changed().then(|| FrameError::Changed { name: name() })
+    b2_core::internal! {
+        /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
+        pub fn changed(&self) -> Option<FrameError> {
+            let name = || match &self.source {
+                Some(source) => source.path.display().to_string(),
+                None => "the frame".to_owned(),
+            };
+            self.has_changed().then(|| FrameError::Changed { name: name() })
+        }
     }
 
     /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
@@ -310,6 +312,7 @@ impl FrameOrigin {
 
 /// The content of a path, as determined by [`sniff`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PathKind {
     /// A file that starts with the magic number of a frame.
     ContiguousFrame,

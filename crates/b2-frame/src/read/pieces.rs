@@ -62,28 +62,29 @@ impl Part {
 }
 
 impl SuperChunk {
-    /// Divides a read of the bytes from `start` on into `dst` into reads of bounded size: which bytes, and where they go.
-    /// There is at least one. In frames with individual chunk sizes, these must have been read.
-    ///
-    /// # Errors
-    /// When the range is not inside the data, the index is damaged, or there is not enough memory.
-    #[doc(hidden)]
-    pub fn byte_reads<'d>(
-        &self,
-        start: u64,
-        dst: &'d mut [u8],
-    ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
-        let end = start.saturating_add(dst.len() as u64);
-        let mut rest = Some((start, dst));
-        std::iter::from_fn(move || {
-            let (at, dst) = rest.take()?;
-            Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
-                // The pieces reach to the end of the destination at most.
-                let (now, later) = dst.split_at_mut((next - at) as usize);
-                rest = (!later.is_empty()).then_some((next, later));
-                (pieces, Destination::from(now))
-            }))
-        })
+    b2_core::internal! {
+        /// Divides a read of the bytes from `start` on into `dst` into reads of bounded size: which bytes, and where they go.
+        /// There is at least one. In frames with individual chunk sizes, these must have been read.
+        ///
+        /// # Errors
+        /// When the range is not inside the data, the index is damaged, or there is not enough memory.
+        pub fn byte_reads<'d>(
+            &self,
+            start: u64,
+            dst: &'d mut [u8],
+        ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
+            let end = start.saturating_add(dst.len() as u64);
+            let mut rest = Some((start, dst));
+            std::iter::from_fn(move || {
+                let (at, dst) = rest.take()?;
+                Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
+                    // The pieces reach to the end of the destination at most.
+                    let (now, later) = dst.split_at_mut((next - at) as usize);
+                    rest = (!later.is_empty()).then_some((next, later));
+                    (pieces, Destination::from(now))
+                }))
+            })
+        }
     }
 
     /// Returns the places of the bytes `start..end` of the data in a destination of that size, or of as
@@ -132,6 +133,7 @@ impl SuperChunk {
     ///
     /// # Errors
     /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn item_read(
         &self,

@@ -18,7 +18,6 @@ use crate::{FrameError, SuperChunk};
 /// the same byte: several threads write to one destination then, each for other blocks. If in addition
 /// [`nbytes`](Self::nbytes) is the length of the destination, no block may ask for a byte twice, except
 /// after telling the target to [forget](Target::forget) it.
-#[doc(hidden)]
 #[allow(unsafe_code)]
 pub unsafe trait Places: Send + Sync {
     /// The error type.
@@ -111,7 +110,6 @@ pub unsafe trait Places: Send + Sync {
 }
 
 /// How to handle a part.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Found<F, P> {
     /// All its items are equal; nothing more has to be read.

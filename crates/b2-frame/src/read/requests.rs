@@ -17,6 +17,7 @@ use crate::{FrameError, SuperChunk};
 
 /// A range of bytes that a [`Read`] needs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// Identifies the request in [`Read::put`].
     pub id: u64,

@@ -22,10 +22,11 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether stored chunks are compared when they are read.
-    #[doc(hidden)]
-    pub fn compares_stored(&self) -> bool {
-        self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
+    b2_core::internal! {
+        /// Returns whether stored chunks are compared when they are read.
+        pub fn compares_stored(&self) -> bool {
+            self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
+        }
     }
 
     /// Returns whether what has been compared before is compared again.
@@ -131,6 +132,7 @@ impl SuperChunk {
 
     /// Returns whether a stored chunk that was read and compared is as it was written, as far as checksums can show: it
     /// has one, or no chunk of the frame has.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn is_vouched_for(&self, nchunk: usize) -> bool {
         self.opened.sums.is_none() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))

@@ -24,6 +24,10 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// Opening reads header, index and trailer. Chunks are read on request, with positioned reads
 /// through `&self`, so any number of threads may read at once. Cloning is cheap.
 ///
+/// # Writing
+/// A [`FrameWriter`](crate::FrameWriter) writes a new frame chunk by chunk, to a file, a directory or memory. The frame
+/// appears when it is [finished](crate::FrameWriter::finish).
+///
 /// ```
 /// use b2_chunk::{Compression, Chunk};
 /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
@@ -36,12 +40,73 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// }
 /// writer.set_vlmetalayer("station", b"\xa7north-3")?;
 /// let frame = writer.finish()?.into_bytes();
+/// assert_eq!(SuperChunk::from_bytes(frame)?.nbytes(), 120_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
+/// # Reading
+/// Items are read by their number and decoded block by block; [`chunk`](Self::chunk) returns a view of one chunk.
+///
+/// ```
+/// # use b2_chunk::{Compression, Chunk};
+/// # use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+/// # let cparams = Compression::new().itemsize(4).build()?;
+/// # let raw: Vec<u8> = (0..30_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
+/// # for part in raw.chunks(50_000) {
+/// #     writer.append(Chunk::compress_bytes(part, &cparams)?)?;
+/// # }
+/// # writer.set_vlmetalayer("station", b"\xa7north-3")?;
+/// # let frame = writer.finish()?.into_bytes();
 /// let schunk = SuperChunk::from_bytes(frame)?;
-/// assert_eq!((schunk.nchunks(), schunk.nbytes()), (3, 120_000));
-/// assert_eq!(schunk.chunk(2).decompress()?, raw[100_000..]);
+/// assert_eq!(schunk.nchunks(), 3);
 /// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
+/// assert_eq!(schunk.chunk(2).decompress()?, raw[100_000..]);
 /// assert_eq!(schunk.vlmetalayers().get("station")?.as_deref(), Some(&b"\xa7north-3"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Changing
+/// A [`FrameEditor`](crate::FrameEditor) changes chunks, bytes and metadata, and
+/// [commits](crate::FrameEditor::commit) all changes in one step. A super-chunk that is open keeps its state until
+/// [`refresh`](Self::refresh).
+///
+/// ```
+/// use b2_chunk::Compression;
+/// use b2_frame::{FrameEditor, FrameParams, SuperChunk};
+///
+/// let params = FrameParams::from_cparams(&Compression::new().itemsize(2).build()?).chunksize(1000);
+/// let mut editor = FrameEditor::memory(params)?;
+/// editor.append_bytes(&[1; 2500])?;
+/// editor.commit()?;
+/// let schunk = SuperChunk::from_bytes(editor.into_bytes().ok_or("not in memory")?)?;
+/// assert_eq!((schunk.nchunks(), schunk.nitems()), (3, 1250));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Parallel
+/// Calls use several threads, as the [`Control`] says that [`ReadOptions::control`] or
+/// [`with_control`](Self::with_control) sets. Results do not depend on it.
+///
+/// # Far away
+/// Storage whose reads mostly wait says so by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested at
+/// once, and [`ReadCosts::REMOTE`] decides which of them are worth one request. `b2-http` opens URLs in this way, and
+/// `b2-async` drives the same [plans](crate::Plan) by futures.
+///
+/// # Own storage
+/// [`ReadOptions::from_reader`] opens a frame in anything that implements [`ReadAt`](crate::ReadAt), and
+/// [`ReadOptions::file_system`] takes a [`ReadFiles`](crate::ReadFiles), in which paths are names. Bytes in memory
+/// are such a storage, too:
+///
+/// ```
+/// use std::sync::Arc;
+/// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+/// # use b2_chunk::Compression;
+///
+/// # let params = FrameParams::from_cparams(&Compression::new().itemsize(1).build()?);
+/// let stored = FrameWriter::memory(params)?.finish()?.into_bytes();
+/// let schunk = SuperChunk::options().from_reader(Arc::new(stored), "in memory")?;
+/// assert_eq!(schunk.nchunks(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -83,10 +148,11 @@ impl SuperChunk {
     pub fn header(&self) -> &FrameHeader {
         &self.opened.header
     }
-    /// Returns the bytes of the header with which the frame was opened. Those in the file may be newer.
-    #[doc(hidden)]
-    pub fn header_bytes(&self) -> &[u8] {
-        &self.opened.header_bytes
+    b2_core::internal! {
+        /// Returns the bytes of the header with which the frame was opened. Those in the file may be newer.
+        pub fn header_bytes(&self) -> &[u8] {
+            &self.opened.header_bytes
+        }
     }
     /// Returns whether the frame is contiguous or sparse.
     pub fn storage(&self) -> Storage {
@@ -151,12 +217,13 @@ impl SuperChunk {
         Self { costs, ..self }
     }
 
-    /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
-    /// as a whole, since damaged data must not get a valid checksum.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn to_keep(&self) -> Self {
-        Self { keeps: true, ..self.clone() }
+    b2_core::internal! {
+        /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
+        /// as a whole, since damaged data must not get a valid checksum.
+        #[must_use]
+        pub fn to_keep(&self) -> Self {
+            Self { keeps: true, ..self.clone() }
+        }
     }
 
     /// Sets the threads, the progress callback and the cancellation of further calls.

@@ -1,7 +1,6 @@
 //! The destination of decoded bytes.
 
 /// Memory that decoded bytes are written to: a slice, or a buffer that several threads fill.
-#[doc(hidden)]
 pub trait Target {
     /// Returns the bytes `at..at + len`, which the caller must overwrite completely; their old
     /// content is arbitrary. Panics if the range is out of bounds.

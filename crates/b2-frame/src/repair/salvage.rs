@@ -117,7 +117,6 @@ pub fn salvage(
 }
 
 /// What is used of a damaged chunk.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Nothing.
@@ -135,7 +134,6 @@ pub enum Use {
 ///
 /// # Errors
 /// As [`salvage`], and the errors of `fill`.
-#[doc(hidden)]
 pub fn salvage_with(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,

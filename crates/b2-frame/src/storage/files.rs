@@ -14,6 +14,7 @@ use crate::{FrameError, Structure};
 
 /// A range of bytes that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Extent {
     /// The file.
     pub file: FrameFile,

@@ -17,6 +17,7 @@ const MOST_OPEN: usize = 64;
 /// What a store reports about the version of a file. Responses of different versions are never
 /// mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Version {
     /// The HTTP entity tag, including quotes, and the prefix `W/` if it is weak.
     pub etag: Option<String>,
@@ -27,6 +28,24 @@ pub struct Version {
 }
 
 impl Version {
+    /// Sets the entity tag.
+    #[must_use]
+    pub fn etag(self, etag: Option<String>) -> Self {
+        Self { etag, ..self }
+    }
+
+    /// Sets the modification time.
+    #[must_use]
+    pub fn last_modified(self, last_modified: Option<String>) -> Self {
+        Self { last_modified, ..self }
+    }
+
+    /// Sets the length of the whole file in bytes.
+    #[must_use]
+    pub fn len(self, len: Option<u64>) -> Self {
+        Self { len, ..self }
+    }
+
     /// Returns the bytes of the response to a request for `range` of a file of this version. There are fewer than
     /// requested only if the file ends there and its length was not known.
     ///
@@ -79,6 +98,7 @@ impl Version {
 
 /// The response to a request for a range of a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Answer {
     /// The bytes of the range.
     pub bytes: Bytes,
@@ -86,8 +106,16 @@ pub struct Answer {
     pub version: Version,
 }
 
+impl Answer {
+    /// Creates an answer from the bytes of a range and their version.
+    pub fn new(bytes: Bytes, version: Version) -> Self {
+        Self { bytes, version }
+    }
+}
+
 /// A remote file as it was when it was opened.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Opening {
     /// The first bytes of the file.
     pub first: Bytes,
@@ -97,6 +125,13 @@ pub struct Opening {
     pub len: u64,
     /// The version that both parts belong to.
     pub version: Version,
+}
+
+impl Opening {
+    /// Creates it from both ends of a file, its length and its version.
+    pub fn new(first: Bytes, last: Bytes, len: u64, version: Version) -> Self {
+        Self { first, last, len, version }
+    }
 }
 
 impl Opening {

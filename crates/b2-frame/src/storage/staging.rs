@@ -15,6 +15,7 @@ use crate::{FrameError, Storage};
 
 /// Whether written data must survive a power loss when a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// Written data survive: files are synced before they are renamed, and their directory afterwards.
     #[default]

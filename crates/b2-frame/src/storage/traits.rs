@@ -322,7 +322,7 @@ pub(crate) fn eof() -> io::Error {
 /// Allocates a zeroed buffer. Running out of memory is an error.
 pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, OutOfMemory> {
     // A length beyond the address space cannot be allocated either.
-    memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| OutOfMemory { bytes: len })
+    memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX)).map_err(|_| OutOfMemory::new(len))
 }
 
 #[cfg(test)]

@@ -32,26 +32,27 @@ pub struct FrameParams {
 }
 
 impl FrameHeader {
-    /// Returns the compression parameters that the header gives for new chunks. `dparams` provides
-    /// the plugins and the shape of a block.
-    ///
-    /// # Errors
-    /// When the header names an unknown codec or filter, or contradicts itself.
-    #[doc(hidden)]
-    pub fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
-        let cparams = Compression::new()
-            .itemsize(self.itemsize())
-            .codec(self.codec())
-            .codec_meta(self.codec_meta())
-            // The header can hold larger numbers, which are not valid levels.
-            .level(self.level().min(9))
-            .filters(self.filters())
-            .splitmode(self.splitmode())
-            .use_dict(self.use_dict())
-            .blocksize(self.blocksize().min(MAX_BLOCKSIZE))
-            .blockshape(dparams.container.blockshape.clone())
-            .plugins(dparams.plugins.clone());
-        cparams.build().map_err(FrameError::chunk(Structure::Header))
+    b2_core::internal! {
+        /// Returns the compression parameters that the header gives for new chunks. `dparams` provides
+        /// the plugins and the shape of a block.
+        ///
+        /// # Errors
+        /// When the header names an unknown codec or filter, or contradicts itself.
+        pub fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
+            let cparams = Compression::new()
+                .itemsize(self.itemsize())
+                .codec(self.codec())
+                .codec_meta(self.codec_meta())
+                // The header can hold larger numbers, which are not valid levels.
+                .level(self.level().min(9))
+                .filters(self.filters())
+                .splitmode(self.splitmode())
+                .use_dict(self.use_dict())
+                .blocksize(self.blocksize().min(MAX_BLOCKSIZE))
+                .blockshape(dparams.container.blockshape.clone())
+                .plugins(dparams.plugins.clone());
+            cparams.build().map_err(FrameError::chunk(Structure::Header))
+        }
     }
 }
 

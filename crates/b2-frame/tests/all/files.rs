@@ -113,7 +113,7 @@ fn damaged_sparse_frames_are_errors() {
     ));
     fs::remove_file(&member).unwrap();
     match read().unwrap_err() {
-        FrameError::Io { name, source } => {
+        FrameError::Io { name, source, .. } => {
             assert!(name.ends_with("00000001.chunk"), "{name}");
             assert_eq!(source.kind(), io::ErrorKind::NotFound);
         }

@@ -100,7 +100,7 @@ fn tables_and_streams() {
     );
     says(
         of(&run(3, b"abc")),
-        "block 0, stream 0 from byte 40 of the chunk on: zstd: malformed stream at byte 0: not a zstd frame",
+        "block 0, stream 0 from byte 40 of the chunk on cannot be decoded: zstd: malformed stream at byte 0: not a zstd frame",
     );
     says(
         chunk_error(chunk(0xF5, 1, 64, 64, 0, &run(3, b"abc"))),
@@ -138,7 +138,10 @@ fn frame_headers() {
     let field = |at: usize, bytes: &[u8]| frame_error(patched(&frame, at, bytes));
     let len = frame.len();
     says(field(0, &[0]), "not a Blosc2 frame: bytes 0 to 9 are not 9E A8 \"b2frame\\0\"");
-    says(field(10, &[0xD1]), "frame header field `header_len`: byte 10: expected int32, found 0xd1");
+    says(
+        field(10, &[0xD1]),
+        "frame header field `header_len` is malformed: byte 10: expected int32, found 0xd1",
+    );
     says(
         field(11, &96i32.to_be_bytes()),
         "frame header field `header_len` at byte 11 is 96, expected 97 to frame_len",
@@ -177,25 +180,25 @@ fn metalayers_and_trailers() {
     let frame = frame();
     let len = frame.len();
     let field = |at: usize, bytes: &[u8]| frame_error(patched(&frame, at, bytes));
-    says(field(87, &[0x94]), "metalayers field `parts`: byte 87: expected 0x93, found 0x94");
+    says(field(87, &[0x94]), "metalayers field `parts` is malformed: byte 87: expected 0x93, found 0x94");
     says(
         field(92, &[0, 17]),
         "metalayers field `count` at byte 92 is 17, expected at most 16 (8192 for vlmetalayers)",
     );
-    says(field(94, &[0xC4]), "metalayers field `name`: byte 94: expected fixstr, found 0xc4");
+    says(field(94, &[0xC4]), "metalayers field `name` is malformed: byte 94: expected fixstr, found 0xc4");
     says(
         field(100, &[0xFF; 4]),
         "metalayers field `offset` at byte 100 is -1, expected an offset inside the section",
     );
-    says(field(107, &[0xC4]), "metalayers field `value`: byte 107: expected bin32, found 0xc4");
+    says(field(107, &[0xC4]), "metalayers field `value` is malformed: byte 107: expected bin32, found 0xc4");
     let trailer = len - 35;
     says(
         field(trailer, &[0x93]),
-        &format!("trailer field `parts`: byte {trailer}: expected 0x94, found 0x93"),
+        &format!("trailer field `parts` is malformed: byte {trailer}: expected 0x94, found 0x93"),
     );
     says(
         field(len - 23, &[0]),
-        &format!("trailer field `trailer_len`: byte {}: expected uint32, found 0x00", len - 23),
+        &format!("trailer field `trailer_len` is malformed: byte {}: expected uint32, found 0x00", len - 23),
     );
     says(
         field(len - 22, &[0, 0, 0, 24]),
@@ -206,7 +209,7 @@ fn metalayers_and_trailers() {
     );
     says(
         field(trailer + 2, &[0]),
-        &format!("vlmetalayers field `parts`: byte {}: expected 0x93, found 0x00", trailer + 2),
+        &format!("vlmetalayers field `parts` is malformed: byte {}: expected 0x93, found 0x00", trailer + 2),
     );
 }
 
@@ -308,12 +311,15 @@ fn array_metalayers() {
     let stored = schunk.metalayers().get("b2nd").unwrap();
     let start = array.windows(stored.len()).position(|window| window == stored).unwrap();
     let field = |at: usize, bytes: &[u8]| frame_error(patched(&array, start + at, bytes));
-    says(field(0, &[0xC0]), "metalayer `b2nd`, number of parts: byte 0: expected fixarray, found 0xc0");
+    says(
+        field(0, &[0xC0]),
+        "number of parts of the metalayer `b2nd` is malformed: byte 0: expected fixarray, found 0xc0",
+    );
     says(
         field(2, &[17]),
         "metalayer `b2nd` field `number of dimensions` at byte 2: found 17, expected 0 to 16",
     );
-    says(field(4, &[0xD2]), "metalayer `b2nd`, shape: byte 4: expected int64, found 0xd2");
+    says(field(4, &[0xD2]), "shape of the metalayer `b2nd` is malformed: byte 4: expected int64, found 0xd2");
     says(
         field(5, &[0xFF]),
         &format!("metalayer `b2nd` field `shape` at byte 5: found {}, expected 0 or more", 30 - (1i64 << 56)),
@@ -334,5 +340,8 @@ fn array_metalayers() {
         field(38, &[0]),
         "metalayer `b2nd` field `blockshape` at byte 35: dimension 0: the block length is 0, expected 1 or more",
     );
-    says(field(45, &[0xDA]), "metalayer `b2nd`, dtype: byte 45: expected str32, found 0xda");
+    says(
+        field(45, &[0xDA]),
+        "dtype of the metalayer `b2nd` is malformed: byte 45: expected str32, found 0xda",
+    );
 }

@@ -46,6 +46,7 @@ pub enum DtypeKind {
 
 /// A field of a structured dtype.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Field {
     /// Name of the field.
     pub name: String,

@@ -19,17 +19,123 @@ use crate::{Dtype, Geometry, NdError};
 /// Opening reads the header, index and trailer, but no data. Reading a part decodes only the blocks
 /// that hold it.
 ///
+/// # Reading
+/// [`slice`](Self::slice) takes numbers, ranges, lists, masks, and tuples of them (or `s![]` of `ndarray`), and checks them;
+/// [`Slice::read`] returns the values, [`Slice::read_into`] writes them to memory of the caller.
+///
 /// ```
-/// use b2nd::{ArrayBuilder, Dtype, NdArray};
+/// use b2nd::{ArrayBuilder, NdArray, range, source};
 ///
-/// let items: Vec<u8> = (0..60u32).flat_map(|i| i.to_le_bytes()).collect();
-/// let frame = ArrayBuilder::with_dtype([3, 4, 5], Dtype::parse("<u4")?).to_bytes(&items[..])?;
-///
+/// let frame = ArrayBuilder::new::<u32>([3, 4, 5]).to_bytes(source::arange(0, 1))?;
 /// let array = NdArray::from_bytes(frame)?;
-/// assert_eq!(array.shape(), [3, 4, 5]);
+/// assert_eq!((array.shape(), array.dtype().as_str()), (&[3, 4, 5][..], "<u4"));
 /// let part = array.slice((-1, 1..3))?;
 /// assert_eq!(part.shape(), [2, 5]);
 /// assert_eq!(part.read::<Vec<u32>>()?, [45, 46, 47, 48, 49, 50, 51, 52, 53, 54]);
+/// let mut reversed = [0u32; 4];
+/// array.slice((0, range(..).step(-1), 0))?.read_into(&mut reversed)?;
+/// assert_eq!(reversed, [15, 10, 5, 0]);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+///
+/// # Writing
+/// [`write`](Self::write) writes values with default settings, [`ArrayBuilder`](crate::ArrayBuilder) with others. The file
+/// appears when it is complete. Values, arrays and views are sources of items; [`source`](crate::source) has more.
+///
+/// ```
+/// use b2_chunk::Compression;
+/// use b2nd::{ArrayBuilder, NdArray, source};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("table.b2nd");
+/// ArrayBuilder::new::<f64>([200, 300])
+///     .chunks([100, 100])
+///     .compression(Compression::zstd(9))
+///     .write(&path, source::by_position(|at: &[u64]| at[0] as f64 / (1 + at[1]) as f64))?;
+/// assert_eq!(NdArray::open(&path)?.slice((3, 2))?.read::<Vec<f64>>()?, [1.0]);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+///
+/// # Changing
+/// [`edit`](Self::edit) opens an array for changing, and [`ArrayEditor::commit`](crate::ArrayEditor::commit) makes all
+/// changes visible in one step. An array that is open elsewhere keeps its state until [`refresh`](Self::refresh).
+///
+/// ```
+/// use b2nd::{Axis, NdArray};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log.b2nd");
+/// NdArray::write(&path, [1u16, 2, 3])?;
+/// let mut reader = NdArray::open(&path)?;
+///
+/// let mut editor = NdArray::edit(&path)?;
+/// editor.append(Axis(0), &[4u16, 5])?;
+/// editor.set(0, &[9u16])?;
+/// editor.commit()?;
+/// assert_eq!(reader.len(), 3);
+/// assert!(reader.refresh()?);
+/// assert_eq!(reader.all().read::<Vec<u16>>()?, [9, 2, 3, 4, 5]);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+///
+/// # Parallel
+/// Each call uses the threads of the rayon pool it runs in, or of one pool per process; a [`Control`] sets how many, and
+/// reports progress or stops the call. Results do not depend on it. Reading takes `&self`, so that threads of your own can
+/// share an array; [`SharedEditor`](crate::SharedEditor) lets several threads change one.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use b2_core::Control;
+/// use b2nd::{ArrayBuilder, NdArray, source};
+///
+/// let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([500, 500]).to_bytes(source::zeros())?)?;
+/// let control = Control::new().threads(2).progress(|progress| {
+///     println!("{} of {} bytes", progress.nbytes, progress.total);
+///     ControlFlow::Continue(())
+/// });
+/// assert_eq!(array.with_control(control).all().read_bytes()?.len(), 250_000);
+/// # Ok::<(), b2nd::NdError>(())
+/// ```
+///
+/// # Far away
+/// An array on a web server opens by its URL with the options of the crate `b2-http`. With
+/// [`ReadCosts::REMOTE`](b2_frame::ReadCosts::REMOTE), more is read at once than from a disk, and what a call needs is
+/// requested together. The crate `b2-async` reads with futures.
+///
+/// ```ignore
+/// let array = NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())?;
+/// ```
+///
+/// # Own storage
+/// Anything that returns bytes at an offset can hold an array: implement [`ReadAt`](b2_frame::ReadAt). To find
+/// arrays by name in it, implement [`ReadFiles`](b2_frame::ReadFiles) and pass it to
+/// [`ReadOptions::file_system`]; to change them, [`FileSystem`](b2_frame::FileSystem).
+///
+/// ```
+/// use std::io;
+/// use std::sync::Arc;
+/// use b2_frame::{ReadAt, SuperChunk};
+/// use b2nd::{ArrayBuilder, NdArray};
+///
+/// /// Bytes that are stored with all bits flipped.
+/// struct Flipped(Vec<u8>);
+///
+/// impl ReadAt for Flipped {
+///     fn len(&self) -> io::Result<u64> {
+///         Ok(self.0.len() as u64)
+///     }
+///     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+///         let stored = self.0.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+///         let stored = stored.ok_or(io::ErrorKind::UnexpectedEof)?;
+///         buf.iter_mut().zip(stored).for_each(|(to, byte)| *to = !byte);
+///         Ok(())
+///     }
+/// }
+///
+/// let frame = ArrayBuilder::new::<i32>([3]).to_bytes([7, 8, 9])?;
+/// let flipped = Flipped(frame.iter().map(|byte| !byte).collect());
+/// let frame = SuperChunk::options().from_reader(Arc::new(flipped), "flipped")?;
+/// assert_eq!(NdArray::from_super_chunk(frame)?.all().read::<Vec<i32>>()?, [7, 8, 9]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -142,14 +248,15 @@ impl NdArray {
         })))
     }
 
-    /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
-    /// All arrays are checked when they are opened.
-    ///
-    /// # Errors
-    /// [`NdError::NoItems`].
-    #[doc(hidden)]
-    pub fn check_items(frame: &SuperChunk) -> Result<(), NdError> {
-        check_items(frame.metalayers(), &frame.dparams().limits)
+    b2_core::internal! {
+        /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
+        /// All arrays are checked when they are opened.
+        ///
+        /// # Errors
+        /// [`NdError::NoItems`].
+        pub fn check_items(frame: &SuperChunk) -> Result<(), NdError> {
+            check_items(frame.metalayers(), &frame.dparams().limits)
+        }
     }
 
     /// Returns the array with a frame that holds staged changes and this geometry. The caller has

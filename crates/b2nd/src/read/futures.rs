@@ -8,21 +8,18 @@ use crate::read::selected::Selected;
 use crate::{Element, NdError, Slice};
 
 /// A driver for reads of selections.
-#[doc(hidden)]
 pub trait SelectionDriver {
     /// Fetches what the read needs, and runs its jobs, until it is done.
     fn drive(&self, read: &mut Read<'_, Selected>) -> impl MaybeSendFuture<Output = Result<(), NdError>>;
 }
 
 /// A future that can be sent to another thread, except on wasm, where there are none.
-#[doc(hidden)]
 #[cfg(not(target_family = "wasm"))]
 pub trait MaybeSendFuture: Future + Send {}
 #[cfg(not(target_family = "wasm"))]
 impl<F: Future + Send> MaybeSendFuture for F {}
 
 /// A future that can be sent to another thread, except on wasm, where there are none.
-#[doc(hidden)]
 #[cfg(target_family = "wasm")]
 pub trait MaybeSendFuture: Future {}
 #[cfg(target_family = "wasm")]
@@ -37,6 +34,7 @@ impl Slice {
     }
 
     /// Like [`read_bytes_into`](Self::read_bytes_into), with an asynchronous driver.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub async fn read_bytes_into_by(
         &self,
@@ -49,12 +47,14 @@ impl Slice {
     }
 
     /// Fails unless the items are of type `T`, before anything is allocated for them.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn check_element<T: Element>(&self) -> Result<(), NdError> {
         self.byte_order::<T>().map(drop)
     }
 
     /// Like [`read_into`](Self::read_into), with an asynchronous driver.
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub async fn read_into_by<T: Element>(
         &self,

@@ -39,11 +39,12 @@ impl NdArray {
         self.check(nbytes, if many { Cost::OutputAndWork } else { Cost::Output })
     }
 
-    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
-    /// is allocated.
-    #[doc(hidden)]
-    pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
-        self.check(nbytes, Cost::Output)
+    b2_core::internal! {
+        /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
+        /// is allocated.
+        pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+            self.check(nbytes, Cost::Output)
+        }
     }
 
     fn check(&self, nbytes: u64, cost: Cost) -> Result<(), NdError> {
@@ -59,10 +60,6 @@ impl NdArray {
             let work = unstored.special_chunks.saturating_mul(SPECIAL_WORK);
             asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
         }
-        if asked > limit {
-            let what = "bytes of zeros and repeated values";
-            return Err(LimitExceeded { what, asked, name: "max_output", limit }.into());
-        }
-        Ok(())
+        Ok(LimitExceeded::check("bytes of zeros and repeated values", asked, "max_output", limit)?)
     }
 }

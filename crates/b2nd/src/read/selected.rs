@@ -12,7 +12,6 @@ use crate::select::chunk_moves::{ChunkPart, Moves};
 use crate::{NdArray, NdError};
 
 /// The selected items of an array and their places in a destination.
-#[doc(hidden)]
 pub struct Selected {
     array: NdArray,
     moves: Box<dyn Moves>,
@@ -20,7 +19,6 @@ pub struct Selected {
 }
 
 /// The selected items of a chunk.
-#[doc(hidden)]
 pub struct SelectedPart {
     part: ChunkPart,
     /// The numbers of the chunk's own blocks, if their size differs from the array's. This is

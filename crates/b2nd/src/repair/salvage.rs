@@ -40,7 +40,7 @@ pub fn salvage_filled(
         let meta = metalayers.and_then(array_meta);
         let text = meta.and_then(|meta| String::from_utf8(meta.dtype?).ok());
         let dtype = text.and_then(|text| Dtype::parse(&text).ok());
-        fill(dtype.as_ref(), itemsize).map_err(|what| FrameError::Argument { name: "fill", what })
+        fill(dtype.as_ref(), itemsize).map_err(|what| FrameError::argument("fill", what))
     })
 }
 

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 /// A dimension of the selection to cut: `len` positions, `start`, `start + step` and so on.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutDim {
     /// First position.
@@ -74,7 +73,6 @@ impl CutDim {
 ///
 /// Cuts are aligned to chunks if whole rows of chunks are small enough, otherwise to blocks, so that as little as
 /// possible is decoded twice.
-#[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct PieceRanges {
     dims: Vec<CutDim>,

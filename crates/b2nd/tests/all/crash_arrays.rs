@@ -23,7 +23,7 @@ fn frame_error(error: NdError) -> FrameError {
     match error {
         NdError::Frame(error) => error,
         // What is appended goes through a buffer of the editor's first.
-        NdError::Source(source) => FrameError::Io { name: "array".into(), source },
+        NdError::Source(source) => FrameError::io("array")(source),
         other => panic!("{other:?}"),
     }
 }

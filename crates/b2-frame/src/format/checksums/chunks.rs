@@ -108,5 +108,5 @@ impl ChunkSums {
 
 fn reserve(sums: &mut SumsByEntry, more: usize) -> Result<(), OutOfMemory> {
     let bytes = (more as u64).saturating_mul(size_of::<(i64, u64)>() as u64);
-    sums.try_reserve(more).map_err(|_| OutOfMemory { bytes })
+    sums.try_reserve(more).map_err(|_| OutOfMemory::new(bytes))
 }

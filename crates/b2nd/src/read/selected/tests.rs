@@ -32,7 +32,7 @@ fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
             requests.push(request);
         }
         fetched.rounds += usize::from(!requests.is_empty());
-        for Request { id, extent } in &requests {
+        for Request { id, extent, .. } in &requests {
             let bytes = frame.files().open(extent.file)?.read(extent)?;
             fetched.ranges += 1;
             fetched.bytes += bytes.len() as u64;
@@ -60,7 +60,7 @@ fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdE
                 }
             }
             1 if !requests.is_empty() => {
-                let Request { id, extent } = requests.swap_remove(dice.below(requests.len()));
+                let Request { id, extent, .. } = requests.swap_remove(dice.below(requests.len()));
                 read.put(id, frame.files().open(extent.file)?.read(&extent)?)?;
                 assert!(read.put(id, Bytes::new()).is_err());
             }
@@ -307,7 +307,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
     let files = array.super_chunk().files();
     let mut jobs = Vec::new();
-    while let Some(Request { id, extent }) = read.need().unwrap() {
+    while let Some(Request { id, extent, .. }) = read.need().unwrap() {
         read.put(id, files.open(extent.file).unwrap().read(&extent).unwrap()).unwrap();
         jobs.extend(std::iter::from_fn(|| read.job()));
     }
@@ -315,7 +315,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     assert!(read.finish().is_err());
     // A job that nobody ran.
     let mut read = view.begin(&mut dst[..]).unwrap().unwrap();
-    while let Some(Request { id, extent }) = read.need().unwrap() {
+    while let Some(Request { id, extent, .. }) = read.need().unwrap() {
         read.put(id, files.open(extent.file).unwrap().read(&extent).unwrap()).unwrap();
     }
     drop(std::iter::from_fn(|| read.job()).collect::<Vec<_>>());
@@ -324,7 +324,7 @@ fn damage_is_noticed_and_drivers_have_to_finish() {
     // Responses of the wrong length.
     let mut short = view.begin(&mut dst[..]).unwrap().unwrap();
     let mut answer = || {
-        while let Some(Request { id, extent }) = short.need()? {
+        while let Some(Request { id, extent, .. }) = short.need()? {
             short.put(id, Bytes::from(vec![0; (extent.range.end - extent.range.start) as usize / 2]))?;
             while let Some(job) = short.job() {
                 job.run()?;

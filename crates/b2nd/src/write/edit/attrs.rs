@@ -65,14 +65,15 @@ impl AttrsMut<'_> {
         self.editor.remove_vlmetalayer(name)
     }
 
-    /// Returns the value of an attribute as a Python object, including uncommitted changes.
-    ///
-    /// # Errors
-    /// As for [`Attrs::get`](crate::Attrs::get).
-    #[doc(hidden)]
-    pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
-        let (name, frame) = (name.as_ref(), &self.editor.frame);
-        let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
-        Object::decode(name, &bytes, &frame.dparams().limits).map(Some)
+    b2_core::internal! {
+        /// Returns the value of an attribute as a Python object, including uncommitted changes.
+        ///
+        /// # Errors
+        /// As for [`Attrs::get`](crate::Attrs::get).
+        pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
+            let (name, frame) = (name.as_ref(), &self.editor.frame);
+            let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
+            Object::decode(name, &bytes, &frame.dparams().limits).map(Some)
+        }
     }
 }
