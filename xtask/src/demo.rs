@@ -9,7 +9,7 @@ use b2kit::{NdArray, range};
 
 use crate::root::{self, target, workspace};
 use crate::sh;
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 
 /// Pack a real array, show its summary, read it back and draw it.
 ///
@@ -27,6 +27,16 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
     let tool = text(&target().join("debug/b2kit"));
     let mut steps = Steps::new(5);
+    if let Some(taken) = steps::since_typed() {
+        println!("cargo built this task in {}", steps::minutes(taken));
+        steps = steps.after("build this task", taken);
+    }
+    match workspace().join(&tool).exists() {
+        true => println!("this takes some seconds, or a minute if the command has to be built anew"),
+        false => {
+            println!("this takes about a minute on two cores: the command is built, the rest takes seconds")
+        }
+    }
     // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.
     let build = ["build", "--package", "b2kit-cli", "--package", "xtask", "--bin", "b2kit"];
     steps.run("build the command b2kit", || sh::run(sh::cargo(&build)))?;

@@ -17,6 +17,16 @@ impl Steps {
         Self { started: Instant::now(), total, done: Vec::new() }
     }
 
+    /// Counts what was done before the first step, in the table and in the sum.
+    pub(crate) fn after(mut self, what: &str, taken: Duration) -> Self {
+        if let Some(started) = self.started.checked_sub(taken) {
+            self.started = started;
+            self.total += 1;
+            self.done.push((what.to_owned(), taken));
+        }
+        self
+    }
+
     /// Runs the next step, and prints its name before and after it.
     pub(crate) fn run<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let step = format!("step {} of {}: {what}", self.done.len() + 1, self.total);
@@ -43,6 +53,18 @@ impl Steps {
     }
 }
 
+/// Returns how long ago the command was typed that became this process, if the system tells. `cargo run` builds a program
+/// and then becomes it, so this includes the build.
+pub(crate) fn since_typed() -> Option<Duration> {
+    // Ticks since the start of the system; the second field is a name that may contain anything.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let started: f64 = after_name.split(' ').nth(19)?.parse().ok()?;
+    let now: f64 = std::fs::read_to_string("/proc/uptime").ok()?.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(now - started / TICKS_PER_SECOND).ok()
+}
+
 /// Formats a time for people, such as `2 min 05 s`.
 pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
@@ -63,6 +85,24 @@ mod tests {
         assert!(steps.finish().is_err());
         assert!(steps.run("two", || -> Result<()> { anyhow::bail!("no") }).is_err());
         assert!(steps.finish().is_ok());
+    }
+
+    #[test]
+    fn what_was_done_before_counts() {
+        let mut steps = Steps::new(1).after("before", Duration::from_millis(5));
+        steps.run("one", || Ok(())).unwrap();
+        assert!(steps.finish().is_ok());
+        assert_eq!(steps.done.len(), 2);
+        assert!(steps.started.elapsed() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_start_of_the_process_is_known() {
+        let before = since_typed().unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        let after = since_typed().unwrap();
+        assert!(after > before && after < before + Duration::from_secs(3600), "{before:?} {after:?}");
     }
 
     #[test]
