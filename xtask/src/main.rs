@@ -20,6 +20,7 @@ mod hostile;
 mod pingpong;
 mod python;
 mod pythonpkg;
+mod release;
 mod rooms;
 mod root;
 mod salvage;
@@ -53,6 +54,7 @@ enum Task {
     Cross(cross::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
+    Release(release::Args),
     Stores(stores::Args),
     Demo(demo::Args),
     Deny(deny::Args),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Task::Cross(args) => cross::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
+        Task::Release(args) => release::run(&args),
         Task::Stores(args) => stores::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),

@@ -229,6 +229,25 @@ fn pip(python: &Path) -> Command {
     command
 }
 
+/// Returns all Pythons that are new enough, the oldest version first, and their minor versions.
+pub(crate) fn all() -> Vec<(PathBuf, u32)> {
+    let mut all: Vec<_> = candidates().filter_map(|python| Some((version(&python)?, python))).collect();
+    all.sort();
+    all.retain(|(minor, _)| *minor >= VERSIONS.0);
+    all.into_iter().map(|(minor, python)| (python, minor)).collect()
+}
+
+/// Returns where a Python may be.
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let names = (VERSIONS.0..=VERSIONS.1).map(|minor| PathBuf::from(format!("python3.{minor}")));
+    let installed = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let installed = installed.or_else(|| Some(std::env::home_dir()?.join(".pyenv")));
+    let versions = installed.and_then(|folder| fs::read_dir(folder.join("versions")).ok());
+    let versions =
+        versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin").join("python"));
+    names.chain([PathBuf::from("python3")]).chain(versions)
+}
+
 /// Returns the newest Python available, and its minor version.
 fn newest() -> Result<(PathBuf, u32)> {
     if let Some(python) = std::env::var_os("B2KIT_PYTHON") {
@@ -237,15 +256,8 @@ fn newest() -> Result<(PathBuf, u32)> {
         ensure!(minor >= VERSIONS.0, "Python 3.{minor} is too old: 3.{} at least", VERSIONS.0);
         return Ok((python, minor));
     }
-    let names = (VERSIONS.0..=VERSIONS.1).map(|minor| PathBuf::from(format!("python3.{minor}")));
-    let installed = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
-    let installed = installed.or_else(|| Some(std::env::home_dir()?.join(".pyenv")));
-    let versions = installed.and_then(|folder| fs::read_dir(folder.join("versions")).ok());
-    let versions =
-        versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin").join("python"));
-    let all = names.chain([PathBuf::from("python3")]).chain(versions);
-    let good =
-        all.filter_map(|python| Some((version(&python).filter(|minor| *minor >= VERSIONS.0)?, python)));
+    let good = candidates()
+        .filter_map(|python| Some((version(&python).filter(|minor| *minor >= VERSIONS.0)?, python)));
     let newest = good.max_by_key(|(minor, _)| *minor).map(|(minor, python)| (python, minor));
     newest
         .with_context(|| format!("no Python 3.{} or later is at hand; name one in B2KIT_PYTHON", VERSIONS.0))

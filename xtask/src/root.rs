@@ -70,3 +70,9 @@ pub(crate) fn seed(wanted: Option<u64>) -> u64 {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     wanted.unwrap_or_else(|| clock() % 1_000_000_000)
 }
+
+/// Returns the path without `..` and links.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(path)?;
+    path.canonicalize().with_context(|| path.display().to_string())
+}

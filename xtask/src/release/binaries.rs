@@ -1,0 +1,160 @@
+//! The command for each platform, with manual pages and completions: `b2kit-VERSION-TARGET.tar.gz`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::tools::{self, Tools};
+use super::{Release, install, staged, sums};
+use crate::{root, sh};
+
+/// A platform, and whether programs for it are published as they are, for the Debian package, or both.
+pub(super) struct Platform {
+    pub(super) target: &'static str,
+    /// The oldest C library.
+    suffix: &'static str,
+    pub(super) arch: &'static str,
+    /// Debian's name of the architecture.
+    pub(super) debian: Option<&'static str>,
+    tarball: bool,
+}
+
+/// Programs without a C library run on every Linux; Debian's use its C library, whose allocator is faster.
+pub(super) const PLATFORMS: &[Platform] = &[
+    Platform { target: "x86_64-unknown-linux-musl", suffix: "", arch: "x86_64", debian: None, tarball: true },
+    Platform {
+        target: "aarch64-unknown-linux-musl",
+        suffix: "",
+        arch: "aarch64",
+        debian: None,
+        tarball: true,
+    },
+    Platform {
+        target: "x86_64-unknown-linux-gnu",
+        suffix: ".2.28",
+        arch: "x86_64",
+        debian: Some("amd64"),
+        tarball: false,
+    },
+    Platform {
+        target: "aarch64-unknown-linux-gnu",
+        suffix: ".2.28",
+        arch: "aarch64",
+        debian: Some("arm64"),
+        tarball: false,
+    },
+];
+
+impl Platform {
+    /// The command that was built.
+    pub(super) fn program(&self, release: &Release) -> PathBuf {
+        release.work.join("target").join(self.target).join("release").join("b2kit")
+    }
+}
+
+pub(super) fn make(release: &mut Release) -> Result<()> {
+    let tools = Tools::install()?;
+    let elsewhere = release.work.join("binaries");
+    root::empty(&elsewhere)?;
+    for platform in PLATFORMS {
+        let what = format!("the command for {}", platform.target);
+        tools::standard_library(platform.target)?;
+        let target = format!("{}{}", platform.target, platform.suffix);
+        let mut build =
+            release.cargo(&["zigbuild", "--quiet", "--release", "--locked", "--package", "b2kit-cli"]);
+        build.args(["--bin", "b2kit", "--target", &target]);
+        tools.of(&mut build)?;
+        sh::run(build)?;
+        let program = platform.program(release);
+        if platform.arch == std::env::consts::ARCH {
+            install::try_command(release, &program, &elsewhere, None)?;
+            release.tried(format!("{what}: run here"));
+        } else {
+            match tools::emulator(platform.arch) {
+                // Programs that load a C library would need that of the other machine.
+                Some(emulator) if platform.tarball => {
+                    let emulator = emulator.to_str().context("a path that is not UTF-8")?;
+                    install::try_command(release, &program, &elsewhere, Some(emulator))?;
+                    release.tried(format!("{what}: run under emulation"));
+                }
+                Some(_) => release.not_run(&what, "built only: the C library of that machine is not here"),
+                None => release.not_run(&what, "built only: no emulator here (on Debian: qemu-user-static)"),
+            }
+        }
+        if platform.tarball {
+            let text = fs::read(&program)?;
+            ensure!(!contains(&text, b"/lib/ld-"), "{} needs a C library", program.display());
+            tarball(release, platform)?;
+        }
+    }
+    Ok(())
+}
+
+fn contains(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|window| window == what)
+}
+
+/// Packs the command with all that belongs to it, and tries what comes out.
+fn tarball(release: &mut Release, platform: &Platform) -> Result<()> {
+    let name = format!("b2kit-{}-{}", release.version, platform.target);
+    let folder = release.work.join("binaries").join(&name);
+    root::empty(&folder)?;
+    fs::copy(platform.program(release), folder.join("b2kit"))?;
+    for file in ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"] {
+        fs::copy(release.tree.join(file), folder.join(file))?;
+    }
+    fs::copy(release.tree.join("crates/b2-cli/README.md"), folder.join("README.md"))?;
+    let notices = release.work.join(super::notices::FILE);
+    fs::copy(&notices, folder.join(super::notices::FILE)).context("the step `notices` was not run")?;
+    staged::copy(&pages(release)?, &folder.join("man"))?;
+    staged::copy(&completions(release)?, &folder.join("completions"))?;
+    let packed = sums::tarball(release, &folder)?;
+    let again = release.work.join("binaries").join("unpacked");
+    root::empty(&again)?;
+    sums::unpack(&packed, &again)?;
+    ensure!(fs::read(again.join("b2kit"))? == fs::read(folder.join("b2kit"))?, "{name} was not packed whole");
+    Ok(())
+}
+
+/// The command that runs here.
+fn own(release: &Release) -> Result<PathBuf> {
+    let platform = PLATFORMS.iter().find(|platform| platform.arch == std::env::consts::ARCH);
+    let platform = platform.context("no command is made that runs on this machine")?;
+    let program = platform.program(release);
+    ensure!(program.is_file(), "the step `binaries` was not run");
+    Ok(program)
+}
+
+/// Writes the manual pages, one for each command; returns their folder.
+pub(super) fn pages(release: &Release) -> Result<PathBuf> {
+    let folder = release.work.join("man");
+    root::empty(&folder)?;
+    let mut man = Command::new(own(release)?);
+    man.arg("man").arg("-d").arg(&folder).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    sh::output(&mut man)?;
+    let number = fs::read_dir(&folder)?.count();
+    ensure!(number >= 20, "only {number} manual pages");
+    Ok(folder)
+}
+
+/// Writes the completions of three shells, under the names that these expect; returns their folder.
+pub(super) fn completions(release: &Release) -> Result<PathBuf> {
+    let folder = release.work.join("completions");
+    root::empty(&folder)?;
+    for (shell, file) in [("bash", "b2kit"), ("zsh", "_b2kit"), ("fish", "b2kit.fish")] {
+        let mut command = Command::new(own(release)?);
+        let text = sh::output(command.args(["completions", shell]))?;
+        ensure!(text.contains("b2kit"), "no completions for {shell}");
+        fs::write(folder.join(file), text)?;
+    }
+    Ok(folder)
+}
+
+/// Returns the files of a folder by name.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,133 @@
+//! `cargo install` and `cargo add`, as users type them, from the archives.
+//!
+//! A folder with all dependencies and our archives stands in for the registry, so that nothing else is taken.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Release, metadata, sums};
+use crate::{root, sh};
+
+pub(super) fn all(release: &mut Release) -> Result<()> {
+    let config = registry(release)?;
+    let home = release.work.join("installed");
+    root::empty(&home)?;
+    let target = release.work.join("installed-target");
+    let elsewhere = release.work.join("elsewhere");
+    root::empty(&elsewhere)?;
+    let cargo = |words: &[&str]| {
+        let mut cargo = sh::cargo(words);
+        cargo.current_dir(&elsewhere).env("CARGO_TARGET_DIR", &target);
+        cargo.arg("--config").arg(&config);
+        cargo
+    };
+    let version = format!("={}", release.version);
+    let mut install =
+        cargo(&["install", "b2kit-cli", "--locked", "--offline", "--version", &version, "--root"]);
+    install.arg(&home);
+    sh::run(install)?;
+    try_command(release, &home.join("bin").join("b2kit"), &elsewhere, None)?;
+    release.tried("cargo install b2kit-cli, and the command".into());
+    let mut uninstall = sh::cargo(&["uninstall", "b2kit-cli", "--root"]);
+    uninstall.current_dir(&elsewhere).arg(&home);
+    sh::run(uninstall)?;
+    ensure!(!home.join("bin").join("b2kit").exists(), "cargo uninstall has left the command there");
+
+    // What the README of the library shows, in a project of one's own.
+    sh::run(cargo(&["new", "--quiet", "--vcs=none", "mine"]))?;
+    let mine = elsewhere.join("mine");
+    let mut add = cargo(&["add", "--quiet", "--offline", &format!("b2kit@{version}"), "tempfile"]);
+    sh::run({
+        add.current_dir(&mine);
+        add
+    })?;
+    let readme = fs::read_to_string(release.tree.join("crates/b2kit/README.md"))?;
+    fs::write(mine.join("src/main.rs"), program(&readme).context("the README of b2kit has no example")?)?;
+    let mut run = cargo(&["run", "--quiet", "--offline"]);
+    sh::run({
+        run.current_dir(&mine);
+        run
+    })?;
+    release.tried("cargo add b2kit, and the example of its README".into());
+    Ok(())
+}
+
+/// Lays the folder that stands in for the registry; returns the configuration that names it.
+fn registry(release: &Release) -> Result<PathBuf> {
+    let vendor = release.work.join("registry");
+    root::remove(&vendor)?;
+    let mut command = release.cargo(&["vendor", "--quiet", "--locked", "--versioned-dirs"]);
+    sh::output(command.arg(&vendor))?;
+    for one in metadata::crates(&release.tree)? {
+        let archive = release.artefacts.join(format!("{}-{}.crate", one.name, release.version));
+        let folder = vendor.join(format!("{}-{}", one.name, release.version));
+        sums::unpack(&archive, &folder)?;
+        let sum = sums::sha256(&fs::read(&archive)?);
+        let sums = serde_json::json!({ "files": {}, "package": sum });
+        fs::write(folder.join(".cargo-checksum.json"), sums.to_string())?;
+    }
+    let config = release.work.join("registry.toml");
+    let folder = serde_json::to_string(&vendor)?;
+    let text = format!("[source.crates-io]\nreplace-with = \"ours\"\n[source.ours]\ndirectory = {folder}\n");
+    fs::write(&config, text)?;
+    Ok(config)
+}
+
+/// Makes a program of the first example of a README.
+fn program(readme: &str) -> Option<String> {
+    let (_, rest) = readme.split_once("```rust\n")?;
+    let (body, _) = rest.split_once("```")?;
+    let lines = body.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+    let body: String = lines.map(|line| format!("    {line}\n")).collect();
+    Some(format!(
+        "fn main() -> Result<(), Box<dyn std::error::Error>> {{\n{}}}\n",
+        body.replace("Ok::<(), b2kit::Error>(())", "Ok(())")
+    ))
+}
+
+/// Tries the command: its version, and writing and reading an array. Another machine's needs a program to run it.
+pub(super) fn try_command(
+    release: &Release,
+    b2kit: &Path,
+    folder: &Path,
+    runner: Option<&str>,
+) -> Result<()> {
+    let run = |words: &[&str]| -> Result<String> {
+        let mut command = match runner {
+            Some(runner) => {
+                let mut command = Command::new(runner);
+                command.arg(b2kit);
+                command
+            }
+            None => Command::new(b2kit),
+        };
+        sh::output(command.current_dir(folder).args(words))
+    };
+    let said = run(&["--version"])?;
+    ensure!(said.contains(&release.version), "{} says that it is {said}", b2kit.display());
+    let array = release.tree.join("testdata/arrays/sea_surface_temperature.npy");
+    let array = array.to_str().context("a path that is not UTF-8")?;
+    for codec in ["zstd", "lz4", "zlib", "blosclz"] {
+        run(&["pack", "--force", array, "sst.b2nd", "--codec", codec])?;
+        run(&["verify", "sst.b2nd"])?;
+        run(&["cat", "sst.b2nd", "--npy", "--force", "-o", "sst.npy"])?;
+        ensure!(fs::read(folder.join("sst.npy"))? == fs::read(array)?, "{codec}: other values came back");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_becomes_a_program() {
+        let text =
+            program("# x\n```rust\nuse b2kit::X;\n# let a = 1;\nb();\n# Ok::<(), b2kit::Error>(())\n```\n")
+                .unwrap();
+        assert!(text.contains("    let a = 1;\n    b();\n    Ok(())\n}"), "{text}");
+    }
+}

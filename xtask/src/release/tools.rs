@@ -1,0 +1,74 @@
+//! Tools that are not part of Rust: zig, which compiles and links for other systems, and maturin.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::{python, sh};
+
+/// From PyPI, as everything here that is not Rust.
+const TOOLS: &[&str] = &["maturin==1.16.0", "ziglang==0.17.1", "cargo-zigbuild==0.24.0"];
+
+/// The folder with the tools.
+pub(super) struct Tools(PathBuf);
+
+impl Tools {
+    /// Installs the tools where they are missing.
+    pub(super) fn install() -> Result<Self> {
+        let python = python::environment(TOOLS).context("zig and maturin cannot be installed")?;
+        Ok(Self(python.parent().context("an interpreter without a folder")?.to_owned()))
+    }
+
+    /// Lets a command find the tools.
+    pub(super) fn of(&self, command: &mut Command) -> Result<()> {
+        let old = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([self.0.clone()].into_iter().chain(std::env::split_paths(&old)))?;
+        command.env("PATH", path);
+        Ok(())
+    }
+
+    pub(super) fn maturin(&self) -> PathBuf {
+        self.0.join("maturin")
+    }
+}
+
+/// Installs Rust's standard library for another system.
+pub(super) fn standard_library(target: &str) -> Result<()> {
+    let mut rustup = Command::new("rustup");
+    sh::output(rustup.args(["target", "add", target])).map(drop)
+}
+
+/// Returns the path of a program, if it is there.
+pub(super) fn program(name: &str) -> Option<PathBuf> {
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Returns what runs a program of another processor, if it is there.
+pub(super) fn emulator(arch: &str) -> Option<PathBuf> {
+    [format!("qemu-{arch}-static"), format!("qemu-{arch}")].iter().find_map(|name| program(name))
+}
+
+/// Whether a command succeeds; what it prints is not shown.
+pub(super) fn works(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Whether this user may change another root folder.
+pub(super) fn is_root() -> bool {
+    sh::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+/// Returns the last lines of a text.
+pub(super) fn end(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join(" / ")
+}
+
+/// Removes the last part of a path's name.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

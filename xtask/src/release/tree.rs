@@ -1,0 +1,239 @@
+//! The clone that a release is made from, and the version in it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{Release, metadata};
+use crate::{root, sh};
+
+/// Manifests beside that of the workspace, each with a lock file of its own.
+pub(super) const BESIDE: &[&str] = &["crates/b2-object-store", "crates/b2-python", "fuzz"];
+
+/// Lays the clone: the last commit with what has changed since, and the version set. A full run starts with no artefacts.
+pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
+    let (here, tree) = (root::workspace(), release.tree.clone());
+    if full {
+        root::empty(&release.artefacts)?;
+    }
+    fs::create_dir_all(&release.artefacts)?;
+    fs::create_dir_all(&release.work)?;
+    root::remove(&tree)?;
+    let source = root::absolute(here)?;
+    let mut clone = Command::new("git");
+    clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(format!("file://{}", source.display())).arg(&tree);
+    sh::run(clone).context("a release is made from a clone of the repository by git")?;
+    if !git(here, &["status", "--porcelain"])?.is_empty() {
+        println!("the work tree has changes that are not committed; this run contains them");
+        overlay(&source, &tree)?;
+    }
+    release.epoch = git(&tree, &["log", "-1", "--format=%ct"])?.trim().parse()?;
+    set_version(&tree, &release.version, &date(release.epoch)?)?;
+    if !git(&tree, &["status", "--porcelain"])?.is_empty() {
+        git(&tree, &["add", "--all"])?;
+        // The same commit in every run.
+        let date = format!("{} +0000", release.epoch);
+        let mut commit = Command::new("git");
+        commit.current_dir(&tree).env("GIT_AUTHOR_DATE", &date).env("GIT_COMMITTER_DATE", &date);
+        commit.args(["-c", "user.name=b2kit", "-c", "user.email=b2kit@example.org"]);
+        commit.args(["commit", "--quiet", "--no-verify", "-m", &format!("Release {}", release.version)]);
+        sh::output(&mut commit)?;
+    }
+    release.commit = git(&tree, &["rev-parse", "HEAD"])?.trim().to_owned();
+    println!("version {}, commit {}, time {}", release.version, release.commit, release.epoch);
+    Ok(())
+}
+
+/// Copies the files that git sees here, and removes those that it does not.
+fn overlay(here: &Path, tree: &Path) -> Result<()> {
+    let names = |words: &[&str]| -> Result<Vec<String>> {
+        let text = git(here, &[&["ls-files", "-z"], words].concat())?;
+        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    };
+    for name in names(&["--cached", "--others", "--exclude-standard"])? {
+        let (from, to) = (here.join(&name), tree.join(&name));
+        let Ok(kind) = fs::symlink_metadata(&from) else { continue };
+        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        if kind.is_symlink() {
+            let _ = fs::remove_file(&to);
+            link(&fs::read_link(&from)?, &to)?;
+        } else {
+            fs::copy(&from, &to).with_context(|| name.clone())?;
+        }
+    }
+    for name in names(&["--deleted"])? {
+        let _ = fs::remove_file(tree.join(name));
+    }
+    Ok(())
+}
+
+/// Makes a symbolic link.
+pub(super) fn link(to: &Path, at: &Path) -> Result<()> {
+    #[cfg(unix)]
+    return Ok(std::os::unix::fs::symlink(to, at)?);
+    #[cfg(not(unix))]
+    bail!("{}: a link to {} cannot be made on this system", at.display(), to.display());
+}
+
+/// Sets the version in manifests and lock files, the changelog and CITATION.cff.
+pub(super) fn set_version(tree: &Path, version: &str, date: &str) -> Result<()> {
+    let manifest = tree.join("Cargo.toml");
+    let old = metadata::version(&fs::read_to_string(&manifest)?).context("Cargo.toml: no version")?;
+    let manifests = ["", "crates/b2-object-store", "crates/b2-python", "fuzz"];
+    for folder in manifests {
+        let path = tree.join(folder).join("Cargo.toml");
+        let text = fs::read_to_string(&path)?;
+        fs::write(&path, in_manifest(&text, &old, version))?;
+    }
+    edit(&tree.join("CHANGELOG.md"), |text| in_changelog(text, version, date))?;
+    edit(&tree.join("CITATION.cff"), |text| in_citation(text, version, date))?;
+    if old != version {
+        // Cargo writes the new version into the lock files, and changes nothing else there.
+        for folder in ["."].iter().chain(BESIDE) {
+            let path = tree.join(folder).join("Cargo.toml");
+            let words = ["metadata", "--format-version=1", "--manifest-path"];
+            sh::output(sh::cargo(&words).arg(path)).context("the lock files cannot be brought up to date")?;
+        }
+    }
+    Ok(())
+}
+
+fn edit(path: &Path, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let new = change(&text).with_context(|| path.display().to_string())?;
+    if new != text {
+        fs::write(path, new)?;
+    }
+    Ok(())
+}
+
+/// Replaces the version of the package or workspace, and the one that our crates want of each other.
+fn in_manifest(text: &str, old: &str, new: &str) -> String {
+    let line = |line: &str| {
+        if line.starts_with("version = ") || (line.contains("path = \"") && line.contains("version = ")) {
+            let line = line.replace(&format!("version = \"{old}\""), &format!("version = \"{new}\""));
+            line.replace(&format!("version = \"={old}\""), &format!("version = \"={new}\""))
+        } else {
+            line.to_owned()
+        }
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// Gives what is not released yet the version and a date.
+fn in_changelog(text: &str, version: &str, date: &str) -> Result<String> {
+    let heading = format!("## {version} - ");
+    let new = if text.contains(&heading) {
+        text.to_owned()
+    } else {
+        text.replacen("## Unreleased\n", &format!("{heading}{date}\n"), 1)
+    };
+    ensure!(
+        section(&new, version).is_some(),
+        "no section about {version}, and none that is called Unreleased"
+    );
+    Ok(new)
+}
+
+/// Returns what the changelog says about this version.
+pub(super) fn section(text: &str, version: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("## {version} - "))?;
+    let (_, rest) = rest.split_once('\n')?;
+    let section = rest.split("\n## ").next()?.trim();
+    (!section.is_empty()).then(|| format!("{section}\n"))
+}
+
+fn in_citation(text: &str, version: &str, date: &str) -> Result<String> {
+    let mut found = 0;
+    let mut released = false;
+    let lines = text.lines().map(|line| match line.split_once(':') {
+        Some(("version", old)) => {
+            found += 1;
+            released = old.trim() == version;
+            format!("version: {version}")
+        }
+        _ => line.to_owned(),
+    });
+    let lines: Vec<_> = lines.collect();
+    ensure!(found == 1, "{found} lines with the version");
+    // The date of a version that is there already stays.
+    let dated = lines.into_iter().map(|line| match line.split_once(':') {
+        Some(("date-released", _)) if !released => format!("date-released: {date}"),
+        _ => line,
+    });
+    Ok(dated.map(|line| line + "\n").collect())
+}
+
+/// Returns the day of this time, as 2026-11-24.
+fn date(epoch: u64) -> Result<String> {
+    // Days since 0000-03-01: leap days are at the end of years, and 400 years have 146097 days.
+    let days = epoch / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let of_month = day - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    Ok(format!("{:04}-{month:02}-{of_month:02}", era * 400 + year + carry))
+}
+
+pub(super) fn today() -> Result<String> {
+    date(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs())
+}
+
+/// Returns what git prints.
+pub(super) fn git(folder: &Path, words: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    let text = sh::output(git.current_dir(folder).args(words));
+    match text {
+        Err(e) if !folder.exists() => bail!("{e}: {} is not there", folder.display()),
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_set_where_it_is_ours() {
+        let text = "version = \"0.1.0\"\nb2-core = { path = \"a\", version = \"=0.1.0\" }\nx = { path = \"b\", version = \"0.1.0\" }\nother = { version = \"0.1.0\" }\n";
+        let new = "version = \"0.2.0\"\nb2-core = { path = \"a\", version = \"=0.2.0\" }\nx = { path = \"b\", version = \"0.2.0\" }\nother = { version = \"0.1.0\" }\n";
+        assert_eq!(in_manifest(text, "0.1.0", "0.2.0"), new);
+    }
+
+    #[test]
+    fn what_is_unreleased_gets_the_version() {
+        let text = "# Changelog\n\n## Unreleased\n\n### Added\n- this\n\n## 0.0.9 - 2026-01-01\n- that\n";
+        let new = in_changelog(text, "0.1.0", "2026-11-24").unwrap();
+        assert!(new.contains("## 0.1.0 - 2026-11-24\n\n### Added"));
+        assert_eq!(section(&new, "0.1.0").unwrap(), "### Added\n- this\n");
+        assert_eq!(section(&new, "0.0.9").unwrap(), "- that\n");
+        assert_eq!(in_changelog(&new, "0.1.0", "2027-01-01").unwrap(), new);
+        assert!(in_changelog("# Changelog\n", "0.1.0", "2026-11-24").is_err());
+    }
+
+    #[test]
+    fn a_citation_has_version_and_date() {
+        let text = "title: b2kit\nversion: 0.1.0\ndate-released: 2026-01-01\n";
+        let new = in_citation(text, "0.2.0", "2026-11-24").unwrap();
+        assert_eq!(new, "title: b2kit\nversion: 0.2.0\ndate-released: 2026-11-24\n");
+        assert_eq!(in_citation(&new, "0.2.0", "2027-01-01").unwrap(), new);
+        assert!(in_citation("title: b2kit\n", "0.2.0", "2026-11-24").is_err());
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (epoch, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_735_689_599, "2024-12-31"),
+            (1_795_499_052, "2026-11-24"),
+        ] {
+            assert_eq!(date(epoch).unwrap(), day);
+        }
+    }
+}
