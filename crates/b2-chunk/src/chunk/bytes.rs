@@ -10,7 +10,7 @@ use crate::{ChunkError, ChunkHeader};
 /// A whole chunk in memory: its validated header and all its bytes. Cloning is cheap.
 ///
 /// # Writing
-/// [`compress`](Self::compress) takes values, [`compress_bytes`](Self::compress_bytes) bytes. [`Compression`](crate::Compression) has
+/// [`compress`](ChunkRef::compress) takes values, [`compress_bytes`](ChunkRef::compress_bytes) bytes. [`Compression`](crate::Compression) has
 /// the parameters, and [`Compressor`](crate::Compressor) keeps its state for many chunks.
 ///
 /// ```

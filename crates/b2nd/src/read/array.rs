@@ -21,7 +21,8 @@ use crate::{Dtype, Geometry, NdError};
 ///
 /// # Reading
 /// [`slice`](Self::slice) takes numbers, ranges, lists, masks, and tuples of them (or `s![]` of `ndarray`), and checks them;
-/// [`Slice::read`] returns the values, [`Slice::read_into`] writes them to memory of the caller.
+/// [`Slice::read`](crate::Slice::read) returns the values, [`Slice::read_into`](crate::Slice::read_into) writes them to
+/// memory of the caller.
 ///
 /// ```
 /// use b2nd::{ArrayBuilder, NdArray, range, source};

@@ -20,7 +20,8 @@ use crate::{Dtype, Element, Geometry, NdArray, NdError, Slice};
 /// - arrays and views, which copies them in bounded memory and possibly into other chunks
 /// - arrays of the crate `ndarray` (feature `ndarray`)
 ///
-/// Constants, closures, iterators and readers become sources by the functions of [`source`](crate::source). A source passed as `&mut` can be used again.
+/// Constants, closures, iterators and readers become sources by the functions of [`source`](crate::source). A source passed
+/// as `&mut` can be used again.
 pub trait RegionSource {
     /// Reads the stored bytes of a region's items in C order. `dst` must be filled completely.
     ///
