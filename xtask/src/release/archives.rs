@@ -4,7 +4,8 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, metadata, sums, tree};
+use super::place::Release;
+use super::{metadata, sums, tree};
 use crate::{root, sh};
 
 /// Makes them all. Nothing is built: that is what the next steps do, from the archives.

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::place::Release;
 use super::tools::{self, Tools};
-use super::{Release, install, staged, sums};
+use super::{install, notices, staged, sums};
 use crate::{root, sh};
 
 /// A platform, and whether programs for it are published as they are, for the Debian package, or both.
@@ -60,6 +61,9 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     root::empty(&elsewhere)?;
     for platform in PLATFORMS {
         let what = format!("the command for {}", platform.target);
+        if !release.wants(platform.target, &what) {
+            continue;
+        }
         tools::standard_library(platform.target)?;
         let target = format!("{}{}", platform.target, platform.suffix);
         let mut build =
@@ -106,8 +110,8 @@ fn tarball(release: &mut Release, platform: &Platform) -> Result<()> {
         fs::copy(release.tree.join(file), folder.join(file))?;
     }
     fs::copy(release.tree.join("crates/b2-cli/README.md"), folder.join("README.md"))?;
-    let notices = release.work.join(super::notices::FILE);
-    fs::copy(&notices, folder.join(super::notices::FILE)).context("the step `notices` was not run")?;
+    let notices = release.work.join(notices::FILE);
+    fs::copy(&notices, folder.join(notices::FILE)).context("the step `notices` was not run")?;
     staged::copy(&pages(release)?, &folder.join("man"))?;
     staged::copy(&completions(release)?, &folder.join("completions"))?;
     let packed = sums::tarball(release, &folder)?;

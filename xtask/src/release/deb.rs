@@ -7,8 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::binaries::{self, PLATFORMS, Platform};
+use super::place::Release;
 use super::tools;
-use super::{Release, notices, sums};
+use super::{metadata, notices, sums};
 use crate::{root, sh};
 
 /// The oldest Debian that the package is for.
@@ -21,6 +22,9 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     }
     for platform in PLATFORMS {
         let Some(arch) = platform.debian else { continue };
+        if !release.wants(platform.target, &format!("the Debian package for {arch}")) {
+            continue;
+        }
         let deb = build(release, platform, arch, &release.version.clone())?;
         fs::copy(&deb, release.artefacts.join(tools::name_of(&deb)))?;
         let what = format!("the Debian package for {arch}");
@@ -88,7 +92,7 @@ fn build(release: &Release, platform: &Platform, arch: &str, version: &str) -> R
         .replace("@VERSION@", &version)
         .replace("@ARCH@", arch)
         .replace("@SIZE@", &size.to_string())
-        .replace("@REPOSITORY@", &super::metadata::repository(&release.tree)?);
+        .replace("@REPOSITORY@", &metadata::repository(&release.tree)?);
     fs::write(to("DEBIAN")?.join("control"), control)?;
     fs::write(folder.join("DEBIAN").join("md5sums"), sums)?;
     let mut modes = Command::new("chmod");

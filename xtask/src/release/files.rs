@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, metadata, sums, tools, tree};
+use super::place::Release;
+use super::{metadata, sums, tools};
 use crate::{root, sh};
 
 /// Templates in `packaging/`, and the names that they get.
@@ -17,7 +18,7 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     let sum =
         sums::sha256(&fs::read(release.artefacts.join(&sources)).context("the step `crates` was not run")?);
     let repository = metadata::repository(&release.tree)?;
-    let notes = tree::section(&fs::read_to_string(release.tree.join("CHANGELOG.md"))?, &release.version);
+    let notes = metadata::section(&fs::read_to_string(release.tree.join("CHANGELOG.md"))?, &release.version);
     let notes = notes.with_context(|| format!("the changelog has no section about {}", release.version))?;
     fs::write(release.artefacts.join(format!("b2kit-{}-notes.md", release.version)), notes)?;
     for (from, to) in TEMPLATES {

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, metadata, sums};
+use super::place::Release;
+use super::{metadata, sums};
 use crate::{root, sh};
 
 pub(super) fn all(release: &mut Release) -> Result<()> {

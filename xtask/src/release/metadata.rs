@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::tree;
 use crate::sh;
 
 /// The host of the placeholder for the repository. A release needs a real one.
@@ -58,6 +57,14 @@ fn of_workspace(manifest: &str, key: &str) -> Option<String> {
     Some(manifest.get("workspace")?.get("package")?.get(key)?.as_str()?.to_owned())
 }
 
+/// Returns what the changelog says about this version.
+pub(super) fn section(text: &str, version: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("## {version} - "))?;
+    let (_, rest) = rest.split_once('\n')?;
+    let section = rest.split("\n## ").next()?.trim();
+    (!section.is_empty()).then(|| format!("{section}\n"))
+}
+
 /// Returns the crates that are published, each after those that it needs.
 pub(super) fn crates(tree: &Path) -> Result<Vec<Crate>> {
     let mut problems = Vec::new();
@@ -77,7 +84,7 @@ pub(super) fn check(tree: &Path) -> Result<usize> {
     check_python(tree, &mut problems)?;
     let changelog = fs::read_to_string(tree.join("CHANGELOG.md"))?;
     let version = version(&fs::read_to_string(tree.join("Cargo.toml"))?).context("Cargo.toml: no version")?;
-    if !changelog.contains("## Unreleased\n") && tree::section(&changelog, &version).is_none() {
+    if !changelog.contains("## Unreleased\n") && section(&changelog, &version).is_none() {
         problems.push(format!("CHANGELOG.md has nothing about {version}, and nothing unreleased"));
     }
     let citation = fs::read_to_string(tree.join("CITATION.cff"))?;

@@ -10,6 +10,7 @@ mod files;
 mod install;
 mod metadata;
 mod notices;
+mod place;
 mod publish;
 mod staged;
 mod sums;
@@ -17,13 +18,12 @@ mod tools;
 mod tree;
 mod wheels;
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use anyhow::{Context, Result, ensure};
 
+use place::Release;
+
+use crate::root;
 use crate::steps::Steps;
-use crate::{root, sh};
 
 /// Make everything that users install: crates, wheels, a Debian package, programs; and try each as users would.
 ///
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Only these steps; what they need from others must be there from an earlier run
     #[arg(long, value_enum, conflicts_with = "check")]
     only: Vec<Step>,
+    /// Programs, Debian packages and wheels only for targets with this in their name, such as x86_64-unknown-linux
+    #[arg(long, requires = "dry_run", default_value = "")]
+    target: String,
     /// Remove what earlier runs built, so that everything is compiled again
     #[arg(long)]
     afresh: bool,
@@ -93,25 +96,6 @@ const STEPS: &[(Step, &str)] = &[
     (Step::Sums, "sums"),
 ];
 
-/// Where a release is made, and what it says at the end.
-struct Release {
-    version: String,
-    /// The clone.
-    tree: PathBuf,
-    /// What users get.
-    artefacts: PathBuf,
-    /// Everything else: what is built, unpacked, installed.
-    work: PathBuf,
-    /// Seconds since 1970 of the commit: the time in all archives.
-    epoch: u64,
-    /// The commit that is released, in the clone.
-    commit: String,
-    /// One line for each thing that was tried.
-    tried: Vec<String>,
-    /// What could not be tried here.
-    not_run: Vec<String>,
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.check {
         let crates = check()?;
@@ -136,6 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         tree: folder.join("tree"),
         artefacts: folder.join("artefacts"),
         work: folder.join("work"),
+        target: args.target.clone(),
         epoch: 0,
         commit: String::new(),
         tried: Vec::new(),
@@ -149,14 +134,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let number = STEPS.iter().filter(|(step, _)| wanted(*step)).count();
     let steps = &mut Steps::new(1 + number + usize::from(!args.dry_run));
     steps.run("the tree", || tree::lay(&mut release, args.only.is_empty()))?;
-    for (step, what) in STEPS.iter().filter(|(step, _)| wanted(*step)) {
-        steps.run(what, || release.step(*step))?;
+    for (which, what) in STEPS.iter().filter(|(which, _)| wanted(*which)) {
+        steps.run(what, || step(&mut release, *which))?;
     }
     if !args.dry_run {
         steps.run("publishing", || publish::publish(&release))?;
     }
     steps.finish()?;
-    release.report(args.dry_run)
+    report(&release, args.dry_run)
 }
 
 /// Runs the step of CI, which needs no release to be made. Returns how many crates can be published.
@@ -166,72 +151,41 @@ pub(crate) fn check() -> Result<usize> {
     Ok(crates)
 }
 
-impl Release {
-    fn step(&mut self, step: Step) -> Result<()> {
-        match step {
-            Step::Metadata => {
-                let crates = metadata::check(&self.tree)?;
-                self.tried(format!("metadata, file lists and licences of {crates} crates"));
-                Ok(())
-            }
-            Step::Crates => archives::make(self),
-            Step::Tests => staged::test(self),
-            Step::Install => install::all(self),
-            Step::Notices => notices::make(self),
-            Step::Binaries => binaries::make(self),
-            Step::Deb => deb::make(self),
-            Step::Wheels => wheels::make(self),
-            Step::Files => files::make(self),
-            Step::Sums => sums::make(self),
+/// Runs a step.
+fn step(release: &mut Release, step: Step) -> Result<()> {
+    match step {
+        Step::Metadata => {
+            let crates = metadata::check(&release.tree)?;
+            release.tried(format!("metadata, file lists and licences of {crates} crates"));
+            Ok(())
         }
+        Step::Crates => archives::make(release),
+        Step::Tests => staged::test(release),
+        Step::Install => install::all(release),
+        Step::Notices => notices::make(release),
+        Step::Binaries => binaries::make(release),
+        Step::Deb => deb::make(release),
+        Step::Wheels => wheels::make(release),
+        Step::Files => files::make(release),
+        Step::Sums => sums::make(release),
     }
+}
 
-    /// Returns a cargo command in the clone. What it compiles says nothing about folders of this machine.
-    fn cargo(&self, words: &[&str]) -> Command {
-        let mut cargo = sh::cargo(words);
-        cargo.current_dir(&self.tree).env("CARGO_TARGET_DIR", self.work.join("target"));
-        self.reproducible(&mut cargo);
-        cargo
+/// Prints what was made, what was tried, and what was not.
+fn report(release: &Release, dry_run: bool) -> Result<()> {
+    println!("\nartefacts in {}", release.artefacts.display());
+    for (name, size) in sums::list(&release.artefacts)? {
+        println!("{size:>12}  {name}");
     }
-
-    /// Sets what makes output the same on every machine.
-    fn reproducible(&self, command: &mut Command) {
-        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
-        let (tree, home) = (self.tree.display(), home.display());
-        command
-            .env("SOURCE_DATE_EPOCH", self.epoch.to_string())
-            .env("B2KIT_COMMIT", self.commit.get(..10).unwrap_or_default())
-            .env("CARGO_INCREMENTAL", "0")
-            .env("RUSTFLAGS", format!("--remap-path-prefix={tree}=/b2kit --remap-path-prefix={home}=/cargo"))
-            .env("CFLAGS", format!("-ffile-prefix-map={tree}=/b2kit -ffile-prefix-map={home}=/cargo"));
-    }
-
-    fn tried(&mut self, what: String) {
-        println!("{what}: good");
-        self.tried.push(what);
-    }
-
-    fn not_run(&mut self, what: &str, why: &str) {
-        println!("{what}: NOT RUN ({why})");
-        self.not_run.push(format!("{what}: NOT RUN ({why})"));
-    }
-
-    fn report(&self, dry_run: bool) -> Result<()> {
-        println!("\nartefacts in {}", self.artefacts.display());
-        for (name, size) in sums::list(&self.artefacts)? {
-            println!("{size:>12}  {name}");
-        }
-        println!();
-        self.tried.iter().for_each(|what| println!("tried: {what}"));
-        self.not_run.iter().for_each(|what| println!("{what}"));
-        let mode = if dry_run { "dry run, nothing was published" } else { "published" };
-        println!(
-            "release {}: {mode}; {} things tried, {} not run",
-            self.version,
-            self.tried.len(),
-            self.not_run.len()
-        );
-        Ok(())
-    }
+    println!();
+    release.tried.iter().for_each(|what| println!("tried: {what}"));
+    release.not_run.iter().for_each(|what| println!("{what}"));
+    let mode = if dry_run { "dry run, nothing was published" } else { "published" };
+    println!(
+        "release {}: {mode}; {} things tried, {} not run",
+        release.version,
+        release.tried.len(),
+        release.not_run.len()
+    );
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Release;
+use super::place::Release;
 use crate::sh;
 
 /// The file with the licences.
@@ -93,10 +93,10 @@ fn components(release: &Release, program: &Program) -> Result<Vec<Component>> {
         for dependency in node["deps"].as_array().into_iter().flatten() {
             let kinds = dependency["dep_kinds"].as_array().map_or(&[][..], Vec::as_slice);
             let other = dependency["pkg"].as_str().and_then(|id| names.get(id));
-            if let Some(other) = other.filter(|other| wanted.contains(other)) {
-                if kinds.iter().any(|kind| kind["kind"] != "dev") {
-                    uses.entry(name.clone()).or_default().insert(other.clone());
-                }
+            if let Some(other) = other.filter(|other| wanted.contains(other))
+                && kinds.iter().any(|kind| kind["kind"] != "dev")
+            {
+                uses.entry(name.clone()).or_default().insert(other.clone());
             }
         }
     }

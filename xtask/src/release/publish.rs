@@ -4,8 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::place::Release;
 use super::tools::Tools;
-use super::{Release, metadata, tree};
+use super::{metadata, tree};
 use crate::{root, sh};
 
 /// Environment variables with the credentials of the two registries.
@@ -29,7 +30,7 @@ pub(super) fn ready(version: &str, python: bool) -> Result<()> {
         ));
     }
     let changelog = std::fs::read_to_string(here.join("CHANGELOG.md"))?;
-    if tree::section(&changelog, version).is_none() {
+    if metadata::section(&changelog, version).is_none() {
         missing.push(format!("CHANGELOG.md has no section about {version}"));
     }
     if metadata::repository(here)?.contains(metadata::PLACEHOLDER) {

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use toml::{Table, Value};
 
 use super::metadata::{self, Crate};
-use super::{Release, sums, tree};
+use super::place::Release;
+use super::{sums, tree};
 use crate::{root, sh};
 
 /// Crates that only tests use; they come from the repository.

@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
-use super::{Release, tree};
+use super::place::Release;
+use super::tree;
 use crate::sh;
 
 /// The file with the checksums.

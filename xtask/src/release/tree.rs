@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Release, metadata};
+use super::metadata;
+use super::place::Release;
 use crate::{root, sh};
 
 /// Manifests beside that of the workspace, each with a lock file of its own.
@@ -131,18 +132,10 @@ fn in_changelog(text: &str, version: &str, date: &str) -> Result<String> {
         text.replacen("## Unreleased\n", &format!("{heading}{date}\n"), 1)
     };
     ensure!(
-        section(&new, version).is_some(),
+        metadata::section(&new, version).is_some(),
         "no section about {version}, and none that is called Unreleased"
     );
     Ok(new)
-}
-
-/// Returns what the changelog says about this version.
-pub(super) fn section(text: &str, version: &str) -> Option<String> {
-    let (_, rest) = text.split_once(&format!("## {version} - "))?;
-    let (_, rest) = rest.split_once('\n')?;
-    let section = rest.split("\n## ").next()?.trim();
-    (!section.is_empty()).then(|| format!("{section}\n"))
 }
 
 fn in_citation(text: &str, version: &str, date: &str) -> Result<String> {
@@ -209,8 +202,8 @@ mod tests {
         let text = "# Changelog\n\n## Unreleased\n\n### Added\n- this\n\n## 0.0.9 - 2026-01-01\n- that\n";
         let new = in_changelog(text, "0.1.0", "2026-11-24").unwrap();
         assert!(new.contains("## 0.1.0 - 2026-11-24\n\n### Added"));
-        assert_eq!(section(&new, "0.1.0").unwrap(), "### Added\n- this\n");
-        assert_eq!(section(&new, "0.0.9").unwrap(), "- that\n");
+        assert_eq!(metadata::section(&new, "0.1.0").unwrap(), "### Added\n- this\n");
+        assert_eq!(metadata::section(&new, "0.0.9").unwrap(), "- that\n");
         assert_eq!(in_changelog(&new, "0.1.0", "2027-01-01").unwrap(), new);
         assert!(in_changelog("# Changelog\n", "0.1.0", "2026-11-24").is_err());
     }

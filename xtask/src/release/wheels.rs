@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::place::Release;
 use super::tools::{self, Tools};
-use super::{Release, notices, sums};
+use super::{notices, sums};
 use crate::{pythonpkg, root, sh};
 
 /// A wheel that is made here.
@@ -81,6 +82,9 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     ensure!(!pythons.is_empty(), "no Python 3.11 or later is here");
     for wheel in WHEELS {
         let what = format!("the wheel {}", wheel.tag);
+        if !release.wants(wheel.target, &what) {
+            continue;
+        }
         match build(release, &tools, wheel) {
             Ok(path) => try_wheel(release, &what, &path, wheel, &pythons)?,
             // A wheel of this machine must be made; for other systems something may be missing here.
@@ -90,14 +94,13 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
             }
         }
     }
-    for version in ["3.13t", "3.14t"] {
-        let what = format!("the package under Python {version}, without the interpreter's lock");
-        match free_threaded(version) {
-            Some(python) => {
-                release.not_run(&what, &format!("{} is here, but this is not written yet", python.display()));
-            }
-            None => release.not_run(&what, "there is no such interpreter here"),
-        }
+    let missing = "there is no such interpreter here";
+    release.not_run(
+        "a wheel for Python 3.13t",
+        "CPython's developers call 3.14 the first supported one without the lock",
+    );
+    if free_threaded().is_none() {
+        release.not_run("eight threads without the interpreter's lock", missing);
     }
     source_distribution(release, &tools, &pythons)
 }
@@ -148,7 +151,13 @@ fn try_wheel(
         return Ok(());
     }
     if wheel.python.ends_with('t') {
-        release.not_run(what, "built only: there is no such interpreter here");
+        match free_threaded() {
+            Some(python) => {
+                try_in(release, &python, path, &[])?;
+                release.tried(format!("{what}: installed and used, with eight threads"));
+            }
+            None => release.not_run(what, "built only: there is no such interpreter here"),
+        }
         return Ok(());
     }
     let mut seen = BTreeSet::new();
@@ -224,6 +233,6 @@ fn source_distribution(release: &mut Release, tools: &Tools, pythons: &[(PathBuf
 }
 
 /// Returns an interpreter without the lock.
-fn free_threaded(version: &str) -> Option<PathBuf> {
-    tools::program(&format!("python{version}"))
+fn free_threaded() -> Option<PathBuf> {
+    tools::program("python3.14t")
 }
