@@ -42,36 +42,33 @@ mod encode;
 mod error;
 mod model;
 
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use block::fill::fill;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use block::fill::fill;
 pub use chunk::{Chunk, ChunkReader, ChunkRef, Compressor, Decompressor, Goal, sample_ranges};
 pub use decode::decoder::BlockDecoder;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use decode::decoder::BlockParts;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use decode::decoder::BlockParts;
 pub use decode::lazy::{LazyChunk, LazyHead};
 pub use encode::compress::PlainBlocks;
 pub use error::{ChunkError, HookError};
 pub use model::compression::Compression;
 pub use model::header::{ChunkHeader, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN};
 pub use model::hooks::BlockInfo;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use model::layout::{NAN4, NAN8};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use model::layout::{NAN4, NAN8};
 pub use model::params::{CParams, Compatibility, Container, DParams, Destination, SplitMode};
 pub use model::plugins::Plugins;
+
+// For our other crates.
+#[cfg(not(feature = "__internal"))]
+pub(crate) use {
+    block::fill::fill,
+    decode::decoder::BlockParts,
+    model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN},
+    model::layout::{NAN4, NAN8},
+};
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use {
+    block::fill::fill,
+    decode::decoder::BlockParts,
+    model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN},
+    model::layout::{NAN4, NAN8},
+};
 
 pub use b2_codecs::{self as codecs, CodecFormat, CodecId};
 pub use b2_core::{self as base, Control, Element, ErrorKind, Limits, Pool, Progress};

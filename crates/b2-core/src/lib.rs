@@ -26,34 +26,28 @@ mod process;
 mod run;
 mod setters;
 
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use buffer::Buffer;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use buffer::Buffer;
 pub use control::{Control, Progress};
 pub use element::Element;
 pub use error::{Cancelled, ErrorKind, LimitExceeded, Report};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use kept::Kept;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use kept::Kept;
 pub use limits::Limits;
 pub use memory::OutOfMemory;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use ordered::in_order;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use ordered::in_order;
 pub use pool::Pool;
+
+// For our other crates.
+#[cfg(not(feature = "__internal"))]
+pub(crate) use {
+    buffer::Buffer,
+    kept::Kept,
+    ordered::in_order,
+    process::{PerProcess, ProcessId},
+    run::{for_each, workers},
+};
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use process::{PerProcess, ProcessId};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use process::{PerProcess, ProcessId};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use run::{for_each, workers};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use run::{for_each, workers};
+pub use {
+    buffer::Buffer,
+    kept::Kept,
+    ordered::in_order,
+    process::{PerProcess, ProcessId},
+    run::{for_each, workers},
+};

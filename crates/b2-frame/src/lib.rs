@@ -48,44 +48,16 @@ pub use read::chunk::ChunkRef;
 pub use read::chunk_infos::ChunkInfo;
 pub use read::compare::Compare;
 pub use read::costs::ReadCosts;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::disjoint::Destination;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::disjoint::Destination;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::local::read_places;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::local::read_places;
-pub use read::open_plan::{Layout, OpenPlan, Opened};
 pub use read::opening::{PathKind, sniff};
 pub use read::options::ReadOptions;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::places::{Found, Places};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::places::{Found, Places};
-pub use read::plan::{Plan, Step, drive};
 pub use read::requests::{Job, Read, Request};
 pub use read::super_chunk::SuperChunk;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::target::Target;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::target::Target;
 pub use read::unstored::Unstored;
 pub use repair::cross::CrossCheck;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use repair::salvage::{Use, salvage_with};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use repair::salvage::{Use, salvage_with};
 pub use repair::verify::Verified;
 pub use storage::disk::Disk;
-pub use storage::files::{Extent, FrameFiles, OpenFile};
-pub use storage::inside::Inside;
+pub use storage::files::Extent;
 pub use storage::lock::is_locked;
 #[cfg(feature = "mmap")]
 pub use storage::mmap::Mapped;
@@ -93,12 +65,36 @@ pub use storage::pace::{Flight, Pace};
 pub use storage::remote::{Answer, OpenFiles, Opening, RemoteFile, RemoteSource, Version};
 pub use storage::staging::Durability;
 pub use storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use write::edit::Prepared;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use write::edit::Prepared;
 pub use write::edit::{Committed, EditVlMeta, FrameEditor, Savepoint};
 pub use write::options::{EditOptions, WriteOptions};
 pub use write::params::FrameParams;
 pub use write::writer::{FrameWriter, Written};
+
+// For our other crates.
+#[cfg(not(feature = "__internal"))]
+pub(crate) use {
+    read::disjoint::Destination,
+    read::local::read_places,
+    read::open_plan::{Layout, OpenPlan, Opened},
+    read::places::{Found, Places},
+    read::plan::{Plan, Step, drive},
+    read::target::Target,
+    repair::salvage::{Use, salvage_with},
+    storage::files::{FrameFiles, OpenFile},
+    storage::inside::Inside,
+    write::edit::Prepared,
+};
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use {
+    read::disjoint::Destination,
+    read::local::read_places,
+    read::open_plan::{Layout, OpenPlan, Opened},
+    read::places::{Found, Places},
+    read::plan::{Plan, Step, drive},
+    read::target::Target,
+    repair::salvage::{Use, salvage_with},
+    storage::files::{FrameFiles, OpenFile},
+    storage::inside::Inside,
+    write::edit::Prepared,
+};

@@ -54,11 +54,6 @@ pub use model::element::Element;
 pub use model::geometry::Geometry;
 pub use model::literal;
 pub use model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use model::object::Object;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use model::object::Object;
 /// The version of `ndarray` (0.17) whose arrays are read and written.
 #[cfg(feature = "ndarray")]
 #[doc(no_inline)]
@@ -66,30 +61,32 @@ pub use ndarray;
 pub use read::array::NdArray;
 pub use read::attrs::Attrs;
 pub use read::batch::Batch;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::futures::{MaybeSendFuture, SelectionDriver};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::futures::{MaybeSendFuture, SelectionDriver};
 pub use read::items::FromItems;
 pub use read::pieces::{Piece, Pieces};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use read::selected::Selected;
-#[cfg(not(feature = "__internal"))]
-pub(crate) use read::selected::Selected;
 pub use read::slice::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]
 pub use rmpv::Value;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use select::piece_ranges::{CutDim, PieceRanges};
-#[cfg(not(feature = "__internal"))]
-pub(crate) use select::piece_ranges::{CutDim, PieceRanges};
 pub use select::selection::{IntoSelections, Mark, Selection, range};
 pub use write::builder::ArrayBuilder;
 pub use write::computed as source;
 pub use write::concat::Concat;
 pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
 pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided};
+
+// For our other crates.
+#[cfg(not(feature = "__internal"))]
+pub(crate) use {
+    model::object::Object,
+    read::futures::{MaybeSendFuture, SelectionDriver},
+    read::selected::Selected,
+    select::piece_ranges::{CutDim, PieceRanges},
+};
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use {
+    model::object::Object,
+    read::futures::{MaybeSendFuture, SelectionDriver},
+    read::selected::Selected,
+    select::piece_ranges::{CutDim, PieceRanges},
+};

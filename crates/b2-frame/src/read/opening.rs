@@ -253,33 +253,39 @@ impl ReadOptions {
         self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)
     }
 
-    /// Opens a frame from custom storage. With `whole`, the main file must end where the frame
-    /// ends.
-    ///
-    /// # Errors
-    /// When the files cannot be read or are not a frame.
-    pub fn open_files(
-        &self,
-        files: Arc<dyn FrameFiles>,
-        storage: Storage,
-        whole: bool,
-    ) -> Result<SuperChunk, FrameError> {
-        let len = files.open(FrameFile::Main)?.len();
-        let plan = self.open_plan(len, storage);
-        let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
-        Ok(self.opened(opened, files))
+    b2_core::internal! {
+        /// Opens a frame from custom storage. With `whole`, the main file must end where the frame
+        /// ends.
+        ///
+        /// # Errors
+        /// When the files cannot be read or are not a frame.
+        pub fn open_files(
+            &self,
+            files: Arc<dyn FrameFiles>,
+            storage: Storage,
+            whole: bool,
+        ) -> Result<SuperChunk, FrameError> {
+            let len = files.open(FrameFile::Main)?.len();
+            let plan = self.open_plan(len, storage);
+            let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
+            Ok(self.opened(opened, files))
+        }
     }
 
-    /// Returns the plan that opens a frame of `len` bytes with these options, for drivers other
-    /// than [`drive`](crate::drive). [`opened`](Self::opened) takes its result.
-    pub fn open_plan(&self, len: u64, storage: Storage) -> OpenPlan {
-        OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums)
+    b2_core::internal! {
+        /// Returns the plan that opens a frame of `len` bytes with these options, for drivers other
+        /// than [`drive`](crate::drive). [`opened`](Self::opened) takes its result.
+        pub fn open_plan(&self, len: u64, storage: Storage) -> OpenPlan {
+            OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums)
+        }
     }
 
-    /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
-    pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
-        let schunk = SuperChunk::new(opened, files, self.dparams.clone());
-        schunk.with_compare(self.compare).with_costs(self.costs)
+    b2_core::internal! {
+        /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
+        pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
+            let schunk = SuperChunk::new(opened, files, self.dparams.clone());
+            schunk.with_compare(self.compare).with_costs(self.costs)
+        }
     }
 }
 

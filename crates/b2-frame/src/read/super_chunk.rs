@@ -91,7 +91,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// # Far away
 /// Storage whose reads mostly wait says so by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested at
 /// once, and [`ReadCosts::REMOTE`] decides which of them are worth one request. `b2-http` opens URLs in this way, and
-/// `b2-async` drives the same [plans](crate::Plan) by futures.
+/// `b2-async` reads with futures.
 ///
 /// # Own storage
 /// [`ReadOptions::from_reader`] opens a frame in anything that implements [`ReadAt`](crate::ReadAt), and
@@ -246,14 +246,18 @@ impl SuperChunk {
         Driver::new(&*self.files)
     }
 
-    /// Returns the files of the frame, for drivers.
-    pub fn files(&self) -> &dyn FrameFiles {
-        &*self.files
+    b2_core::internal! {
+        /// Returns the files of the frame, for drivers.
+        pub fn files(&self) -> &dyn FrameFiles {
+            &*self.files
+        }
     }
 
-    /// Returns the byte ranges of the parts of the frame.
-    pub fn layout(&self) -> &Layout {
-        &self.opened.layout
+    b2_core::internal! {
+        /// Returns the byte ranges of the parts of the frame.
+        pub fn layout(&self) -> &Layout {
+            &self.opened.layout
+        }
     }
     /// Returns everything that opening has read, for custom plans.
     pub(crate) fn opened(&self) -> &Opened {
