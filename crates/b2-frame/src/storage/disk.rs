@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
+#[cfg(windows)]
+use crate::storage::windows;
 
 /// The file system of the operating system.
 ///
@@ -32,6 +34,11 @@ impl ReadFiles for Disk {
         let metadata = stat(path, links)?;
         regular(&metadata)?;
         Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
+    #[cfg(windows)]
+    fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
+        self.open(path, links)?.identity()
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -65,10 +72,22 @@ impl FileSystem for Disk {
         fs::create_dir(path)
     }
 
+    #[cfg(not(windows))]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
 
+    #[cfg(windows)]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        windows::rename(from, to)
+    }
+
+    #[cfg(windows)]
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        windows::rename_new(from, to)
+    }
+
+    #[cfg(not(windows))]
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         // In one step if the system supports it: a process that is killed between two steps would leave a file with
         // two names.
@@ -187,6 +206,10 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
     }
     let file = options.open(path)?;
     regular(&file.metadata()?)?;
+    // Windows can refuse links only by opening them, which would not open the content of files that a cloud holds.
+    if cfg!(windows) && links == Links::Refuse {
+        regular(&fs::symlink_metadata(path)?)?;
+    }
     Ok(DiskFile::new(file))
 }
 
@@ -203,11 +226,16 @@ pub(crate) struct DiskFile {
     /// Platforms without positioned I/O have one cursor per file, which all calls share.
     #[cfg(not(any(unix, windows)))]
     cursor: std::sync::Mutex<()>,
+    /// Asked for when the file is opened: Wine forgets the volume of a file that is renamed later.
+    #[cfg(windows)]
+    identity: Option<FileId>,
 }
 
 impl DiskFile {
     pub(crate) fn new(file: File) -> Self {
         Self {
+            #[cfg(windows)]
+            identity: windows::identity(&file).ok().map(|(id, _)| id),
             file,
             #[cfg(not(any(unix, windows)))]
             cursor: std::sync::Mutex::default(),
@@ -215,6 +243,13 @@ impl DiskFile {
     }
 
     /// Returns whether somebody holds an exclusive lock on the file.
+    #[cfg(windows)]
+    pub(crate) fn is_locked(&self) -> io::Result<bool> {
+        windows::is_locked(&self.file)
+    }
+
+    /// Returns whether somebody holds an exclusive lock on the file.
+    #[cfg(not(windows))]
     pub(crate) fn is_locked(&self) -> io::Result<bool> {
         // A shared lock, so that processes that check do not block each other.
         match self.file.try_lock_shared() {
@@ -264,6 +299,14 @@ impl ReadAt for DiskFile {
         use std::os::unix::fs::MetadataExt;
         let metadata = self.file.metadata()?;
         Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+    }
+
+    #[cfg(windows)]
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        match self.identity {
+            None => windows::identity(&self.file).map(|(id, _)| Some(id)),
+            known => Ok(known),
+        }
     }
 }
 
@@ -324,6 +367,22 @@ impl WriteAt for DiskFile {
         self.file.metadata().map(|metadata| metadata.nlink())
     }
 
+    #[cfg(windows)]
+    fn hard_links(&self) -> io::Result<u64> {
+        windows::identity(&self.file).map(|(_, links)| links)
+    }
+
+    #[cfg(windows)]
+    fn lock(&self) -> io::Result<()> {
+        windows::lock(&self.file)
+    }
+
+    #[cfg(windows)]
+    fn unlock(&self) -> io::Result<()> {
+        windows::unlock(&self.file)
+    }
+
+    #[cfg(not(windows))]
     fn lock(&self) -> io::Result<()> {
         loop {
             match self.file.lock() {
@@ -334,6 +393,7 @@ impl WriteAt for DiskFile {
         }
     }
 
+    #[cfg(not(windows))]
     fn unlock(&self) -> io::Result<()> {
         self.file.unlock()
     }

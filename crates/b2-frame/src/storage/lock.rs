@@ -1,6 +1,6 @@
 //! The lock file beside a frame (docs/format/frame-contiguous.md, section 10), shared with
 //! C-Blosc2: `<file>.b2lock`, or `.b2lock` in the directory of a sparse frame. Writers hold `flock`
-//! on it. Byte 8 starts a change counter, a little-endian u64.
+//! on it, on Windows a lock of byte 0. Byte 8 starts a change counter, a little-endian u64.
 
 use std::ffi::OsString;
 use std::io;
@@ -35,8 +35,9 @@ impl Record {
         // Other writers make the file shorter.
         let len = file.len()?.min(Self::LEN as u64);
         let mut bytes = [0; Self::LEN];
-        if let Some(part) = bytes.get_mut(..len as usize) {
-            file.read_exact_at(0, part)?;
+        // On Windows the first byte cannot be read while somebody else holds the lock.
+        if let Some(part) = bytes.get_mut(COUNTER_AT..len as usize).filter(|part| !part.is_empty()) {
+            file.read_exact_at(COUNTER_AT as u64, part)?;
         }
         let number = |at: usize| {
             let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);

@@ -20,5 +20,7 @@ pub(crate) mod remote;
 pub(crate) mod sparse;
 pub(crate) mod staging;
 pub(crate) mod traits;
+#[cfg(windows)]
+mod windows;
 #[cfg(target_os = "linux")]
 mod writeback;

@@ -2,9 +2,12 @@
 //! file per chunk.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
 
 use crate::FrameError;
 use crate::names::{FrameFile, INDEX_NAME, chunk_name};
@@ -53,11 +56,68 @@ impl IndexWatch {
 
     /// Returns whether the index file in `dir` is still the known one.
     pub(crate) fn is_current(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
+        if cfg!(windows) {
+            return self.is_same(fs, dir);
+        }
         let found = match fs.identity(&dir.join(INDEX_NAME), Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
             found => found?,
         };
         Ok(found == self.current.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+impl IndexWatch {
+    /// As [`is_current`](Self::is_current) where the index file is not kept open: another file may then have got its
+    /// identity, so the content is compared, too.
+    fn is_same(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
+        let found = match fs.open(&dir.join(INDEX_NAME), Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
+            found => found?,
+        };
+        let (identity, known) = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let len = known.len()?;
+        Ok(found.identity()? == identity
+            && found.len()? == len
+            && (len > HELD || found.read_at(0..len)? == known.read_at(0..len)?))
+    }
+}
+
+/// The longest index file that is held in memory.
+const HELD: u64 = 64 << 20;
+
+/// An index file that was read as a whole. Windows does not rename a file over one that is open, so one that stays open
+/// would keep everybody from changing the frame.
+pub(crate) struct Held {
+    bytes: Bytes,
+    identity: Option<FileId>,
+}
+
+impl Held {
+    /// Returns the file, on Windows as it is now.
+    pub(crate) fn of(file: Arc<dyn ReadAt>) -> io::Result<Arc<dyn ReadAt>> {
+        if !cfg!(windows) || file.len()? > HELD {
+            return Ok(file);
+        }
+        Ok(Arc::new(Self { bytes: file.read_at(0..file.len()?)?, identity: file.identity()? }))
+    }
+}
+
+impl ReadAt for Held {
+    fn len(&self) -> io::Result<u64> {
+        ReadAt::len(&self.bytes)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.bytes.read_exact_at(offset, buf)
+    }
+
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.bytes.read_at(range)
+    }
+
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        Ok(self.identity)
     }
 }
 
@@ -68,7 +128,12 @@ impl Sparse {
         guard: Option<Arc<Guard>>,
     ) -> Result<Self, FrameError> {
         let path = dir.join(INDEX_NAME);
-        let index = open_file(&*fs, &path, Links::Refuse, 0)?.guarded(guard.as_ref());
+        let mut index = open_file(&*fs, &path, Links::Refuse, 0)?;
+        if fs.is_local() {
+            let held = Held::of(index.storage().clone()).map_err(FrameError::io(index.name()))?;
+            index = OpenFile::new(held, index.name(), 0)?;
+        }
+        let index = index.guarded(guard.as_ref());
         let watch = IndexWatch::new(index.storage().clone());
         let watch = Arc::new(watch.map_err(FrameError::io(path.display().to_string()))?);
         Ok(Self { fs, dir, index, watch, rollbacks: None, guard })

@@ -121,7 +121,8 @@ pub trait WriteAt: ReadAt {
     }
 }
 
-/// The identity of a file: device and inode number.
+/// The identity of a file: device and inode number; on Windows the serial number of the volume and the index of the
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// The device.

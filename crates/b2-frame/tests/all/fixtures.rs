@@ -149,7 +149,8 @@ fn all_frames_can_be_changed() {
             assert_eq!(changed.vlmetalayers().get("added").unwrap().unwrap(), b"value");
             if compacted {
                 assert_eq!(changed.dead_bytes().unwrap(), 0, "{name}");
-            } else {
+            } else if !compact_beside_readers(&mut editor) {
+                drop(changed);
                 editor.compact().unwrap();
             }
         }

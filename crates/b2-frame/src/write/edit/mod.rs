@@ -251,7 +251,7 @@ impl FrameEditor {
             let late = match source {
                 Some(source) => {
                     self.settle_sums();
-                    self.rewrite(&source, &Control::new())?;
+                    self.rewrite(source, &Control::new())?;
                     Ok(())
                 }
                 None => {
@@ -436,7 +436,7 @@ impl FrameEditor {
         self.draft.state.check()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
-            editor.rewrite(&source, control)
+            editor.rewrite(source, control)
         })?;
         self.has_sums.0 = self.has_sums.1;
         self.stale_sums = false;
@@ -446,19 +446,14 @@ impl FrameEditor {
     }
 
     /// Writes the staged state as a new contiguous frame. `source` is a snapshot of it.
-    fn rewrite(&mut self, source: &SuperChunk, control: &Control) -> Result<(), FrameError> {
+    fn rewrite(&mut self, source: SuperChunk, control: &Control) -> Result<(), FrameError> {
         let Draft { store, state, sums, starts, .. } = &mut self.draft;
         let Some(store) = store.contiguous() else { return Ok(()) };
-        let copy = |whole: &mut ContiguousStore| {
+        let (known, sums_of, wanted) = (&*state, sums.as_ref(), starts.as_ref().map(|starts| starts.wanted));
+        // Closes the snapshot when everything is copied: Windows does not rename a file over one that is open.
+        let copy = move |whole: &mut ContiguousStore| {
             let put = |chunk: &[u8]| whole.put(chunk);
-            copy_chunks(
-                state,
-                source,
-                sums.as_ref(),
-                starts.as_ref().map(|starts| starts.wanted),
-                control,
-                put,
-            )
+            copy_chunks(known, &source, sums_of, wanted, control, put)
         };
         let copied = store.rewrite(&self.committed, self.has_sums.1, copy)?;
         (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);

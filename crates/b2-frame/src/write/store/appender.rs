@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::FrameError;
 use crate::storage::staging::Durability;
-use crate::storage::traits::WriteAt;
+use crate::storage::traits::{FileId, WriteAt};
 use crate::write::store::memory::MemoryFile;
 
 /// Small chunks are collected up to this size before they are written, in bytes.
@@ -200,6 +200,17 @@ impl Appender {
         self.written += len;
         self.high = len;
         self.go_to(len);
+    }
+
+    /// Closes the file where another could not be renamed over it otherwise: on Windows. Returns its identity if the
+    /// file was closed.
+    pub(super) fn close_to_replace(&mut self) -> Option<Option<FileId>> {
+        if !cfg!(windows) || self.is_memory() {
+            return None;
+        }
+        let identity = self.file.identity().ok()?;
+        self.file = Arc::new(MemoryFile::new(Bytes::new()));
+        Some(identity)
     }
 
     /// Returns whether this is a buffer.

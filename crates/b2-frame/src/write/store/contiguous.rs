@@ -385,7 +385,15 @@ impl ContiguousStore {
             _ => Ok(0),
         };
         let stored_sums = sums.as_ref().filter(|_| checksums);
+        let closed = self.out.close_to_replace();
         let result = whole.complete(&state, stored_sums, starts.as_ref(), count_change);
+        if let (Some(identity), Err(_), Home::Disk { fs, path, .. }) = (closed, &result, &self.home) {
+            // The old frame stays. If another program has replaced it meanwhile, it is not this store's.
+            match fs.open_write(path, Links::Refuse) {
+                Ok(file) if file.identity().is_ok_and(|found| found == identity) => self.out.file = file,
+                _ => self.broken = true,
+            }
+        }
         // The target is already the new frame, which this store does not hold.
         self.broken |= matches!(result, Err(FrameError::NotSynced { .. }));
         state.head = result?;

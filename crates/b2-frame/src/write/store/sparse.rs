@@ -19,7 +19,7 @@ use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
 use crate::read::open_plan::Layout;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
-use crate::storage::sparse::{IndexWatch, Sparse};
+use crate::storage::sparse::{Held, IndexWatch, Sparse};
 use crate::storage::staging::{self, Durability, Staged, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
 use crate::write::encode::{self, Content, Encoded, PagesGo};
@@ -28,6 +28,9 @@ use crate::write::store::change::Change;
 
 /// Writing to disk is started early for files of at least this many bytes, which shortens the final sync.
 const START_SYNC: usize = 64 << 10;
+
+/// At most this many names of removed files are skipped: a directory that cannot be written gives the same error.
+const MOST_GOING: u32 = 100;
 
 /// The directory of a sparse frame.
 pub(crate) struct SparseStore {
@@ -143,7 +146,7 @@ impl SparseStore {
 
     /// Stores a chunk and returns the number for its index entry.
     pub(super) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
-        let mut id = self.lowest;
+        let (mut id, mut going) = (self.lowest, 0);
         let (path, file) = loop {
             while self.used.contains(&id) || self.staged.contains_key(&id) || self.doomed.contains(&id) {
                 id = next(id)?;
@@ -152,6 +155,11 @@ impl SparseStore {
             match self.fs.create_new(&path) {
                 // Without a lock the file may belong to another writer.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.lock.is_none() => {
+                    id = next(id)?;
+                }
+                // On Windows the name of a removed file cannot be used while somebody reads it.
+                Err(error) if is_going(&error) && going < MOST_GOING => {
+                    going += 1;
                     id = next(id)?;
                 }
                 // The file is left from an interrupted commit, or was not removed after a commit.
@@ -231,7 +239,8 @@ impl SparseStore {
 
         // The commit has taken effect. Errors from here on cannot undo it.
         self.written += index.len() as u64;
-        self.index = file;
+        let held = Held::of(file.clone());
+        self.index = held.unwrap_or(file);
         let advanced = self.watch.advance(self.index.clone());
         let given_up = self.used.difference(&named).chain(self.staged.keys()).copied();
         self.doomed.extend(given_up.filter(|id| !named.contains(id)));
@@ -254,6 +263,8 @@ impl SparseStore {
         // Syncing late is cheaper: the system has already written most of the data by now.
         self.sync_all(named, &path, &*file)?;
         self.staged.clear();
+        // Windows does not rename a folder while a file in it is open.
+        drop(file);
         self.new.take().map_or(Ok(()), Staged::commit)
     }
 
@@ -418,6 +429,11 @@ impl SparseStore {
         self.rollback();
         self.remove_doomed();
     }
+}
+
+/// Returns whether this may be the error for a name whose file was removed and is still open.
+fn is_going(error: &io::Error) -> bool {
+    cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn next(id: u32) -> Result<u32, FrameError> {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot, SpecialKind};
-use b2_frame::{Durability, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
+use b2_frame::{
+    Committed, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk,
+};
 use bytes::Bytes;
 
 /// Returns bytes that compress somewhat, different for each seed.
@@ -19,6 +21,38 @@ pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
     }
     out.truncate(len);
     out
+}
+
+/// Compacts a frame that somebody reads. Not every file system of Windows can replace an open file: the error says so,
+/// and nothing has changed. Returns whether the frame was compacted.
+pub(crate) fn compact_beside_readers(editor: &mut FrameEditor) -> bool {
+    let result = editor.compact();
+    let compacted = !is_in_use(&result);
+    if compacted {
+        result.unwrap();
+    }
+    compacted
+}
+
+/// Commits while others open the frame again and again. On Windows this may have to be tried again.
+pub(crate) fn commit_beside_readers(editor: &mut FrameEditor) {
+    loop {
+        let result = editor.commit();
+        if !is_in_use(&result) {
+            result.unwrap();
+            return;
+        }
+    }
+}
+
+fn is_in_use(result: &Result<Committed, FrameError>) -> bool {
+    match result {
+        Err(FrameError::Io { source, .. }) if cfg!(windows) => {
+            assert!(source.to_string().contains("until it is closed"), "{source}");
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Returns parameters that every build supports for compression.

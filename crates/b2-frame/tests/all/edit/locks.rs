@@ -10,7 +10,9 @@ use b2_core::ErrorKind;
 use b2_frame::{EditOptions, FrameError, FrameWriter, Storage, SuperChunk, is_locked};
 
 use super::{Home, options, params};
-use crate::common::{compress, cparams, data, names};
+#[cfg(unix)]
+use crate::common::names;
+use crate::common::{compress, cparams, data};
 
 #[cfg(unix)]
 fn fifo(path: &Path) {
