@@ -62,6 +62,26 @@ fn is_name(part: &str) -> bool {
     !part.trim_start_matches('.').is_empty() && !drive && !part.contains(['\\', '\0'])
 }
 
+/// Returns whether Windows takes a name for something else than a file of that name: a device, a drive, a stream of another
+/// file, a pattern, or the name without its last character.
+fn is_special_on_windows(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let device = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+    let numbered = |port: &str| {
+        let start = stem.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(port));
+        start
+            && matches!(
+                stem.get(3..),
+                Some("1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³")
+            )
+    };
+    device.iter().any(|device| stem.eq_ignore_ascii_case(device))
+        || numbered("com")
+        || numbered("lpt")
+        || name.ends_with(['.', ' '])
+        || name.contains(|char| matches!(char, ':' | '*' | '?' | '"' | '<' | '>' | '|') || char < ' ')
+}
+
 /// Returns whether a directory of this name is still being written, by this crate or by `b2kit.dask.to_b2kit`.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(".b2kit-") && name.ends_with(".tmp") || name.contains(".b2nd.parts-")
@@ -80,7 +100,9 @@ pub(crate) fn check_entry(name: &str) -> Result<(), StoreError> {
 /// Returns the parts of a key under which something is to be stored. The slash at the start may be omitted.
 pub(crate) fn parts(key: &str) -> Result<Vec<&str>, StoreError> {
     let parts: Vec<&str> = key.strip_prefix('/').unwrap_or(key).split('/').collect();
+    let special = cfg!(windows) && parts.iter().any(|part| is_special_on_windows(part));
     match parts.len() <= MAX_DEPTH
+        && !special
         && parts.iter().all(|part| is_name(part) && !is_temporary(part) && !part.contains(['\n', '\r', '\t']))
     {
         true => Ok(parts),
@@ -114,6 +136,15 @@ mod tests {
         }
         assert_eq!(check_entry("C:/a.b2nd").is_err(), cfg!(windows));
         assert_eq!(parts("c:x").is_err(), cfg!(windows));
+        for name in
+            ["ab:c.b2nd", "NUL", "con.b2nd", "Aux .x", "com1", "lpt9.b2nd", "a.", "a ", "a?", "a\x01b"]
+        {
+            assert!(is_special_on_windows(name), "{name}");
+            assert!(!cfg!(windows) || parts(name).is_err(), "{name}");
+        }
+        for name in ["com", "com10", "lpt0", "a b", "nula", ".con"] {
+            assert!(!is_special_on_windows(name), "{name}");
+        }
         assert_eq!(parts("/a/.b2kit-b").unwrap(), ["a", ".b2kit-b"]);
         for key in
             ["", "/", "a/", "//a", "a//b", "/..", "/a/../b", "/.", "a\nb", ".b2kit-x.tmp/a", &"d/".repeat(80)]

@@ -40,9 +40,10 @@ pub enum Layout {
 pub struct StoreWriter {
     target: PathBuf,
     overwrite: bool,
+    /// In front of the directory, which Windows removes only when no file in it is open.
+    inner: Inner,
     /// A directory beside the target, with the store under the name `new`.
     beside: TempDir,
-    inner: Inner,
     members: BTreeSet<String>,
     groups: BTreeSet<String>,
     attributes: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,

@@ -1,12 +1,16 @@
 //! Where the output of a command goes: standard output, or a file that appears only when it is complete.
 
-use std::fs::{self, File, Permissions};
+#[cfg(unix)]
+use std::fs::Permissions;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::INDEX_NAME;
+#[cfg(not(unix))]
+use b2kit::frame::{Disk, Links, ReadFiles};
 use tempfile::NamedTempFile;
 
 use super::stdio::{is_stdin, is_stdout, is_stream};
@@ -264,8 +268,8 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
     #[cfg(not(unix))]
     {
-        let _ = (a, b);
-        false
+        let identity = |path: &Path| Disk.identity(path, Links::Follow).ok().flatten();
+        identity(a).is_some_and(|a| identity(b) == Some(a))
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
+#[cfg(not(unix))]
+use b2kit::frame::{Disk, FileId, Links, ReadFiles};
 
 use super::stdio::{is_stdin, is_stream};
 use super::urls;
@@ -26,17 +28,22 @@ struct State {
     /// Device and number of the file, and when it was changed in any way.
     #[cfg(unix)]
     identity: (u64, u64, i64, i64),
+    #[cfg(not(unix))]
+    identity: Option<FileId>,
 }
 
 impl State {
-    fn of(there: &Metadata) -> Self {
+    fn of(path: &Path, there: &Metadata) -> Self {
         #[cfg(unix)]
         use std::os::unix::fs::MetadataExt;
+        let _ = path;
         Self {
             len: there.len(),
             modified: there.modified().ok(),
             #[cfg(unix)]
             identity: (there.dev(), there.ino(), there.ctime(), there.ctime_nsec()),
+            #[cfg(not(unix))]
+            identity: Disk.identity(path, Links::Refuse).ok().flatten(),
         }
     }
 }
@@ -52,7 +59,7 @@ impl Removal {
         ensure!(!is_stdin(input) && !urls::is_url(input), "{}: {keeps}", named());
         let there = fs::symlink_metadata(input).with_context(named)?;
         ensure!(there.is_file(), "{}: {keeps}", named());
-        Ok(Self { path: input.to_owned(), before: State::of(&there) })
+        Ok(Self { path: input.to_owned(), before: State::of(input, &there) })
     }
 
     /// Checks that the new file will be on disk.
@@ -72,7 +79,7 @@ impl Removal {
     pub(crate) fn finish(self, global: Global) -> Result<()> {
         let named = || self.path.display().to_string();
         let there = fs::symlink_metadata(&self.path).context(Written::NotRemoved).with_context(named)?;
-        if State::of(&there) != self.before {
+        if State::of(&self.path, &there) != self.before {
             bail!("{}: not removed (--rm): it has changed while it was read", named());
         }
         fs::remove_file(&self.path).context(Written::NotRemoved).with_context(named)?;

@@ -142,6 +142,7 @@ pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
         !name.is_empty()
             && !name.starts_with(['.', '-'])
             && !name.contains(['/', '\\', ':'])
+            && (cfg!(unix) || !name.contains(['*', '?', '"', '<', '>', '|']))
             && !name.chars().any(char::is_control)
     };
     decoded.filter(fits).context("the URL has no name for a new file: give -o OUT")

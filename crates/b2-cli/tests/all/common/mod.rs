@@ -13,6 +13,19 @@ use tempfile::TempDir;
 
 pub(crate) struct Folder(TempDir);
 
+/// Returns messages with the system's texts as Unix has them.
+pub(crate) fn plain(stderr: &[u8]) -> String {
+    let mut text = String::from_utf8(stderr.to_vec()).unwrap();
+    if cfg!(windows) {
+        // No such file, and no such folder.
+        for code in [2, 3] {
+            let other = std::io::Error::from_raw_os_error(code).to_string();
+            text = text.replace(&other, "No such file or directory (os error 2)");
+        }
+    }
+    text
+}
+
 impl Folder {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
@@ -95,7 +108,7 @@ impl Folder {
     /// Runs a command that must end with this exit code and print nothing to standard output. Returns the message.
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = plain(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
         assert_eq!(output.stdout, b"", "{args:?}");
         assert!(!stderr.is_empty(), "{args:?} says why");
