@@ -54,7 +54,7 @@ fn set_timeout(py: Python<'_>, seconds: f64) -> PyResult<f64> {
 #[pyfunction]
 fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyResult<bool> {
     let io = |source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => FrameError::exists(target),
+        io::ErrorKind::AlreadyExists => FrameError::exists(target.clone()),
         _ => FrameError::io(target.display().to_string())(source),
     };
     control::How::short(None).run(py, |_| {
@@ -103,6 +103,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(write::write_parts, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::decompress_into, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
     Ok(())
 }
