@@ -28,7 +28,8 @@ const NEEDED: &[&str] = &[
 /// Packages to test against, each with what is skipped without it.
 const PEERS: &[(&[&str], &str)] = &[
     (&["blosc2==4.14.1"], "files and stores of python-blosc2"),
-    (&["zarr>=3.1"], "the codecs for Zarr, their page, and their types"),
+    (&["zarr>=3.1", "numcodecs>=0.13"], "the codecs for Zarr and numcodecs, their page, and their types"),
+    (&["blosc"], "chunks of python-blosc"),
     (&["aiohttp", "obstore"], "URLs and object stores"),
     (&["jsonschema"], "the schemas of the codecs for Zarr"),
     (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),

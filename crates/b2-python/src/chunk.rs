@@ -1,8 +1,8 @@
 //! Chunks: compressed buffers without a file.
 
-use b2kit::chunk::{ChunkError, DParams};
+use b2kit::chunk::{ChunkError, Compatibility, DParams};
 use b2kit::{Chunk, Limits};
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyReadwriteArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -11,21 +11,28 @@ use crate::errors::{OrRaise, argument, wrong_type};
 use crate::options::{compression, plugins};
 use crate::source::{Items, bytes_of};
 
-/// Compresses the items of a contiguous array.
+/// Compresses the items of a contiguous array. A block size of 0 is automatic.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub(crate) fn compress<'py>(
     items: &Bound<'py, PyUntypedArray>,
     typesize: usize,
     codec: &str,
     level: u8,
     filters: &Bound<'_, PyList>,
+    blocksize: usize,
+    blosc1: bool,
     threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let py = items.py();
     if !items.is_c_contiguous() {
         return Err(argument(py, "the buffer has gaps"));
     }
-    let compression = compression(py, codec, level, filters)?.itemsize(typesize);
+    let compatibility = if blosc1 { Compatibility::Blosc1 } else { Compatibility::Blosc2 };
+    let compression = compression(py, codec, level, filters)?
+        .compatibility(compatibility)
+        .blocksize(blocksize)
+        .itemsize(typesize);
     let items = Items::new(items);
     let chunk = How::threads(threads).run(py, move |control| {
         let cparams = compression.control(control).build()?;
@@ -51,6 +58,27 @@ pub(crate) fn decompress<'py>(
             chunk.decompress_bytes_into(dst, &dparams)
         })
     })
+}
+
+/// Decompresses a chunk into the start of `out`, and returns the number of bytes.
+#[pyfunction]
+pub(crate) fn decompress_into(
+    py: Python<'_>,
+    chunk: &Bound<'_, PyAny>,
+    mut out: PyReadwriteArray1<'_, u8>,
+    threads: Option<usize>,
+) -> PyResult<usize> {
+    let chunk = parsed(chunk)?;
+    let (nbytes, have) = (chunk.nbytes(), out.len());
+    let fitting = out.as_slice_mut().ok().and_then(|out| out.get_mut(..nbytes));
+    let Some(dst) = fitting else {
+        return Err(argument(py, format!("out has {have} bytes, but the chunk {nbytes}")));
+    };
+    How::threads(threads).run(py, move |control| {
+        let dparams = DParams::default().plugins(plugins()).control(control);
+        chunk.decompress_bytes_into(dst, &dparams)
+    })?;
+    Ok(nbytes)
 }
 
 /// Returns the uncompressed size, the compressed size and the item size of a chunk.

@@ -200,7 +200,15 @@ def write_parts(
     options: dict[str, Any],
 ) -> Frame | None: ...
 def compress(
-    items: np.ndarray[Any, Any], typesize: int, codec: str, level: int, filters: list[Any], threads: int | None
+    items: np.ndarray[Any, Any],
+    typesize: int,
+    codec: str,
+    level: int,
+    filters: list[Any],
+    blocksize: int,
+    blosc1: bool,
+    threads: int | None,
 ) -> bytes: ...
 def decompress(chunk: Any, threads: int | None) -> bytes: ...
+def decompress_into(chunk: Any, out: np.ndarray[Any, np.dtype[np.uint8]], threads: int | None) -> int: ...
 def chunk_sizes(chunk: Any) -> tuple[int, int, int]: ...

@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Literal, Union
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, Union, overload
 
 import numpy as np
 
@@ -318,6 +318,9 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
     return found.verify(progress=progress)
 
 
+_Buffer = TypeVar("_Buffer")
+
+
 @checked
 def compress(
     buf: Any,
@@ -326,11 +329,15 @@ def compress(
     filters: Iterable[Filter] = ("shuffle",),
     *,
     typesize: int | None = None,
+    blocksize: int = 0,
+    blosc1: bool = False,
     threads: int | None = None,
 ) -> bytes:
-    """Compresses a buffer into a Blosc2 chunk.
+    """Compresses a buffer into a Blosc2 chunk, or into one that C-Blosc 1 reads, too, if ``blosc1`` is true.
 
-    ``typesize`` is the size of its items in bytes, by default the item size of the buffer.
+    ``typesize`` is the size of its items in bytes, by default the item size of the buffer, and ``blocksize`` that of the
+    blocks, by default automatic. Blosc 1 has the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or
+    bitshuffle, and items of up to 255 bytes; anything else is an error.
 
         >>> import b2kit
         >>> b2kit.decompress(b2kit.compress(b"abc" * 1000)) == b"abc" * 1000
@@ -340,13 +347,32 @@ def compress(
     flat = np.ascontiguousarray(items)
     if flat.dtype.hasobject:
         raise WrongTypeError("Python objects cannot be compressed")
-    return _b2kit.compress(flat, typesize or flat.dtype.itemsize, codec, level, list(filters), threads)
+    return _b2kit.compress(flat, typesize or flat.dtype.itemsize, codec, level, list(filters), blocksize, blosc1, threads)
 
 
+@overload
+def decompress(buf: Any, *, out: None = None, threads: int | None = None) -> bytes: ...
+@overload
+def decompress(buf: Any, *, out: _Buffer, threads: int | None = None) -> _Buffer: ...
 @checked
-def decompress(buf: Any, *, threads: int | None = None) -> bytes:
-    """Decompresses a Blosc2 chunk and returns its bytes."""
-    return _b2kit.decompress(buf, threads)
+def decompress(buf: Any, *, out: Any = None, threads: int | None = None) -> Any:
+    """Decompresses a Blosc2 or Blosc 1 chunk and returns its bytes, or fills the start of ``out`` and returns that.
+
+    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes.
+
+        >>> import b2kit, numpy as np
+        >>> chunk = b2kit.compress(np.arange(1000))
+        >>> int(b2kit.decompress(chunk, out=np.empty(1000, int))[999])
+        999
+    """
+    if out is None:
+        return _b2kit.decompress(buf, threads)
+    # In the order of memory, which is that of the chunk.
+    flat = out.reshape(-1, order="A") if isinstance(out, np.ndarray) else np.frombuffer(out, dtype="u1")
+    if not (flat.flags.writeable and flat.flags.c_contiguous) or not np.may_share_memory(flat, out):
+        raise WrongTypeError("out is not a writable contiguous buffer")
+    _b2kit.decompress_into(buf, flat.view("u1"), threads)
+    return out
 
 
 @checked

@@ -1,0 +1,158 @@
+"""Codecs for numcodecs, and so for Zarr 2 and kerchunk: ``blosc``, as numcodecs has it, and ``blosc2``.
+
+    >>> import numpy as np
+    >>> from b2kit.numcodecs import Blosc, Blosc2
+    >>> packed = Blosc(cname="zstd", shuffle=Blosc.BITSHUFFLE).encode(np.arange(1000))
+    >>> Blosc().decode(packed) == np.arange(1000).tobytes()
+    True
+
+Installing b2kit is enough for ``blosc2``: numcodecs finds it by that id, under which VirtualiZarr and kerchunk name the
+HDF5 filter 32026. ``blosc`` is registered by numcodecs itself; :func:`register` puts this one in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numcodecs.abc import Codec  # type: ignore[import-untyped, unused-ignore]
+from numcodecs.compat import ensure_contiguous_ndarray  # type: ignore[import-untyped, unused-ignore]
+from numcodecs.registry import register_codec  # type: ignore[import-untyped, unused-ignore]
+
+from b2kit import _b2kit
+from b2kit._array import Array
+from b2kit._create import compress, decompress
+from b2kit.errors import ArgumentError
+
+__all__ = ["Blosc", "Blosc2", "register"]
+
+# The magic bytes of a frame, after the byte that starts its header.
+_FRAME = b"\xa8b2frame\0"
+
+
+class _Shuffled(Codec):  # type: ignore[misc, unused-ignore]
+    """What both codecs share."""
+
+    NOSHUFFLE: ClassVar[int] = 0
+    SHUFFLE: ClassVar[int] = 1
+    BITSHUFFLE: ClassVar[int] = 2
+    AUTOSHUFFLE: ClassVar[int] = -1
+    AUTOBLOCKS: ClassVar[int] = 0
+    # In bytes.
+    max_buffer_size: ClassVar[int] = 2**31 - 1
+
+    _blosc1: ClassVar[bool]
+
+    cname: str
+    clevel: int
+    shuffle: int
+    blocksize: int
+    typesize: int | None
+
+    def __init__(
+        self,
+        cname: str = "lz4",
+        clevel: int = 5,
+        shuffle: int = SHUFFLE,
+        blocksize: int = AUTOBLOCKS,
+        typesize: int | None = None,
+    ) -> None:
+        if shuffle not in (self.NOSHUFFLE, self.SHUFFLE, self.BITSHUFFLE, self.AUTOSHUFFLE):
+            raise ArgumentError(f"shuffle {shuffle}, expected -1 (automatic), 0 (none), 1 (bytes) or 2 (bits)")
+        if typesize is not None and typesize < 1:
+            raise ArgumentError(f"typesize {typesize}, expected at least 1")
+        # Unknown names and levels are an error now rather than in the middle of a store.
+        compress(b"", cname, clevel, (), blosc1=self._blosc1)
+        self.cname, self.clevel, self.shuffle = cname, clevel, shuffle
+        self.blocksize, self.typesize = blocksize, typesize
+
+    def encode(self, buf: Any) -> bytes:
+        """Compresses a buffer."""
+        items = ensure_contiguous_ndarray(buf, self.max_buffer_size)
+        size = self.typesize or items.dtype.itemsize
+        shuffle = self.shuffle
+        if shuffle == self.AUTOSHUFFLE:
+            shuffle = self.BITSHUFFLE if size == 1 else self.SHUFFLE
+        filters = {self.SHUFFLE: ("shuffle",), self.BITSHUFFLE: ("bitshuffle",)}.get(shuffle, ())
+        return compress(
+            items,
+            self.cname,
+            self.clevel,
+            filters,
+            # As in both libraries, whose chunks cannot record larger items.
+            typesize=size if size <= 255 else 1,
+            blocksize=self.blocksize,
+            blosc1=self._blosc1,
+        )
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        """Decompresses a chunk: into ``out``, or into new bytes."""
+        chunk = ensure_contiguous_ndarray(buf, self.max_buffer_size)
+        if out is None:
+            return decompress(chunk)
+        decompress(chunk, out=ensure_contiguous_ndarray(out))
+        return out
+
+    def __repr__(self) -> str:
+        names = {value: name for name, value in vars(_Shuffled).items() if name.endswith("SHUFFLE")}
+        return (
+            f"{type(self).__name__}(cname={self.cname!r}, clevel={self.clevel!r}, shuffle={names[self.shuffle]}, "
+            f"blocksize={self.blocksize})"
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the configuration, from which :func:`numcodecs.get_codec` makes the codec."""
+        config = super().get_config()
+        # As numcodecs does: the item size is that of the buffer unless it was given.
+        if self.typesize is None:
+            del config["typesize"]
+        return dict(config)
+
+
+class Blosc(_Shuffled):
+    """The codec ``blosc`` of numcodecs: same parameters, same format, each reads what the other has written.
+
+    ``cname`` is one of blosclz, lz4, lz4hc, zlib and zstd, ``clevel`` 0 to 9, and ``blocksize`` in bytes (0 for
+    automatic). ``typesize`` is the item size for the shuffle, by default that of the buffer. Unlike that of numcodecs,
+    it decodes chunks of Blosc2, too.
+    """
+
+    codec_id = "blosc"
+    _blosc1 = True
+
+
+class Blosc2(_Shuffled):
+    """The codec ``blosc2``: Blosc2 chunks. It also decodes buffers that are a whole frame or array.
+
+    The parameters are those of :class:`Blosc`. HDF5 files with filter 32026 hold either kind of buffer.
+    """
+
+    codec_id = "blosc2"
+    _blosc1 = False
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        """Decompresses a chunk, a frame or an array: into ``out``, or into new bytes."""
+        stored = ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")
+        if bytes(stored[1 : 1 + len(_FRAME)]) != _FRAME:
+            return super().decode(stored, out)
+        plain = _frame_bytes(bytes(stored))
+        if out is None:
+            return plain
+        into = ensure_contiguous_ndarray(out).view("u1")
+        if len(into) < len(plain):
+            raise ArgumentError(f"out has {len(into)} bytes, but the frame {len(plain)}")
+        into[: len(plain)] = np.frombuffer(plain, "u1")
+        return out
+
+
+def _frame_bytes(stored: bytes) -> bytes:
+    frame = _b2kit.FrameBase(stored)
+    if "b2nd" in frame.meta_names:
+        return np.asarray(Array(stored)[...]).tobytes()
+    return frame.read(0, frame.nbytes)
+
+
+def register() -> None:
+    """Lets numcodecs use :class:`Blosc` of this module for ``blosc``: in Zarr 2 arrays and everything else that asks it."""
+    register_codec(Blosc)
+    register_codec(Blosc2)
