@@ -5,9 +5,9 @@ use anyhow::{Result, ensure};
 use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
-use crate::{deny, faults, flips, fuzz, hostile, pythonpkg, release, sh, stores, test, toolchains};
+use crate::{api, deny, faults, flips, fuzz, hostile, pythonpkg, release, sh, stores, test, toolchains};
 
-/// Run all checks: formatting, licences and sources of dependencies, lints, documentation, what is published, a build
+/// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
 /// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
 /// object stores. Last the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 17;
+const STEPS: usize = 18;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         doc.env("RUSTDOCFLAGS", "-D warnings");
         sh::run(doc)
     })?;
+    let public = steps.run("public API", api::compare)?;
     let packages = steps.run("what is published", release::check)?;
     steps.run("the command without a C compiler", || {
         // CC=/bin/false shows that no C compiler is needed.
@@ -108,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("Miri", miri, "undefined behaviour would not have been noticed"),
         ("python", python, "a fault of the Python package would not have been noticed"),
         ("faults", faults, faults::UNNOTICED),
+        ("public API", public, api::UNNOTICED),
         ("instruction counts", counted, "a slower kernel would not have been noticed"),
     ] {
         outcome.print(what, unnoticed);

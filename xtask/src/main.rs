@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod api;
 mod bench;
 mod ci;
 mod conformance;
@@ -43,6 +44,7 @@ struct Args {
 enum Task {
     Test(test::Args),
     Ci(ci::Args),
+    Api(api::Args),
     Fixtures(fixtures::Args),
     Flips(flips::Args),
     Fuzz(fuzz::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Task::Rooms(args) => rooms::run(&args),
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::Api(args) => api::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
     match outcome {

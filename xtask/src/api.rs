@@ -1,0 +1,286 @@
+//! `cargo xtask api`: the public API of the crates as text, its compatibility, and combinations of features and versions.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::sh::{Counts, Outcome};
+use crate::{root, sh};
+
+/// Compare the public API of each crate with its text in docs/api, which changes on purpose only.
+///
+/// Items that crates share with each other (feature `__internal`, hidden) are not part of it. Needs a nightly compiler;
+/// the tools are installed in the target folder.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write the texts instead of comparing them
+    #[arg(long)]
+    bless: bool,
+    /// Also look for changes that break users since the last release, and check pairs of features and the oldest
+    /// dependencies: takes many minutes
+    #[arg(long)]
+    all: bool,
+}
+
+/// The crates that others may depend on.
+const CRATES: &[&str] = &[
+    "b2-async",
+    "b2-chunk",
+    "b2-codecs",
+    "b2-core",
+    "b2-filters",
+    "b2-frame",
+    "b2-http",
+    "b2-msgpack",
+    "b2-store",
+    "b2-zfp",
+    "b2kit",
+    "b2nd",
+];
+
+/// What is not noticed if the texts are not compared.
+pub(crate) const UNNOTICED: &str = "a change of the public API would not have been noticed";
+
+/// The tools with their versions: what they print differs from version to version.
+const PUBLIC_API: (&str, &str) = ("cargo-public-api", "0.52.0");
+const HACK: (&str, &str) = ("cargo-hack", "0.6.37");
+const SEMVER: (&str, &str) = ("cargo-semver-checks", "0.51.0");
+
+/// The commit that last changed this file is what the API is compared with until there is a release.
+const BASELINE: &str = "docs/api/README.md";
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.bless {
+        for name in CRATES {
+            let text = text(name)?;
+            fs::create_dir_all(file(name).with_file_name(""))?;
+            fs::write(file(name), text)?;
+        }
+        return Ok(());
+    }
+    let mut counts = vec![("public API", compare()?)];
+    if args.all {
+        counts.push(("pairs of features", features()?));
+        counts.push(("oldest dependencies", oldest_dependencies()?));
+        counts.push(("compatibility", compatibility()?));
+    }
+    for (what, outcome) in &counts {
+        outcome.print(what, "see above");
+    }
+    counts.iter().try_for_each(|(_, outcome)| outcome.verdict())
+}
+
+/// Compares the public API of each crate with its text.
+pub(crate) fn compare() -> Result<Outcome> {
+    if !CRATES.iter().any(|name| file(name).exists()) {
+        return Ok(Outcome::NotRun("docs/api holds no texts: `cargo xtask api --bless` writes them".into()));
+    }
+    if let Err(error) = has_nightly().and_then(|()| installed(PUBLIC_API)) {
+        return Ok(Outcome::NotRun(format!("{error:#}")));
+    }
+    let mut counts = Counts::default();
+    for name in CRATES {
+        let expected = fs::read_to_string(file(name)).unwrap_or_default();
+        let found = text(name)?;
+        if found == expected {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            print!("{}", difference(name, &expected, &found));
+        }
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+fn file(name: &str) -> PathBuf {
+    root::workspace().join("docs/api").join(format!("{name}.txt"))
+}
+
+/// Returns the public API of a crate with all its features but the internal one, an item a line.
+fn text(name: &str) -> Result<String> {
+    let features = features_of(name)?.join(",");
+    let mut command = cargo_with_tools(&["+nightly", "public-api", "-sss", "--color=never", "-p", name]);
+    command.args(["--no-default-features", "--features", &features]);
+    // rustdoc's intermediate files are of no use to other builds.
+    command.env("CARGO_TARGET_DIR", root::target().join("api"));
+    sh::output(&mut command)
+}
+
+/// Returns what has changed, for people.
+fn difference(name: &str, expected: &str, found: &str) -> String {
+    let mut out =
+        format!("{name}: the public API has changed; if on purpose, run `cargo xtask api --bless`\n");
+    let (before, after): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    for (sign, these, others) in [("-", &before, &after), ("+", &after, &before)] {
+        for line in these.iter().filter(|line| !others.contains(line)) {
+            let _ = writeln!(out, "{sign} {line}");
+        }
+    }
+    out
+}
+
+/// Returns the features of a crate that users may choose.
+fn features_of(name: &str) -> Result<Vec<String>> {
+    let manifest = fs::read_to_string(root::workspace().join("crates").join(name).join("Cargo.toml"))?;
+    let manifest: toml::Table = manifest.parse()?;
+    let features = manifest.get("features").and_then(toml::Value::as_table);
+    let names = features.into_iter().flat_map(toml::Table::keys);
+    Ok(names.filter(|name| !name.starts_with("__") && *name != "default").cloned().collect())
+}
+
+/// Builds each crate with each pair of features.
+pub(crate) fn features() -> Result<Outcome> {
+    installed(HACK)?;
+    let mut counts = Counts::default();
+    for name in CRATES {
+        let mut command = cargo_with_tools(&["hack", "check", "--feature-powerset", "--depth=2", "-p", name]);
+        command.args(["--exclude-features", "__internal"]);
+        command.env("RUSTFLAGS", "-Dwarnings").env("CARGO_TARGET_DIR", root::target().join("features"));
+        match sh::status(&mut command)?.success() {
+            true => counts.passed += 1,
+            false => counts.failed += 1,
+        }
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+/// Builds the crates with the oldest versions of their dependencies that their manifests allow, in a copy of the sources.
+pub(crate) fn oldest_dependencies() -> Result<Outcome> {
+    if let Err(error) = has_nightly() {
+        return Ok(Outcome::NotRun(format!("{error:#}")));
+    }
+    let folder = root::temporary("oldest")?;
+    let files = sh::output(&mut git(&["ls-files"]))?;
+    for name in files.lines().filter(|name| !name.starts_with("testdata/")) {
+        let (from, to) = (root::workspace().join(name), folder.path().join(name));
+        fs::create_dir_all(to.with_file_name(""))?;
+        fs::copy(from, to).with_context(|| name.to_owned())?;
+    }
+    let cargo = |words: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.arg("+nightly").args(words).current_dir(folder.path());
+        command.env("CARGO_TARGET_DIR", root::target().join("oldest"));
+        command
+    };
+    sh::run(cargo(&["update", "-Zdirect-minimal-versions"]))?;
+    let mut counts = Counts::default();
+    for name in CRATES {
+        match sh::status(&mut cargo(&["check", "--all-features", "-p", name]))?.success() {
+            true => counts.passed += 1,
+            false => counts.failed += 1,
+        }
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+/// Looks for changes since the last release that break users.
+pub(crate) fn compatibility() -> Result<Outcome> {
+    installed(SEMVER)?;
+    let tag = sh::output(&mut git(&["describe", "--tags", "--abbrev=0", "--match=v*"]));
+    let baseline = match tag {
+        Ok(tag) => tag,
+        Err(_) => sh::output(&mut git(&["log", "-1", "--format=%H", "--", BASELINE]))?,
+    };
+    let baseline = baseline.trim();
+    ensure!(!baseline.is_empty(), "{BASELINE} has never been committed");
+    let mut counts = Counts::default();
+    for name in CRATES {
+        let mut command = cargo_with_tools(&["semver-checks", "-p", name, "--baseline-rev", baseline]);
+        command.args(["--only-explicit-features", "--features", &features_of(name)?.join(",")]);
+        command.env("CARGO_TARGET_DIR", root::target().join("api"));
+        match sh::status(&mut command)?.success() {
+            true => counts.passed += 1,
+            false => counts.failed += 1,
+        }
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+fn git(words: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.current_dir(root::workspace()).args(words);
+    command
+}
+
+fn has_nightly() -> Result<()> {
+    let runs = |words: &[&str]| {
+        let status = Command::new("rustup").args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let there = || runs(&["run", "nightly", "rustdoc", "--version"]);
+    let installed = there() || runs(&["toolchain", "install", "nightly", "--profile", "minimal"]) && there();
+    ensure!(installed, "rustup cannot install nightly Rust");
+    Ok(())
+}
+
+/// Where tools are installed.
+fn tools() -> PathBuf {
+    root::scratch("tools")
+}
+
+/// Installs a tool if it is not there in this version.
+fn installed((name, version): (&str, &str)) -> Result<()> {
+    let list = fs::read_to_string(tools().join(".crates.toml")).unwrap_or_default();
+    if list.contains(&format!("\"{name} {version} ")) {
+        return Ok(());
+    }
+    let root = tools();
+    let mut command = sh::cargo(&["install", "--locked", name, "--version", version, "--root"]);
+    command.arg(root).env("CARGO_TARGET_DIR", root::target().join("tools"));
+    sh::run(command).with_context(|| format!("cannot install {name}"))
+}
+
+/// Returns a cargo command that finds the installed tools. Toolchains are chosen by rustup's cargo, so it is not the
+/// cargo that runs this task.
+fn cargo_with_tools(words: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root::workspace()).args(words).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    let path = env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(tools().join("bin")).chain(env::split_paths(&path));
+    if let Ok(path) = env::join_paths(paths) {
+        command.env("PATH", path);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_library_that_is_published_has_its_text() {
+        let mut published = Vec::new();
+        for folder in fs::read_dir(root::workspace().join("crates")).unwrap() {
+            let folder = folder.unwrap();
+            let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+            let manifest: toml::Table = manifest.parse().unwrap();
+            let own_workspace = manifest.contains_key("workspace");
+            let library = folder.path().join("src/lib.rs").exists();
+            let shared = manifest["package"].as_table().unwrap().get("publish").is_none();
+            if library && shared && !own_workspace {
+                published.push(folder.file_name().into_string().unwrap());
+            }
+        }
+        // The command and what it measures with are libraries for this repository only.
+        published.retain(|name| name != "b2-cli" && name != "b2-measure");
+        published.sort();
+        assert_eq!(published, CRATES);
+        let texts = CRATES.iter().filter(|name| file(name).exists()).count();
+        assert!(texts == 0 || texts == CRATES.len(), "{texts} of {} texts", CRATES.len());
+    }
+
+    #[test]
+    fn differences_are_shown_by_line() {
+        let shown = difference("x", "pub fn a()\npub fn b()\n", "pub fn b()\npub fn c()\n");
+        assert!(shown.ends_with("- pub fn a()\n+ pub fn c()\n"), "{shown}");
+    }
+
+    #[test]
+    fn the_internal_feature_is_not_for_users() {
+        let features = features_of("b2-chunk").unwrap();
+        assert!(features.contains(&"rayon".to_owned()) && !features.iter().any(|name| name.starts_with('_')));
+    }
+}
