@@ -9,7 +9,11 @@
 #[cfg(test)]
 pub(crate) mod scalar;
 
+use std::cell::RefCell;
 use std::ops::Range;
+
+use b2_core::Kept;
+use b2_core::memory::zeroed_array;
 
 use crate::checks::{SplitPart, check_part, check_planes, same_length};
 use crate::error::Result;
@@ -152,14 +156,25 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
         }
         return;
     }
-    let mut scratch = [0; SCRATCH];
+    with_scratch(|scratch| gather(kernels, typesize, items, rows, scratch));
+}
+
+/// Writes the rows of whole groups of items above one byte.
+fn gather(
+    kernels: &dyn Kernels,
+    typesize: usize,
+    items: &[u8],
+    rows: &mut [u8],
+    scratch: &mut [u8; SCRATCH],
+) {
+    let q = items.len() / typesize;
     let step = step(typesize);
     for (i, n) in tiles(q, step, LEAST) {
         // Transposing the bits of this tile leaves memory idle, so prefetch part of the next tile for each plane.
         let mut next = items[(i + n) * typesize..].chunks(n);
         for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
-            kernels.gather(&items[i * typesize + j..], tile, &mut scratch);
+            kernels.gather(&items[i * typesize + j..], tile, scratch);
             for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
                 kernels.prefetch(next.next().unwrap_or_default());
                 let bits = Tile::dense(n / 8, 8, q / 8);
@@ -249,15 +264,16 @@ fn scatter<'a>(
     if n == 0 {
         return;
     }
-    let mut scratch = [0; SCRATCH];
     let step = (PIECE / typesize) & !(LEAST - 1);
     if streaming && step > 0 && n >= step {
-        return fill_past_caches(kernels, items, step * typesize, |at, piece| {
-            let (first, n) = (at / 8 / typesize, piece.len() / 8 / typesize);
-            scatter_cached(kernels, typesize, |j, r| &row(j, r)[first..first + n], piece, &mut scratch);
+        return with_scratch(|scratch| {
+            fill_past_caches(kernels, items, step * typesize, |at, piece| {
+                let (first, n) = (at / 8 / typesize, piece.len() / 8 / typesize);
+                scatter_cached(kernels, typesize, |j, r| &row(j, r)[first..first + n], piece, scratch);
+            });
         });
     }
-    scatter_cached(kernels, typesize, row, items, &mut scratch);
+    with_scratch(|scratch| scatter_cached(kernels, typesize, row, items, scratch));
 }
 
 fn scatter_cached<'a>(
@@ -300,3 +316,16 @@ const LEAST: usize = 512;
 const GAP: usize = 64;
 /// Room for up to 16 planes with their padding.
 const SCRATCH: usize = 16384 + 16 * GAP;
+
+thread_local! {
+    /// Kept, because clearing it takes as long as all other work on a block of 1 KiB.
+    static SCRATCHES: RefCell<Vec<Box<[u8; SCRATCH]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `work` with a buffer for the planes of a tile, whose content is unspecified.
+fn with_scratch(work: impl FnOnce(&mut [u8; SCRATCH])) {
+    match Kept::take(&SCRATCHES, |_| true, zeroed_array) {
+        Ok(mut kept) => work(&mut kept),
+        Err(_) => work(&mut [0; SCRATCH]),
+    }
+}
