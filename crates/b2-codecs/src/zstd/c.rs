@@ -326,10 +326,38 @@ fn check_frame(src: &[u8]) -> Result<(), CodecError> {
     if !src.starts_with(&MAGIC) {
         return Err(malformed(0, "not a zstd frame"));
     }
+    if frame_end(src) == Some(src.len()) {
+        return Ok(());
+    }
     match zstd_safe::find_frame_compressed_size(src) {
         Ok(len) if len == src.len() => Ok(()),
         Ok(len) => Err(malformed(len, "extra bytes after the frame")),
         Err(code) => Err(failed(code)),
+    }
+}
+
+/// Returns where the frame at the start of `src` ends: the sum of what its descriptor and its blocks say. The library's
+/// function takes a tenth of the time of decoding a short stream. Returns `None` where it should judge.
+fn frame_end(src: &[u8]) -> Option<usize> {
+    let descriptor = *src.get(MAGIC.len())?;
+    let single_segment = usize::from(descriptor >> 5 & 1);
+    let window = 1 - single_segment;
+    let dict_id = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content_size = [single_segment, 2, 4, 8][usize::from(descriptor >> 6)];
+    let checksum = usize::from(descriptor & 4);
+    let mut at = MAGIC.len() + 1 + window + dict_id + content_size;
+    loop {
+        let [a, b, c] = *src.get(at..)?.first_chunk()?;
+        let head = u32::from_le_bytes([a, b, c, 0]);
+        let stored = match head >> 1 & 3 {
+            1 => 1,
+            3 => return None,
+            _ => (head >> 3) as usize,
+        };
+        at = at.checked_add(3 + stored)?;
+        if head & 1 == 1 {
+            return at.checked_add(checksum);
+        }
     }
 }
 
@@ -432,6 +460,40 @@ mod tests {
             }
         };
         raws.iter().map(encode).collect()
+    }
+
+    /// Frames with all parts that a frame may have.
+    #[test]
+    fn ends_of_frames() {
+        let mut ends = 0;
+        for len in [0, 1, 255, 256, 65_791, 65_792, 300_000] {
+            for (checksum, content_size, window_log) in
+                [(false, true, 0), (true, true, 0), (false, false, 0), (true, false, 17), (false, true, 17)]
+            {
+                for raw in [text(len), vec![7; len]] {
+                    let mut context = CCtx::create();
+                    context.set_parameter(CParameter::ChecksumFlag(checksum)).unwrap();
+                    context.set_parameter(CParameter::ContentSizeFlag(content_size)).unwrap();
+                    context.set_parameter(CParameter::WindowLog(window_log)).unwrap();
+                    let mut frame = vec![0; len + 1_000];
+                    let end = context.compress2(&mut frame[..], &raw).unwrap();
+                    for more in [0, 1, 100] {
+                        assert_eq!(
+                            frame_end(&frame[..end + more]),
+                            Some(end),
+                            "{len} {checksum} {content_size}"
+                        );
+                        assert_eq!(check_frame(&frame[..end + more]).is_ok(), more == 0);
+                    }
+                    for cut in [0, 1, 4, 5, end / 2, end - 1] {
+                        assert!(frame_end(&frame[..cut]) != Some(cut));
+                        assert!(check_frame(&frame[..cut]).is_err());
+                    }
+                    ends += 1;
+                }
+            }
+        }
+        assert_eq!(ends, 70);
     }
 
     #[test]
