@@ -22,7 +22,8 @@ fn codec(id: CodecId) -> Arc<dyn Codec> {
 }
 
 /// Decodes one stream with the loops of every instruction set. All must return the same bytes or the same error,
-/// whatever the destination held before. Also decodes only the start of the stream.
+/// whatever the destination held before. Also decodes only the start of the stream, and with room behind stream and
+/// result, as chunks do.
 ///
 /// The input holds flags, result length, parameter byte, item size, shape and dictionary, followed by the stream.
 pub(crate) fn decode(id: CodecId, data: &[u8]) {
@@ -79,6 +80,21 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
         if let Ok(whole) = &whole {
             let start = start.expect("the start of a stream that decodes");
             assert!(start == whole[..part], "the first {part} of {len} bytes are others");
+        }
+        // What lies behind the stream must not matter: other bytes, or the stream once more.
+        let mut longer = stream.to_vec();
+        match dice.below(3) {
+            0 => {}
+            1 => longer.resize(stream.len() + dice.below(200), dice.below(256) as u8),
+            _ => longer.extend_from_slice(stream),
+        }
+        let mut roomy = vec![dice.below(256) as u8; len + dice.below(200)];
+        let result = codec
+            .decoder(&cx)
+            .and_then(|mut decoder| decoder.decode_with_room(&longer, stream.len(), &mut roomy, len));
+        assert!(result.is_ok() == whole.is_ok(), "{isa}: with room {result:?}");
+        if let Ok(whole) = &whole {
+            assert!(roomy[..len] == **whole, "{isa}: other bytes with room");
         }
     }
     fuzzing::force(None);

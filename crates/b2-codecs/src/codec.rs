@@ -275,14 +275,20 @@ pub trait Decoder: Send {
     /// Fails if `src` is malformed, or decodes to fewer or more than `dst.len()` bytes.
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
 
-    /// Decompresses `src` into the first `len` bytes of `dst`, which is at least that long. The bytes after them may be
-    /// overwritten, so that a decoder need not be careful near the end.
+    /// Decompresses the first `end` bytes of `src` into the first `len` bytes of `dst`; both are at least that long. The
+    /// bytes after them do not matter and may be read and overwritten, so that a decoder need not be careful near the ends.
     ///
     /// # Errors
     /// Fails like [`decode`](Self::decode).
     #[doc(hidden)]
-    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
-        self.decode(src, &mut dst[..len])
+    fn decode_with_room(
+        &mut self,
+        src: &[u8],
+        end: usize,
+        dst: &mut [u8],
+        len: usize,
+    ) -> Result<(), CodecError> {
+        self.decode(&src[..end], &mut dst[..len])
     }
 
     /// Decompresses the first `dst.len()` bytes of a stream that decodes to `len` bytes.

@@ -17,6 +17,9 @@ pub(crate) const MAX_PLANES: usize = 16;
 /// Decoders may write to it.
 const GAP: usize = 192;
 
+/// What is allocated behind a stream in one piece, in bytes, for the same use.
+pub(crate) const ROOM: usize = 128;
+
 /// Larger buffers are freed after use, in bytes.
 const LARGEST_KEPT: usize = 8 << 20;
 

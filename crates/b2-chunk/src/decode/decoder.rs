@@ -23,7 +23,7 @@ pub use self::block_parts::BlockParts;
 use crate::block::chain::{Active, Chain, KeptChain};
 use crate::block::codecs::KeptDecoder;
 use crate::block::fill::fill;
-use crate::block::scratch::{InUse, MAX_PLANES};
+use crate::block::scratch::{InUse, MAX_PLANES, ROOM};
 use crate::decode::lazy::{LazyChunk, Starts};
 use crate::decode::streams::{Malformed, Stream, StreamFault, Streams};
 use crate::model::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
@@ -354,7 +354,7 @@ impl<'a> BlockDecoder<'a> {
                             true => planes.plane_with_room(j),
                             false => &mut planes.plane_mut(j)[..reach],
                         };
-                        self.decode_codec(block, j, bytes, plane, Some(len))?;
+                        self.decode_codec(block, j, bytes, streams.from(bytes), plane, Some(len))?;
                     }
                 }
             }
@@ -392,8 +392,9 @@ impl<'a> BlockDecoder<'a> {
     fn decode_block<'s>(&mut self, block: &Block<'s>, need: usize) -> Result<Option<&'s [u8]>, ChunkError> {
         let len = block.len();
         let need = worth(need, len);
+        let mut streams = block.streams.clone();
         let only = match block.nstreams {
-            1 => Some(self.next(block, &mut block.streams.clone())?),
+            1 => Some(self.next(block, &mut streams)?),
             _ => None,
         };
         if let Some(Stream::Stored(bytes)) = only {
@@ -403,7 +404,8 @@ impl<'a> BlockDecoder<'a> {
         let room = len.saturating_add(ROOM);
         let result = sized(&mut buffer, room).map_err(ChunkError::from).and_then(|out| match only {
             Some(Stream::Encoded(bytes)) => {
-                self.decode_codec(block, 0, bytes, if need < len { &mut out[..need] } else { out }, Some(len))
+                let out = if need < len { &mut out[..need] } else { out };
+                self.decode_codec(block, 0, bytes, streams.from(bytes), out, Some(len))
             }
             _ => self.decode_into(block, &mut out[..len]),
         });
@@ -418,7 +420,7 @@ impl<'a> BlockDecoder<'a> {
             match self.next(block, &mut streams)? {
                 Stream::Run(value) => out.fill(value),
                 Stream::Stored(bytes) => out.copy_from_slice(bytes),
-                Stream::Encoded(bytes) => self.decode_codec(block, nstream, bytes, out, None)?,
+                Stream::Encoded(bytes) => self.decode_codec(block, nstream, bytes, bytes, out, None)?,
             }
         }
         Ok(())
@@ -488,13 +490,14 @@ impl<'a> BlockDecoder<'a> {
         ChunkError::Block { nblock, field, offset, value, expected }
     }
 
-    /// Decodes a stream of `len` bytes: its first part if `dst` is shorter. If `dst` is longer, the bytes after the
-    /// stream may be overwritten.
+    /// Decodes the stream `src` of `len` bytes: its first part if `dst` is shorter. If `dst` is longer, the bytes after the
+    /// stream may be overwritten. `with_more` starts with `src`; any bytes may follow.
     fn decode_codec(
         &mut self,
         block: &Block<'_>,
         nstream: usize,
         src: &[u8],
+        with_more: &[u8],
         dst: &mut [u8],
         len: Option<usize>,
     ) -> Result<(), ChunkError> {
@@ -520,14 +523,16 @@ impl<'a> BlockDecoder<'a> {
         let codec = &mut kept.codec;
         match len {
             Some(len) if dst.len() < len => codec.decode_start(src, dst, len).map_err(failed),
-            Some(len) if dst.len() > len => codec.decode_with_room(src, dst, len).map_err(failed),
+            Some(len) if dst.len() > len => {
+                codec.decode_with_room(with_more, src.len(), dst, len).map_err(failed)
+            }
             _ => codec.decode(src, dst).map_err(failed),
         }
     }
 }
 
 /// Returns the parameters of the codec of a chunk.
-fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> CodecContext<'a> {
+pub(crate) fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> CodecContext<'a> {
     let header = &layout.header;
     CodecContext::default()
         .meta(header.codec_meta())
@@ -543,9 +548,6 @@ fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> CodecContext<'
 fn worth(need: usize, len: usize) -> usize {
     if need > len / 2 && len > LONG { len } else { need }
 }
-
-/// What is allocated behind a stream, in bytes, so that decoders need not be careful near its end.
-const ROOM: usize = 128;
 
 /// Longer streams count as long, in bytes.
 const LONG: usize = 8 << 20;

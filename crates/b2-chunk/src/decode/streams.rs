@@ -58,6 +58,18 @@ impl<'a> Streams<'a> {
         Self::Listed { stored, pos: 0, stream_len }
     }
 
+    /// Returns the stored block from the start of the last encoded stream on, which was `stream`. There is more than that
+    /// where other streams follow, so that decoders need not be careful near its end.
+    #[inline(always)]
+    pub(crate) fn from(&self, stream: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Listed { stored, pos, .. } => {
+                pos.checked_sub(stream.len()).and_then(|start| stored.get(start..)).unwrap_or(stream)
+            }
+            Self::Single(_) => stream,
+        }
+    }
+
     /// Reads the next stream. The caller knows how many there are.
     #[inline(always)] // A result passed through memory costs as much as a short stream: its load waits for the stores.
     pub(crate) fn next(&mut self) -> Result<Stream<'a>, Malformed> {

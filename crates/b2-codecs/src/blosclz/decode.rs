@@ -17,26 +17,29 @@ const MATCH_PIECE: usize = 16;
 /// Matches of at least this length are copied with `memset` and `memmove`.
 const LONG_MATCH: usize = 128;
 
-/// Decodes one stream into the first `len` bytes of `dst`; those after them may be overwritten.
-pub(super) fn decode(src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
-    decode_with::<false>(Isa::best(), src, dst, len)
+/// Decodes one stream, the first `end` bytes of `src`, into the first `len` bytes of `dst`; the bytes after them do not
+/// matter, and may be read and overwritten.
+pub(super) fn decode(src: &[u8], end: usize, dst: &mut [u8], len: usize) -> Result<(), CodecError> {
+    decode_with::<false>(Isa::best(), src, end, dst, len)
 }
 
 /// Decodes the start of a stream, `dst.len()` bytes.
 pub(super) fn decode_start(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-    decode_with::<true>(Isa::best(), src, dst, dst.len())
+    decode_with::<true>(Isa::best(), src, src.len(), dst, dst.len())
 }
 
 /// Decodes a stream into the first `whole` bytes of `dst`. If `START`, the stream may continue after them.
 pub(crate) fn decode_with<const START: bool>(
     isa: Isa,
-    src: &[u8],
+    with_more: &[u8],
+    end: usize,
     dst: &mut [u8],
     whole: usize,
 ) -> Result<(), CodecError> {
     if START && whole == 0 {
         return Ok(());
     }
+    let src = &with_more[..end];
     let first = *src.first().ok_or_else(|| malformed(0, "stream is empty"))?;
     // The first token is a literal run whatever its high bits are; encoders set a marker there.
     let mut control = first & 0x1f;
@@ -48,10 +51,10 @@ pub(crate) fn decode_with<const START: bool>(
             if START {
                 len = len.min(whole - op);
             }
-            copy_literals(src, ip, dst, op, len)?;
+            copy_literals(with_more, end, ip, dst, op, len)?;
             ip += len;
             op += len;
-            if ip == src.len() {
+            if ip == end {
                 break;
             }
         } else {
@@ -76,9 +79,12 @@ pub(crate) fn decode_with<const START: bool>(
         if START && op == whole {
             break;
         }
-        At { ip, op } = wide::tokens(isa, src, dst, At { ip, op });
+        At { ip, op } = wide::tokens(isa, with_more, end, dst, At { ip, op });
         if op > whole {
             return Err(wrong_length(op, whole));
+        }
+        if ip == end {
+            break;
         }
         control = src[ip];
         ip += 1;
@@ -118,12 +124,22 @@ fn read_match(src: &[u8], token: usize) -> Result<(usize, usize, usize), CodecEr
 }
 
 #[inline(always)]
-fn copy_literals(src: &[u8], ip: usize, dst: &mut [u8], op: usize, len: usize) -> Result<(), CodecError> {
+fn copy_literals(
+    src: &[u8],
+    end: usize,
+    ip: usize,
+    dst: &mut [u8],
+    op: usize,
+    len: usize,
+) -> Result<(), CodecError> {
+    if len > end - ip {
+        return Err(malformed(ip - 1, "literal run is truncated"));
+    }
     if let (Some(from), Some(to)) = (read_array::<LITERAL_MAX>(src, ip), dst.get_mut(op..op + LITERAL_MAX)) {
         to.copy_from_slice(&from);
         return Ok(());
     }
-    let from = src.get(ip..ip + len).ok_or_else(|| malformed(ip - 1, "literal run is truncated"))?;
+    let from = &src[ip..ip + len];
     let to = match dst.get_mut(op..op + len) {
         Some(to) => to,
         None => return Err(wrong_length(op + len, dst.len())),

@@ -79,11 +79,17 @@ struct BloscLzDecoder;
 
 impl Decoder for BloscLzDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-        decode::decode(src, dst, dst.len())
+        decode::decode(src, src.len(), dst, dst.len())
     }
 
-    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
-        decode::decode(src, dst, len)
+    fn decode_with_room(
+        &mut self,
+        src: &[u8],
+        end: usize,
+        dst: &mut [u8],
+        len: usize,
+    ) -> Result<(), CodecError> {
+        decode::decode(src, end, dst, len)
     }
 
     fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {

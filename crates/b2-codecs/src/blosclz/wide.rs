@@ -6,30 +6,28 @@ use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::copier::{self, Copier, SLACK};
 use crate::lz77::{At, Isa, Set, length_bytes};
 
-/// Decodes blosclz tokens until one needs the exact decoder, and returns its position. Not for the first token.
+/// Decodes blosclz tokens until one needs the exact decoder, and returns its position. Not for the first token. The stream
+/// ends at byte `end` of `src`; any bytes may follow. The position `end` means that the stream is complete.
 #[inline]
-pub(super) fn tokens(isa: Isa, src: &[u8], dst: &mut [u8], at: At) -> At {
+pub(super) fn tokens(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     if isa.set() == Set::Generic {
         return at;
     }
-    let At { ip, op } = tokens_before(isa, src, src.len(), dst, at);
+    let At { ip, op } = tokens_before(isa, src, end, dst, at);
     // The last tokens are decoded from a copy with room behind it. In short streams they are most of all.
-    let Some(rest) = src.get(ip..).filter(|rest| (LAST_RUN..=SLACK).contains(&rest.len())) else {
+    let Some(rest) = src.get(ip..end).filter(|rest| (1..=SLACK).contains(&rest.len())) else {
         return At { ip, op };
     };
-    if dst.len() - op < SLACK {
+    if dst.len() - op < SLACK || src.len() - end >= SLACK + SRC_MARGIN {
         return At { ip, op };
     }
-    let mut padded = [0; 2 * SLACK + 1];
+    let mut padded = [0; 2 * SLACK + SRC_MARGIN];
     padded[..rest.len()].copy_from_slice(rest);
     let after = tokens_before(isa, &padded, rest.len(), dst, At { ip: 0, op });
     At { ip: ip + after.ip, op: after.op }
 }
 
-/// With fewer bytes left, there are few tokens.
-const LAST_RUN: usize = 6;
-
-/// Decodes tokens that end before byte `end` of `src`; there may be other bytes from there on.
+/// Decodes tokens that end before byte `end` of `src`, and the last one; there may be other bytes from there on.
 #[inline]
 fn tokens_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     match isa.set() {
@@ -47,8 +45,13 @@ fn tokens_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At
 /// The CPU must have AVX-512 F, BW, VL and VBMI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx2,bmi1,bmi2")]
 unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    // SAFETY: the instructions of the copier are enabled here.
-    unsafe { tokens_with::<copier::Avx512>(src, end, dst, at) }
+    // SAFETY: the instructions of the copiers are enabled here.
+    unsafe {
+        match pairs_with::<copier::Avx512Short>(src, end, dst, at) {
+            Stop::FewLiterals(at) => tokens_with::<copier::Avx512>(src, end, dst, at),
+            Stop::Unusual(at) => at,
+        }
+    }
 }
 
 /// Decodes tokens with AVX2.
@@ -57,12 +60,139 @@ unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
 /// The CPU must have AVX2.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 unsafe fn avx2(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    // SAFETY: the instructions of the copier are enabled here.
-    unsafe { tokens_with::<copier::Avx2>(src, end, dst, at) }
+    // SAFETY: the instructions of the copiers are enabled here.
+    unsafe {
+        match pairs_with::<copier::Avx2Short>(src, end, dst, at) {
+            Stop::FewLiterals(at) => tokens_with::<copier::Avx2>(src, end, dst, at),
+            Stop::Unusual(at) => at,
+        }
+    }
 }
 
-/// Decodes tokens that end before byte `end` of `src`. In most streams it is unpredictable whether a token is a match or literals, so both use the same
-/// instructions: `WIDTH` bytes are copied from the input or from the output.
+/// Why the loop of pairs stopped, and where.
+enum Stop {
+    /// The next token needs the exact decoder.
+    Unusual(At),
+    /// Most matches follow another match, so the other loop is faster.
+    FewLiterals(At),
+}
+
+/// After so many matches it is decided which loop goes on.
+const DECIDE: u32 = 32;
+
+/// A match token without its position.
+struct Token {
+    distance: usize,
+    len: usize,
+    /// Where the next token starts.
+    next: usize,
+}
+
+/// Reads the match token at `at`. `None` if it is cut off.
+///
+/// # Safety
+/// Five bytes are there from `at` on.
+#[inline(always)]
+unsafe fn match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
+    let input = src.as_ptr();
+    // SAFETY: the caller's.
+    let read = |at: usize| usize::from(unsafe { *input.add(at) });
+    // All three high bits: a length byte follows.
+    let is_long = usize::from(control >= 0xE0);
+    let extension = read(at + 1) & is_long.wrapping_neg();
+    let mut distance = ((control & 31) << 8) + read(at + 1 + is_long) + 1;
+    let mut next = at + 2 + is_long;
+    let mut len = (control >> 5) + 2 + extension;
+    if extension == 255 {
+        let (more, after) = length_bytes(src, at + 2)?;
+        // The distance follows the length bytes, and a token follows the distance.
+        let behind = src.get(after..).and_then(<[u8]>::first_chunk::<4>)?;
+        len += more;
+        distance = ((control & 31) << 8) + usize::from(behind[0]) + 1;
+        next = after + 1;
+    }
+    if distance == FAR_BASE {
+        // SAFETY: at most 5 bytes from `at` on, or as just checked.
+        let more = unsafe { input.add(next).cast::<[u8; 2]>().read() };
+        distance += usize::from(u16::from_be_bytes(more));
+        next += 2;
+    }
+    Some(Token { distance, len, next })
+}
+
+/// Decodes tokens that end before byte `end` of `src`, and the last one. Each step copies literals, of which there may be
+/// none, and a match: in most streams it is unpredictable whether a match follows literals.
+///
+/// # Safety
+/// Must be inlined into a function with the instructions of `C` enabled.
+#[inline(always)]
+unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) -> Stop {
+    const { assert!(LITERAL_MAX == 32 && C::WIDTH <= SLACK) };
+    let At { mut ip, mut op } = at;
+    let (Some(last_ip), Some(last_op)) =
+        (src.len().checked_sub(SRC_MARGIN), dst.len().checked_sub(LITERAL_MAX + C::WIDTH))
+    else {
+        return Stop::Unusual(at);
+    };
+    let input = src.as_ptr();
+    let output = dst.as_mut_ptr();
+    let mut unused = [0_u8; LITERAL_MAX];
+    let (mut matches, mut with_literals) = (0, 0);
+    // `ip` and `op` advance only after a complete token.
+    while ip <= last_ip && op <= last_op {
+        // SAFETY: the offsets below are less than `SRC_MARGIN` from `ip` on.
+        let read = |at: usize| usize::from(unsafe { *input.add(at) });
+        let control = read(ip);
+        let is_literal = control < 32;
+        // What is copied without literals must not cover the source of the match: its load would wait for the store.
+        // SAFETY: `op` is in the output.
+        let to = if is_literal { unsafe { output.add(op) } } else { unused.as_mut_ptr() };
+        // SAFETY: 32 bytes are there from `ip + 1` on, in the output by `last_op`, and in `unused`.
+        unsafe { copier::piece32(input.add(ip + 1), to) };
+        let token = ip + select(is_literal, control + 2, 0);
+        let to = op + select(is_literal, control + 1, 0);
+        if token >= end {
+            // Only literals end the stream.
+            if token == end {
+                return Stop::Unusual(At { ip: end, op: to });
+            }
+            break;
+        }
+        let control = read(token);
+        if control < 32 {
+            // More literals.
+            (ip, op) = (token, to);
+            continue;
+        }
+        // SAFETY: within `SRC_MARGIN`.
+        let Some(Token { distance, len, next }) = (unsafe { match_token(src, token, control) }) else {
+            break;
+        };
+        if distance > to || next >= end {
+            break;
+        }
+        // SAFETY: the distance does not go beyond the start of the output. `WIDTH` bytes are there behind `to`, which is
+        // at most `LITERAL_MAX` behind `last_op`.
+        let start = unsafe { C::start(output.add(to - distance), output.add(to), distance) };
+        if len > C::WIDTH {
+            if len + SLACK > dst.len() - to {
+                break;
+            }
+            // SAFETY: just checked; `start` is from above.
+            unsafe { C::finish(output.add(to), distance, len, start) };
+        }
+        ip = next;
+        op = to + len;
+        with_literals += u32::from(is_literal);
+        matches += 1;
+        if matches == DECIDE && with_literals < DECIDE / 2 {
+            return Stop::FewLiterals(At { ip, op });
+        }
+    }
+    Stop::Unusual(At { ip, op })
+}
+
+/// Like [`pairs_with`], with a step for each token: literals are copied as if they were a match in the input.
 ///
 /// # Safety
 /// Must be inlined into a function with the instructions of `C` enabled.
@@ -81,37 +211,22 @@ unsafe fn tokens_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At)
     // `ip` and `op` advance only after a complete token.
     while ip <= last_ip && op <= last_op {
         // SAFETY: `1 + WIDTH` bytes, at least 33, are there from `ip` on.
-        let read = |offset: usize| usize::from(unsafe { *input.add(ip + offset) });
-        let control = read(0);
+        let control = usize::from(unsafe { *input.add(ip) });
         let is_literal = control < 32;
-        // All three high bits: a length byte follows.
-        let is_long = usize::from(control >= 0xE0);
-        let extension = read(1) & is_long.wrapping_neg();
-        let distance = ((control & 31) << 8) + read(1 + is_long) + 1;
-        // Literals are treated as a match at distance `WIDTH`, which does not overlap itself. The exact decoder handles
-        // the first `WIDTH` bytes.
-        let mut distance = select(is_literal, C::WIDTH, distance);
-        let mut next = ip + select(is_literal, control + 2, 2 + is_long);
-        let mut len = select(is_literal, control + 1, (control >> 5) + 2 + extension);
-        if extension == 255 {
-            let Some((more, after)) = length_bytes(src, ip + 2) else { break };
-            // The distance follows the length bytes, and a token follows the distance.
-            let Some(behind) = src.get(after..).and_then(<[u8]>::first_chunk::<4>) else { break };
-            len += more;
-            distance = ((control & 31) << 8) + usize::from(behind[0]) + 1;
-            next = after + 1;
-        }
-        if distance == FAR_BASE {
-            // SAFETY: at most 5 bytes from `ip` on, or as just checked.
-            let more = unsafe { input.add(next).cast::<[u8; 2]>().read() };
-            distance += usize::from(u16::from_be_bytes(more));
-            next += 2;
-        }
-        if distance > op || next >= end {
+        // SAFETY: as above.
+        let Some(token) = (unsafe { match_token(src, ip, control) }) else { break };
+        // Literals are treated as a match at distance `WIDTH`, which does not overlap itself.
+        let distance = select(is_literal, C::WIDTH, token.distance);
+        let next = select(is_literal, ip + control + 2, token.next);
+        let len = select(is_literal, control + 1, token.len);
+        // Where the bytes come from, in the output; of no use for literals.
+        let back = select(is_literal, 0, distance);
+        // Only literals end the stream.
+        if back > op || next >= end + usize::from(is_literal) {
             break;
         }
-        // SAFETY: `ip + 1` is in the input, and the distance does not go beyond the start of the output.
-        let (literals, earlier) = unsafe { (input.add(ip + 1), output.add(op - distance).cast_const()) };
+        // SAFETY: `ip + 1` is in the input, and `back` does not go beyond the start of the output.
+        let (literals, earlier) = unsafe { (input.add(ip + 1), output.add(op - back).cast_const()) };
         let from = if is_literal { literals } else { earlier };
         // SAFETY: `WIDTH` bytes are there, in the input by `last_ip`, in the output by `last_op`. Only a match is
         // nearer than `WIDTH`, and at this distance.
@@ -125,9 +240,15 @@ unsafe fn tokens_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At)
         }
         ip = next;
         op += len;
+        if ip == end {
+            break;
+        }
     }
     At { ip, op }
 }
+
+/// Input required from a token on: the token, the literals that are copied, and a match with one length byte.
+const SRC_MARGIN: usize = 1 + LITERAL_MAX + 5;
 
 /// Returns `if condition { a } else { b }` without a branch.
 #[inline(always)]

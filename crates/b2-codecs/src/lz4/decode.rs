@@ -23,16 +23,17 @@ use super::window::MIN_MATCH;
 use crate::lz77::{At, Isa};
 use crate::{CodecError, CodecId};
 
-/// Decodes one block into the first `len` bytes of `dst`; those after them may be overwritten. Matches may reach back
-/// into `dict`, as if it were stored right before `dst`.
+/// Decodes one block, the first `end` bytes of `src`, into the first `len` bytes of `dst`; the bytes after them do not
+/// matter, and may be read and overwritten. Matches may reach back into `dict`, as if it were stored right before `dst`.
 pub(super) fn decode(
     codec: CodecId,
     src: &[u8],
+    end: usize,
     dst: &mut [u8],
     len: usize,
     dict: &[u8],
 ) -> Result<(), CodecError> {
-    decode_with::<false>(Isa::best(), codec, src, dst, len, dict)
+    decode_with::<false>(Isa::best(), codec, src, end, dst, len, dict)
 }
 
 /// Decodes the start of a block, `dst.len()` bytes.
@@ -42,7 +43,7 @@ pub(super) fn decode_start(
     dst: &mut [u8],
     dict: &[u8],
 ) -> Result<(), CodecError> {
-    decode_with::<true>(Isa::best(), codec, src, dst, dst.len(), dict)
+    decode_with::<true>(Isa::best(), codec, src, src.len(), dst, dst.len(), dict)
 }
 
 /// Decodes a block into the first `len` bytes of `dst`. If `START`, the block may continue after them.
@@ -50,6 +51,7 @@ pub(crate) fn decode_with<const START: bool>(
     isa: Isa,
     codec: CodecId,
     src: &[u8],
+    end: usize,
     dst: &mut [u8],
     len: usize,
     dict: &[u8],
@@ -57,19 +59,26 @@ pub(crate) fn decode_with<const START: bool>(
     if START && len == 0 {
         return Ok(());
     }
-    decode_sequences::<START>(isa, src, dst, len, dict).map_err(|fault| fault.into_error(codec, len))
+    decode_sequences::<START>(isa, src, end, dst, len, dict).map_err(|fault| fault.into_error(codec, len))
 }
 
 fn decode_sequences<const START: bool>(
     isa: Isa,
-    src: &[u8],
+    with_more: &[u8],
+    end: usize,
     dst: &mut [u8],
     len: usize,
     dict: &[u8],
 ) -> Result<(), SequenceFault> {
+    let src = &with_more[..end];
     let mut at = At { ip: 0, op: 0 };
     loop {
-        at = wide::sequences(isa, src, dst, at);
+        if at.ip < end {
+            at = wide::sequences(isa, with_more, end, dst, at);
+            if at.ip == end {
+                return if at.op == len { Ok(()) } else { Err(SequenceFault::WrongLength { got: at.op }) };
+            }
+        }
         at = fast_sequences(src, dst, at);
         if at.op > len {
             return Err(SequenceFault::WrongLength { got: at.op });

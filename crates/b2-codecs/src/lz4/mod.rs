@@ -195,11 +195,17 @@ impl BlockDecoder {
 
 impl Decoder for BlockDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-        decode::decode(self.codec, src, dst, dst.len(), &self.dict)
+        decode::decode(self.codec, src, src.len(), dst, dst.len(), &self.dict)
     }
 
-    fn decode_with_room(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
-        decode::decode(self.codec, src, dst, len, &self.dict)
+    fn decode_with_room(
+        &mut self,
+        src: &[u8],
+        end: usize,
+        dst: &mut [u8],
+        len: usize,
+    ) -> Result<(), CodecError> {
+        decode::decode(self.codec, src, end, dst, len, &self.dict)
     }
 
     fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {

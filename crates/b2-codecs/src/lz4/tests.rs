@@ -85,11 +85,11 @@ fn decode(stream: &[u8], len: usize, dict: Option<&[u8]>) -> Result<Vec<u8>, Cod
     let stream = stream.to_vec().into_boxed_slice();
     let mut answers = Isa::available().into_iter().map(|isa| {
         let mut out = vec![0xAA; len].into_boxed_slice();
-        let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, &mut out, len, &dict);
+        let answer = decode_with::<false>(isa, CodecId::LZ4, &stream, stream.len(), &mut out, len, &dict);
         // Decode again over other bytes: the old content of the output must not matter.
         let mut again = vec![0x33; len].into_boxed_slice();
         assert_eq!(
-            decode_with::<false>(isa, CodecId::LZ4, &stream, &mut again, len, &dict),
+            decode_with::<false>(isa, CodecId::LZ4, &stream, stream.len(), &mut again, len, &dict),
             answer,
             "{isa:?}"
         );

@@ -5,14 +5,34 @@
 use crate::lz77::copier::{self, Copier, SLACK};
 use crate::lz77::{At, Isa, Set, length_bytes};
 
-/// Decodes LZ4 sequences until one needs the exact decoder, and returns its position.
+/// Decodes LZ4 sequences until one needs the exact decoder, and returns its position. The block ends at byte `end` of
+/// `src`, which is after `at`; any bytes may follow. The position `end` means that the block is complete.
 #[inline]
-pub(super) fn sequences(isa: Isa, src: &[u8], dst: &mut [u8], at: At) -> At {
+pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
+    if isa.set() == Set::Generic {
+        return at;
+    }
+    let At { ip, op } = sequences_before(isa, src, end, dst, at);
+    // The last sequences are decoded from a copy with room behind it. In short blocks they are most of all.
+    let Some(rest) = src.get(ip..end).filter(|rest| (1..=SLACK).contains(&rest.len())) else {
+        return At { ip, op };
+    };
+    if dst.len() - op < SLACK || src.len() - end >= SLACK + SRC_MARGIN {
+        return At { ip, op };
+    }
+    let mut padded = [0; 2 * SLACK + SRC_MARGIN];
+    padded[..rest.len()].copy_from_slice(rest);
+    let after = sequences_before(isa, &padded, rest.len(), dst, At { ip: 0, op });
+    At { ip: ip + after.ip, op: after.op }
+}
+
+#[inline]
+fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     match isa.set() {
         // SAFETY: the value says that the CPU has these instructions.
-        Set::Avx512 => unsafe { avx512(src, dst, at) },
+        Set::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
-        Set::Avx2 => unsafe { avx2(src, dst, at) },
+        Set::Avx2 => unsafe { avx2(src, end, dst, at) },
         Set::Generic => at,
     }
 }
@@ -22,13 +42,13 @@ pub(super) fn sequences(isa: Isa, src: &[u8], dst: &mut [u8], at: At) -> At {
 /// # Safety
 /// The CPU must have AVX-512 F, BW, VL and VBMI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx2,bmi1,bmi2")]
-unsafe fn avx512(src: &[u8], dst: &mut [u8], at: At) -> At {
+unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     // SAFETY: the instructions of both copiers are enabled here.
-    match unsafe { sequences_with::<copier::Avx512Short, true>(src, dst, at) } {
+    match unsafe { sequences_with::<copier::Avx512Short, true>(src, end, dst, at) } {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
-                unsafe { sequences_with::<copier::Avx512, false>(src, dst, at) };
+                unsafe { sequences_with::<copier::Avx512, false>(src, end, dst, at) };
             at
         }
         Stop::Unusual(at) => at,
@@ -40,13 +60,13 @@ unsafe fn avx512(src: &[u8], dst: &mut [u8], at: At) -> At {
 /// # Safety
 /// The CPU must have AVX2.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-unsafe fn avx2(src: &[u8], dst: &mut [u8], at: At) -> At {
+unsafe fn avx2(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     // SAFETY: the instructions of both copiers are enabled here.
-    match unsafe { sequences_with::<copier::Avx2Short, true>(src, dst, at) } {
+    match unsafe { sequences_with::<copier::Avx2Short, true>(src, end, dst, at) } {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
-                unsafe { sequences_with::<copier::Avx2, false>(src, dst, at) };
+                unsafe { sequences_with::<copier::Avx2, false>(src, end, dst, at) };
             at
         }
         Stop::Unusual(at) => at,
@@ -70,13 +90,18 @@ const SRC_MARGIN: usize = 1 + SHORT_RUN + 2 + 1;
 const MANY: u32 = 32;
 const MANY_IN: usize = 1024;
 
-/// Decodes sequences. With `FEW_LONG` it predicts that matches have no length bytes; otherwise the first length byte is
+/// Decodes sequences that end before byte `end` of `src`, and the last one. With `FEW_LONG` it predicts that matches have no length bytes; otherwise the first length byte is
 /// read without a branch, which costs a little each time.
 ///
 /// # Safety
 /// Must be inlined into a function with the instructions of `C` enabled.
 #[inline(always)]
-unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(src: &[u8], dst: &mut [u8], at: At) -> Stop {
+unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
+    src: &[u8],
+    end: usize,
+    dst: &mut [u8],
+    at: At,
+) -> Stop {
     let At { mut ip, mut op } = at;
     let (Some(last_ip), Some(last_op)) =
         (src.len().checked_sub(SRC_MARGIN), dst.len().checked_sub(SHORT_RUN + C::WIDTH))
@@ -115,6 +140,13 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(src: &[u8], dst: &mut 
         }
         next += nliterals;
         let to = op + nliterals;
+        if next >= end {
+            // The last sequence has no match.
+            if next == end {
+                return Stop::Unusual(At { ip: end, op: to });
+            }
+            break;
+        }
         // SAFETY: after a short run this is within `SRC_MARGIN`; after a long one there are `SLACK` bytes.
         let distance = usize::from(u16::from_le_bytes(unsafe { input.add(next).cast::<[u8; 2]>().read() }));
         next += 2;
@@ -158,6 +190,9 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(src: &[u8], dst: &mut 
             }
             // SAFETY: just checked; `start` is from above.
             unsafe { C::finish(output.add(to), distance, len, start) };
+        }
+        if next >= end {
+            break;
         }
         ip = next;
         op = to + len;

@@ -48,6 +48,16 @@ pub(crate) trait Copier {
     }
 }
 
+/// Copies 32 bytes (AVX).
+///
+/// # Safety
+/// They can be read and written. Must be inlined into a function with the instructions enabled.
+#[inline(always)]
+pub(crate) unsafe fn piece32(from: *const u8, to: *mut u8) {
+    // SAFETY: see above.
+    unsafe { _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast())) }
+}
+
 /// Most bytes that copies may write past their end.
 pub(crate) const SLACK: usize = 64;
 

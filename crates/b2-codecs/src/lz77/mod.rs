@@ -103,7 +103,7 @@ impl Isa {
 
 /// Stubs for machines without these loops.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn untouched(_isa: Isa, _src: &[u8], _dst: &mut [u8], at: At) -> At {
+pub(crate) fn untouched(_isa: Isa, _src: &[u8], _end: usize, _dst: &mut [u8], at: At) -> At {
     at
 }
 

@@ -109,23 +109,31 @@ fn decode_with(
     len: usize,
     dict: &[u8],
 ) -> Result<Vec<u8>, CodecError> {
-    let stream = stream.to_vec().into_boxed_slice();
-    let decode = |old, room| {
+    let end = stream.len();
+    // `behind` are bytes behind the stream, which must not matter either.
+    let decode = |old, room, behind: &[u8]| {
+        let stream = [stream, behind].concat().into_boxed_slice();
         let mut out = vec![old; len + room].into_boxed_slice();
         let answer = match (format, start) {
-            (Format::Lz4, false) => decode_lz4::<false>(isa, CodecId::LZ4, &stream, &mut out, len, dict),
-            (Format::Lz4, true) => decode_lz4::<true>(isa, CodecId::LZ4, &stream, &mut out, len, dict),
-            (Format::BloscLz, false) => decode_blosclz::<false>(isa, &stream, &mut out, len),
-            (Format::BloscLz, true) => decode_blosclz::<true>(isa, &stream, &mut out, len),
+            (Format::Lz4, false) => decode_lz4::<false>(isa, CodecId::LZ4, &stream, end, &mut out, len, dict),
+            (Format::Lz4, true) => decode_lz4::<true>(isa, CodecId::LZ4, &stream, end, &mut out, len, dict),
+            (Format::BloscLz, false) => decode_blosclz::<false>(isa, &stream, end, &mut out, len),
+            (Format::BloscLz, true) => decode_blosclz::<true>(isa, &stream, end, &mut out, len),
         };
         answer.map(|()| out[..len].to_vec())
     };
-    let (first, second) = (decode(0xAA, 0), decode(0x33, 0));
+    let (first, second) = (decode(0xAA, 0, &[]), decode(0x33, 0, &[]));
     assert!(first == second, "{isa:?} {format:?}: the old content of the output shows");
     for room in if start { [].as_slice() } else { &[1, 33, 192] } {
-        // The length in an error may be another, since more was decoded.
-        let roomy = decode(0x33, *room);
-        assert!(roomy.as_ref().ok() == first.as_ref().ok(), "{isa:?} {format:?}: {room} bytes of room show");
+        for behind in [&[][..], &[0x11; 30], &[0xFF; 100], stream] {
+            // The length in an error may be another, since more was decoded.
+            let roomy = decode(0x33, *room, behind);
+            assert!(
+                roomy.as_ref().ok() == first.as_ref().ok(),
+                "{isa:?} {format:?}: {room} bytes of room show, or {} bytes of input",
+                behind.len()
+            );
+        }
     }
     first
 }

@@ -193,13 +193,14 @@ impl<'a> BlockDecoder<'a> {
                 Stream::Run(value) => out.fill(value),
                 Stream::Stored(bytes) => out.copy_from_slice(&bytes[wanted]),
                 Stream::Encoded(bytes) if wanted.start == 0 => {
-                    self.decode_codec(block, nstream, bytes, out, Some(block.stream_len))?;
+                    self.decode_codec(block, nstream, bytes, bytes, out, Some(block.stream_len))?;
                 }
                 Stream::Encoded(bytes) => {
                     let mut buffer = std::mem::take(&mut self.scratch.a);
                     // `worth` avoids a second buffer of this size in codecs that cannot stop early.
                     let start = sized(&mut buffer, worth(wanted.end, block.stream_len))?;
-                    let result = self.decode_codec(block, nstream, bytes, start, Some(block.stream_len));
+                    let result =
+                        self.decode_codec(block, nstream, bytes, bytes, start, Some(block.stream_len));
                     out.copy_from_slice(&start[wanted]);
                     self.scratch.a = buffer;
                     result?;
