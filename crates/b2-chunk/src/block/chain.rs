@@ -63,6 +63,16 @@ impl<'a> Active<'a> {
     }
 }
 
+/// Blocks whose streams are known without running the filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortcut {
+    None,
+    /// Blocks of zeros, which stay zeros.
+    Zeros,
+    /// Also blocks that repeat one item: each stream is one byte of the item, so each becomes a run.
+    Items,
+}
+
 /// The filters of a chain: their places in the plugins, and their properties with any filter.
 pub(crate) type KeptChain = Vec<(usize, Active<'static>)>;
 
@@ -113,6 +123,19 @@ impl<'a> Chain<'a> {
         }
         chain.len = kept.len();
         Some(chain)
+    }
+
+    /// Returns which blocks of items of `typesize` bytes need no filters.
+    pub(crate) fn shortcut(&self, typesize: usize) -> Shortcut {
+        let byte_planes = |filter: &Active<'_>| {
+            filter.has_byte_planes()
+                && filter.planes_of(typesize).is_some_and(|planes| planes.count == typesize)
+        };
+        match self.as_slice() {
+            [filter] if byte_planes(filter) => Shortcut::Items,
+            filters if filters.iter().all(|filter| filter.effect >= Effect::KeepsZeros) => Shortcut::Zeros,
+            _ => Shortcut::None,
+        }
     }
 
     pub(crate) fn as_slice(&self) -> &[Active<'a>] {

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use b2_core::Kept;
 use b2_core::memory::{OutOfMemory, sized};
 
-use crate::block::codecs::{KeptDecoder, KeptEncoder, KeptLayout};
-use crate::{ChunkHeader, Plugins};
+use crate::Plugins;
+use crate::block::codecs::{KeptDecoder, KeptEncoder, KeptHeader, KeptLayout};
 
 /// Most streams that are passed to a filter as separate planes.
 pub(crate) const MAX_PLANES: usize = 16;
@@ -37,8 +37,8 @@ pub(crate) struct Scratch {
     pub(crate) layout: Option<Box<KeptLayout>>,
     pub(crate) decoder: Option<KeptDecoder>,
     pub(crate) encoder: Option<KeptEncoder>,
-    /// Of the last chunk that a [`Compressor`](crate::Compressor) made, whose parameters are always the same.
-    pub(crate) header: Option<ChunkHeader>,
+    /// Of the last chunk that was compressed.
+    pub(crate) header: Option<KeptHeader>,
 }
 
 thread_local! {

@@ -13,6 +13,7 @@ use crate::decode::decoder::BlockDecoder;
 use crate::decode::lazy::{
     LazyChunk, LazyHead, ParsedTables, Starts, Tables, read_tables, recovery_candidate,
 };
+use crate::decode::small;
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::{Body, Layout};
 use crate::{ChunkError, ChunkHeader, Control, DParams};
@@ -91,6 +92,9 @@ pub(crate) fn decompress_whole(
     mut scratch: InUse<'_>,
 ) -> Result<(), ChunkError> {
     if dst.len() <= SMALL {
+        if small::like_last(chunk.bytes, dst, dparams, &mut scratch).is_some() {
+            return Ok(());
+        }
         if let Some(result) = like_last(&chunk, dst, dparams, &mut scratch) {
             return result;
         }
@@ -420,6 +424,8 @@ impl<'c> Glance<'c> {
         let chain = self.decode(range, out, control, dparams, scratch)?;
         if self.layout.chain.is_none() {
             self.layout.chain = chain;
+            let KeptLayout { layout, chain, plan, .. } = &mut *self.layout;
+            *plan = chain.as_ref().and_then(|chain| small::plan(self.bytes, layout, chain, dparams));
         }
         Ok(())
     }

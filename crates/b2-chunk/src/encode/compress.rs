@@ -8,8 +8,9 @@ use bytes::Bytes;
 use b2_filters::{FilterId, FilterSlot, Reference};
 
 use crate::Control;
+use crate::block::codecs::KeptHeader;
 use crate::block::pace::Pace;
-use crate::block::scratch::{InUse, Scratch};
+use crate::block::scratch::InUse;
 use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::blosc1;
 use crate::encode::dict::{train, train_vl};
@@ -329,15 +330,16 @@ impl<'s> Plan<'s> {
             header.flags = header.flags & flags::EXTENDED | flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
-        let mut header = match scratch {
-            InUse::Held(Scratch { header: Some(header), .. }) if header.nbytes() == src.len() => {
-                header.clone()
+        let kept = scratch.header.as_ref().and_then(|kept| kept.get(cparams, src.len()));
+        let mut header = match kept {
+            Some(header) => header.clone(),
+            None => {
+                let header = blocks_header(src.len(), cparams)?;
+                scratch.header =
+                    scratch.may_keep(cparams.plugins()).then(|| KeptHeader::new(cparams, header.clone()));
+                header
             }
-            _ => blocks_header(src.len(), cparams)?,
         };
-        if let InUse::Held(scratch) = scratch {
-            scratch.header = Some(header.clone());
-        }
         if cparams.compatibility() == Compatibility::Blosc2
             && let Some(chunk) = Self::special(src, &header, cparams, control)?
         {

@@ -1,9 +1,9 @@
 //! Encodes one block: applies the filters, then compresses its streams.
 
 use b2_codecs::{CodecContext, CodecError, Encoded, Encoder};
-use b2_filters::{Effect, FilterContext};
+use b2_filters::{FilterContext, FilterProperties};
 
-use crate::block::chain::{Active, Chain};
+use crate::block::chain::{Active, Chain, Shortcut};
 use crate::block::codecs::KeptEncoder;
 use crate::block::fill::{repeated, run_value};
 use crate::block::scratch::InUse;
@@ -19,16 +19,6 @@ pub(crate) struct BlockEncoder<'a> {
     dict: Option<&'a [u8]>,
     /// Holds the encoder of the codec as well.
     scratch: InUse<'a>,
-}
-
-/// Blocks whose streams are known without running the filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shortcut {
-    None,
-    /// Blocks of zeros, which stay zeros.
-    Zeros,
-    /// Also blocks that repeat one item: each stream is one byte of the item, so each becomes a run.
-    Items,
 }
 
 impl Drop for BlockEncoder<'_> {
@@ -53,17 +43,18 @@ impl<'a> BlockEncoder<'a> {
         }
         codec(&mut scratch.encoder, cparams, dict)?;
         let (plugins, typesize) = (cparams.plugins(), header.itemsize());
-        let filters =
-            Chain::new(plugins, header.filters.iter(), typesize, |properties| properties.forward_is_copy)?;
-        let byte_planes = |filter: &Active<'_>| {
-            filter.has_byte_planes()
-                && filter.planes_of(typesize).is_some_and(|planes| planes.count == typesize)
-        };
-        let shortcut = match filters.as_slice() {
-            _ if !header.is_extended() => Shortcut::None,
-            [filter] if byte_planes(filter) => Shortcut::Items,
-            filters if filters.iter().all(|filter| filter.effect >= Effect::KeepsZeros) => Shortcut::Zeros,
-            _ => Shortcut::None,
+        let known = scratch.header.as_ref().and_then(|kept| kept.filters(plugins, header));
+        let (filters, shortcut) = match known {
+            Some(known) => known,
+            None => {
+                let is_copy = |properties: &FilterProperties| properties.forward_is_copy;
+                let filters = Chain::new(plugins, header.filters.iter(), typesize, is_copy)?;
+                let shortcut = if header.is_extended() { filters.shortcut(typesize) } else { Shortcut::None };
+                if let Some(kept) = &mut scratch.header {
+                    kept.keep_filters(plugins, header, &filters, shortcut);
+                }
+                (filters, shortcut)
+            }
         };
         Ok(Self { cparams, header, filters, shortcut, dict, scratch })
     }
