@@ -60,26 +60,22 @@ impl AsyncOptions {
     }
 
     /// Sets limits on the memory and output that the file may cost.
-    #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { options: self.options.limits(limits), ..self }
     }
 
     /// Sets when chunks are compared with their checksums.
-    #[must_use]
     pub fn compare(self, compare: Compare) -> Self {
         Self { options: self.options.compare(compare), ..self }
     }
 
     /// Sets the read costs, which decide what is requested together.
-    #[must_use]
     pub fn costs(self, costs: ReadCosts) -> Self {
         Self { options: self.options.costs(costs), ..self }
     }
 
     /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
     /// request is always allowed, however large.
-    #[must_use]
     pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
         Self { max_bytes, ..self }
     }

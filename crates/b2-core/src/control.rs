@@ -74,13 +74,11 @@ impl Control {
     }
 
     /// Sets the maximum number of threads per call, including the calling one; 0 counts as 1.
-    #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
     /// Sets the pool whose threads help the calling one.
-    #[must_use]
     pub fn pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
     }
@@ -92,7 +90,6 @@ impl Control {
     /// The callback runs after each piece of work (some blocks or a chunk), on any of the worker threads, but never on
     /// two at once. Work that finishes while it runs is reported by its next run, so a slow callback does not block
     /// other threads.
-    #[must_use]
     pub fn progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
         Self {
             watch: Some(Watch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
@@ -118,7 +115,6 @@ impl Control {
     crate::internal! {
         /// Begins a call over `total` bytes and returns its control. `itemsize` is used by [`Progress::items`]. If a call
         /// has already begun, returns the control of that call.
-        #[must_use]
         pub fn begin(&self, total: u64, itemsize: u64) -> Self {
             let mut control = self.clone();
             if let Some(watch) = &mut control.watch {
@@ -133,7 +129,6 @@ impl Control {
 
     crate::internal! {
         /// Returns a control for parts of a call that does its own counting: they can be cancelled, but are not counted.
-        #[must_use]
         pub fn quiet(&self) -> Self {
             let mut control = self.clone();
             if let Some(watch) = &mut control.watch {
@@ -146,7 +141,6 @@ impl Control {
     /// Returns a control with the same threads and no callback. Used for metadata, which is not part of the progress.
     #[cfg(feature = "__internal")]
     #[doc(hidden)]
-    #[must_use]
     pub fn unwatched(&self) -> Self {
         Self { watch: None, ..self.clone() }
     }

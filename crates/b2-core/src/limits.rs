@@ -19,7 +19,6 @@ use crate::LimitExceeded;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use]
 pub struct Limits {
     /// Largest uncompressed chunk, in bytes. Default: 2^31 - 1, the maximum of the format.
     pub max_chunk_nbytes: u64,

@@ -40,34 +40,29 @@ impl Default for HttpOptions {
 
 impl HttpOptions {
     /// Sets the total time limit of a request, including retries; 60 s by default.
-    #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
     /// Sets how many requests a call may have in flight at once; 64 by default. If answers take less than 40 ms, at
     /// most 32 are, and if they take less than 10 ms, 16.
-    #[must_use]
     pub fn in_flight(self, in_flight: usize) -> Self {
         Self { in_flight: in_flight.max(1), ..self }
     }
 
     /// Sets whether proxies are taken from the environment (the default).
-    #[must_use]
     pub fn proxy(self, proxy: bool) -> Self {
         Self { proxy, ..self }
     }
 
     /// Sets whether redirects to other hosts are followed (the default). Turn this off if an untrusted server could
     /// redirect to hosts that only this process can reach.
-    #[must_use]
     pub fn other_hosts(self, other_hosts: bool) -> Self {
         Self { other_hosts, ..self }
     }
 
     /// Sets the pause before the first retry of a request; 250 ms by default. Each later pause is
     /// twice as long.
-    #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }

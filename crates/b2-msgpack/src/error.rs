@@ -39,6 +39,7 @@ impl Error {
     }
 
     /// Returns the error with `base` added to its offset, for data that starts at `base` of a larger buffer.
+    #[must_use]
     pub fn at(mut self, base: usize) -> Self {
         match &mut self {
             Self::Truncated { offset, .. } | Self::Marker { offset, .. } => {

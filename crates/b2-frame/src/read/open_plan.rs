@@ -184,11 +184,13 @@ impl OpenPlan {
 
     /// Sets the length of the first read in bytes, at least that of the fixed header. A larger value saves a round for
     /// longer headers.
+    #[must_use]
     pub fn first(self, len: u64) -> Self {
         Self { first: len.max(FIXED_HEADER_LEN as u64), ..self }
     }
 
     /// Requires that the frame fills all bytes, as C-Blosc2 does for frames in memory.
+    #[must_use]
     pub fn whole(self) -> Self {
         Self { whole: true, ..self }
     }
