@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::sh::Outcome;
 use crate::{root, sanitize, sh};
 
 /// Run tests for another architecture: 64-bit ARM and s390x under emulation, 32-bit x86 directly.
@@ -97,6 +98,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!();
     counts.print(&args.arch.target());
     counts.verdict()
+}
+
+/// Runs the tests of the kernels on 64-bit ARM, if this machine can: the same ones as with AVX2.
+pub(crate) fn kernels() -> Result<Outcome> {
+    let root = Some(target_folder().join("root")).filter(|root| root.is_dir());
+    match Tools::find(Arch::Aarch64, root.as_deref()) {
+        Ok(tools) => {
+            let mut cargo = sh::cargo(&["test", "--no-fail-fast", "-p=b2-filters", "-p=b2-codecs", "--lib"]);
+            tools.set_environment(Arch::Aarch64, &mut cargo);
+            Ok(Outcome::Ran(sh::run_tests(cargo)?))
+        }
+        Err(error) => Ok(Outcome::NotRun(error.to_string().lines().next().unwrap_or_default().to_owned())),
+    }
 }
 
 fn target_folder() -> PathBuf {

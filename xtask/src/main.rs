@@ -18,7 +18,9 @@ mod fixtures;
 mod flips;
 mod fuzz;
 mod hostile;
+mod nightly;
 mod pingpong;
+mod platforms;
 mod python;
 mod pythonpkg;
 mod release;
@@ -31,6 +33,7 @@ mod steps;
 mod stores;
 mod test;
 mod toolchains;
+mod windows;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -54,6 +57,8 @@ enum Task {
     Hostile(hostile::Args),
     Salvage(salvage::Args),
     Cross(cross::Args),
+    Windows(windows::Args),
+    Nightly(nightly::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
     Release(release::Args),
@@ -76,6 +81,8 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&args),
         Task::Salvage(args) => salvage::run(&args),
         Task::Cross(args) => cross::run(&args),
+        Task::Windows(args) => windows::run(&args),
+        Task::Nightly(args) => nightly::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
         Task::Release(args) => release::run(&args),

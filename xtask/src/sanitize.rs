@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::sh::Counts;
+use crate::sh::{Counts, Outcome};
 use crate::{root, sh};
 
 /// Run the tests of all crates under the address sanitizer, which also looks for leaks; or for data races under the
@@ -84,6 +84,42 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!();
     counts.print(&format!("{:?}", args.kind));
     counts.verdict()
+}
+
+/// Looks for data races in the crates with threads and shared state.
+pub(crate) fn threads() -> Result<Outcome> {
+    let words = [
+        "-pb2-core",
+        "-pb2-frame",
+        "-pb2nd",
+        "--lib",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        SKIP,
+        "--skip=crash_",
+    ];
+    nightly(Kind::Thread, &words)
+}
+
+/// Looks for wrong addresses and leaks in the crates with kernels.
+pub(crate) fn kernels() -> Result<Outcome> {
+    nightly(Kind::Address, &["-pb2-filters", "-pb2-codecs", "--lib", "--tests", "--no-fail-fast"])
+}
+
+fn nightly(kind: Kind, words: &[&str]) -> Result<Outcome> {
+    let toolchain = "nightly".to_owned();
+    let answer = Command::new("rustup").args(["run", &toolchain, "rustc", "--version"]).output();
+    if !answer.is_ok_and(|answer| answer.status.success()) {
+        return Ok(Outcome::NotRun("rustup has no toolchain nightly".into()));
+    }
+    let args = Args { kind, toolchain, cargo: words.iter().map(|word| (*word).to_owned()).collect() };
+    let mut command = sanitized(&args);
+    // Everything takes about ten times as long.
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        command.env("PROPTEST_CASES", "16");
+    }
+    Ok(Outcome::Ran(sh::run_tests(command)?))
 }
 
 fn commands(args: &Args) -> Vec<Command> {

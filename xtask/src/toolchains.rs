@@ -15,6 +15,10 @@ const MIRI: &[&[&str]] = &[
     &["-p=b2-frame", "--no-default-features", "--lib", "--", "read::disjoint::"],
 ];
 
+/// The kernels for other processors: the target, and its instruction sets.
+const MIRI_KERNELS: &[(&str, &str)] =
+    &[("x86_64-unknown-linux-gnu", ""), ("aarch64-unknown-linux-gnu", ""), ("s390x-unknown-linux-gnu", "")];
+
 /// Miri does not detect the processor, so the instruction sets are set at compile time.
 const MIRI_SETS: &str = "-Ctarget-feature=+avx2,+bmi1,+bmi2";
 
@@ -36,6 +40,21 @@ pub(crate) fn minimum_rust() -> Result<Outcome<String>> {
 
 /// Runs the small cases of the unsafe modules under Miri.
 pub(crate) fn miri() -> Result<Outcome> {
+    let commands: Vec<_> = MIRI.iter().map(|words| (*words, None, MIRI_SETS)).collect();
+    run_miri(&commands)
+}
+
+/// Runs the same, and the filters and codecs also without vectors, for NEON, and for a big-endian processor.
+pub(crate) fn miri_all() -> Result<Outcome> {
+    let here = MIRI.iter().map(|words| (*words, None, MIRI_SETS));
+    let others = MIRI_KERNELS
+        .iter()
+        .flat_map(|(target, sets)| MIRI.iter().take(2).map(move |words| (*words, Some(*target), *sets)));
+    run_miri(&here.chain(others).collect::<Vec<_>>())
+}
+
+/// Runs tests under Miri: what, the target if it is not this machine, and compiler flags.
+fn run_miri(commands: &[(&[&str], Option<&str>, &str)]) -> Result<Outcome> {
     let there = || succeeds(&["run", "nightly", "cargo", "miri", "--version"]);
     if !there() {
         let _ = succeeds(&["toolchain", "install", "nightly", "--profile", "minimal"]);
@@ -45,10 +64,13 @@ pub(crate) fn miri() -> Result<Outcome> {
         }
     }
     let mut counts = Counts::default();
-    for words in MIRI {
+    for (words, target, flags) in commands {
         let mut command = rustup(&["run", "nightly", "cargo", "miri", "test", "--locked"]);
+        if let Some(target) = target {
+            command.args(["--target", *target]);
+        }
         command.args(*words);
-        command.env("RUSTFLAGS", MIRI_SETS).env("CARGO_TARGET_DIR", root::target().join("miri"));
+        command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", root::target().join("miri"));
         counts.add_counts(sh::run_tests(command)?);
     }
     ensure!(counts.passed + counts.failed > 0, "Miri ran no test");
