@@ -206,9 +206,7 @@ fn source_distribution(release: &mut Release, tools: &Tools, pythons: &[(PathBuf
     let out = release.work.join("sdist");
     root::empty(&out)?;
     let mut make = Command::new(tools.maturin());
-    make.current_dir(release.tree.join("crates").join("b2-python"))
-        .args(["sdist", "--quiet", "--out"])
-        .arg(&out);
+    make.current_dir(release.tree.join("crates").join("b2-python")).args(["sdist", "--out"]).arg(&out);
     release.reproducible(&mut make);
     tools.of(&mut make)?;
     sh::run(make)?;
