@@ -211,6 +211,29 @@ def test_chunks_that_are_missing_are_the_fill_value(tmp_path, pipeline):
     assert z[2:6, 2:6].tolist() == [[1, 1, -5, -5], [1, 1, -5, -5], [-5] * 4, [-5] * 4]
 
 
+def test_chunks_in_files_are_read_without_requests(tmp_path, pipeline, monkeypatch):
+    items = field((64, 64))
+    create(LocalStore(tmp_path / "z"), items, (32, 32), B2ndCodec(blocks=(8, 8)), fill_value=7)
+    z = zarr.open_array(tmp_path / "z", mode="r")
+    (tmp_path / "z" / "c" / "1" / "1").unlink()
+    items[32:, 32:] = 7
+    asked = []
+    get = zarr.storage._local._get
+    monkeypatch.setattr(zarr.storage._local, "_get", lambda path, *more: asked.append(path) or get(path, *more))
+    for key in np.s_[3:40, 20:62], np.s_[...], np.s_[5, 7], np.s_[::3, 1::2], np.s_[40:, 3]:
+        np.testing.assert_array_equal(z[key], items[key])
+    np.testing.assert_array_equal(z.vindex[[3, 60, 3], [9, 2, 50]], items[[3, 60, 3], [9, 2, 50]])
+    # Only the store knows what a missing chunk means.
+    assert all(path.name == "1" and path.parent.name == "1" for path in asked)
+
+    class Other(LocalStore):
+        """May read in a way of its own."""
+
+    asked.clear()
+    np.testing.assert_array_equal(zarr.open_array(Other(tmp_path / "z"), mode="r")[3:9, 3:9], items[3:9, 3:9])
+    assert any(path.name == "0" for path in asked)
+
+
 def test_arrays_without_dimensions(pipeline):
     z = zarr.create_array({}, shape=(), chunks=(), dtype="f8", serializer=B2ndCodec(), compressors=None)
     z[()] = 2.5

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
@@ -24,6 +25,7 @@ from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, B
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.core.common import concurrent_map
 from zarr.core.config import config
+from zarr.storage import LocalStore, StorePath
 
 from b2kit import _b2kit
 from b2kit._array import Array
@@ -43,7 +45,7 @@ Filter = Union[str, tuple[str, int]]
 
 # Maximum size of a Blosc2 chunk in bytes.
 _MAX_CHUNK = 2**31 - 1 - 32
-# Decoding runs inline up to this many fetched bytes, because a thread switch takes longer.
+# Decoding runs inline up to this many bytes, fetched or selected, because a thread switch takes longer.
 _INLINE = 1 << 18
 # Maximum number of request rounds to read a chunk; damaged chunks may ask for more.
 _MAX_ROUNDS = 16
@@ -171,9 +173,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return chunk_spec.prototype.buffer.from_bytes(frame)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        array = Array(chunk_data.to_bytes())
-        _check(array.shape, chunk_spec)
-        return _result(array[...], chunk_spec)
+        return _items(_bytes(chunk_data), ..., chunk_spec)
 
     # Parts of chunks.
 
@@ -181,6 +181,11 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         self, byte_getter: ByteGetter, selection: Any, chunk_spec: ArraySpec
     ) -> NDBuffer | None:
         prototype = chunk_spec.prototype
+        path = _file(byte_getter)
+        if path is not None:
+            if _nbytes(selection, chunk_spec) <= _INLINE:
+                return _from_file(path, selection, chunk_spec)
+            return await asyncio.to_thread(_from_file, path, selection, chunk_spec)
         if _is_all(selection, chunk_spec.shape):
             whole = await byte_getter.get(prototype)
             return None if whole is None else await self._decode_single(whole, chunk_spec)
@@ -217,6 +222,9 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
     def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
         prototype = chunk_spec.prototype
+        path = _file(byte_getter)
+        if path is not None:
+            return _from_file(path, selection, chunk_spec)
         if _is_all(selection, chunk_spec.shape):
             whole = byte_getter.get_sync(prototype=prototype)
             return None if whole is None else self._decode_sync(whole, chunk_spec)
@@ -266,7 +274,7 @@ class _Reading:
     """Reads a selection of a chunk that is fetched in ranges."""
 
     def __init__(self, start: Buffer, asked: int, end: Buffer | None, selection: Any, chunk_spec: ArraySpec) -> None:
-        self._reader = _b2kit.RangeReader(start.to_bytes(), asked, b"" if end is None else end.to_bytes())
+        self._reader = _b2kit.RangeReader(_bytes(start), asked, b"" if end is None else _bytes(end))
         self._selection = selection
         self._spec = chunk_spec
         self._is_open = False
@@ -292,7 +300,7 @@ class _Reading:
             if answer is None:
                 return False
             self._fetched += len(answer)
-            self._reader.put(start, stop, answer.to_bytes())
+            self._reader.put(start, stop, _bytes(answer))
         return True
 
 
@@ -340,7 +348,52 @@ class Blosc2Codec(_Options, BytesBytesCodec):
         return chunk_spec.prototype.buffer.from_bytes(packed)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return chunk_spec.prototype.buffer.from_bytes(decompress(chunk_data.to_bytes()))
+        return chunk_spec.prototype.buffer.from_bytes(decompress(_bytes(chunk_data)))
+
+
+def _bytes(buffer: Buffer) -> bytes:
+    """Returns the bytes of a buffer, without a copy if it was made of a ``bytes`` object."""
+    array = buffer.as_numpy_array()
+    base: Any = array.base
+    if type(base) is bytes and len(base) == array.nbytes and array.strides in ((1,), ()):
+        return base
+    return buffer.to_bytes()
+
+
+def _file(byte_getter: Any) -> str | None:
+    """Returns the path of a chunk that is a file. Its blocks are read directly then: for each request that goes through
+    the store, zarr needs the time in which a block of 64 KiB is decoded, and the bytes are copied twice."""
+    # Not derived classes, which may read in a way of their own.
+    if type(byte_getter) is not StorePath or type(byte_getter.store) is not LocalStore:
+        return None
+    path = str(byte_getter.store.root / byte_getter.path)
+    return path if os.path.isfile(path) else None
+
+
+def _from_file(path: str, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
+    """Reads a selection of a chunk in a file. Returns ``None`` if the file is gone."""
+    try:
+        return _items(path, selection, chunk_spec)
+    except FileNotFoundError:
+        return None
+
+
+def _items(source: str | bytes, selection: Any, chunk_spec: ArraySpec) -> NDBuffer:
+    """Reads a selection of a chunk, which is a file or is in memory."""
+    with Array(source) as array:
+        _check(array.shape, chunk_spec)
+        return _result(array[selection], chunk_spec)
+
+
+def _nbytes(selection: Any, chunk_spec: ArraySpec) -> int:
+    """Returns the size of the selected items of a chunk in bytes, or more."""
+    count = 1
+    for part, length in zip(selection if isinstance(selection, tuple) else (selection,), chunk_spec.shape):
+        if isinstance(part, slice):
+            count *= len(range(*part.indices(length)))
+        else:
+            count *= length if part is ... else np.size(part)
+    return count * chunk_spec.dtype.to_native_dtype().itemsize
 
 
 def _check(shape: tuple[int, ...], chunk_spec: ArraySpec) -> None:
