@@ -42,7 +42,7 @@ pub fn read_places<'d, P: Places>(
         // Otherwise blocks are processed one after the other.
         #[allow(unsafe_code)]
         let buffer = unsafe { Disjoint::new(destination, !disjoint) };
-        LocalRead { reading, control, serial: !disjoint, buffer: &buffer }.run()?;
+        LocalRead { reading, control, serial: !disjoint, buffer: &buffer }.run_checked()?;
         return Ok(buffer.into_slice());
     }
     // SAFETY: As above, and each block has a filler that hands out each place once.
@@ -50,7 +50,7 @@ pub fn read_places<'d, P: Places>(
     let buffer = unsafe { Unfilled::new(destination) };
     // Bytes are written twice here, so they should stay in the cache.
     let reading = Reading { streaming: false, ..reading };
-    LocalRead { reading, control, serial: false, buffer: &buffer }.run()?;
+    LocalRead { reading, control, serial: false, buffer: &buffer }.run_checked()?;
     Ok(buffer.into_slice())
 }
 
@@ -64,6 +64,14 @@ struct LocalRead<'a, P, B> {
 }
 
 impl<P: Places, B: SharedBuffer> LocalRead<'_, P, B> {
+    /// Asks the guard of the frame once, after all reads, instead of after each: what was read is only returned if the
+    /// frame is still unchanged then, and if it is not, that explains any other error.
+    fn run_checked(&self) -> Result<(), P::Error> {
+        let result = self.run();
+        self.reading.frame.check_guard()?;
+        result
+    }
+
     fn run(&self) -> Result<(), P::Error> {
         let places = self.reading.places;
         let nparts = places.nparts();
@@ -83,7 +91,7 @@ impl<P: Places, B: SharedBuffer> LocalRead<'_, P, B> {
     }
 
     fn part(&self, npart: u64) -> Result<(), P::Error> {
-        let mut driver = Driver::new(&*self.reading.frame.files);
+        let mut driver = Driver::new(&*self.reading.frame.files).guarded(!self.reading.frame.has_guard());
         let mut plan = PartPlan::new(self.reading.places, npart);
         let mut parts = Vec::new();
         loop {
@@ -103,6 +111,7 @@ impl<P: Places, B: SharedBuffer> LocalRead<'_, P, B> {
         // Each thread reads its own groups.
         let file = if head.is_stored() { Some(driver.file(head.file())?.clone()) } else { None };
         let read = |group: &Group<'_>| match (group.extent(), &file) {
+            (Some(extent), Some(file)) if reading.frame.has_guard() => file.read_unguarded(extent),
             (Some(extent), Some(file)) => file.read(extent),
             _ => Ok(Bytes::new()),
         };

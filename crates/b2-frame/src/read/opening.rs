@@ -81,6 +81,23 @@ impl SuperChunk {
         }
     }
 
+    /// Returns whether the frame has a guard of its own, which [`check_guard`](Self::check_guard) asks.
+    pub(crate) fn has_guard(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.guard.is_some())
+    }
+
+    /// Fails with [`FrameError::Changed`] if another program that locks the frame has begun to change it since it was
+    /// opened.
+    pub(crate) fn check_guard(&self) -> Result<(), FrameError> {
+        let Some(source) = &self.source else { return Ok(()) };
+        match &source.guard {
+            Some(guard) if !guard.is_unchanged() => {
+                Err(FrameError::Changed { name: source.path.display().to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
     /// when it overwrites chunks. What cannot be read again counts as unchanged.
     fn has_changed(&self) -> bool {

@@ -53,12 +53,19 @@ pub(crate) struct Driver<'a> {
     files: &'a dyn FrameFiles,
     main: Option<OpenFile>,
     chunk: Option<(FrameFile, OpenFile)>,
+    guarded: bool,
 }
 
 impl<'a> Driver<'a> {
     /// Creates a driver without open files.
     pub(crate) fn new(files: &'a dyn FrameFiles) -> Self {
-        Self { files, main: None, chunk: None }
+        Self { files, main: None, chunk: None, guarded: true }
+    }
+
+    /// Sets whether each read asks the guard of the frame. Else the caller asks it after the last one
+    /// ([`SuperChunk::check_guard`](crate::SuperChunk::check_guard)).
+    pub(crate) fn guarded(self, guarded: bool) -> Self {
+        Self { guarded, ..self }
     }
 
     /// Returns a file, opening it if it is not open yet.
@@ -91,7 +98,9 @@ impl<'a> Driver<'a> {
         }
         let mut parts = memory::list(extents.len())?;
         for extent in extents {
-            parts.push(self.file(extent.file)?.read(extent)?);
+            let guarded = self.guarded;
+            let file = self.file(extent.file)?;
+            parts.push(if guarded { file.read(extent)? } else { file.read_unguarded(extent)? });
         }
         Ok(parts)
     }

@@ -126,6 +126,8 @@ pub(crate) fn together<T: Send, R: Send>(
 #[derive(Clone)]
 pub struct OpenFile {
     file: Arc<dyn ReadAt>,
+    /// The same file without a guard, if `file` has one.
+    bare: Option<Arc<dyn ReadAt>>,
     name: Arc<str>,
     base: u64,
     len: u64,
@@ -154,13 +156,14 @@ impl OpenFile {
         let Some(len) = len.checked_sub(base) else {
             return Err(FrameError::OutOfRange { what: "file bytes", start: base, end: base, len });
         };
-        Ok(Self { file, name, base, len })
+        Ok(Self { file, bare: None, name, base, len })
     }
 
     /// Returns the file with a guard, which ensures that all bytes belong to one state of the frame.
     pub(crate) fn guarded(self, guard: Option<&Arc<Guard>>) -> Self {
         let Some(guard) = guard else { return self };
-        Self { file: Arc::new(Guarded { file: self.file, guard: guard.clone() }), ..self }
+        let bare = Some(self.file.clone());
+        Self { file: Arc::new(Guarded { file: self.file, guard: guard.clone() }), bare, ..self }
     }
 
     /// Returns the number of bytes from the start of the frame to the end of the file.
@@ -194,11 +197,21 @@ impl OpenFile {
     /// # Errors
     /// [`FrameError::Truncated`] if the file is too short, [`FrameError::Io`] if it cannot be read.
     pub fn read(&self, extent: &Extent) -> Result<Bytes, FrameError> {
+        self.read_from(&self.file, extent)
+    }
+
+    /// Like [`read`](Self::read), without asking the guard, which costs a system call: the caller asks it once, after all
+    /// of its reads.
+    pub(crate) fn read_unguarded(&self, extent: &Extent) -> Result<Bytes, FrameError> {
+        self.read_from(self.bare.as_ref().unwrap_or(&self.file), extent)
+    }
+
+    fn read_from(&self, file: &Arc<dyn ReadAt>, extent: &Extent) -> Result<Bytes, FrameError> {
         let Range { start, end } = extent.within(self.len)?;
         if start >= end {
             return Ok(Bytes::new());
         }
         // The range is inside the file, whose length is at least `base` + `end`.
-        self.file.read_at(self.base + start..self.base + end).map_err(FrameError::io(&*self.name))
+        file.read_at(self.base + start..self.base + end).map_err(FrameError::io(&*self.name))
     }
 }
