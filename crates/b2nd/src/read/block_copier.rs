@@ -15,8 +15,11 @@ use crate::select::copy::Loops;
 
 /// Rows of at least this many bytes are written straight to their places.
 const LONG_ROW: usize = 1024;
-/// Items are picked one by one if at most one of this many bytes is wanted.
+/// Items of a box are picked one by one if at most one of this many bytes is wanted.
 const SPARSE: usize = 8;
+/// Items in no order are picked one by one if there is at most one in this many bytes. Finding the bytes of an item takes
+/// about as long as undoing a shuffle for so many.
+const FAR_APART: usize = 256;
 
 thread_local! {
     /// The buffer for a block, kept between reads: mapping fresh memory takes longer than decoding
@@ -43,8 +46,6 @@ pub struct BlockCopier<'a> {
     streaming: bool,
     /// For a chunk whose blocks are all equal: whether `plain` already holds one of them.
     filled: Option<bool>,
-    /// Whether copied bytes are counted, for a progress callback.
-    counts: bool,
 }
 
 impl std::fmt::Debug for BlockCopier<'_> {
@@ -72,7 +73,7 @@ impl<'a> BlockCopier<'a> {
         let filled = alike.then_some(false);
         let decoder = chunk.decoder(dparams)?;
         let (decoding, in_part) = (chunk.block_memory(), chunk.part_memory());
-        let (limits, counts) = (&dparams.limits, dparams.control.is_watched());
+        let limits = &dparams.limits;
         Ok(Self {
             chunk,
             decoder,
@@ -84,11 +85,10 @@ impl<'a> BlockCopier<'a> {
             size,
             streaming,
             filled,
-            counts,
         })
     }
 
-    /// Copies the selected items of a block. Returns their size in bytes if bytes are counted.
+    /// Copies the selected items of a block. Returns their size in bytes.
     pub(crate) fn copy(
         &mut self,
         (moves, part): (&dyn Moves, &ChunkPart),
@@ -96,9 +96,20 @@ impl<'a> BlockCopier<'a> {
         stored: &[u8],
         dst: &mut impl Target,
     ) -> Result<usize, NdError> {
-        let Survey { wanted, hull, only } = survey(moves, part, nblock, self.counts);
+        let Survey { wanted, hull, only } = survey(moves, part, nblock);
         let Self { decoder, limits, decoding, in_part, block0, plain, size, streaming, filled, .. } = self;
         let block0 = block0.filter(|_| nblock > 0);
+        let size_of_item = moves.item().len().max(1);
+        if filled.is_none()
+            && only.is_none()
+            && (wanted / size_of_item).saturating_mul(FAR_APART) <= hull.len()
+            && decoder.gathers(size_of_item)
+            && let Some(parts) = decoder.parts(nblock, stored, hull.clone())?
+        {
+            limits.check_memory("buffers for a block, in bytes", *decoding)?;
+            pick(&parts, (moves, part), nblock, dst)?;
+            return Ok(wanted);
+        }
         if filled.is_none()
             && let Some(loops) = &only
         {
@@ -129,7 +140,9 @@ impl<'a> BlockCopier<'a> {
         match only {
             Some(loops) => loops.without_first(hull.start).copy(plain, dst),
             None => moves.visit(part, nblock, &mut |step| {
-                if let Some(loops) = step.to_buffer() {
+                if let Some((from, to, len)) = step.item() {
+                    dst.put(to, &plain[from - hull.start..][..len]);
+                } else if let Some(loops) = step.to_buffer() {
                     loops.without_first(hull.start).copy(plain, dst);
                 }
             }),
@@ -156,7 +169,7 @@ impl BlockCopier<'_> {
         let mut hull: Option<Range<usize>> = None;
         for of_array in touched() {
             let start = of_array * size;
-            let Range { start: low, end: high } = survey(moves, part, of_array, false).hull;
+            let Range { start: low, end: high } = survey(moves, part, of_array).hull;
             let wanted = (start + low).max(bytes.start)..(start + high).min(bytes.end);
             if wanted.start < wanted.end {
                 hull = Some(match hull {
@@ -211,7 +224,7 @@ impl Drop for BlockCopier<'_> {
 
 /// What a selection needs of a block.
 struct Survey {
-    /// Size of the selected items in bytes, if bytes are counted.
+    /// Size of the selected items in bytes.
     wanted: usize,
     /// The range from the first to the last selected byte of the block.
     hull: Range<usize>,
@@ -219,22 +232,58 @@ struct Survey {
     only: Option<Loops>,
 }
 
-fn survey(moves: &dyn Moves, part: &ChunkPart, nblock: usize, counts: bool) -> Survey {
+fn survey(moves: &dyn Moves, part: &ChunkPart, nblock: usize) -> Survey {
     let (mut count, mut survey) = (0, Survey { wanted: 0, hull: 0..0, only: None });
     moves.visit(part, nblock, &mut |step| {
-        let Some(loops) = step.to_buffer() else { return };
-        let Range { start, end } = loops.source();
+        let (Range { start, end }, wanted) = match step.item() {
+            // Loops take some time to build, and are needed for a single item only if it is the only one.
+            Some((from, _, len)) if count > 0 => (from..from + len, len),
+            _ => {
+                let Some(loops) = step.to_buffer() else { return };
+                let found = (loops.source(), loops.wanted());
+                survey.only = (count == 0).then_some(loops);
+                found
+            }
+        };
         survey.hull = match count {
             0 => start..end,
             _ => survey.hull.start.min(start)..survey.hull.end.max(end),
         };
         count += 1;
-        if counts {
-            survey.wanted += loops.wanted();
-        }
-        survey.only = (count == 1).then_some(loops);
+        survey.wanted += wanted;
     });
+    if count > 1 {
+        survey.only = None;
+    }
     survey
+}
+
+/// Copies items that lie far apart in a block whose last filter is not undone yet. Undoing it for these items only takes
+/// less time than for all between them.
+fn pick(
+    parts: &BlockParts<'_>,
+    (moves, part): (&dyn Moves, &ChunkPart),
+    nblock: usize,
+    dst: &mut impl Target,
+) -> Result<(), NdError> {
+    let mut result = Ok(());
+    let mut copy = |from: usize, to, len: usize| {
+        if result.is_ok() {
+            let place = dst.place(to, len);
+            if !parts.gather(from, len, len, place) {
+                result = parts.copy(from..from + len, place, false);
+            }
+        }
+    };
+    moves.visit(part, nblock, &mut |step| {
+        if let Some((from, to, len)) = step.item() {
+            copy(from, to, len);
+        } else if let Some(loops) = step.to_buffer() {
+            let row = loops.row();
+            loops.each_row(|from, to| copy(from, to, row));
+        }
+    });
+    Ok(result?)
 }
 
 /// Copies a box from a block whose last filter is not undone yet, and undoes the filter only where

@@ -31,6 +31,11 @@ impl<'a> Move<'a> {
         Self { counts, size, block, buffer }
     }
 
+    /// Returns the offset in the block, the offset in the buffer, and the length, if this is a single item.
+    pub(crate) fn item(&self) -> Option<(usize, usize, usize)> {
+        self.counts.iter().all(|&count| count == 1).then_some((self.block.0, self.buffer.0, self.size))
+    }
+
     /// Returns the loops that copy from the block to the buffer, or `None` if there are no items.
     pub(crate) fn to_buffer(&self) -> Option<Loops> {
         Loops::new(self.counts, self.size, self.block, self.buffer)

@@ -360,3 +360,44 @@ fn slices_of_ndarray_mean_what_they_mean_there() {
         assert_eq!(got.ok(), expected.ok(), "{elems:?}");
     }
 }
+
+/// Points that lie far apart in their blocks are taken from the planes of a shuffle one by one.
+#[test]
+fn points_far_apart_are_the_items_there() {
+    let dice = &mut Dice::new(11);
+    let filters: [&[FilterSlot]; 4] =
+        [&[FilterSlot::SHUFFLE], &[FilterSlot::BITSHUFFLE], &[], &[FilterSlot::DELTA, FilterSlot::SHUFFLE]];
+    for dtype in ["|u1", "<u2", "<u4", "<u8", "<c16", "|V3", "|V40"] {
+        let dtype = Dtype::parse(dtype).unwrap();
+        let size = dtype.itemsize();
+        // Streams that can be compressed, those that are stored, and blocks that repeat one item.
+        let items: Vec<u8> = (0..60 * 70 * size)
+            .map(|at| match at / size / (20 * 70) {
+                0 => (at / size / 9 * (at % size + 1)) as u8,
+                1 => dice.below(256) as u8,
+                _ => (at % size) as u8,
+            })
+            .collect();
+        for filters in filters {
+            let cparams =
+                Compression::new().itemsize(size).codec(CodecId::LZ4).filters(filters).build().unwrap();
+            let frame = ArrayBuilder::with_dtype([60, 70], dtype.clone())
+                .chunks([40, 70])
+                .blocks([20, 70])
+                .compression(cparams)
+                .to_bytes(&items[..])
+                .unwrap();
+            let array = NdArray::from_bytes(frame).unwrap();
+            for count in [1, 2, 5, 12, 400] {
+                let points: [Vec<i64>; 2] =
+                    [60, 70].map(|n| (0..count).map(|_| dice.below(n) as i64).collect());
+                let at = |k: usize| (points[0][k] * 70 + points[1][k]) as usize * size;
+                let expected: Vec<u8> =
+                    (0..count).flat_map(|k| &items[at(k)..at(k) + size]).copied().collect();
+                let selected = points.clone().map(Selection::List).to_vec();
+                let found = array.points(selected).unwrap().read_bytes().unwrap();
+                assert!(found == expected, "{dtype}, {filters:?}, {points:?}");
+            }
+        }
+    }
+}

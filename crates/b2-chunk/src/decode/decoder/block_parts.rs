@@ -47,6 +47,19 @@ impl Undo<'_> {
 
 impl<'a> BlockDecoder<'a> {
     b2_core::internal! {
+        /// Returns whether [`parts`](Self::parts) of most blocks can [`gather`](BlockParts::gather) single items of this
+        /// size.
+        pub fn gathers(&self, itemsize: usize) -> bool {
+            let &[filter] = self.filters.as_slice() else { return false };
+            let planes = filter.planes_of(itemsize).map_or(0, |planes| planes.count);
+            matches!(self.layout.body, Body::Blocks { .. })
+                && filter.has_byte_planes()
+                && planes == itemsize
+                && planes <= MAX_PLANES
+        }
+    }
+
+    b2_core::internal! {
         /// Decodes the streams of block `nblock` as far as the uncompressed bytes `hull` require, so that any part of
         /// `hull` can be read from the result.
         ///
