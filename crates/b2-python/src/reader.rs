@@ -215,7 +215,7 @@ pub(crate) fn scalar(array: Bound<'_, PyUntypedArray>) -> PyResult<Bound<'_, PyA
 /// If a mask marks at most one item in this many bytes of the array, the marked items are read by their coordinates.
 /// Otherwise all items around them are read, and those without a mark are dropped: almost every block has marks then, and
 /// a mark more costs as much as passing over the items of so many bytes (measured with items of 2, 4 and 8 bytes).
-const SPARSE: u64 = 4096;
+const SPARSE: u64 = 2048;
 
 /// A mask of all items of an array.
 pub(crate) struct Mask<'py> {
@@ -445,7 +445,9 @@ fn gather_of<const N: usize>(
     mut filled: usize,
 ) -> usize {
     const MANY: usize = 64;
-    for (items, marks) in items.as_chunks::<N>().0.chunks(MANY).zip(marks.chunks(MANY)) {
+    let stretches = items.as_chunks::<N>().0.chunks(STRETCH).zip(marks.chunks(STRETCH));
+    let some = stretches.filter(|(_, marks)| any(marks));
+    for (items, marks) in some.flat_map(|(items, marks)| items.chunks(MANY).zip(marks.chunks(MANY))) {
         let mut set = bits(marks);
         let count = set.count_ones() as usize;
         if count == items.len() {
