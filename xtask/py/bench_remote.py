@@ -1,7 +1,7 @@
 """The other sides of `cargo xtask bench --remote`: python-blosc2, and Zarr through obstore.
 
 `bench_remote.py make FOLDER` writes the array as raw items, as a frame of C-Blosc2, and as Zarr arrays with chunks and with
-shards. `bench_remote.py blosc2|zarr` opens URLs and reads parts, or copies all to a file or through a pipe, one command per
+shards. `bench_remote.py blosc2|zarr|package` opens URLs and reads parts, or copies all to a file or through a pipe, one command per
 line of standard input, and answers each with seconds and a sum of the items.
 """
 
@@ -85,6 +85,12 @@ def open_blosc2(url):
     return blosc2.RemoteArray(url)
 
 
+def open_package(url):
+    import b2kit
+
+    return b2kit.open(url)
+
+
 def open_zarr(url):
     import zarr
     from obstore.store import HTTPStore
@@ -96,4 +102,4 @@ def open_zarr(url):
 if sys.argv[1] == "make":
     make(sys.argv[2])
 else:
-    serve({"blosc2": open_blosc2, "zarr": open_zarr}[sys.argv[1]])
+    serve({"blosc2": open_blosc2, "zarr": open_zarr, "package": open_package}[sys.argv[1]])

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Written to `benches/results/remote-DATE.md`.
     #[arg(long, conflicts_with = "count")]
     remote: bool,
+    /// With `--remote`: a Python interpreter that has the package `b2kit`, to measure it as well.
+    #[arg(long, value_name = "PYTHON", requires = "remote")]
+    package: Option<PathBuf>,
     /// With --count: store what was counted.
     #[arg(long, requires = "count")]
     update: bool,
@@ -79,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return counts::run(args.update);
     }
     if args.remote {
-        return remote::run(args.quick, args.rounds, args.output.as_deref());
+        return remote::run(args.quick, args.rounds, args.output.as_deref(), args.package.as_deref());
     }
     use clap::ValueEnum;
     let started = Instant::now();

@@ -27,8 +27,13 @@ const PEERS: &[&str] = &[
 
 const PARTS: [&str; 6] = ["open", "item", "plane0", "plane2", "box", "whole"];
 
-/// The ways to read the array: name, program, and file.
-const SIDES: [(&str, &str, &str); 6] = [
+/// A way to read the array: name, program, and file.
+type Side = (&'static str, &'static str, &'static str);
+
+/// A way to copy the array: name, number of the side, and file.
+type Copier = (&'static str, Option<usize>, &'static str);
+
+const SIDES: [Side; 6] = [
     ("b2kit", "ours", "ours.b2nd.starts"),
     ("b2kit, no block starts", "ours", "ours.b2nd"),
     ("b2kit, file of C", "ours", "c.b2nd"),
@@ -36,6 +41,9 @@ const SIDES: [(&str, &str, &str); 6] = [
     ("zarr + obstore, chunks", "zarr", "chunks.zarr"),
     ("zarr + obstore, shards", "zarr", "shards.zarr"),
 ];
+
+/// The Python package, if it is installed somewhere.
+const PACKAGE: Side = ("b2kit, Python", "package", "ours.b2nd.starts");
 
 /// The networks: name, milliseconds until a response, and bytes per second of one connection and of all.
 const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 5] = [
@@ -46,13 +54,15 @@ const NETWORKS: [(&str, u64, Option<u64>, Option<u64>); 5] = [
     ("20 ms, 50 MB/s per link", 20, None, Some(50_000_000)),
 ];
 
-/// The ways to copy the whole array elsewhere: name, number of the side, and file. The first one is the command, whose
+/// The ways to copy the whole array elsewhere. The first one is the command, whose
 /// start is included; the others are those sides, running already.
-const COPIERS: [(&str, Option<usize>, &str); 3] = [
+const COPIERS: [Copier; 3] = [
     ("b2kit cat", None, "ours.b2nd.starts"),
     ("python-blosc2", Some(3), "c.b2nd"),
     ("zarr + obstore, chunks", Some(4), "chunks.zarr"),
 ];
+
+const COPY_BY_PACKAGE: Copier = (PACKAGE.0, Some(SIDES.len()), PACKAGE.2);
 
 /// Where the array is copied to.
 const TARGETS: [&str; 2] = ["file", "pipe"];
@@ -99,7 +109,15 @@ struct Taken {
     counts: Counts,
 }
 
-pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> Result<()> {
+/// `package` is a Python interpreter that has the package.
+pub(super) fn run(
+    quick: bool,
+    rounds: Option<usize>,
+    output: Option<&Path>,
+    package: Option<&Path>,
+) -> Result<()> {
+    let all: Vec<_> = SIDES.into_iter().chain(package.map(|_| PACKAGE)).collect();
+    let copiers: Vec<_> = COPIERS.into_iter().chain(package.map(|_| COPY_BY_PACKAGE)).collect();
     let rounds = rounds.unwrap_or(if quick { 1 } else { 5 }).max(1);
     let folder = root::scratch("bench/remote");
     let python = python::environment(PEERS)?;
@@ -122,16 +140,17 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
         serve(&server, &folder.join(name), name)?;
     }
     let mut sums = [None; PARTS.len()];
-    let mut taken = vec![vec![vec![Taken::default(); PARTS.len()]; SIDES.len()]; NETWORKS.len()];
-    let mut copied = vec![vec![vec![Vec::new(); TARGETS.len()]; COPIERS.len()]; NETWORKS.len()];
+    let mut taken = vec![vec![vec![Taken::default(); PARTS.len()]; all.len()]; NETWORKS.len()];
+    let mut copied = vec![vec![vec![Vec::new(); TARGETS.len()]; copiers.len()]; NETWORKS.len()];
     let whole = folder.join("copy");
     for ((network, of_network), copied) in NETWORKS.iter().zip(&mut taken).zip(&mut copied) {
         eprintln!("{}", network.0);
         let mut sides = Vec::new();
-        for (_, program, _) in SIDES {
+        for &(_, program, _) in &all {
             server.delay(Duration::ZERO);
-            let mut command = match program {
-                "ours" => Command::new(&ours),
+            let mut command = match (program, package) {
+                ("ours", _) => Command::new(&ours),
+                ("package", Some(python)) => python::script(python, "bench_remote.py"),
                 _ => python::script(&python, "bench_remote.py"),
             };
             if program != "ours" {
@@ -143,7 +162,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
         }
         // The first round only warms up connections and interpreters.
         for round in 0..=rounds {
-            for ((side, (_, _, file)), of_side) in sides.iter_mut().zip(SIDES).zip(of_network.iter_mut()) {
+            for ((side, (_, _, file)), of_side) in sides.iter_mut().zip(&all).zip(of_network.iter_mut()) {
                 server.delay(Duration::from_millis(network.1));
                 server.speed(network.2, network.3);
                 for ((part, taken), sum) in PARTS.iter().zip(of_side).zip(&mut sums) {
@@ -163,7 +182,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
                     }
                 }
             }
-            for ((_, side, file), copied) in COPIERS.iter().zip(copied.iter_mut()) {
+            for ((_, side, file), copied) in copiers.iter().zip(copied.iter_mut()) {
                 for (target, copied) in TARGETS.iter().zip(copied) {
                     let url = server.url(file);
                     let seconds = match side.and_then(|side| sides.get_mut(side)) {
@@ -178,7 +197,7 @@ pub(super) fn run(quick: bool, rounds: Option<usize>, output: Option<&Path>) -> 
         }
     }
     fs::remove_file(&whole)?;
-    let report = report(&taken, &copied, rounds)?;
+    let report = report((&taken, &all), (&copied, &copiers), rounds)?;
     print!("{report}");
     let default = match quick {
         true => root::scratch("bench/remote-quick.md"),
@@ -201,7 +220,11 @@ fn serve(server: &Server, folder: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn report(taken: &[Vec<Vec<Taken>>], copied: &[Vec<Vec<Vec<f64>>>], rounds: usize) -> Result<String> {
+fn report(
+    (taken, sides): (&[Vec<Vec<Taken>>], &[Side]),
+    (copied, copiers): (&[Vec<Vec<Vec<f64>>>], &[Copier]),
+    rounds: usize,
+) -> Result<String> {
     let mut out = String::from(
         "# Reading from a server\n\nfloat32, 400 x 400 x 256, in chunks of 100 x 100 x 128 and blocks of 25 x 25 x 32 (the \
          inner chunks of the shards), zstd 5 and shuffle, about 40 MB stored, behind a server on the loopback that answers \
@@ -209,7 +232,7 @@ fn report(taken: &[Vec<Vec<Taken>>], copied: &[Vec<Vec<Vec<f64>>>], rounds: usiz
          is 32 x 32 x 32. Before each part the array is opened anew, which is not counted with it. All sides read the same \
          items. Made by `cargo xtask bench --remote`.\n\n## Requests and bytes\n\n",
     );
-    let names = SIDES.map(|(name, ..)| name).join(" | ");
+    let names = Vec::from_iter(sides.iter().map(|(name, ..)| *name)).join(" | ");
     // One row for each part.
     let parts = |of_network: &[Vec<Taken>], cell: &dyn Fn(&Taken) -> String| {
         let row = |(at, part): (usize, &&str)| {
@@ -239,7 +262,7 @@ fn report(taken: &[Vec<Vec<Taken>>], copied: &[Vec<Vec<Vec<f64>>>], rounds: usiz
             format!("{network}, {target} | {}", of_network.iter().map(cell).collect::<Vec<_>>().join(" | "))
         })
     });
-    let names = COPIERS.map(|(name, ..)| name).join(" | ");
+    let names = Vec::from_iter(copiers.iter().map(|(name, ..)| *name)).join(" | ");
     out += &table(&format!("ms | {names}"), rows);
     Ok(out)
 }
