@@ -128,21 +128,21 @@ impl SuperChunk {
         Ok((Part { nchunk, pieces: vec![Piece { start, len: inside, at: to }], repeated }, until))
     }
 
-    /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
-    /// Numbers may repeat. In frames with individual chunk sizes, these must have been read.
-    ///
-    /// # Errors
-    /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
-    #[cfg(feature = "__internal")]
-    #[doc(hidden)]
-    pub fn item_read(
-        &self,
-        items: &[u64],
-    ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
-        let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
-        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
-        let dst = crate::storage::traits::zeroed(total)?;
-        Ok((self.pieces_of_items(items)?, dst))
+    b2_core::internal! {
+        /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
+        /// Numbers may repeat. In frames with individual chunk sizes, these must have been read.
+        ///
+        /// # Errors
+        /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
+        pub fn item_read(
+            &self,
+            items: &[u64],
+        ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
+            let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
+            self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
+            let dst = crate::storage::traits::zeroed(total)?;
+            Ok((self.pieces_of_items(items)?, dst))
+        }
     }
 
     fn pieces_of_items(&self, items: &[u64]) -> Result<Pieces, FrameError> {
