@@ -220,9 +220,12 @@ fn serve(server: &Server, folder: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// How long copies took, in seconds: a list for each side and way.
+type Seconds = Vec<Vec<Vec<f64>>>;
+
 fn report(
     (taken, sides): (&[Vec<Vec<Taken>>], &[Side]),
-    (copied, copiers): (&[Vec<Vec<Vec<f64>>>], &[Copier]),
+    (copied, copiers): (&[Seconds], &[Copier]),
     rounds: usize,
 ) -> Result<String> {
     let mut out = String::from(

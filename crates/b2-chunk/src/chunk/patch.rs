@@ -4,7 +4,7 @@ use b2_core::memory;
 
 use crate::block::fill::repeated;
 use crate::block::scratch::InUse;
-use crate::encode::compress::{blocks_header, refers_to_block0};
+use crate::encode::compress::{blocks_header, refers_to_block0, write_header};
 use crate::encode::encoder::{BlockEncoder, most};
 use crate::model::layout::Body;
 use crate::{CParams, ChunkError, ChunkHeader, LazyChunk};
@@ -68,6 +68,6 @@ pub(crate) fn with_blocks(
         made.extend_from_slice(stored);
     }
     let header = ChunkHeader { cbytes: made.len() as u32, ..header.clone() };
-    header.write_to(&mut made);
+    write_header(&header, &mut made);
     Ok(Some(made))
 }

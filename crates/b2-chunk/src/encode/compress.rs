@@ -456,18 +456,24 @@ fn finish_stored(mut header: ChunkHeader, src: Plain<'_>, dst: &mut [u8]) -> Res
             let nbytes = blocks.nbytes();
             let head = header.header_len();
             header.cbytes = (head + nbytes) as u32;
-            header.write_to(dst);
+            write_header(&header, dst);
             copy_blocks(blocks, header.blocksize(), &mut dst[head..][..nbytes])?;
             Ok(header)
         }
     }
 }
 
+/// Writes a header to the start of `dst`, which has enough room.
+pub(crate) fn write_header(header: &ChunkHeader, dst: &mut [u8]) {
+    let len = header.header_len();
+    dst[..len].copy_from_slice(&header.to_bytes()[..len]);
+}
+
 /// Writes header and payload to the start of `dst`, which has enough room.
 fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeader {
     let head = header.header_len();
     header.cbytes = (head + payload.len()) as u32;
-    header.write_to(dst);
+    write_header(&header, dst);
     dst[head..][..payload.len()].copy_from_slice(payload);
     header
 }
@@ -544,7 +550,7 @@ fn write_blocks(
     }
     header.dict = dict.is_some();
     header.cbytes = (tables + ends.last().copied().unwrap_or(0)) as u32;
-    header.write_to(head);
+    write_header(&header, head);
     let rest = &mut head[header_len..];
     let (starts, section) = rest.split_at_mut(4 * ends.len());
     for (place, start) in starts.as_chunks_mut::<4>().0.iter_mut().zip([0].iter().chain(&ends)) {
@@ -604,7 +610,7 @@ fn write_few(
         return Ok(finish(header, &[], dst));
     }
     header.cbytes = end as u32;
-    header.write_to(dst);
+    write_header(&header, dst);
     Ok(header)
 }
 

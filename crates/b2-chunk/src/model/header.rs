@@ -244,12 +244,6 @@ impl ChunkHeader {
         Ok(())
     }
 
-    /// Writes the header to the start of `dst`, which has room for it.
-    pub(crate) fn write_to(&self, dst: &mut [u8]) {
-        let len = self.header_len();
-        dst[..len].copy_from_slice(&self.to_bytes()[..len]);
-    }
-
     /// Encodes the header. Only the first 16 bytes count if it is not extended.
     pub(crate) fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
         let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
