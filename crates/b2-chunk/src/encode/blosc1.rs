@@ -1,37 +1,14 @@
 //! What differs in chunks for C-Blosc 1 (docs/format/writer-choices.md, section 11).
 
-use b2_codecs::CodecId;
 use b2_filters::{FilterId, FilterSlot};
 
 use crate::model::header::flags;
-use crate::{CParams, ChunkError, ChunkHeader};
+use crate::{CParams, ChunkHeader};
 
 /// Largest item that C-Blosc 1 splits, in bytes.
 const MAX_SPLIT: usize = 16;
 /// Shortest stream of a split block, in bytes.
 const MIN_STREAM: usize = 128;
-
-/// Fails if the parameters ask for what C-Blosc 1 lacks.
-pub(crate) fn check(cparams: &CParams) -> Result<(), ChunkError> {
-    const CODECS: [CodecId; 5] =
-        [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
-    let fail = |name, what: String| Err(ChunkError::Argument { name, what });
-    if !CODECS.contains(&cparams.codec()) {
-        return fail("codec", format!("{} does not exist in Blosc1", cparams.codec()));
-    }
-    if cparams.use_dict() {
-        return fail("use_dict", "Blosc1 has no dictionaries".into());
-    }
-    if cparams.itemsize() > 255 {
-        return fail("itemsize", format!("{}, but Blosc1 has items of 1 to 255 bytes", cparams.itemsize()));
-    }
-    let [unused @ .., last] = cparams.filters();
-    let plain = [FilterSlot::EMPTY, FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE].contains(&last);
-    if !plain || unused.iter().any(|slot| slot.id != FilterId::NONE) {
-        return fail("filters", "Blosc1 has one filter at most, shuffle or bitshuffle".into());
-    }
-    Ok(())
-}
 
 /// Removes bitshuffle where the input ends within an item: some versions lose the bytes behind the last whole one.
 pub(crate) fn fit(header: &mut ChunkHeader) {

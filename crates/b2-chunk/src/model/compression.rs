@@ -4,7 +4,7 @@ use std::sync::Arc;
 use b2_codecs::CodecId;
 use b2_filters::{FilterId, FilterSlot, Reference};
 
-use crate::encode::blosc1;
+use crate::model::blosc1;
 use crate::model::header::MAX_BLOCKSIZE;
 use crate::model::hooks::{BlockInfo, Hook};
 use crate::{CParams, ChunkError, Compatibility, Control, Limits, Plugins, SplitMode};

@@ -10,7 +10,7 @@ use crate::{FrameError, SuperChunk};
 
 /// The selected bytes of a frame and their places in a destination, split by chunk and by block.
 ///
-/// Byte ranges and lists of items are [`Pieces`](crate::read::pieces::Pieces); `b2nd` has the selections
+/// Byte ranges and lists of items are `Pieces`; `b2nd` has the selections
 /// of arrays.
 ///
 /// # Safety

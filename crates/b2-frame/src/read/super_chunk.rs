@@ -269,7 +269,7 @@ impl SuperChunk {
         &self.dparams
     }
     /// Sets a function that processes every block after codec and filters, see
-    /// [`DParams::with_postfilter`]. It receives the numbers of the chunk and the block.
+    /// [`DParams::postfilter`]. It receives the numbers of the chunk and the block.
     #[must_use]
     pub fn with_postfilter(
         self,
