@@ -159,6 +159,9 @@ impl ReadAt for Late {
     fn read_at(&self, range: Range<u64>) -> io::Result<bytes::Bytes> {
         self.0.read_at(range)
     }
+    fn read_at_most(&self, range: Range<u64>) -> io::Result<bytes::Bytes> {
+        self.0.read_at_most(range)
+    }
     fn in_flight(&self) -> usize {
         self.0.in_flight()
     }

@@ -70,6 +70,9 @@ impl SuperChunk {
     /// read for it.
     pub(crate) fn runs_of(&self, nchunk: usize) -> Result<Result<Option<Bytes>, PageRequest>, FrameError> {
         let (sums, entry) = (&self.opened.sums, self.entry(nchunk)?);
+        if self.is_own(entry) {
+            return Ok(Ok(None));
+        }
         if let (Some(Sums::Known(sums)), Entry::Stored(_)) = (sums, entry) {
             let record = sums.get(&entry.to_raw()).map(|sum| memory::copied(&sum.runs));
             return Ok(Ok(record.transpose()?.map(Bytes::from)));
@@ -93,6 +96,7 @@ impl SuperChunk {
     /// Returns the sum of a stored chunk, if there is one, or the page that has to be read for it.
     pub(crate) fn sum_of(&self, nchunk: usize) -> Result<Result<Option<u64>, PageRequest>, FrameError> {
         let sum = match (&self.opened.sums, self.entry(nchunk)?) {
+            (_, entry) if self.is_own(entry) => None,
             (Some(Sums::Pages(table)), Entry::Stored(_)) => {
                 match table.get(self.index().nstored(nchunk) as u64)? {
                     Lookup::Sum(sum) => sum,
@@ -130,12 +134,18 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether a stored chunk that was read and compared is as it was written, as far as checksums can show: it
-    /// has one, or no chunk of the frame has.
+    /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
+    /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
     #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn is_vouched_for(&self, nchunk: usize) -> bool {
-        self.opened.sums.is_none() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))
+        let own = || self.entry(nchunk).is_ok_and(|entry| self.is_own(entry));
+        self.opened.sums.is_none() || own() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))
+    }
+
+    /// Returns whether this process has put the chunk with this entry into memory that nothing can change.
+    fn is_own(&self, entry: Entry) -> bool {
+        matches!((self.own_from, entry), (Some(from), Entry::Stored(offset)) if offset >= from)
     }
 
     /// Compares the sum of a stored chunk with the one in the frame, if that is known.

@@ -125,6 +125,9 @@ pub struct SuperChunk {
     pub(crate) keeps: bool,
     /// Read costs, which decide what is read at once.
     pub(crate) costs: ReadCosts,
+    /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
+    /// not be compared.
+    pub(crate) own_from: Option<u64>,
 }
 
 impl SuperChunk {
@@ -141,7 +144,17 @@ impl SuperChunk {
         let dparams = dparams.container(container);
         let opened = Arc::new(opened);
         let (compare, costs) = (Compare::default(), ReadCosts::default());
-        Self { opened, files, dparams, sizes: Arc::default(), source: None, compare, keeps: false, costs }
+        Self {
+            opened,
+            files,
+            dparams,
+            sizes: Arc::default(),
+            source: None,
+            compare,
+            keeps: false,
+            costs,
+            own_from: None,
+        }
     }
 
     /// Returns the frame header.

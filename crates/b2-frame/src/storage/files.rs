@@ -212,6 +212,8 @@ impl OpenFile {
             return Ok(Bytes::new());
         }
         // The range is inside the file, whose length is at least `base` + `end`.
-        file.read_at(self.base + start..self.base + end).map_err(FrameError::io(&*self.name))
+        let range = self.base + start..self.base + end;
+        let bytes = if extent.or_less { file.read_at_most(range) } else { file.read_at(range) };
+        bytes.map_err(FrameError::io(&*self.name))
     }
 }

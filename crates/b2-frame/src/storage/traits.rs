@@ -37,10 +37,17 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// As for [`ReadAt::read_exact_at`].
     fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let mut buf = Buffer::new(range.end.saturating_sub(range.start))
-            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
-        self.read_exact_at(range.start, &mut buf)?;
-        Ok(buf.freeze())
+        copied(self, range)
+    }
+
+    /// Returns the bytes of `range`, or only those up to the end of the chunk that holds its start if the storage knows
+    /// that end.
+    ///
+    /// # Errors
+    /// As for [`ReadAt::read_at`].
+    #[doc(hidden)]
+    fn read_at_most(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.read_at(range)
     }
 
     /// Returns how many reads should be in flight at once. More than one means that a read mostly
@@ -63,6 +70,14 @@ pub trait ReadAt: Send + Sync {
     fn identity(&self) -> io::Result<Option<FileId>> {
         Ok(None)
     }
+}
+
+/// Reads a range into a buffer that is reused.
+pub(crate) fn copied(file: &(impl ReadAt + ?Sized), range: Range<u64>) -> io::Result<Bytes> {
+    let mut buf = Buffer::new(range.end.saturating_sub(range.start))
+        .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+    file.read_exact_at(range.start, &mut buf)?;
+    Ok(buf.freeze())
 }
 
 /// Writes at given offsets. Methods take `&self`, because readers may share the handle.

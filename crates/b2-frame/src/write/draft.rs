@@ -62,6 +62,7 @@ impl Draft {
         let opened = self.state.opened(&head, layout, sums, &dparams);
         let mut schunk = SuperChunk::new(opened, files, dparams.clone());
         schunk.set_container(dparams.container);
+        schunk.own_from = self.store.own_from();
         if let Sizes::Individual(sizes) = &self.state.sizes {
             // The sizes are known, so the snapshot need not read them.
             let _ = schunk.sizes.set(ChunkSizes::of(sizes));
@@ -97,30 +98,32 @@ impl Draft {
     }
 
     /// Inserts a chunk before chunk `nchunk`.
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
+    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Fitted) -> Result<(), FrameError> {
         let sizing = self.state.sizing_with(nchunk, chunk.nbytes);
+        let (nbytes, vl_blocks) = (chunk.nbytes, chunk.vl_blocks);
         let raw = self.put_sized(nchunk, chunk, sizing)?;
         self.state.reserve(1)?;
         if self.nchunks() == 0 {
-            self.state.vl_blocks = chunk.vl_blocks;
+            self.state.vl_blocks = vl_blocks;
         }
-        self.state.insert(nchunk, raw, chunk.nbytes);
+        self.state.insert(nchunk, raw, nbytes);
         Ok(())
     }
 
     /// Replaces chunk `nchunk`.
-    pub(crate) fn replace(&mut self, nchunk: usize, chunk: &Fitted) -> Result<(), FrameError> {
+    pub(crate) fn replace(&mut self, nchunk: usize, chunk: Fitted) -> Result<(), FrameError> {
         let sizing = self.state.sizing_after(nchunk, chunk.nbytes);
+        let (nbytes, vl_blocks) = (chunk.nbytes, chunk.vl_blocks);
         let raw = self.put_sized(nchunk, chunk, sizing)?;
         if self.nchunks() == 1 {
-            self.state.vl_blocks = chunk.vl_blocks;
+            self.state.vl_blocks = vl_blocks;
         }
-        self.state.replace(nchunk, raw, chunk.nbytes);
+        self.state.replace(nchunk, raw, nbytes);
         Ok(())
     }
 
     /// Stores a chunk for a frame that will have this sizing, and returns its entry.
-    fn put_sized(&mut self, nchunk: usize, chunk: &Fitted, sizing: Sizing) -> Result<i64, FrameError> {
+    fn put_sized(&mut self, nchunk: usize, chunk: Fitted, sizing: Sizing) -> Result<i64, FrameError> {
         if sizing == Sizing::Equal || self.state.is_individual() && self.state.all_stored {
             return self.put(nchunk, chunk, sizing);
         }
@@ -133,27 +136,29 @@ impl Draft {
     }
 
     /// Stores a chunk in a form that a frame with this sizing needs, and returns its entry.
-    pub(crate) fn put(&mut self, nchunk: usize, chunk: &Fitted, sizing: Sizing) -> Result<i64, FrameError> {
-        match &chunk.content {
+    pub(crate) fn put(&mut self, nchunk: usize, chunk: Fitted, sizing: Sizing) -> Result<i64, FrameError> {
+        match chunk.content {
             FittedContent::Stored(stored) => self.put_stored(stored),
             FittedContent::Special(kind)
                 if sizing == Sizing::Equal && chunk.nbytes.is_multiple_of(self.rules.typesize) =>
             {
                 self.store.check()?;
-                Ok(Entry::Special(*kind).to_raw())
+                Ok(Entry::Special(kind).to_raw())
             }
             FittedContent::Special(kind) => {
-                let stored = self.rules.special(*kind, chunk.nbytes);
-                self.put_stored(&stored.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
+                let stored = self.rules.special(kind, chunk.nbytes);
+                self.put_stored(stored.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
             }
         }
     }
 
-    fn put_stored(&mut self, chunk: &Chunk) -> Result<i64, FrameError> {
-        let raw = Entry::Stored(self.store.put(chunk.as_bytes())?).to_raw();
+    fn put_stored(&mut self, chunk: Chunk) -> Result<i64, FrameError> {
+        self.store.check()?;
         let head = runs::parse(chunk.as_bytes(), &self.rules.dparams);
-        if let Some(sums) = &mut self.sums {
-            sums.put(raw, ChunkSum::of(chunk.as_bytes(), head.as_ref()))?;
+        let sum = self.sums.as_ref().map(|_| ChunkSum::of(chunk.as_bytes(), head.as_ref()));
+        let raw = Entry::Stored(self.store.put(chunk.into_bytes())?).to_raw();
+        if let (Some(sums), Some(sum)) = (&mut self.sums, sum) {
+            sums.put(raw, sum)?;
         }
         if let Some(starts) = &mut self.starts {
             starts.put(raw, head.as_ref());
@@ -179,7 +184,7 @@ impl Draft {
                 }
                 stored.push((
                     nchunk,
-                    self.put(nchunk, &Fitted::special(kind, nbytes), Sizing::Individual)?,
+                    self.put(nchunk, Fitted::special(kind, nbytes), Sizing::Individual)?,
                     nbytes,
                 ));
             }

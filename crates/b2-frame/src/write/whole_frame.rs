@@ -16,7 +16,7 @@ use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Staging};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::state::FrameState;
-use crate::write::store::{Change, ContiguousStore, Copied, Store};
+use crate::write::store::{Change, ContiguousStore, Copied, MemoryStore, Put, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts`
@@ -30,7 +30,7 @@ pub(crate) fn copy_chunks(
     sums: Option<&ChunkSums>,
     starts: Option<Wanted>,
     control: &Control,
-    mut put: impl FnMut(&[u8]) -> Result<u64, FrameError>,
+    put: &mut Put<'_>,
 ) -> Result<Copied, FrameError> {
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
@@ -39,7 +39,7 @@ pub(crate) fn copy_chunks(
         entries.push(match Entry::from_raw(*raw) {
             Some(Entry::Stored(_)) => {
                 let chunk = source.chunk(nchunk).read()?;
-                let new = Entry::Stored(put(chunk.as_bytes())?).to_raw();
+                let new = Entry::Stored(put(chunk.to_bytes())?).to_raw();
                 let head = runs::parse(chunk.as_bytes(), source.dparams());
                 if let Some(starts) = &mut new_starts {
                     starts.put(new, head.as_ref());
@@ -65,7 +65,7 @@ impl SuperChunk {
     /// # Errors
     /// When a chunk cannot be read.
     pub fn to_frame(&self) -> Result<Bytes, FrameError> {
-        let mut store = self.write_whole(ContiguousStore::memory_of)?;
+        let mut store = self.write_whole(|header_len| Ok(MemoryStore::create(header_len)?.into()))?;
         // The store is in memory, so it has content.
         Ok(store.take_memory().unwrap_or_default())
     }
@@ -96,7 +96,7 @@ impl SuperChunk {
         let base = staging::io(&real, file.len())?;
         let name = real.display().to_string();
         let result = self.write_whole(|header_len| {
-            ContiguousStore::behind(file.clone(), &name, *durability, base, header_len)
+            Ok(ContiguousStore::behind(file.clone(), &name, *durability, base, header_len)?.into())
         });
         if result.is_err() {
             let _ = file.set_len(base);
@@ -104,18 +104,15 @@ impl SuperChunk {
         result.map(|_| base)
     }
 
-    fn write_whole(
-        &self,
-        store: impl FnOnce(u64) -> Result<ContiguousStore, FrameError>,
-    ) -> Result<Store, FrameError> {
+    fn write_whole(&self, store: impl FnOnce(u64) -> Result<Store, FrameError>) -> Result<Store, FrameError> {
         let mut state = FrameState::of(self)?;
         state.head = Arc::new(state.head.contiguous());
         let sums = self.chunk_sums()?;
         let control = self.dparams().control.begin(self.nbytes(), self.itemsize() as u64);
-        let mut store = Store::from(store(state.head.len())?);
+        let mut store = store(state.head.len())?;
         let starts = self.opened().starts.as_ref().map(|table| self.wanted_starts(table));
-        let put = |chunk: &[u8]| store.put(chunk);
-        let copied = copy_chunks(&state, self, sums.as_ref(), starts, &control, put)?;
+        let copied =
+            copy_chunks(&state, self, sums.as_ref(), starts, &control, &mut |chunk| store.put(chunk))?;
         let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());
         store.commit(&Change { old: state, new: state, sums, starts, metadata_only: false })?.1?;
         Ok(store)

@@ -13,7 +13,7 @@ use crate::write::chunk_rules::ChunkRules;
 use crate::write::draft::{Draft, Fitted};
 use crate::write::options::WriteOptions;
 use crate::write::state::{FrameState, Sizes, StoredHeader};
-use crate::write::store::{Change, ContiguousStore, SparseStore, Store};
+use crate::write::store::{Change, ContiguousStore, MemoryStore, SparseStore, Store};
 use crate::{FrameError, FrameParams, SuperChunk};
 
 /// Writes a new frame chunk by chunk. Only the index is kept in memory.
@@ -92,7 +92,7 @@ impl WriteOptions {
     /// When the parameters contradict each other.
     pub fn memory(&self, params: FrameParams) -> Result<FrameWriter, FrameError> {
         FrameWriter::new(params, Storage::Contiguous, self, |header_len| {
-            Ok(ContiguousStore::memory_of(header_len)?.into())
+            Ok(MemoryStore::create(header_len)?.into())
         })
     }
 }
@@ -239,7 +239,7 @@ impl FrameWriter {
         let nchunk = self.nchunks();
         self.draft.check_chunk(nchunk, chunk.header().is_vl())?;
         let chunk = self.draft.fit(nchunk, chunk)?;
-        self.append_fitted(&chunk)
+        self.append_fitted(chunk)
     }
 
     /// Appends a chunk of `nbytes` zeros, NaNs or uninitialised items, and returns its number.
@@ -261,11 +261,11 @@ impl FrameWriter {
             return Err(FrameError::argument("nbytes", "NaN needs whole items of 4 or 8 bytes"));
         }
         self.draft.check_chunk(self.nchunks(), false)?;
-        self.append_fitted(&Fitted::special(kind, nbytes))
+        self.append_fitted(Fitted::special(kind, nbytes))
     }
 
     /// Appends a chunk. If that fails half-way, the frame cannot be finished.
-    fn append_fitted(&mut self, chunk: &Fitted) -> Result<usize, FrameError> {
+    fn append_fitted(&mut self, chunk: Fitted) -> Result<usize, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);
         }

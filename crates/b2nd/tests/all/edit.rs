@@ -9,11 +9,11 @@ use b2nd::{ArrayBuilder, ArrayEditor, Axis, NdArray, RegionSource, Selection, so
 use bytes::Bytes;
 use proptest::prelude::*;
 
-fn u64s(shape: &[usize]) -> Vec<u64> {
+pub(crate) fn u64s(shape: &[usize]) -> Vec<u64> {
     shape.iter().map(|&n| n as u64).collect()
 }
 
-fn u32s(shape: &[usize]) -> Vec<u32> {
+pub(crate) fn u32s(shape: &[usize]) -> Vec<u32> {
     shape.iter().map(|&n| n as u32).collect()
 }
 
@@ -81,7 +81,7 @@ fn check_padding(array: &NdArray) {
 }
 
 /// A random operation on both.
-fn step(editor: &mut ArrayEditor, model: &mut Model, dice: &mut Dice, next: &mut u32) {
+pub(crate) fn step(editor: &mut ArrayEditor, model: &mut Model, dice: &mut Dice, next: &mut u32) {
     let mut fresh = |n: usize| -> Vec<u32> {
         (0..n)
             .map(|_| {

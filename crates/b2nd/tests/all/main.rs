@@ -8,6 +8,7 @@ mod crash_arrays;
 mod create;
 mod edit;
 mod edit_cases;
+mod edit_memory;
 mod hooks;
 mod hostile;
 mod large;

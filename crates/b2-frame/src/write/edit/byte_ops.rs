@@ -180,6 +180,7 @@ impl FrameEditor {
         for (nchunk, raw, nbytes) in changed {
             self.draft.state.replace(nchunk, raw, nbytes);
         }
+        self.sweep();
         Ok(())
     }
 
@@ -260,7 +261,7 @@ impl FrameEditor {
             if !editor.draft.state.is_individual() && len.is_multiple_of(editor.draft.rules.typesize) {
                 return Ok(Entry::Special(kind).to_raw());
             }
-            editor.draft.put(editor.nchunks(), &Fitted::special(kind, len), Sizing::Individual)
+            editor.draft.put(editor.nchunks(), Fitted::special(kind, len), Sizing::Individual)
         })
     }
 

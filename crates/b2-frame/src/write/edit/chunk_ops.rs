@@ -36,7 +36,7 @@ impl FrameEditor {
         self.draft.check_chunk(self.nchunks(), chunk.header().is_vl())?;
         self.settle()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
-        self.draft.insert(nchunk, &chunk)?;
+        self.draft.insert(nchunk, chunk)?;
         self.tail = None;
         Ok(())
     }
@@ -53,8 +53,9 @@ impl FrameEditor {
         self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
         self.settle()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
-        self.draft.replace(nchunk, &chunk)?;
+        self.draft.replace(nchunk, chunk)?;
         self.tail = None;
+        self.sweep();
         Ok(())
     }
 

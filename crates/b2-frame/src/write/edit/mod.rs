@@ -31,7 +31,7 @@ use crate::read::options::FrameOrigin;
 use crate::write::chunk_rules::check_layout;
 use crate::write::draft::Draft;
 use crate::write::state::{FrameState, Sizes, Sizing};
-use crate::write::store::{Change, ContiguousStore};
+use crate::write::store::{Change, Put};
 use crate::write::whole_frame::copy_chunks;
 use crate::{FrameError, Storage, SuperChunk};
 
@@ -45,7 +45,9 @@ use crate::{FrameError, Storage, SuperChunk};
 /// From opening to dropping, an editor of a frame on disk holds the lock that C-Blosc2 also uses
 /// (`<file>.b2lock`), so other writers wait. Readers need no lock and see only committed states.
 ///
-/// The space of replaced and deleted chunks is not reused until [`compact`](Self::compact).
+/// On disk the space of replaced and deleted chunks is not reused until [`compact`](Self::compact). In memory it is free
+/// after the commit, or when the last snapshot that needs it is dropped; only the chunks with which the frame was opened
+/// stay until `compact`.
 ///
 /// ```
 /// use b2_chunk::Compression;
@@ -203,9 +205,9 @@ impl FrameEditor {
     /// Returns the frame with all changes, committed or not, for reading. Later changes do not
     /// affect it.
     ///
-    /// This writes buffered data to storage. A snapshot with uncommitted changes is invalid after a
+    /// This writes buffered data to storage. On disk a snapshot with uncommitted changes is invalid after a
     /// [`rollback`](Self::rollback), or after the editor is dropped without a commit: reading then
-    /// fails.
+    /// fails. In memory it stays valid.
     ///
     /// # Errors
     /// When buffered data cannot be written.
@@ -410,7 +412,7 @@ impl FrameEditor {
             return store.dead_bytes();
         }
         // A snapshot of the staged state does not have the layout of the committed frame.
-        let (files, _) = self.draft.store.snapshot()?;
+        let files = self.draft.store.committed()?;
         let frame_len = self.committed.head.header.frame_len();
         let plan = crate::OpenPlan::new(frame_len, Storage::Contiguous, &self.draft.rules.dparams);
         let opened = crate::drive(plan, &*files)?;
@@ -448,20 +450,16 @@ impl FrameEditor {
     /// Writes the staged state as a new contiguous frame. `source` is a snapshot of it.
     fn rewrite(&mut self, source: SuperChunk, control: &Control) -> Result<(), FrameError> {
         let Draft { store, state, sums, starts, .. } = &mut self.draft;
-        let Some(store) = store.contiguous() else { return Ok(()) };
         let (known, sums_of, wanted) = (&*state, sums.as_ref(), starts.as_ref().map(|starts| starts.wanted));
         // Closes the snapshot when everything is copied: Windows does not rename a file over one that is open.
-        let copy = move |whole: &mut ContiguousStore| {
-            let put = |chunk: &[u8]| whole.put(chunk);
-            copy_chunks(known, &source, sums_of, wanted, control, put)
-        };
+        let copy = move |put: &mut Put<'_>| copy_chunks(known, &source, sums_of, wanted, control, put);
         let copied = store.rewrite(&self.committed, self.has_sums.1, copy)?;
         (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);
         Ok(())
     }
 
-    /// Returns the frame as last committed if it is in memory, otherwise `None`. It is copied only
-    /// if there are snapshots.
+    /// Returns the frame as last committed if it is in memory and there is memory to put it into one piece, otherwise
+    /// `None`. What was there when it was opened is copied only if there are snapshots.
     pub fn into_bytes(mut self) -> Option<Bytes> {
         self.rollback();
         self.draft.store.take_memory()
@@ -474,6 +472,8 @@ impl FrameEditor {
     ) -> Result<(), FrameError> {
         self.settle()?;
         let (staged, tail) = (self.draft.state.clone(), self.tail.take());
+        // Keeps what the old state refers to.
+        let _held = self.epoch.clone();
         let result = operations(self);
         if result.is_err() {
             self.draft.state = staged;
@@ -490,7 +490,7 @@ impl FrameEditor {
     /// Stores a chunk in a form that C-Blosc2 can read at this position, and returns its entry.
     fn put(&mut self, nchunk: usize, chunk: Chunk, sizing: Sizing) -> Result<i64, FrameError> {
         let fitted = self.draft.fit(nchunk, chunk)?;
-        self.draft.put(nchunk, &fitted, sizing)
+        self.draft.put(nchunk, fitted, sizing)
     }
 }
 

@@ -24,8 +24,8 @@ use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
 use crate::write::options::{EditOptions, WriteOptions};
 use crate::write::state::FrameState;
-use crate::write::store::memory::MemoryFile;
-use crate::write::store::{ContiguousStore, Home, SparseStore, Store, leftover};
+use crate::write::store::memory::Copying;
+use crate::write::store::{ContiguousStore, Home, MemoryStore, SparseStore, Store, leftover};
 use crate::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 
 impl EditOptions {
@@ -63,10 +63,11 @@ impl EditOptions {
     /// As for [`SuperChunk::from_bytes`].
     pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
-        let memory = Arc::new(MemoryFile::new(frame.into()));
-        let file = OpenFile::new(memory.clone(), "frame in memory", 0)?;
+        // Only a vector is certain not to change any more.
+        let frame = Bytes::from(Vec::from(frame.into()));
+        let file = OpenFile::new(Arc::new(Copying(frame.clone())), "frame in memory", 0)?;
         let schunk = self.read.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)?;
-        let store = ContiguousStore::of_memory(memory, &schunk);
+        let store = MemoryStore::of(&frame, schunk.layout());
         self.editor(&schunk, |_| Ok(store.into()), None)
     }
 

@@ -36,7 +36,16 @@ impl FrameEditor {
     /// When buffered data cannot be written.
     pub fn savepoint(&mut self) -> Result<Savepoint, FrameError> {
         self.settle()?;
+        self.sweep();
         Ok(Savepoint { staged: self.draft.state.clone(), epoch: self.epoch.clone() })
+    }
+
+    /// Frees the memory of chunks that are not used any more, unless something could bring them back. New chunks may get
+    /// their index entries, so nothing that compares entries may run meanwhile: `prepare` and `install` never call this.
+    pub(super) fn sweep(&mut self) {
+        if Arc::strong_count(&self.epoch) == 1 {
+            self.draft.store.sweep(&self.draft.state.entries);
+        }
     }
 
     /// Undoes all changes since a savepoint. Returns `false` and does nothing if there was a commit

@@ -1,16 +1,13 @@
-//! Appends to the file or buffer of a contiguous frame: collects small chunks before they are written, reserves space,
+//! Appends to the file of a contiguous frame: collects small chunks before they are written, reserves space,
 //! and starts writing to the disk early.
 
 use std::io;
 use std::sync::Arc;
 
-use b2_core::memory;
-use bytes::Bytes;
-
 use crate::FrameError;
 use crate::storage::staging::Durability;
-use crate::storage::traits::{FileId, WriteAt};
-use crate::write::store::memory::MemoryFile;
+use crate::storage::traits::{FileId, ReadAt, WriteAt};
+use b2_core::memory;
 
 /// Small chunks are collected up to this size before they are written, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -31,8 +28,6 @@ const START_SYNC: u64 = 8 << 20;
 /// The file of a frame, from the frame's start on.
 pub(super) struct Appender {
     pub(super) file: Arc<dyn WriteAt>,
-    /// The same, if it is a buffer.
-    memory: Option<Arc<MemoryFile>>,
     pub(super) name: Arc<str>,
     /// Offset of the frame in the file. All others count from here.
     base: u64,
@@ -55,7 +50,6 @@ impl Appender {
     pub(super) fn new(file: Arc<dyn WriteAt>, name: Arc<str>, durability: Durability, end: u64) -> Self {
         Self {
             file,
-            memory: None,
             name,
             base: 0,
             durability,
@@ -66,12 +60,6 @@ impl Appender {
             sync_started: end,
             written: 0,
         }
-    }
-
-    /// Appends to the first `end` bytes of a buffer.
-    pub(super) fn in_memory(memory: Arc<MemoryFile>, end: u64) -> Self {
-        let out = Self::new(memory.clone(), "frame in memory".into(), Durability::None, end);
-        Self { memory: Some(memory), ..out }
     }
 
     /// Reserves space from now on.
@@ -106,7 +94,7 @@ impl Appender {
     }
 
     pub(super) fn push(&mut self, data: &[u8]) -> Result<(), FrameError> {
-        if self.buf.len() + data.len() > BUFFER && self.empty_memory().is_none() {
+        if self.buf.len() + data.len() > BUFFER {
             self.flush()?;
             if data.len() > BUFFER {
                 self.write(self.at, data)?;
@@ -119,20 +107,9 @@ impl Appender {
         Ok(())
     }
 
-    /// Returns the buffer of a new frame in memory as long as it is empty: the collected bytes then
-    /// become its content.
-    fn empty_memory(&self) -> Option<&Arc<MemoryFile>> {
-        self.memory.as_ref().filter(|_| self.at == 0)
-    }
-
     /// Writes the collected bytes.
     pub(super) fn flush(&mut self) -> Result<(), FrameError> {
-        if let Some(memory) = self.empty_memory().cloned() {
-            let len = self.buf.len() as u64;
-            memory.put(std::mem::take(&mut self.buf));
-            (self.at, self.high) = (len, len);
-            self.written += len;
-        } else if !self.buf.is_empty() {
+        if !self.buf.is_empty() {
             let buf = std::mem::take(&mut self.buf);
             let result = self.write(self.at, &buf);
             self.buf = buf;
@@ -196,7 +173,7 @@ impl Appender {
     /// Continues behind the end of another file, which has replaced this one.
     pub(super) fn replace(&mut self, by: Self) {
         let len = by.at;
-        (self.file, self.memory) = (by.file, by.memory);
+        self.file = by.file;
         self.written += len;
         self.high = len;
         self.go_to(len);
@@ -205,29 +182,45 @@ impl Appender {
     /// Closes the file where another could not be renamed over it otherwise: on Windows. Returns its identity if the
     /// file was closed.
     pub(super) fn close_to_replace(&mut self) -> Option<Option<FileId>> {
-        if !cfg!(windows) || self.is_memory() {
+        if !cfg!(windows) {
             return None;
         }
         let identity = self.file.identity().ok()?;
-        self.file = Arc::new(MemoryFile::new(Bytes::new()));
+        self.file = Arc::new(Closed);
         Some(identity)
     }
+}
 
-    /// Returns whether this is a buffer.
-    pub(super) fn is_memory(&self) -> bool {
-        self.memory.is_some()
+/// In place of a file that was closed so that another can take its name.
+#[derive(Debug)]
+struct Closed;
+
+impl Closed {
+    fn error() -> io::Error {
+        io::Error::other("the file is closed")
     }
+}
 
-    /// Takes the content of a buffer. It is copied only if there are snapshots.
-    pub(super) fn take_memory(&mut self) -> Option<Bytes> {
-        let empty = Arc::new(MemoryFile::new(Bytes::new()));
-        let memory = self.memory.as_mut()?;
-        self.file = empty.clone();
-        // All other references belong to snapshots now.
-        let content = match Arc::try_unwrap(std::mem::replace(memory, empty)) {
-            Ok(memory) => memory.into_vec(),
-            Err(shared) => shared.copy(),
-        };
-        Some(content.into())
+impl ReadAt for Closed {
+    fn len(&self) -> io::Result<u64> {
+        Err(Self::error())
+    }
+    fn read_exact_at(&self, _offset: u64, _buf: &mut [u8]) -> io::Result<()> {
+        Err(Self::error())
+    }
+}
+
+impl WriteAt for Closed {
+    fn write_all_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
+        Err(Self::error())
+    }
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(Self::error())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Err(Self::error())
+    }
+    fn lock(&self) -> io::Result<()> {
+        Err(Self::error())
     }
 }

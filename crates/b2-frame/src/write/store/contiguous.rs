@@ -27,13 +27,12 @@ use crate::write::state::{FrameState, StoredHeader};
 use crate::write::store::appender::Appender;
 use crate::write::store::change::Change;
 use crate::write::store::leftover;
-use crate::write::store::memory::MemoryFile;
 use crate::{FrameError, SuperChunk};
 
 /// Length of the magic number, the header length and the marker after it, in bytes.
 const FIRST: usize = 16;
 
-/// The file or buffer of a contiguous frame.
+/// The file of a contiguous frame.
 pub(crate) struct ContiguousStore {
     home: Home,
     pub(super) out: Appender,
@@ -61,9 +60,11 @@ pub(crate) struct Copied {
     pub(crate) starts: Option<ChunkStarts>,
 }
 
+/// Stores a chunk and returns the offset for its index entry.
+pub(crate) type Put<'a> = dyn FnMut(Bytes) -> Result<u64, FrameError> + 'a;
+
 /// Where a contiguous frame is stored.
 pub(crate) enum Home {
-    Memory,
     Disk {
         fs: Arc<dyn FileSystem>,
         /// The path with all symbolic links resolved.
@@ -106,11 +107,6 @@ impl ContiguousStore {
         Self::existing(home, Appender::new(file, name, durability, schunk.layout().trailer.end), schunk)
     }
 
-    /// Creates the store of an existing frame in memory.
-    pub(crate) fn of_memory(memory: Arc<MemoryFile>, schunk: &SuperChunk) -> Self {
-        Self::existing(Home::Memory, Appender::in_memory(memory, schunk.layout().trailer.end), schunk)
-    }
-
     fn existing(home: Home, out: Appender, schunk: &SuperChunk) -> Self {
         let layout = schunk.layout();
         Self {
@@ -139,12 +135,6 @@ impl ContiguousStore {
             lost: false,
             unsafe_name: false,
         })
-    }
-
-    /// Creates the store of a new frame in memory.
-    pub(crate) fn memory_of(header_len: u64) -> Result<Self, FrameError> {
-        let memory = Arc::new(MemoryFile::new(Bytes::new()));
-        Self::new(Home::Memory, Appender::in_memory(memory, 0), header_len)
     }
 
     /// Creates the store of a new frame in a file.
@@ -369,20 +359,17 @@ impl ContiguousStore {
         &mut self,
         old: &FrameState,
         checksums: bool,
-        copy: impl FnOnce(&mut Self) -> Result<Copied, FrameError>,
+        copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
     ) -> Result<Copied, FrameError> {
         self.check_unchanged(&old.head.bytes)?;
-        let mut whole = match &self.home {
-            Home::Disk { fs, path, .. } => {
-                let target = Staging { fs: fs.clone(), overwrite: true, durability: self.out.durability };
-                Self::create(target, path, self.header_len)?
-            }
-            _ => Self::memory_of(self.header_len)?,
-        };
-        let Copied { mut state, sums, starts } = copy(&mut whole)?;
-        let count_change = || match &self.home {
-            Home::Disk { lock: Some(lock), .. } => lock.count_change(),
-            _ => Ok(0),
+        // Frames that are not complete yet are never rewritten.
+        let Home::Disk { fs, path, lock, .. } = &self.home else { return Err(FrameError::Abandoned) };
+        let target = Staging { fs: fs.clone(), overwrite: true, durability: self.out.durability };
+        let mut whole = Self::create(target, path, self.header_len)?;
+        let Copied { mut state, sums, starts } = copy(&mut |chunk| whole.put(&chunk))?;
+        let count_change = || match lock {
+            Some(lock) => lock.count_change(),
+            None => Ok(0),
         };
         let stored_sums = sums.as_ref().filter(|_| checksums);
         let closed = self.out.close_to_replace();

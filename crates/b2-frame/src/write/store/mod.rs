@@ -4,17 +4,29 @@
 //! [`FrameState`] assigns it a position in the frame. So any number of threads can store chunks,
 //! and a commit knows what to write.
 //!
-//! - `contiguous` writes to one file or buffer, through an `appender`.
+//! - `contiguous` writes to one file, through an `appender`.
 //! - `sparse` writes to a directory.
+//! - `memory` keeps frames in memory, in `pieces`.
 //! - `leftover` identifies bytes behind the committed end.
-//! - `memory` is a buffer that is written like a file.
 
 #[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
 mod appender;
 mod change;
 mod contiguous;
 pub(crate) mod leftover;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "offsets in a frame that is in memory, and ranges made from the lengths of its parts"
+)]
 pub(crate) mod memory;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "offsets in a frame that is in memory, and positions in lists"
+)]
+mod pieces;
 mod sparse;
 
 use std::sync::Arc;
@@ -23,13 +35,14 @@ use b2_core::ProcessId;
 use bytes::Bytes;
 
 pub(crate) use self::change::Change;
-pub(crate) use self::contiguous::{ContiguousStore, Copied, Home};
+pub(crate) use self::contiguous::{ContiguousStore, Copied, Home, Put};
+pub(crate) use self::memory::MemoryStore;
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
 use crate::format::header::Storage;
 use crate::read::open_plan::Layout;
 use crate::storage::files::FrameFiles;
-use crate::write::state::StoredHeader;
+use crate::write::state::{FrameState, StoredHeader};
 
 /// The file, directory or buffer of a frame that is written or changed.
 ///
@@ -42,6 +55,7 @@ pub(crate) struct Store {
 enum Backend {
     Contiguous(ContiguousStore),
     Sparse(SparseStore),
+    Memory(MemoryStore),
 }
 
 impl From<ContiguousStore> for Store {
@@ -56,10 +70,16 @@ impl From<SparseStore> for Store {
     }
 }
 
+impl From<MemoryStore> for Store {
+    fn from(store: MemoryStore) -> Self {
+        Self { place: Backend::Memory(store), process: ProcessId::current() }
+    }
+}
+
 impl Store {
     pub(crate) fn storage(&self) -> Storage {
         match self.place {
-            Backend::Contiguous(_) => Storage::Contiguous,
+            Backend::Contiguous(_) | Backend::Memory(_) => Storage::Contiguous,
             Backend::Sparse(_) => Storage::Sparse,
         }
     }
@@ -67,11 +87,7 @@ impl Store {
     /// Returns whether the storage belongs to another process (the parent, after a fork). A buffer
     /// never does.
     fn is_foreign(&self) -> bool {
-        let shared = match &self.place {
-            Backend::Contiguous(store) => !store.out.is_memory(),
-            Backend::Sparse(_) => true,
-        };
-        shared && !self.process.is_current()
+        !matches!(self.place, Backend::Memory(_)) && !self.process.is_current()
     }
 
     /// Fails if nothing can be stored or committed any more.
@@ -80,6 +96,7 @@ impl Store {
             let name = match &self.place {
                 Backend::Contiguous(store) => store.name().to_owned(),
                 Backend::Sparse(store) => store.name(),
+                Backend::Memory(_) => String::new(),
             };
             return Err(FrameError::Foreign { name });
         }
@@ -91,11 +108,12 @@ impl Store {
     }
 
     /// Stores a chunk and returns the offset for its index entry.
-    pub(crate) fn put(&mut self, chunk: &[u8]) -> Result<u64, FrameError> {
+    pub(crate) fn put(&mut self, chunk: Bytes) -> Result<u64, FrameError> {
         self.check()?;
         match &mut self.place {
-            Backend::Contiguous(store) => store.put(chunk),
-            Backend::Sparse(store) => store.put(chunk),
+            Backend::Contiguous(store) => store.put(&chunk),
+            Backend::Sparse(store) => store.put(&chunk),
+            Backend::Memory(store) => store.put(chunk),
         }
     }
 
@@ -109,6 +127,7 @@ impl Store {
         match &mut self.place {
             Backend::Contiguous(store) => Ok((store.commit(change)?, Ok(()))),
             Backend::Sparse(store) => store.commit(change),
+            Backend::Memory(store) => Ok((store.commit(change)?, Ok(()))),
         }
     }
 
@@ -120,6 +139,7 @@ impl Store {
         match &mut self.place {
             Backend::Contiguous(store) => store.rollback(),
             Backend::Sparse(store) => store.rollback(),
+            Backend::Memory(store) => store.rollback(),
         }
     }
 
@@ -128,7 +148,7 @@ impl Store {
         match &mut self.place {
             Backend::Contiguous(store) => store.forget_pages(),
             // Every commit rewrites them.
-            Backend::Sparse(_) => {}
+            Backend::Sparse(_) | Backend::Memory(_) => {}
         }
     }
 
@@ -143,21 +163,64 @@ impl Store {
                 Ok((store.files()?, store.layout()))
             }
             Backend::Sparse(store) => Ok((store.files()?, store.layout())),
+            Backend::Memory(store) => store.staged(),
         }
     }
 
-    /// Returns the store of a contiguous frame, which can be rewritten as a whole.
-    pub(crate) fn contiguous(&mut self) -> Option<&mut ContiguousStore> {
+    /// Returns the files of the committed frame.
+    pub(crate) fn committed(&mut self) -> Result<Arc<dyn FrameFiles>, FrameError> {
+        match &self.place {
+            Backend::Memory(store) => store.files(),
+            Backend::Contiguous(_) | Backend::Sparse(_) => Ok(self.snapshot()?.0),
+        }
+    }
+
+    /// Returns the offset from which on all chunks were put into memory by this store.
+    pub(crate) fn own_from(&self) -> Option<u64> {
+        match &self.place {
+            Backend::Memory(store) => Some(store.own_from()),
+            Backend::Contiguous(_) | Backend::Sparse(_) => None,
+        }
+    }
+
+    /// Drops what is in memory and to which neither `entries` nor the committed state refers.
+    pub(crate) fn sweep(&mut self, entries: &[i64]) {
+        if let Backend::Memory(store) = &mut self.place {
+            store.sweep(entries);
+        }
+    }
+
+    /// Replaces a contiguous frame by a newly written one. `copy` puts its chunks and returns what belongs to the new
+    /// entries. `checksums` says whether the frame gets them.
+    pub(crate) fn rewrite(
+        &mut self,
+        old: &FrameState,
+        checksums: bool,
+        copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
+    ) -> Result<Copied, FrameError> {
         match &mut self.place {
-            Backend::Contiguous(store) => Some(store),
-            Backend::Sparse(_) => None,
+            Backend::Contiguous(store) => store.rewrite(old, checksums, copy),
+            Backend::Sparse(_) => Err(FrameError::Abandoned),
+            Backend::Memory(store) => {
+                let mut whole = MemoryStore::create(old.head.len())?;
+                let mut copied = copy(&mut |chunk| whole.put(chunk))?;
+                copied.state.head = whole.commit(&Change {
+                    old,
+                    new: &copied.state,
+                    sums: copied.sums.as_ref().filter(|_| checksums),
+                    starts: copied.starts.as_ref(),
+                    metadata_only: false,
+                })?;
+                store.replace(whole);
+                Ok(copied)
+            }
         }
     }
 
     /// Returns the store of a sparse frame, which can remove unused files.
     pub(crate) fn sparse(&mut self) -> Option<&mut SparseStore> {
         match &mut self.place {
-            Backend::Contiguous(_) => None,
+            Backend::Contiguous(_) | Backend::Memory(_) => None,
             Backend::Sparse(store) => Some(store),
         }
     }
@@ -167,13 +230,15 @@ impl Store {
         match &self.place {
             Backend::Contiguous(store) => store.out.written,
             Backend::Sparse(store) => store.written,
+            Backend::Memory(store) => store.written,
         }
     }
 
-    /// Takes the committed frame if it is in memory. It is copied only if there are snapshots.
+    /// Takes the committed frame if it is in memory and there is memory for all of it in one piece. It is copied only
+    /// if there are snapshots.
     pub(crate) fn take_memory(&mut self) -> Option<Bytes> {
-        let Backend::Contiguous(store) = &mut self.place else { return None };
-        store.out.take_memory()
+        let Backend::Memory(store) = &mut self.place else { return None };
+        store.take()
     }
 }
 
@@ -185,6 +250,7 @@ impl Drop for Store {
         match &mut self.place {
             Backend::Contiguous(store) => store.rollback(),
             Backend::Sparse(store) => store.close(),
+            Backend::Memory(_) => {}
         }
     }
 }

@@ -258,7 +258,7 @@ impl ArrayEditor {
     pub fn commit(&mut self) -> Result<Committed, NdError> {
         self.usable()?;
         self.flush()?;
-        // Drop our snapshot: while it exists, a buffer cannot be changed in place.
+        // Drop our snapshot: in memory, the chunks that it holds cannot be freed.
         self.current = None;
         Ok(self.frame.commit()?)
     }
@@ -315,10 +315,12 @@ impl ArrayEditor {
         Ok(self.frame.dead_bytes()?)
     }
 
-    /// Returns the frame as last committed if it is in memory, otherwise `None`.
-    pub fn into_bytes(mut self) -> Option<Bytes> {
-        self.current = None;
-        self.frame.into_bytes()
+    /// Returns the frame as last committed, as [`FrameEditor::into_bytes`] does.
+    pub fn into_bytes(self) -> Option<Bytes> {
+        let Self { frame, opened, current, .. } = self;
+        // While they exist, the frame would have to be copied.
+        drop((opened, current));
+        frame.into_bytes()
     }
 
     pub(super) fn usable(&self) -> Result<(), NdError> {
