@@ -82,6 +82,8 @@ def test_every_dtype_comes_back(tmp_path, pipeline, dtype):
     assert again.dtype in (items.dtype, items.dtype.newbyteorder("="))
     np.testing.assert_array_equal(again[...], items)
     np.testing.assert_array_equal(again[3:7, 1::3], items[3:7, 1::3])
+    for at in (0, 0), (12, 8), (7, 3):
+        assert again[at] == items[at]
     assert z.metadata.codecs[0].to_dict()["name"] == "b2kit.b2nd"
 
 
@@ -238,6 +240,18 @@ def test_arrays_without_dimensions(pipeline):
     z = zarr.create_array({}, shape=(), chunks=(), dtype="f8", serializer=B2ndCodec(), compressors=None)
     z[()] = 2.5
     assert z[()] == 2.5
+
+
+@pytest.mark.parametrize("dtype", ["<U5", "S5", "f8"])
+def test_single_items_in_files(tmp_path, pipeline, dtype):
+    """Also strings that are shorter than their type, of which NumPy's scalars forget the length."""
+    point = np.array("2", dtype=dtype)
+    create(LocalStore(tmp_path / "z"), point, (), B2ndCodec())
+    assert zarr.open_array(tmp_path / "z", mode="r")[()] == point[()]
+    row = np.array(["1", "22", "333"], dtype=dtype)
+    create(LocalStore(tmp_path / "row"), row, (2,), B2ndCodec())
+    again = zarr.open_array(tmp_path / "row", mode="r")
+    assert [again[n] for n in range(3)] == [row[n] for n in range(3)]
 
 
 @pytest.mark.parametrize("filters", [[], ["shuffle"], ["bitshuffle"], ["delta", "shuffle"], [("trunc_prec", 20)]])

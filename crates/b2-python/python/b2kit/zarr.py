@@ -382,7 +382,11 @@ def _items(source: str | bytes, selection: Any, chunk_spec: ArraySpec) -> NDBuff
     """Reads a selection of a chunk, which is a file or is in memory."""
     with Array(source) as array:
         _check(array.shape, chunk_spec)
-        return _result(array[selection], chunk_spec)
+        parts = selection if isinstance(selection, tuple) else (selection,)
+        if all(part is not ... for part in parts):
+            # Never a scalar of NumPy, whose strings lack the blanks at the end.
+            parts = (*parts, ...)
+        return _result(array[parts], chunk_spec)
 
 
 def _nbytes(selection: Any, chunk_spec: ArraySpec) -> int:
