@@ -10,9 +10,11 @@ const MAX_SPLIT: usize = 16;
 /// Shortest stream of a split block, in bytes.
 const MIN_STREAM: usize = 128;
 
-/// Removes bitshuffle where the input ends within an item: some versions lose the bytes behind the last whole one.
+/// Removes bitshuffle where the input or the blocks end within an item: some versions lose the bytes behind the last
+/// whole one.
 pub(crate) fn fit(header: &mut ChunkHeader) {
-    if !header.nbytes().is_multiple_of(header.itemsize()) {
+    let whole = |nbytes: usize| nbytes.is_multiple_of(header.itemsize());
+    if !(whole(header.nbytes()) && whole(header.blocksize())) {
         header.filters.iter_mut().filter(|slot| slot.id == FilterId::BITSHUFFLE).for_each(|slot| {
             *slot = FilterSlot::EMPTY;
         });
@@ -38,7 +40,7 @@ pub(crate) fn filter_flags(filters: &[FilterSlot]) -> u8 {
     }
 }
 
-/// Returns whether blocks must not be split. C-Blosc 1 before 1.14 decides that for itself, and must agree.
+/// Returns whether blocks must not be split: C-Blosc 1 before 1.14 would not expect it.
 pub(crate) fn never_split(header: &ChunkHeader) -> bool {
     header.itemsize() > MAX_SPLIT || header.blocksize() / header.itemsize() < MIN_STREAM
 }

@@ -102,6 +102,10 @@ fn bits_are_shuffled_in_blocks_of_whole_groups() {
     let odd = Chunk::compress_bytes(&data[..data.len() - 5], &cparams).unwrap();
     assert_eq!(odd.header().filters(), [FilterSlot::EMPTY; 6]);
     assert!(odd.decompress_bytes().unwrap() == data[..data.len() - 5]);
+    // Nor are blocks that do.
+    let small = blosc1(100).filters([FilterSlot::BITSHUFFLE]).blocksize(60).build().unwrap();
+    let small = Chunk::compress_bytes(&data[..6000], &small).unwrap();
+    assert_eq!((small.header().blocksize(), small.header().filters()), (60, [FilterSlot::EMPTY; 6]));
 }
 
 #[test]
