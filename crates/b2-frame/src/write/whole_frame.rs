@@ -63,11 +63,11 @@ impl SuperChunk {
     /// Returns the super-chunk as a contiguous frame in memory, without dead space.
     ///
     /// # Errors
-    /// When a chunk cannot be read.
+    /// When a chunk cannot be read, or there is not enough memory.
     pub fn to_frame(&self) -> Result<Bytes, FrameError> {
         let mut store = self.write_whole(|header_len| Ok(MemoryStore::create(header_len)?.into()))?;
         // The store is in memory, so it has content.
-        Ok(store.take_memory().unwrap_or_default())
+        Ok(store.take_memory()?.unwrap_or_default())
     }
 
     /// Appends the super-chunk as a contiguous frame to an existing file, and returns its offset

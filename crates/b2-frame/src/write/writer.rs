@@ -335,7 +335,7 @@ impl FrameWriter {
             nbytes: state.nbytes,
             cbytes: head.header.cbytes(),
             frame_len: head.header.frame_len(),
-            bytes: store.take_memory().unwrap_or_default(),
+            bytes: store.take_memory()?.unwrap_or_default(),
         })
     }
 }

@@ -462,7 +462,7 @@ impl FrameEditor {
     /// `None`. What was there when it was opened is copied only if there are snapshots.
     pub fn into_bytes(mut self) -> Option<Bytes> {
         self.rollback();
-        self.draft.store.take_memory()
+        self.draft.store.take_memory().ok().flatten()
     }
 
     /// Runs several operations. If one fails, none of them has changed anything.

@@ -262,12 +262,14 @@ impl MemoryStore {
         *self = Self { written, ..whole };
     }
 
-    /// Takes the committed frame. It is copied only if others hold parts of it. Returns `None` if there is no memory
-    /// for it.
-    pub(super) fn take(&mut self) -> Option<Bytes> {
-        let version = self.committed.take()?;
+    /// Takes the committed frame, if there is one. It is copied only if others hold parts of it.
+    ///
+    /// # Errors
+    /// When there is no memory to put it into one piece.
+    pub(super) fn take(&mut self) -> Result<Option<Bytes>, OutOfMemory> {
+        let committed = self.committed.take();
         (self.base, self.pieces) = Default::default();
-        version.into_bytes().ok()
+        committed.map(Version::into_bytes).transpose()
     }
 }
 

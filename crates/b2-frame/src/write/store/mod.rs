@@ -32,6 +32,7 @@ mod sparse;
 use std::sync::Arc;
 
 use b2_core::ProcessId;
+use b2_core::memory::OutOfMemory;
 use bytes::Bytes;
 
 pub(crate) use self::change::Change;
@@ -234,11 +235,15 @@ impl Store {
         }
     }
 
-    /// Takes the committed frame if it is in memory and there is memory for all of it in one piece. It is copied only
-    /// if there are snapshots.
-    pub(crate) fn take_memory(&mut self) -> Option<Bytes> {
-        let Backend::Memory(store) = &mut self.place else { return None };
-        store.take()
+    /// Takes the committed frame if it is in memory. It is copied only if there are snapshots.
+    ///
+    /// # Errors
+    /// When there is no memory to put it into one piece.
+    pub(crate) fn take_memory(&mut self) -> Result<Option<Bytes>, OutOfMemory> {
+        match &mut self.place {
+            Backend::Memory(store) => store.take(),
+            Backend::Contiguous(_) | Backend::Sparse(_) => Ok(None),
+        }
     }
 }
 
