@@ -56,7 +56,7 @@ impl Chunk {
     /// are unspecified.
     ///
     /// ```
-    /// use b2_chunk::{CParams, Chunk};
+    /// use b2_chunk::{Chunk, Compression};
     /// let cparams = Compression::new().itemsize(1).build()?;
     /// let mut buffer = vec![0; 1032];
     /// let len = Chunk::compress_bytes_into(&[1; 1000], &mut buffer, &cparams)?;

@@ -62,7 +62,7 @@ pub enum Compatibility {
 /// Validated compression parameters, made by [`Compression::build`](crate::Compression::build), which reports any mistake.
 ///
 /// ```
-/// use b2_chunk::{CParams, CodecId, FilterId};
+/// use b2_chunk::{CodecId, Compression, FilterId};
 /// let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).level(9).filter(FilterId::BITSHUFFLE).build()?;
 /// assert_eq!((cparams.itemsize(), cparams.filters()[5].id), (4, FilterId::BITSHUFFLE));
 /// assert!(Compression::new().itemsize(4).level(10).build().is_err());

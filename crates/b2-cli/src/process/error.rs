@@ -227,6 +227,9 @@ mod tests {
             "x.b2nd: written, but may not survive a power loss: no space left on the disk"
         );
         let failed = FrameError::io("x.b2nd")(io::ErrorKind::StorageFull.into());
-        assert!(one_line(&NdError::Frame(failed).into()).ends_with("x.b2nd: no space left on the disk"));
+        assert_eq!(
+            one_line(&NdError::Frame(failed).into()),
+            "x.b2nd: no space left on the disk; nothing was written"
+        );
     }
 }

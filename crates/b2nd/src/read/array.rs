@@ -27,7 +27,7 @@ use crate::{Dtype, Geometry, NdError};
 /// ```
 /// use b2nd::{ArrayBuilder, NdArray, range, source};
 ///
-/// let frame = ArrayBuilder::new::<u32>([3, 4, 5]).to_bytes(source::arange(0, 1))?;
+/// let frame = ArrayBuilder::new::<u32>([3, 4, 5]).to_bytes(source::arange(0u32, 1))?;
 /// let array = NdArray::from_bytes(frame)?;
 /// assert_eq!((array.shape(), array.dtype().as_str()), (&[3, 4, 5][..], "<u4"));
 /// let part = array.slice((-1, 1..3))?;
