@@ -26,6 +26,7 @@ __all__ = [
     "write_parts",
     "compress",
     "decompress",
+    "decompress_into",
     "chunk_sizes",
 ]
 

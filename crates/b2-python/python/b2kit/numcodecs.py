@@ -12,6 +12,7 @@ HDF5 filter 32026. ``blosc`` is registered by numcodecs itself; :func:`register`
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ __all__ = ["Blosc", "Blosc2", "register"]
 _FRAME = b"\xa8b2frame\0"
 
 
-class _Shuffled(Codec):  # type: ignore[misc, unused-ignore]
+class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
     """What both codecs share."""
 
     NOSHUFFLE: ClassVar[int] = 0
