@@ -8,7 +8,7 @@ use std::time::Duration;
 use b2_http::{Http, HttpFile};
 use b2_store::Place;
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts};
+use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, Storage};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -226,6 +226,15 @@ fn style(name: &str) -> PyResult<Style> {
 
 pub(crate) fn style_of(name: Option<&str>) -> PyResult<Style> {
     name.map_or(Ok(Style::Numpy), style)
+}
+
+fn special(kind: SpecialKind) -> &'static str {
+    match kind {
+        SpecialKind::Zeros => "zeros",
+        SpecialKind::NaN => "nan",
+        SpecialKind::Uninit => "uninit",
+        _ => "value",
+    }
 }
 
 #[pymethods]
@@ -556,11 +565,38 @@ impl ArrayBase {
         let entry = move |_| array.super_chunk().chunk(nchunk).entry();
         Ok(match self.short_how().run_near_or_apart(py, entry)? {
             Entry::Stored(_) => "stored",
-            Entry::Special(SpecialKind::Zeros) => "zeros",
-            Entry::Special(SpecialKind::NaN) => "nan",
-            Entry::Special(SpecialKind::Uninit) => "uninit",
-            Entry::Special(_) => "value",
+            Entry::Special(kind) => special(kind),
         })
+    }
+
+    /// Returns where the chunks of a contiguous frame are: the kind of each, and the range of bytes of the file or
+    /// buffer that the frame starts in, which may have more bytes than the chunk.
+    fn _chunk_places(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64, u64)>> {
+        let array = self.now()?;
+        if array.super_chunk().storage() != Storage::Contiguous {
+            return Err(argument(py, "the chunks of this array are files of their own"));
+        }
+        let places = move |_| {
+            let frame = array.super_chunk();
+            let data = frame.layout().data.clone();
+            let mut places = Vec::new();
+            for nchunk in 0..frame.nchunks() {
+                places.push(match frame.chunk(nchunk).entry()? {
+                    Entry::Stored(offset) => ("stored", data.start.saturating_add(offset), data.end),
+                    Entry::Special(kind) => (special(kind), 0, 0),
+                });
+            }
+            // A chunk ends where the next one starts, or before.
+            let mut starts: Vec<u64> =
+                places.iter().filter(|(kind, ..)| *kind == "stored").map(|(_, start, _)| *start).collect();
+            starts.sort_unstable();
+            for (_, start, end) in places.iter_mut().filter(|(kind, ..)| *kind == "stored") {
+                let next = starts.partition_point(|at| at <= start);
+                *end = starts.get(next).copied().unwrap_or(*end).min(*end);
+            }
+            Ok::<_, FrameError>(places)
+        };
+        self.short_how().run_near_or_apart(py, places)
     }
 
     /// Releases the file, or the memory. A read that runs in another thread ends first.

@@ -125,6 +125,11 @@ impl Store {
         below.map_while(|(key, _)| key.strip_prefix(&start)).collect()
     }
 
+    /// Returns the bytes of an archive that a member has; `None` for other stores and members.
+    fn window(&self, py: Python<'_>, key: &str) -> PyResult<Option<(u64, u64)>> {
+        Ok(self.run(py, |store| store.window(key))?.map(|range| (range.start, range.end)))
+    }
+
     /// Returns "member", "group", or "elsewhere" for members that cannot be opened; `None` if there is nothing.
     fn kind(&self, key: &str) -> Option<&'static str> {
         if key.rsplit('/').next() != Some(ATTRIBUTES)
