@@ -7,6 +7,7 @@ mod array;
 mod assembly;
 mod attrs;
 mod chunk;
+mod chunk_reader;
 mod control;
 mod dtype;
 mod edit;
@@ -89,6 +90,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<source::Frame>()?;
     module.add_class::<folder::Folder>()?;
     module.add_class::<range_reader::RangeReader>()?;
+    module.add_class::<chunk_reader::ChunkReader>()?;
     module.add_class::<store::FrameBase>()?;
     module.add_class::<store::Store>()?;
     module.add_function(wrap_pyfunction!(set_threads, module)?)?;

@@ -30,7 +30,19 @@ from zarr.storage import LocalStore, StorePath
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._create import asarray, compress, decompress
-from b2kit.errors import ArgumentError, DamagedError, WrongTypeError
+from b2kit._zarr_chunks import bytes_of, is_all
+from b2kit.errors import ArgumentError, DamagedError, UnsupportedError, WrongTypeError
+
+try:
+    from b2kit._zarr_blosc import BatchedPipeline, FusedPipeline
+except ImportError:  # pragma: no cover
+    # zarr-python before 3.4: :func:`enable` says so.
+    _PIPELINES: dict[str, str] = {}
+else:
+    _PIPELINES = {
+        f"zarr.core.codec_pipeline.{theirs}": f"b2kit.zarr.{ours.__name__}"
+        for theirs, ours in (("BatchedCodecPipeline", BatchedPipeline), ("FusedCodecPipeline", FusedPipeline))
+    }
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,7 +51,7 @@ if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec
     from zarr.core.buffer import Buffer, NDBuffer
 
-__all__ = ["B2ndCodec", "Blosc2Codec"]
+__all__ = ["B2ndCodec", "BatchedPipeline", "Blosc2Codec", "FusedPipeline", "disable", "enable"]
 
 Filter = Union[str, tuple[str, int]]
 
@@ -54,6 +66,39 @@ _MAX_ROUNDS = 16
 _END = 4096
 # Filters by their names in imagecodecs.
 _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BITSHUFFLE": ("bitshuffle",)}
+
+
+def enable() -> None:
+    """Lets zarr read parts of the chunks that it compresses with ``blosc``, in all arrays that are opened afterwards.
+
+    Nothing about the data changes. It concerns arrays of Zarr 2 and 3, also inside shards, whose last codec is ``blosc``,
+    ``b2kit.blosc2``, or numcodecs' ``blosc2``: of large chunks, only the blocks with selected items are fetched and
+    decoded. Chunks of these arrays are also decoded by this package, by all threads at once.
+
+    The longer way is zarr's configuration: ``codec_pipeline.path`` is ``b2kit.zarr.BatchedPipeline``, or
+    ``b2kit.zarr.FusedPipeline`` in place of ``FusedCodecPipeline``, after ``import b2kit.zarr``.
+
+    Raises:
+        UnsupportedError: zarr-python is older than 3.4, or was told to use a pipeline of another package.
+    """
+    path = config.get("codec_pipeline.path")
+    if path in _PIPELINES.values():
+        return
+    if path not in _PIPELINES:
+        raise UnsupportedError(
+            f"parts can be read with zarr's own pipelines, not with {path}"
+            if _PIPELINES
+            else "reading parts of blosc chunks needs zarr-python 3.4"
+        )
+    config.set({"codec_pipeline.path": _PIPELINES[path]})
+
+
+def disable() -> None:
+    """Undoes :func:`enable`, for arrays that are opened afterwards."""
+    path = config.get("codec_pipeline.path")
+    for theirs, ours in _PIPELINES.items():
+        if path == ours:
+            config.set({"codec_pipeline.path": theirs})
 
 
 class _Options:
@@ -173,7 +218,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return chunk_spec.prototype.buffer.from_bytes(frame)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        return _items(_bytes(chunk_data), ..., chunk_spec)
+        return _items(bytes_of(chunk_data), ..., chunk_spec)
 
     # Parts of chunks.
 
@@ -186,7 +231,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             if _nbytes(selection, chunk_spec) <= _INLINE:
                 return _from_file(path, selection, chunk_spec)
             return await asyncio.to_thread(_from_file, path, selection, chunk_spec)
-        if _is_all(selection, chunk_spec.shape):
+        if is_all(selection, chunk_spec.shape):
             whole = await byte_getter.get(prototype)
             return None if whole is None else await self._decode_single(whole, chunk_spec)
 
@@ -225,7 +270,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         path = _file(byte_getter)
         if path is not None:
             return _from_file(path, selection, chunk_spec)
-        if _is_all(selection, chunk_spec.shape):
+        if is_all(selection, chunk_spec.shape):
             whole = byte_getter.get_sync(prototype=prototype)
             return None if whole is None else self._decode_sync(whole, chunk_spec)
 
@@ -274,7 +319,7 @@ class _Reading:
     """Reads a selection of a chunk that is fetched in ranges."""
 
     def __init__(self, start: Buffer, asked: int, end: Buffer | None, selection: Any, chunk_spec: ArraySpec) -> None:
-        self._reader = _b2kit.RangeReader(_bytes(start), asked, b"" if end is None else _bytes(end))
+        self._reader = _b2kit.RangeReader(bytes_of(start), asked, b"" if end is None else bytes_of(end))
         self._selection = selection
         self._spec = chunk_spec
         self._is_open = False
@@ -300,7 +345,7 @@ class _Reading:
             if answer is None:
                 return False
             self._fetched += len(answer)
-            self._reader.put(start, stop, _bytes(answer))
+            self._reader.put(start, stop, bytes_of(answer))
         return True
 
 
@@ -313,6 +358,8 @@ class Blosc2Codec(_Options, BytesBytesCodec):
     compatible with imagecodecs-zarr; the bytes are the same.
     """
 
+    # Chunks that can be read in parts.
+    _is_blosc: ClassVar[bool] = True
     _names = ("b2kit.blosc2", "imagecodecs_blosc2")
     _own = ("typesize", "typesize")
 
@@ -348,16 +395,7 @@ class Blosc2Codec(_Options, BytesBytesCodec):
         return chunk_spec.prototype.buffer.from_bytes(packed)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return chunk_spec.prototype.buffer.from_bytes(decompress(_bytes(chunk_data)))
-
-
-def _bytes(buffer: Buffer) -> bytes:
-    """Returns the bytes of a buffer, without a copy if it was made of a ``bytes`` object."""
-    array = buffer.as_numpy_array()
-    base: Any = array.base
-    if type(base) is bytes and len(base) == array.nbytes and array.strides in ((1,), ()):
-        return base
-    return buffer.to_bytes()
+        return chunk_spec.prototype.buffer.from_bytes(decompress(bytes_of(chunk_data)))
 
 
 def _file(byte_getter: Any) -> str | None:
@@ -413,16 +451,6 @@ def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:
         same = found.dtype.kind == "V" and found.dtype.names is None and found.dtype.itemsize == dtype.itemsize
         found = found.view(dtype) if same else found.astype(dtype, casting="equiv")
     return chunk_spec.prototype.nd_buffer.from_numpy_array(found)
-
-
-def _is_all(selection: Any, shape: tuple[int, ...]) -> bool:
-    """Returns whether a selection is the whole chunk in its original order."""
-    parts = selection if isinstance(selection, tuple) else (selection,)
-    if len(parts) != len(shape):
-        return False
-    return all(
-        isinstance(part, slice) and part.indices(length) == (0, length, 1) for part, length in zip(parts, shape)
-    )
 
 
 def _parse(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
