@@ -36,6 +36,7 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
     (&["h5py"], "copies of arrays of h5py"),
+    (&["virtualizarr"], "references for VirtualiZarr"),
     (&["pyright"], "the types of examples, by pyright"),
 ];
 /// Documentation pages whose examples are run, with the module that each needs.

@@ -73,7 +73,7 @@ _UNKNOWN = 1 << 62
 _FRAME = b"\xa8b2frame\0"
 
 
-class _Instead(Exception):
+class Instead(Exception):
     """The chunk is one for the codec that this one replaces."""
 
 
@@ -255,6 +255,14 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         """Returns the selected items of an uncompressed chunk; those of all if ``selection`` is ``None``."""
         raise NotImplementedError
 
+    def _all(self, stored: bytes, plain: Bytes, spec: ArraySpec) -> None:
+        """Decodes a whole chunk."""
+        decompress(stored, out=plain)
+
+    def _guess(self, spec: ArraySpec) -> int:
+        """Returns the expected size of blocks in bytes."""
+        return self._seen.get("blocksize") or self._blocksize or _AUTOMATIC
+
     def _parsed(self, head: bytes, available: int, spec: ArraySpec) -> _b2kit.ChunkReader | int:
         return _b2kit.ChunkReader.parse(head, available)
 
@@ -263,9 +271,9 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     def _decoded(self, stored: bytes, selection: Any, spec: ArraySpec) -> NDBuffer:
         """Decodes a whole chunk, as far as the selection needs it."""
         nbytes = self._nbytes(spec)
-        self._check(stored, nbytes)
-        plain = np.empty(nbytes, np.uint8)
         try:
+            self._check(stored, nbytes)
+            plain = np.empty(nbytes, np.uint8)
             if selection is not None:
                 reader = self._parsed(stored, len(stored), spec)
                 if not isinstance(reader, int) and not reader.is_whole:
@@ -274,9 +282,9 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                     if not marks.all():
                         reader.decode(marks, [(0, stored)], plain)
                         return self._taken(plain, selection, spec)
-            decompress(stored, out=plain)
-        except UnsupportedError:
-            # A codec that this package does not have.
+            self._all(stored, plain, spec)
+        except (Instead, UnsupportedError):
+            # A frame, or a codec that this package does not have.
             made = self._instead(spec.prototype.buffer.from_bytes(stored), spec)
             return made if selection is None else made[selection]
         return self._taken(plain, selection, spec)
@@ -284,7 +292,7 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     @staticmethod
     def _check(head: bytes, nbytes: int) -> None:
         if head[1 : 1 + len(_FRAME)] == _FRAME:
-            raise _Instead
+            raise Instead
         if len(head) < 16:
             raise DamagedError(f"the chunk has {len(head)} bytes, less than the header of one")
         told = int.from_bytes(head[4:8], "little")
@@ -299,7 +307,7 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         nbytes = self._nbytes(spec)
         if is_all(selection, spec.shape):
             return self._decoded((yield None), None, spec)
-        guess = min(nbytes, self._seen.get("blocksize") or self._blocksize or _AUTOMATIC)
+        guess = min(nbytes, self._guess(spec))
         part = float(self._marks(selection, spec, nbytes, guess).mean())
         size = nbytes * self._seen.get("ratio", _RATIO) if known is None else known
         if nbytes <= _SMALL_FILE or part > _MOST or (not near and (1 - part) * size < _WORTH):
@@ -369,7 +377,7 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                     got = [bytes_of(cast("Buffer", part)) for part in found]
                     sent = got[0] if needs is None else got
                     long = needs is None or sum(map(len, got)) > _INLINE
-            except (_Instead, UnsupportedError):
+            except (Instead, UnsupportedError):
                 pass
         found_whole = await whole()
         if found_whole is None:
@@ -402,7 +410,7 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                         return None
                     got = [bytes_of(part) for part in found]
                     sent = got[0] if needs is None else got
-            except (_Instead, UnsupportedError):
+            except (Instead, UnsupportedError):
                 pass
         whole = byte_getter.get_sync(prototype=prototype)
         return None if whole is None else self._instead(whole, chunk_spec)[selection]

@@ -35,6 +35,7 @@ from b2kit.errors import ArgumentError, DamagedError, UnsupportedError, WrongTyp
 
 try:
     from b2kit._zarr_blosc import BatchedPipeline, FusedPipeline
+    from b2kit._zarr_chunk import ChunkCodec
 except ImportError:  # pragma: no cover
     # zarr-python before 3.4: :func:`enable` says so.
     _PIPELINES: dict[str, str] = {}
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec
     from zarr.core.buffer import Buffer, NDBuffer
 
-__all__ = ["B2ndCodec", "BatchedPipeline", "Blosc2Codec", "FusedPipeline", "disable", "enable"]
+__all__ = ["B2ndCodec", "BatchedPipeline", "Blosc2Codec", "ChunkCodec", "FusedPipeline", "disable", "enable"]
 
 Filter = Union[str, tuple[str, int]]
 

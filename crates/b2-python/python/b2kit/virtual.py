@@ -1,0 +1,253 @@
+"""References into ``.b2nd`` files and stores: they are read as Zarr arrays by zarr and xarray, without being copied.
+
+    >>> import b2kit, numpy as np, tempfile, zarr
+    >>> from b2kit import virtual
+    >>> path = tempfile.mkdtemp() + "/a.b2nd"
+    >>> _ = b2kit.asarray(np.arange(12.0).reshape(3, 4), path)
+    >>> refs = virtual.kerchunk(path)
+    >>> sorted(refs["refs"])
+    ['a/c/0/0', 'a/zarr.json', 'zarr.json']
+
+:func:`kerchunk` returns references that fsspec's ``reference`` file system reads. :class:`Parser` is a parser for
+VirtualiZarr. Readers need this package for the codec ``b2kit.chunk``, see ``docs/zarr.md``.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.dtype import parse_dtype
+
+from b2kit import _b2kit
+from b2kit._array import Array
+from b2kit.errors import UnsupportedError
+from b2kit.store import Group
+
+__all__ = ["Parser", "kerchunk"]
+
+_DIMS = "_ARRAY_DIMENSIONS"
+# First bytes of a file, which are read at once: header, and all of a small file.
+_FIRST = 64 << 10
+
+
+class _Member:
+    """An array, and where its chunks are."""
+
+    def __init__(self, name: str, array: Array, url: str, offset: int) -> None:
+        self.name, self.array, self.url = name, array, url
+        self.grid = tuple(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks))
+        places = array._chunk_places() if math.prod(self.grid) else []
+        kinds = {kind for kind, _, _ in places}
+        dtype = array.dtype
+        # Chunks of one special value are no references: those of the fill value are missing, others are inline.
+        self._is_nan = "nan" in kinds and not kinds & {"zeros", "uninit"} and dtype.kind in "fc"
+        filled = {"nan"} if self._is_nan else {"zeros", "uninit"}
+        self.chunks: dict[tuple[int, ...], tuple[int, int] | bytes] = {}
+        for nchunk, (kind, start, stop) in enumerate(places):
+            at = tuple(int(n) for n in np.unravel_index(nchunk, self.grid)) if self.grid else ()
+            if kind == "stored":
+                self.chunks[at] = (offset + start, stop - start)
+            elif kind not in filled:
+                self.chunks[at] = array._chunk(nchunk)
+
+    @property
+    def fill(self) -> Any:
+        dtype = self.array.dtype
+        return dtype.type(np.nan) if self._is_nan else np.zeros((), dtype)[()]
+
+    @property
+    def endian(self) -> str:
+        order = self.array.dtype.str[0]
+        return "big" if order == ">" else "little"
+
+    def attrs(self) -> dict[str, Any]:
+        """Returns the attributes that JSON can say."""
+        return _plain(self.array.attrs)
+
+    def v3(self) -> ArrayV3Metadata:
+        array, attrs = self.array, self.attrs()
+        dims = attrs.pop(_DIMS, None)
+        if not isinstance(dims, list) or len(dims) != array.ndim:
+            # As the engine for xarray names them.
+            dims = [f"dim_{axis}" for axis in range(array.ndim)]
+        return ArrayV3Metadata(
+            shape=array.shape,
+            data_type=parse_dtype(array.dtype.newbyteorder("="), zarr_format=3),
+            chunk_grid={"name": "regular", "configuration": {"chunk_shape": array.chunks}},
+            chunk_key_encoding={"name": "default"},
+            fill_value=self.fill,
+            codecs=[{"name": "b2kit.chunk", "configuration": {"blocks": list(array.blocks), "endian": self.endian}}],
+            attributes=attrs,
+            dimension_names=dims,
+        )
+
+    def v2(self) -> dict[str, Any]:
+        array, dtype = self.array, self.array.dtype
+        stored = parse_dtype(dtype, zarr_format=2)
+        return {
+            "zarr_format": 2,
+            "shape": list(array.shape),
+            "chunks": list(array.chunks),
+            "dtype": stored.to_json(zarr_format=2)["name"],
+            "fill_value": stored.to_json_scalar(self.fill, zarr_format=2),
+            "order": "C",
+            "filters": None,
+            "compressor": {
+                "id": "b2kit.chunk",
+                "shape": list(array.chunks),
+                "blocks": list(array.blocks),
+                "itemsize": dtype.itemsize,
+            },
+        }
+
+
+def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in attrs.items():
+        value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            continue
+        found[name] = value
+    return found
+
+
+def _members(path: str, url: str) -> Iterator[_Member]:
+    """Opens the arrays of a file or store. ``url`` is where readers find it."""
+    import b2kit
+
+    opened = b2kit.open(path)
+    if isinstance(opened, Array):
+        name = os.path.basename(path.rstrip("/")).removesuffix(".b2nd")
+        yield _Member(name, opened, url, 0)
+        return
+    if not isinstance(opened, Group):
+        raise UnsupportedError(f"{path}: neither an array nor a store")
+    store = opened._store()
+    for key, array in opened.walk():
+        window = store.window(f"{opened._key}/{key}")
+        if window is not None:
+            yield _Member(key, array, url, window[0])
+        elif array.path is not None and os.path.isfile(array.path):
+            inside = os.path.relpath(array.path, path).replace(os.sep, "/")
+            yield _Member(key, array, f"{url.rstrip('/')}/{inside}", 0)
+        else:
+            raise UnsupportedError(f"{path}: {key} is compressed together with other members")
+
+
+def kerchunk(
+    path: str | os.PathLike[str], *, url: str | None = None, zarr_format: Literal[2, 3] = 3
+) -> dict[str, Any]:
+    """Returns references into a file or store, as kerchunk writes them to JSON (version 1).
+
+    The arrays are members of a Zarr group; that of a file has its name. ``url`` is where readers will find the file, by
+    default its path. With ``zarr_format`` 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools
+    expect 2, of which chunks are read as a whole.
+
+    Raises:
+        UnsupportedError: an array is a directory, or compressed together with others (``.b2e``).
+    """
+    text = os.fspath(path)
+    where = url if url is not None else text if "://" in text else os.path.abspath(text)
+    refs: dict[str, Any] = {}
+    if zarr_format == 3:
+        refs["zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
+    else:
+        refs[".zgroup"] = json.dumps({"zarr_format": 2})
+    for member in _members(text, where):
+        parents = member.name.split("/")[:-1]
+        for depth in range(1, len(parents) + 1):
+            group = "/".join(parents[:depth])
+            key = "zarr.json" if zarr_format == 3 else ".zgroup"
+            refs[f"{group}/{key}"] = refs[key]
+        if zarr_format == 3:
+            refs[f"{member.name}/zarr.json"] = json.dumps(member.v3().to_dict())
+        else:
+            refs[f"{member.name}/.zarray"] = json.dumps(member.v2())
+            refs[f"{member.name}/.zattrs"] = json.dumps(member.attrs())
+        for at, chunk in member.chunks.items():
+            named = "/".join(["c", *map(str, at)]) if zarr_format == 3 else ".".join(map(str, at)) or "0"
+            place: Any = "base64:" + base64.b64encode(chunk).decode() if isinstance(chunk, bytes) else [member.url, *chunk]
+            refs[f"{member.name}/{named}"] = place
+    return {"version": 1, "refs": refs}
+
+
+class _Object:
+    """An object of an obstore store, of which the first request tells the size."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store, self._path, self.name = store, path, path
+        answer = store.get(path, options={"range": (0, _FIRST)})
+        self._first = bytes(answer.buffer())
+        self.size = int(answer.meta["size"])
+        self._told = (str(answer.meta.get("e_tag")), str(answer.meta.get("last_modified")))
+        self._last: tuple[int, bytes] = (self.size, b"")
+
+    def fetch(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        missing = [(start, end) for start, end in ranges if self._have(start, end) is None]
+        if missing:
+            # Index and trailer are side by side.
+            start, end = min(start for start, _ in missing), max(end for _, end in missing)
+            if end - start > 4 * sum(end - start for start, end in missing) + _FIRST:
+                return [self._have(*each) or self._range(*each) for each in ranges]
+            self._last = (start, self._range(start, end))
+        found = [self._have(start, end) for start, end in ranges]
+        return [part if part is not None else b"" for part in found]
+
+    def _range(self, start: int, end: int) -> bytes:
+        return bytes(self._store.get_range(self._path, start=start, end=end))
+
+    def _have(self, start: int, end: int) -> bytes | None:
+        for at, part in (0, self._first), self._last:
+            if at <= start and end <= at + len(part):
+                return part[start - at : end - at]
+        return None
+
+    def identity(self) -> tuple[object, ...]:
+        return (self.name, self.size, *self._told)
+
+    def afresh(self) -> _Object:
+        return _Object(self._store, self._path)
+
+
+class Parser:
+    """A parser for VirtualiZarr: makes a ``.b2nd`` file a virtual dataset, with two requests.
+
+    The variable has the name of the file, or ``name``. Chunks of the fill value are missing, other special ones inline.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+
+    def __call__(self, url: str, registry: Any) -> Any:
+        """Opens the file at a URL, and returns a ``ManifestStore``.
+
+        Raises:
+            ImportError: VirtualiZarr is not installed.
+        """
+        manifests: Any = importlib.import_module("virtualizarr.manifests")
+        store, path = registry.resolve(url)
+        array = Array(_Object(store, path))
+        name = self.name or os.path.basename(path).removesuffix(".b2nd")
+        member = _Member(name, array, url, 0)
+        paths = np.full(member.grid, "", np.dtypes.StringDType())
+        offsets, lengths = np.zeros(member.grid, np.uint64), np.zeros(member.grid, np.uint64)
+        inlined = {}
+        for at, chunk in member.chunks.items():
+            if isinstance(chunk, bytes):
+                paths[at], lengths[at], inlined[at] = "__inlined__", len(chunk), chunk
+            else:
+                paths[at], offsets[at], lengths[at] = url, *chunk
+        manifest = manifests.ChunkManifest.from_arrays(paths=paths, offsets=offsets, lengths=lengths, inlined=inlined)
+        made = manifests.ManifestArray(metadata=member.v3(), chunkmanifest=manifest)
+        group = manifests.ManifestGroup(arrays={name: made})
+        return manifests.ManifestStore(group, registry=registry)
