@@ -5,13 +5,17 @@ use anyhow::{Result, ensure};
 use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
-use crate::{api, deny, faults, flips, fuzz, hostile, pythonpkg, release, sh, stores, test, toolchains};
+use crate::{
+    api, cross, deny, faults, flips, fuzz, hostile, platforms, pythonpkg, release, sh, stores, test,
+    toolchains, windows,
+};
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
 /// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
-/// object stores. Last the oldest Rust that is promised builds the crates, and Miri runs small cases of the unsafe code; rustup installs
-/// both toolchains where it can.
+/// object stores. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
+/// both toolchains where it can), the crates are compiled for other platforms, and where there are emulators a part of
+/// the tests runs on 64-bit ARM and on Windows. `cargo xtask nightly` runs more of that.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -20,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 18;
+const STEPS: usize = 21;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -85,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let object_stores = steps.run("object stores", stores::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
+    let platforms = steps.run("other platforms", platforms::check)?;
+    let arm = steps.run("filters on 64-bit ARM", cross::sample)?;
+    let windows = steps.run("Windows", windows::sample)?;
     steps.finish()?;
     println!();
     outcome.print();
@@ -107,6 +114,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("flipped bits", Outcome::Ran(flips), ""),
         ("object stores", Outcome::Ran(object_stores.counts), ""),
         ("Miri", miri, "undefined behaviour would not have been noticed"),
+        ("other platforms", platforms, "that the crates compile for them is not known"),
+        ("64-bit ARM", arm, "a fault of the NEON kernels would not have been noticed"),
+        ("Windows", windows, "a fault of locks, renames and commits on Windows would not have been noticed"),
         ("python", python, "a fault of the Python package would not have been noticed"),
         ("faults", faults, faults::UNNOTICED),
         ("public API", public, api::UNNOTICED),

@@ -102,10 +102,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Runs the tests of the kernels on 64-bit ARM, if this machine can: the same ones as with AVX2.
 pub(crate) fn kernels() -> Result<Outcome> {
+    neon(&["test", "--no-fail-fast", "-p=b2-filters", "-p=b2-codecs", "--lib"])
+}
+
+/// Runs the tests of the filters only.
+pub(crate) fn sample() -> Result<Outcome> {
+    neon(&["test", "--no-fail-fast", "-p=b2-filters", "--lib"])
+}
+
+fn neon(words: &[&str]) -> Result<Outcome> {
     let root = Some(target_folder().join("root")).filter(|root| root.is_dir());
     match Tools::find(Arch::Aarch64, root.as_deref()) {
         Ok(tools) => {
-            let mut cargo = sh::cargo(&["test", "--no-fail-fast", "-p=b2-filters", "-p=b2-codecs", "--lib"]);
+            let mut cargo = sh::cargo(words);
             tools.set_environment(Arch::Aarch64, &mut cargo);
             Ok(Outcome::Ran(sh::run_tests(cargo)?))
         }

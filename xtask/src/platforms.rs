@@ -1,4 +1,4 @@
-//! Whether the crates compile for platforms on which nothing can be run here.
+//! Whether the crates compile for other platforms, on most of which nothing can be run here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +22,7 @@ const PLATFORMS: &[Platform] = &[
     Platform { target: "aarch64-apple-darwin", crates: COMMAND },
     Platform { target: "x86_64-apple-darwin", crates: COMMAND },
     Platform { target: "aarch64-pc-windows-msvc", crates: COMMAND },
+    Platform { target: "x86_64-pc-windows-gnu", crates: COMMAND },
     Platform { target: "i686-unknown-linux-gnu", crates: COMMAND },
     Platform { target: "s390x-unknown-linux-gnu", crates: COMMAND },
     Platform { target: "wasm32-unknown-unknown", crates: LIBRARY },

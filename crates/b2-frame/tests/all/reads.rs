@@ -298,3 +298,40 @@ fn many_threads_read_at_once() {
         }
     });
 }
+
+/// Storage that is asked for several ranges at once, as a web server is.
+struct Waiting(Bytes);
+
+impl FrameFiles for Waiting {
+    fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
+        OpenFile::new(Arc::new(self.0.clone()), "test", 0)
+    }
+
+    fn in_flight(&self) -> usize {
+        2
+    }
+}
+
+/// A subset that is fast enough for Miri: whole blocks, parts of them, and items in any order, from memory and from
+/// storage that waits.
+#[test]
+fn small_reads() {
+    let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).blocksize(64).build().unwrap();
+    let raw = data(400, 1);
+    let frame = frame(&raw, 160, &cparams);
+    let waiting = Waiting(frame.clone());
+    for schunk in [
+        SuperChunk::from_bytes(frame).unwrap(),
+        SuperChunk::options().open_files(Arc::new(waiting), Storage::Contiguous, false).unwrap(),
+    ] {
+        assert_eq!(schunk.read_bytes(0..400).unwrap(), raw);
+        assert_eq!(schunk.read_bytes(30..350).unwrap(), raw[30..350]);
+        assert_eq!(schunk.read_items(3..90).unwrap(), raw[12..360]);
+        assert_eq!(schunk.gather(&[99, 0, 41, 41, 40]).unwrap()[4..12], [&raw[..4], &raw[164..168]].concat());
+        assert_eq!(schunk.chunk(1).all_blocks().unwrap().concat(), raw[160..320]);
+        let mut got = Vec::new();
+        schunk.chunk(2).blocks(&[1, 0], |n, block| got.push((n, block.to_vec()))).unwrap();
+        got.sort();
+        assert_eq!(got, [(0, raw[320..384].to_vec()), (1, raw[384..].to_vec())]);
+    }
+}

@@ -401,3 +401,19 @@ fn points_far_apart_are_the_items_there() {
         }
     }
 }
+
+/// A subset that is fast enough for Miri: selections that fill their result, and those with gaps and repetitions.
+#[test]
+fn small_selections() {
+    for (seed, shape) in [(1, &[5, 3][..]), (2, &[7]), (3, &[2, 3, 2])] {
+        let dice = &mut Dice::new(seed);
+        let model = Model::new(shape, |i| i as u32 * 7 + 1);
+        let array = stored(&model, dice);
+        assert_eq!(array.all().read::<Vec<u32>>().unwrap(), model.items);
+        for _ in 0..3 {
+            let selection = dice.selection(shape, true);
+            let wanted = model.select(&selection);
+            assert_eq!(array.slice(&selection).unwrap().read::<Vec<u32>>().unwrap(), wanted.items);
+        }
+    }
+}
