@@ -172,6 +172,10 @@ impl Tools {
         let prefix = format!("{}-linux-gnu-", arch.name());
         let gcc = look(&versions.map(|version| format!("{prefix}gcc{version}")));
         let gcc = need(gcc, format!("{prefix}gcc"));
+        // Debian's compiler can be installed without it.
+        if !gcc.as_os_str().is_empty() && !has_libc(&gcc, paths.as_ref()) {
+            need(None, format!("the C library for {}, which libc6-dev-*-cross has", arch.target()));
+        }
         let ar = need(look(&[format!("{prefix}ar")]), format!("{prefix}ar"));
         let emulator = arch.emulator().map(|name| {
             let names = [format!("{name}-static"), name.to_owned()];
@@ -230,6 +234,19 @@ fn search_paths(root: &Path) -> Result<(OsString, OsString)> {
     let libraries = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
     let path = joined(&[root.join("usr/bin")], "PATH")?;
     Ok((path, joined(&[root.join("usr").join(&libraries), root.join(&libraries)], "LD_LIBRARY_PATH")?))
+}
+
+/// Whether the C compiler finds a C library to link statically.
+fn has_libc(gcc: &Path, paths: Option<&(OsString, OsString)>) -> bool {
+    let mut command = Command::new(gcc);
+    command.arg("-print-file-name=libc.a");
+    if let Some((path, libraries)) = paths {
+        command.env("PATH", path).env("LD_LIBRARY_PATH", libraries);
+    }
+    // A file that is not found is printed without a folder.
+    command
+        .output()
+        .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_absolute())
 }
 
 /// Whether the compiler has the standard library for this architecture.
