@@ -19,6 +19,7 @@ zarr = pytest.importorskip("zarr", minversion="3.1", reason="zarr 3.1 or later i
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest  # noqa: E402
 from zarr.storage import LocalStore, MemoryStore, WrapperStore  # noqa: E402
 
+import b2kit.zarr  # noqa: E402
 from b2kit.zarr import B2ndCodec, Blosc2Codec  # noqa: E402
 
 PIPELINES = ["zarr.core.codec_pipeline.BatchedCodecPipeline", "zarr.core.codec_pipeline.FusedCodecPipeline"]
@@ -203,6 +204,22 @@ def test_behind_other_codecs(tmp_path, pipeline):
     )
     z[...] = items
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "z")[3:20, 2:9], items[3:20, 2:9])
+
+
+def test_a_forgotten_compressor_is_told_once(monkeypatch, recwarn):
+    monkeypatch.setattr(b2kit.zarr, "_hinted", False)
+    options = {"shape": (8, 8), "chunks": (4, 4), "dtype": "i4", "serializer": B2ndCodec()}
+    for shards in None, (8, 8):
+        zarr.create_array({}, compressors=None, shards=shards, **options)
+    assert not [each for each in recwarn if "compressors=None" in str(each.message)]
+    with pytest.warns(UserWarning, match="ZstdCodec.*compressors=None"):
+        zarr.create_array({}, **options)
+    recwarn.clear()
+    zarr.create_array({}, **options)
+    assert not [each for each in recwarn if "compressors=None" in str(each.message)]
+    monkeypatch.setattr(b2kit.zarr, "_hinted", False)
+    with pytest.warns(UserWarning, match="ZstdCodec.*compressors=None"):
+        zarr.create_array({}, shards=(8, 8), **options)
 
 
 def test_chunks_that_are_missing_are_the_fill_value(tmp_path, pipeline):

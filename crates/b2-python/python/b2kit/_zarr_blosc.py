@@ -18,11 +18,11 @@ from zarr.codecs import BloscCodec, BytesCodec, ShardingCodec, TransposeCodec
 from zarr.codecs import numcodecs as _numcodecs
 from zarr.codecs._v2 import V2Codec
 from zarr.codecs.numcodecs._codecs import _NumcodecsBytesBytesCodec
-from zarr.core import codec_pipeline
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import cpu
 from zarr.core.chunk_grids import ChunkGrid
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
+from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
 from zarr.core.common import concurrent_map
 from zarr.core.config import config
 from zarr.core.indexing import get_indexer
@@ -700,7 +700,7 @@ class NumcodecsBlosc2(_NumcodecsBytesBytesCodec, codec_name="blosc2"):
     """numcodecs' ``blosc2`` in Zarr 3, as VirtualiZarr names the HDF5 filter 32026."""
 
 
-class BatchedPipeline(codec_pipeline.BatchedCodecPipeline):
+class BatchedPipeline(BatchedCodecPipeline):
     """zarr's default pipeline, which reads parts of Blosc chunks."""
 
     @classmethod
@@ -709,7 +709,7 @@ class BatchedPipeline(codec_pipeline.BatchedCodecPipeline):
         return super().from_codecs(replaced(codecs), batch_size=batch_size)
 
 
-class FusedPipeline(codec_pipeline.FusedCodecPipeline):
+class FusedPipeline(FusedCodecPipeline):
     """zarr's pipeline without asyncio, which reads parts of Blosc chunks."""
 
     @classmethod

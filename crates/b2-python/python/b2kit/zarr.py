@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
@@ -200,6 +202,9 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and math.prod(chunk) * native.itemsize > _MAX_CHUNK:
             raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
+        # zarr tells a codec nothing of the others: the caller, metadata or sharding, has them.
+        caller = sys._getframe(1).f_locals.get("self")
+        _hint(self, getattr(caller, "codecs", ()))
 
     # Whole chunks.
 
@@ -307,6 +312,23 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             return _END + known
         nblocks = math.prod(-(-length // min(block, length or 1)) for length, block in zip(shape, self.blocks))
         return max(_END, known + 4 * nblocks)
+
+
+_hinted = False
+
+
+def _hint(codec: B2ndCodec, chain: Any) -> None:
+    """Warns, once, if there is a codec behind this one."""
+    global _hinted
+    if _hinted or not isinstance(chain, tuple) or not any(each is codec for each in chain) or chain[-1] is codec:
+        return
+    _hinted = True
+    warnings.warn(
+        f"{codec.name} compresses the data itself, and with {type(chain[-1]).__name__} behind it zarr reads and decodes "
+        "whole chunks instead of parts: create the array with compressors=None",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def _sane(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
