@@ -112,7 +112,7 @@ fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
 /// Bit-shuffles items of `typesize` bytes in groups of 8. Bytes after the last whole group are copied.
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `itemsize` is 0.
 ///
 /// ```
 /// let mut rows = [0; 8];
@@ -120,25 +120,25 @@ fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
 /// assert_eq!(rows, [0b1111, 0, 0, 0, 0, 0, 0, 0b1_0000]);
 /// # Ok::<(), b2_filters::FilterError>(())
 /// ```
-pub fn bitshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    check(typesize, src, dst)?;
-    bitshuffle_with(kernels::best(), typesize, src, dst);
+pub fn bitshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    check(itemsize, src, dst)?;
+    bitshuffle_with(kernels::best(), itemsize, src, dst);
     Ok(())
 }
 
 /// Reverses [`bitshuffle`].
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `typesize` is 0.
-pub fn bitunshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    check(typesize, src, dst)?;
-    bitunshuffle_with(kernels::best(), typesize, src, dst, false);
+/// Fails if the slices differ in length, or `itemsize` is 0.
+pub fn bitunshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    check(itemsize, src, dst)?;
+    bitunshuffle_with(kernels::best(), itemsize, src, dst, false);
     Ok(())
 }
 
-fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
-    if typesize == 0 {
-        return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, itemsize: typesize });
+fn check(itemsize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
+    if itemsize == 0 {
+        return Err(FilterError::ItemSize { filter: FilterId::BITSHUFFLE, itemsize });
     }
     same_length(FilterId::BITSHUFFLE, src, dst)
 }

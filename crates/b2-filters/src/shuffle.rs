@@ -93,7 +93,7 @@ fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
 /// Byte-shuffles items of `typesize` bytes; bytes after the last whole item are copied to the end.
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `typesize` is 0.
+/// Fails if the slices differ in length, or `itemsize` is 0.
 ///
 /// ```
 /// let mut planes = [0; 7];
@@ -101,25 +101,25 @@ fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
 /// assert_eq!(&planes, b"aAbBcC.");
 /// # Ok::<(), b2_filters::FilterError>(())
 /// ```
-pub fn shuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    check(typesize, src, dst)?;
-    shuffle_with(kernels::best(), typesize, src, dst);
+pub fn shuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    check(itemsize, src, dst)?;
+    shuffle_with(kernels::best(), itemsize, src, dst);
     Ok(())
 }
 
 /// Reverses [`shuffle`].
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `typesize` is 0.
-pub fn unshuffle(typesize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    check(typesize, src, dst)?;
-    unshuffle_with(kernels::best(), typesize, src, dst, false);
+/// Fails if the slices differ in length, or `itemsize` is 0.
+pub fn unshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    check(itemsize, src, dst)?;
+    unshuffle_with(kernels::best(), itemsize, src, dst, false);
     Ok(())
 }
 
-fn check(typesize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
-    if typesize == 0 {
-        return Err(FilterError::ItemSize { filter: FilterId::SHUFFLE, itemsize: typesize });
+fn check(itemsize: usize, src: &[u8], dst: &[u8]) -> Result<()> {
+    if itemsize == 0 {
+        return Err(FilterError::ItemSize { filter: FilterId::SHUFFLE, itemsize });
     }
     same_length(FilterId::SHUFFLE, src, dst)
 }

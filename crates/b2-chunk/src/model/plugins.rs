@@ -104,14 +104,14 @@ impl Plugins {
         self.codec(id).map_or(CodecProperties::UNKNOWN, |codec| codec.properties())
     }
 
-    /// Returns the properties of a filter and its parameter for items of `typesize` bytes: [`FilterProperties::COPY`]
+    /// Returns the properties of a filter and its parameter for items of `itemsize` bytes: [`FilterProperties::COPY`]
     /// for an empty slot, [`FilterProperties::UNKNOWN`] for a filter that is not registered.
-    pub fn filter_properties(&self, slot: FilterSlot, typesize: usize) -> FilterProperties {
+    pub fn filter_properties(&self, slot: FilterSlot, itemsize: usize) -> FilterProperties {
         if slot.id == FilterId::NONE {
             return FilterProperties::COPY;
         }
         match self.filters.iter().find(|filter| filter.id() == slot.id) {
-            Some(filter) => filter.properties(&FilterContext::new(typesize), slot.meta),
+            Some(filter) => filter.properties(&FilterContext::new(itemsize), slot.meta),
             None => FilterProperties::UNKNOWN,
         }
     }

@@ -57,11 +57,11 @@ impl FrameHeader {
 }
 
 impl FrameParams {
-    /// Creates parameters for items of `typesize` bytes. The defaults for chunks are zstd at level
+    /// Creates parameters for items of `itemsize` bytes. The defaults for chunks are zstd at level
     /// 5 after a byte shuffle.
-    pub fn new(typesize: usize) -> Self {
+    pub fn new(itemsize: usize) -> Self {
         Self {
-            typesize,
+            typesize: itemsize,
             codec: CodecId::ZSTD,
             codec_meta: 0,
             clevel: 5,
