@@ -49,14 +49,23 @@ const PUBLIC_API: (&str, &str) = ("cargo-public-api", "0.52.0");
 const HACK: (&str, &str) = ("cargo-hack", "0.6.37");
 const SEMVER: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
+/// The nightly compiler whose rustdoc describes the items. What later ones print may differ.
+const NIGHTLY: &str = "nightly-2026-05-20";
+
+/// The first line of its `rustc --version`, by which it is also known under the name `nightly`.
+const NIGHTLY_COMMIT: &str = "(e50aa6fba 2026-05-19)";
+
 /// The commit that last changed this file is what the API is compared with until there is a release.
 const BASELINE: &str = "docs/api/README.md";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.bless {
+        let nightly = nightly()?;
+        installed(PUBLIC_API)?;
         for name in CRATES {
-            let text = text(name)?;
+            let text = text(&nightly, name)?;
             fs::create_dir_all(file(name).with_file_name(""))?;
+            println!("docs/api/{name}.txt: {} items", text.lines().count());
             fs::write(file(name), text)?;
         }
         return Ok(());
@@ -78,14 +87,17 @@ pub(crate) fn compare() -> Result<Outcome> {
     if !CRATES.iter().any(|name| file(name).exists()) {
         return Ok(Outcome::NotRun("docs/api holds no texts: `cargo xtask api --bless` writes them".into()));
     }
-    if let Err(error) = has_nightly().and_then(|()| installed(PUBLIC_API)) {
-        return Ok(Outcome::NotRun(format!("{error:#}")));
-    }
+    let nightly = match nightly().and_then(|nightly| installed(PUBLIC_API).map(|()| nightly)) {
+        Ok(nightly) => nightly,
+        Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
+    };
+    println!("compared by {} {}, with rustdoc of {NIGHTLY}", PUBLIC_API.0, PUBLIC_API.1);
     let mut counts = Counts::default();
     for name in CRATES {
         let expected = fs::read_to_string(file(name)).unwrap_or_default();
-        let found = text(name)?;
+        let found = text(&nightly, name)?;
         if found == expected {
+            println!("{name}: {} items, as in docs/api", found.lines().count());
             counts.passed += 1;
         } else {
             counts.failed += 1;
@@ -100,9 +112,10 @@ fn file(name: &str) -> PathBuf {
 }
 
 /// Returns the public API of a crate with all its features but the internal one, an item a line.
-fn text(name: &str) -> Result<String> {
+fn text(nightly: &str, name: &str) -> Result<String> {
     let features = features_of(name)?.join(",");
-    let mut command = cargo_with_tools(&["+nightly", "public-api", "-sss", "--color=never", "-p", name]);
+    let toolchain = format!("+{nightly}");
+    let mut command = cargo_with_tools(&[&toolchain, "public-api", "-sss", "--color=never", "-p", name]);
     command.args(["--no-default-features", "--features", &features]);
     // rustdoc's intermediate files are of no use to other builds.
     command.env("CARGO_TARGET_DIR", root::target().join("api"));
@@ -149,9 +162,10 @@ pub(crate) fn features() -> Result<Outcome> {
 
 /// Builds the crates with the oldest versions of their dependencies that their manifests allow, in a copy of the sources.
 pub(crate) fn oldest_dependencies() -> Result<Outcome> {
-    if let Err(error) = has_nightly() {
-        return Ok(Outcome::NotRun(format!("{error:#}")));
-    }
+    let nightly = match nightly() {
+        Ok(nightly) => nightly,
+        Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
+    };
     let folder = root::temporary("oldest")?;
     let files = sh::output(&mut git(&["ls-files"]))?;
     for name in files.lines().filter(|name| !name.starts_with("testdata/")) {
@@ -161,7 +175,7 @@ pub(crate) fn oldest_dependencies() -> Result<Outcome> {
     }
     let cargo = |words: &[&str]| {
         let mut command = Command::new("cargo");
-        command.arg("+nightly").args(words).current_dir(folder.path());
+        command.arg(format!("+{nightly}")).args(words).current_dir(folder.path());
         command.env("CARGO_TARGET_DIR", root::target().join("oldest"));
         command
     };
@@ -205,15 +219,20 @@ fn git(words: &[&str]) -> Command {
     command
 }
 
-fn has_nightly() -> Result<()> {
-    let runs = |words: &[&str]| {
-        let status = Command::new("rustup").args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
+/// Returns the name of the nightly compiler, after installing it if needed.
+fn nightly() -> Result<String> {
+    let has = |name: &str| {
+        let version = sh::output(Command::new("rustup").args(["run", name, "rustc", "--version"]));
+        version.is_ok_and(|version| version.trim_end().ends_with(NIGHTLY_COMMIT))
     };
-    let there = || runs(&["run", "nightly", "rustdoc", "--version"]);
-    let installed = there() || runs(&["toolchain", "install", "nightly", "--profile", "minimal"]) && there();
-    ensure!(installed, "rustup cannot install nightly Rust");
-    Ok(())
+    if let Some(name) = [NIGHTLY, "nightly"].into_iter().find(|name| has(name)) {
+        return Ok(name.to_owned());
+    }
+    let mut install = Command::new("rustup");
+    install.args(["toolchain", "install", NIGHTLY, "--profile", "minimal"]).stderr(Stdio::null());
+    ensure!(install.status().is_ok_and(|status| status.success()), "rustup cannot install {NIGHTLY}");
+    ensure!(has(NIGHTLY), "{NIGHTLY} is not the compiler {NIGHTLY_COMMIT}");
+    Ok(NIGHTLY.to_owned())
 }
 
 /// Where tools are installed.
@@ -228,7 +247,8 @@ fn installed((name, version): (&str, &str)) -> Result<()> {
         return Ok(());
     }
     let root = tools();
-    let mut command = sh::cargo(&["install", "--locked", name, "--version", version, "--root"]);
+    // Without optimization, which would take longer than all that the tools are used for.
+    let mut command = sh::cargo(&["install", "--debug", "--locked", name, "--version", version, "--root"]);
     command.arg(root).env("CARGO_TARGET_DIR", root::target().join("tools"));
     sh::run(command).with_context(|| format!("cannot install {name}"))
 }
