@@ -240,8 +240,8 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         control: Control,
     ) -> Result<(), FrameError> {
         let mut read = Read::new(&self.frame, places, destination, control);
-        self.remote.work_off(&mut read).await?;
-        read.finish().map(drop)
+        let done = self.remote.work_off(&mut read).await.and_then(|()| read.finish().map(drop));
+        done.map_err(|error| self.frame.explain(error))
     }
 
     /// Decompresses the items `range`, like [`read_bytes`](Self::read_bytes) in units of the item

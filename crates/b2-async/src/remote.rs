@@ -62,7 +62,8 @@ impl<R: RangeReader> Remote<R> {
         };
         let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, pace };
         let extent = Extent::at_most(FrameFile::Main, 0..Opening::FIRST);
-        let header = FrameHeader::parse(&remote.fetch(&extent).await?)?;
+        let header =
+            FrameHeader::parse(&remote.fetch(&extent).await?).map_err(|error| error.of(&remote.name))?;
         let storage = header.storage();
         if base > 0 && storage == Storage::Sparse {
             return Err(FrameError::argument("offset", "this frame is sparse"));
@@ -73,7 +74,7 @@ impl<R: RangeReader> Remote<R> {
             pace: remote.pace.clone(),
             in_flight: remote.reader.in_flight(),
         });
-        let frame = options.opened(opened, nowhere);
+        let frame = options.opened(opened, nowhere).with_name(remote.name.clone());
         Ok((remote, frame))
     }
 
@@ -82,7 +83,11 @@ impl<R: RangeReader> Remote<R> {
     }
 
     /// Runs a plan to its end. The ranges of each step are requested at once.
-    pub(crate) async fn run<P: Plan>(&self, mut plan: P) -> Result<P::Output, FrameError> {
+    pub(crate) async fn run<P: Plan>(&self, plan: P) -> Result<P::Output, FrameError> {
+        self.run_plan(plan).await.map_err(|error| error.of(&self.name))
+    }
+
+    async fn run_plan<P: Plan>(&self, mut plan: P) -> Result<P::Output, FrameError> {
         let mut parts = Vec::new();
         loop {
             match plan.step(parts)? {

@@ -12,8 +12,18 @@ use crate::names::chunk_name;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
+    /// A frame that was opened by its path or with a name is not what it should be, or exceeds a limit. The
+    /// [`detail`](Self::detail) says why.
+    #[error("cannot read {name}")]
+    #[non_exhaustive]
+    Unreadable {
+        /// The path or name.
+        name: String,
+        /// What is wrong with the frame.
+        source: Box<Self>,
+    },
     /// The file system or another storage failed.
-    #[error("{name}")]
+    #[error("cannot access {name}")]
     #[non_exhaustive]
     Io {
         /// Name of the file or storage.
@@ -102,7 +112,7 @@ pub enum FrameError {
         source: b2_msgpack::Error,
     },
     /// A chunk is damaged, or needs a codec or filter that this build lacks.
-    #[error("{structure}")]
+    #[error("{structure} cannot be decoded")]
     #[non_exhaustive]
     Chunk {
         /// The chunk.
@@ -324,6 +334,7 @@ impl FrameError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Unreadable { source, .. } => source.kind(),
             Self::Io { .. }
             | Self::NotSynced { .. }
             | Self::SetAside { .. }
@@ -350,6 +361,55 @@ impl FrameError {
             | Self::HoldsMore { .. }
             | Self::NotASparseFrame { .. }
             | Self::Foreign { .. } => ErrorKind::Argument,
+        }
+    }
+
+    /// Returns what is wrong with the frame, if the error is [`Unreadable`](Self::Unreadable), else the error itself.
+    ///
+    /// ```
+    /// use b2_frame::{FrameError, SuperChunk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("notes.txt");
+    /// std::fs::write(&path, "no frame")?;
+    /// let error = SuperChunk::open(&path).unwrap_err();
+    /// assert!(error.to_string().starts_with("cannot read ") && error.to_string().ends_with("notes.txt"));
+    /// assert!(matches!(error.detail(), FrameError::NotAFrame));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn detail(&self) -> &Self {
+        match self {
+            Self::Unreadable { source, .. } => source.detail(),
+            other => other,
+        }
+    }
+
+    b2_core::internal! {
+        /// Returns the [`detail`](Self::detail) itself.
+        #[must_use]
+        pub fn into_detail(self) -> Self {
+            match self {
+                Self::Unreadable { source, .. } => source.into_detail(),
+                other => other,
+            }
+        }
+    }
+
+    b2_core::internal! {
+        /// Adds the name of the frame to an error about its content that does not name it.
+        #[must_use]
+        pub fn of(self, name: &str) -> Self {
+            match &self {
+                Self::NotAFrame
+                | Self::NothingLeft
+                | Self::NewerVersion { .. }
+                | Self::Truncated { .. }
+                | Self::Field { .. }
+                | Self::Msgpack { .. }
+                | Self::Chunk { .. }
+                | Self::Checksum { .. }
+                | Self::Limit(_) => Self::Unreadable { name: name.to_owned(), source: Box::new(self) },
+                _ => self,
+            }
         }
     }
 

@@ -604,6 +604,8 @@ def test_names_that_are_not_there_and_files_that_are_no_arrays(tmp_path):
     with pytest.raises(ValueError, match="bad.b2nd") as caught:
         b2kit.open(tmp_path / "bad.b2nd")
     assert isinstance(caught.value, b2kit.Error)
+    assert str(caught.value).startswith(f"cannot read {tmp_path / 'bad.b2nd'}: not a Blosc2 frame")
+    assert str(caught.value).count("bad.b2nd") == 1
 
 
 def test_everything_that_goes_wrong_is_an_error_of_the_package(tmp_path):

@@ -8,8 +8,17 @@ use b2_frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
+    /// The store is not what it should be, or exceeds a limit. The [`detail`](Self::detail) says why.
+    #[error("cannot read {name}")]
+    #[non_exhaustive]
+    Unreadable {
+        /// The path of the store.
+        name: String,
+        /// What is wrong with it.
+        source: Box<Self>,
+    },
     /// The file system or another storage failed.
-    #[error("{name}")]
+    #[error("cannot access {name}")]
     #[non_exhaustive]
     Io {
         /// Name of the file or storage.
@@ -21,7 +30,7 @@ pub enum StoreError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The zip archive is damaged or could not be read.
-    #[error("the zip archive cannot be read")]
+    #[error("the zip archive is damaged or cannot be read")]
     Archive(#[source] rawzip::Error),
     /// The store is malformed, or leads out of itself.
     #[error("{0}")]
@@ -44,12 +53,33 @@ impl StoreError {
     /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Unreadable { source, .. } => source.kind(),
             Self::Io { .. } => ErrorKind::Io,
             Self::Frame(error) => error.kind(),
             Self::Archive(error) if matches!(error.kind(), rawzip::ErrorKind::IO(_)) => ErrorKind::Io,
             Self::Archive(_) | Self::Damaged(_) => ErrorKind::Damaged,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::NoSuchKey(_) | Self::Exists(_) | Self::Key(_) => ErrorKind::Argument,
+        }
+    }
+
+    /// Returns what is wrong with the store, if the error is [`Unreadable`](Self::Unreadable), else the error itself. See
+    /// also [`FrameError::detail`].
+    pub fn detail(&self) -> &Self {
+        match self {
+            Self::Unreadable { source, .. } => source.detail(),
+            other => other,
+        }
+    }
+
+    /// Adds the path of the store to an error about its content that does not name it.
+    pub(crate) fn of(self, name: &str) -> Self {
+        match self {
+            Self::Frame(error) => Self::Frame(error.of(name)),
+            Self::Archive(_) | Self::Damaged(_) | Self::Unsupported(_) if !name.is_empty() => {
+                Self::Unreadable { name: name.to_owned(), source: Box::new(self) }
+            }
+            _ => self,
         }
     }
 

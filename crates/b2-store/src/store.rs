@@ -117,7 +117,12 @@ impl Store {
     /// # Errors
     /// When there is nothing, or the store is damaged or cannot be read.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
-        let (path, fs) = (path.as_ref(), options.frame_file_system());
+        let path = path.as_ref();
+        Self::open_any(path, options).map_err(|error| error.of(&path.display().to_string()))
+    }
+
+    fn open_any(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
+        let fs = options.frame_file_system();
         match fs.kind(path, Links::Follow).map_err(StoreError::io(path))? {
             FileKind::Directory => Self::open_directory(path, options),
             FileKind::File => {
@@ -234,7 +239,8 @@ impl Store {
     /// # Errors
     /// When there is none, or it cannot be opened.
     pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
-        self.open_place(&self.member(key)?.place, key, options)
+        let opened = self.open_place(&self.member(key)?.place, key, options);
+        opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))
     }
 
     /// Opens the frame whose vlmetalayers are the attributes of a group; `None` if it has none. The root is `""`.
@@ -255,7 +261,8 @@ impl Store {
     pub fn window(&self, key: &str) -> Result<Option<Range<u64>>, StoreError> {
         match (&self.root, &self.member(key)?.place) {
             (Root::Archive(archive), Place::Archived { header, len }) => {
-                archive.data(*header, *len).map(Some)
+                let window = archive.data(*header, *len).map(Some);
+                window.map_err(|error| error.of(&format!("{}:{key}", self.name)))
             }
             _ => Ok(None),
         }
@@ -278,11 +285,11 @@ impl Store {
             (Place::Archived { header, len }, Root::Archive(archive), _) => {
                 let data = archive.data(*header, *len)?;
                 let window = Window::new(archive.file().clone(), data.start, *len);
-                options.from_reader(Arc::new(window), name()).map_err(|error| match error {
-                    FrameError::Truncated { need, .. } if need > *len => {
+                options.from_reader(Arc::new(window), name()).map_err(|error| match error.detail() {
+                    FrameError::Truncated { need, .. } if need > len => {
                         StoreError::Damaged(format!("has {need} bytes, its place in the archive {len}"))
                     }
-                    error => error.into(),
+                    _ => error.into(),
                 })
             }
             (Place::Embedded(range), _, Some(frame)) => {

@@ -6,6 +6,16 @@ use b2_frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NdError {
+    /// The array that was opened by its path or with a name is not what it should be, or exceeds a limit. The
+    /// [`detail`](Self::detail) says why.
+    #[error("cannot read {name}")]
+    #[non_exhaustive]
+    Unreadable {
+        /// The path or name.
+        name: String,
+        /// What is wrong with the array.
+        source: Box<Self>,
+    },
     /// Reading the frame that holds the array failed, or the frame is damaged.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -173,6 +183,7 @@ impl NdError {
     /// Returns the kind of error, which callers can act on.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Unreadable { source, .. } => source.kind(),
             Self::Frame(error) => error.kind(),
             Self::Damaged { source, .. } => source.kind(),
             Self::Chunk(error) => error.kind(),
@@ -196,6 +207,44 @@ impl NdError {
                 let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>());
                 own.map_or(ErrorKind::Io, Self::kind)
             }
+        }
+    }
+
+    /// Returns what is wrong with the array, if the error is [`Unreadable`](Self::Unreadable), else the error itself. See
+    /// also [`FrameError::detail`].
+    ///
+    /// ```
+    /// use b2_frame::{FrameParams, FrameWriter};
+    /// use b2nd::{NdArray, NdError};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("bytes.b2frame");
+    /// FrameWriter::create(&path, FrameParams::new(4))?.finish()?;
+    /// let error = NdArray::open(&path).unwrap_err();
+    /// assert!(error.to_string().starts_with("cannot read ") && error.to_string().ends_with("bytes.b2frame"));
+    /// assert!(matches!(error.detail(), NdError::NotAnArray));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn detail(&self) -> &Self {
+        match self {
+            Self::Unreadable { source, .. } => source.detail(),
+            other => other,
+        }
+    }
+
+    /// Adds the name of the array to an error about its content that does not name it.
+    pub(crate) fn of(self, name: &str) -> Self {
+        match self {
+            Self::Frame(error) => Self::Frame(error.of(name)),
+            Self::Damaged { .. }
+            | Self::Chunk(_)
+            | Self::NotAnArray
+            | Self::NoItems { .. }
+            | Self::Meta { .. }
+            | Self::Contradiction { .. }
+            | Self::ChunkSize { .. }
+            | Self::Attribute { .. }
+            | Self::Limit(_) => Self::Unreadable { name: name.to_owned(), source: Box::new(self) },
+            _ => self,
         }
     }
 

@@ -128,11 +128,30 @@ pub(crate) fn kind(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
     error.downcast_ref::<NdError>().map(NdError::kind).or_else(of_frame).or_else(of_chunk).or_else(of_store)
 }
 
-/// The error of a frame, also as that of an array.
+/// The error of a frame without the name of its file, also as that of an array.
 pub(crate) fn frame_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a FrameError> {
-    match error.downcast_ref() {
-        Some(NdError::Frame(error)) => Some(error),
+    whole_frame_error(error).map(FrameError::detail)
+}
+
+/// The error of a frame, also as that of an array or a store.
+fn whole_frame_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a FrameError> {
+    match (error.downcast_ref().map(NdError::detail), error.downcast_ref().map(StoreError::detail)) {
+        (Some(NdError::Frame(error)), _) | (_, Some(StoreError::Frame(error))) => Some(error),
         _ => error.downcast_ref(),
+    }
+}
+
+/// The name of the file, if that is all that this error says besides that the file could not be used.
+fn only_name<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    if let Some(NdError::Unreadable { name, .. }) = error.downcast_ref() {
+        return Some(name);
+    }
+    if let Some(StoreError::Io { name, .. } | StoreError::Unreadable { name, .. }) = error.downcast_ref() {
+        return Some(name);
+    }
+    match whole_frame_error(error) {
+        Some(FrameError::Unreadable { name, .. } | FrameError::Io { name, .. }) => Some(name),
+        _ => None,
     }
 }
 
@@ -158,6 +177,10 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
                 text.push_str("; nothing was written");
             }
         }
+        // Commands say first which file it is about.
+        if only_name(cause).is_some_and(|name| names(&out, name)) {
+            continue;
+        }
         // Some errors already end with the text of their cause.
         if out.ends_with(&text) {
             continue;
@@ -182,6 +205,17 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     printable(&out)
 }
 
+/// Whether the text so far names the file, alone or among others.
+fn names(text: &str, name: &str) -> bool {
+    !name.is_empty()
+        && text.match_indices(name).any(|(at, _)| {
+            let end = at.saturating_add(name.len());
+            let before = text.get(..at).and_then(|before| before.chars().next_back());
+            let after = text.get(end..).and_then(|after| after.chars().next());
+            before.is_none_or(|c| c == ' ') && after.is_none_or(|c| c == ':' || c == ' ')
+        })
+}
+
 /// Whether the error itself says what was written: the change was made and only a later step failed, or a step could
 /// not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
@@ -194,7 +228,7 @@ fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(LimitExceeded { name, .. }) = error.downcast_ref() {
         return Some(name);
     }
-    let chunk = match (error.downcast_ref(), frame_error(error)) {
+    let chunk = match (error.downcast_ref().map(NdError::detail), frame_error(error)) {
         (Some(NdError::Limit(limit)), _) | (_, Some(FrameError::Limit(limit))) => return Some(limit.name),
         (Some(NdError::Chunk(error)), _) | (_, Some(FrameError::Chunk { source: error, .. })) => Some(error),
         _ => error.downcast_ref(),
@@ -226,10 +260,13 @@ mod tests {
             one_line(&full().context(Written::Unsynced).context("x.b2nd")),
             "x.b2nd: written, but may not survive a power loss: no space left on the disk"
         );
-        let failed = FrameError::io("x.b2nd")(io::ErrorKind::StorageFull.into());
+        let failed = || NdError::Frame(FrameError::io("x.b2nd")(io::ErrorKind::StorageFull.into()));
+        let full = "no space left on the disk; nothing was written";
+        assert_eq!(one_line(&failed().into()), format!("cannot access x.b2nd: {full}"));
+        assert_eq!(one_line(&anyhow::Error::new(failed()).context("x.b2nd")), format!("x.b2nd: {full}"));
         assert_eq!(
-            one_line(&NdError::Frame(failed).into()),
-            "x.b2nd: no space left on the disk; nothing was written"
+            one_line(&anyhow::Error::new(failed()).context("y/x.b2nd")),
+            format!("y/x.b2nd: cannot access x.b2nd: {full}")
         );
     }
 }

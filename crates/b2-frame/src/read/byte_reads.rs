@@ -27,11 +27,12 @@ impl SuperChunk {
     /// As for [`SuperChunk::read_bytes`].
     pub fn read_bytes_into(&self, start: u64, dst: &mut [u8]) -> Result<(), FrameError> {
         let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);
-        for read in self.byte_reads(start, dst) {
+        let mut reads = self.byte_reads(start, dst);
+        let read = reads.try_for_each(|read| {
             let (places, dst) = read?;
-            read_places(self, places, dst, &control).map_err(|error| self.explain(error))?;
-        }
-        Ok(())
+            read_places(self, places, dst, &control).map(drop)
+        });
+        read.map_err(|error| self.explain(error))
     }
 
     /// Decompresses the items `range`, like [`SuperChunk::read_bytes`] in units of the item size.
@@ -51,7 +52,7 @@ impl SuperChunk {
     /// # Errors
     /// When an item does not exist, or a chunk cannot be read or does not decode.
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let (pieces, mut dst) = self.item_read(items)?;
+        let (pieces, mut dst) = self.item_read(items).map_err(|error| self.named(error))?;
         let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);
         let done = read_places(self, pieces, Destination::from(&mut dst[..]), &control);
         done.map_err(|error| self.explain(error))?;
@@ -96,7 +97,7 @@ impl SuperChunk {
                 _ => 0..self.nchunks(),
             };
             let nbytes = range.end - range.start;
-            self.check_chunks(nchunks, nbytes)?;
+            self.check_chunks(nchunks, nbytes).map_err(|error| self.named(error))?;
             Ok(crate::storage::traits::zeroed(nbytes)?)
         }
     }

@@ -32,7 +32,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// When the chunk does not exist, or its entry is malformed.
     pub fn entry(self) -> Result<Entry, FrameError> {
-        self.frame.entry(self.nchunk)
+        self.frame.entry(self.nchunk).map_err(|error| self.frame.named(error))
     }
 
     /// Returns the entry, and the range of chunks from this one on that have the same. Stored chunks with the same
@@ -41,7 +41,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`entry`](Self::entry).
     pub fn run(self) -> Result<(Entry, Range<usize>), FrameError> {
-        self.frame.index().run(self.nchunk)
+        self.frame.index().run(self.nchunk).map_err(|error| self.frame.named(error))
     }
 
     /// Returns the uncompressed size in bytes. If chunks have individual sizes, this reads the chunk header.
@@ -49,7 +49,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// When the chunk does not exist, or its header cannot be read.
     pub fn nbytes(self) -> Result<u64, FrameError> {
-        self.frame.chunk_nbytes(self.nchunk)
+        self.frame.chunk_nbytes(self.nchunk).map_err(|error| self.frame.named(error))
     }
 
     /// Reads the header; `None` if the chunk is not stored.
@@ -59,7 +59,10 @@ impl<'a> ChunkRef<'a> {
     pub fn header(self) -> Result<Option<ChunkHeader>, FrameError> {
         match self.entry()? {
             Entry::Special(_) => Ok(None),
-            Entry::Stored(_) => self.frame.headers(&[self.nchunk]).map(|mut headers| headers.pop()),
+            Entry::Stored(_) => {
+                let headers = self.frame.headers(&[self.nchunk]).map(|mut headers| headers.pop());
+                headers.map_err(|error| self.frame.named(error))
+            }
         }
     }
 
@@ -68,8 +71,8 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn head(self) -> Result<LazyChunk, FrameError> {
-        let plan = On(self.frame, HeadPlan::new(self.frame, self.nchunk)?);
-        self.frame.driver().run(plan).map(ChunkHead::into_chunk)
+        self.run_plan(HeadPlan::new(self.frame, self.nchunk).map(|plan| On(self.frame, plan)))
+            .map(ChunkHead::into_chunk)
     }
 
     /// Reads the chunk without decoding it; special chunks are created from their entry. The chunk is compared with its
@@ -78,7 +81,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// When the chunk does not exist, cannot be read, is damaged, or contradicts the frame.
     pub fn read(self) -> Result<Chunk, FrameError> {
-        self.run_plan(self.plan()?)
+        self.run_plan(self.plan())
     }
 
     /// Decompresses the chunk. Its blocks are decoded in parallel, as the [`Control`](b2_core::Control) of the frame
@@ -87,7 +90,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`read`](Self::read), and when the chunk does not decode.
     pub fn decompress(self) -> Result<Vec<u8>, FrameError> {
-        self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_with(&self.frame.dparams))?)
+        self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_with(&self.frame.dparams)))
     }
 
     /// Decompresses the chunk into `dst`, which must have exactly its size.
@@ -95,7 +98,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`decompress`](Self::decompress), and when `dst` has another length.
     pub fn decompress_into(self, dst: &mut [u8]) -> Result<(), FrameError> {
-        self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_into(dst, &self.frame.dparams))?)
+        self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_into(dst, &self.frame.dparams)))
     }
 
     /// Decompresses all blocks one by one: the values of a frame with variable-length blocks.
@@ -103,11 +106,11 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`decompress`](Self::decompress).
     pub fn all_blocks(self) -> Result<Vec<Vec<u8>>, FrameError> {
-        self.run_plan(self.plan_decoding(|chunk| chunk.blocks(&self.frame.dparams))?)
+        self.run_plan(self.plan_decoding(|chunk| chunk.blocks(&self.frame.dparams)))
     }
 
-    fn run_plan<T>(self, plan: impl Plan<Output = T>) -> Result<T, FrameError> {
-        self.frame.driver().run(plan).map_err(|error| self.frame.explain(error))
+    fn run_plan<P: Plan>(self, plan: Result<P, FrameError>) -> Result<P::Output, FrameError> {
+        plan.and_then(|plan| self.frame.driver().run(plan)).map_err(|error| self.frame.explain(error))
     }
 
     b2_core::internal! {

@@ -46,6 +46,9 @@ impl ChunkInfo {
 impl SuperChunk {
     /// Returns information about all chunks, in order: sizes, special values, places. This reads
     /// the chunk headers, many at once.
+    ///
+    /// # Errors
+    /// The last item is an error if an index entry is malformed, or a chunk header is damaged or cannot be read.
     pub fn chunk_infos(&self) -> impl Iterator<Item = Result<ChunkInfo, FrameError>> {
         let (mut next, mut batch) = (0, Vec::new().into_iter());
         std::iter::from_fn(move || {
@@ -63,7 +66,7 @@ impl SuperChunk {
                 }
                 Err(error) => {
                     next = usize::MAX;
-                    Some(Err(error))
+                    Some(Err(self.explain(error)))
                 }
             }
         })
@@ -76,6 +79,10 @@ impl SuperChunk {
     /// # Errors
     /// When a chunk header cannot be read.
     pub fn dead_bytes(&self) -> Result<u64, FrameError> {
+        self.count_dead_bytes().map_err(|error| self.explain(error))
+    }
+
+    fn count_dead_bytes(&self) -> Result<u64, FrameError> {
         if self.storage() == Storage::Sparse {
             return Ok(0);
         }

@@ -1,5 +1,6 @@
 //! Opens frames, and moves to newer states of them.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,21 +63,44 @@ impl SuperChunk {
 
     b2_core::internal! {
         /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
-        /// changed the frame since it was opened, else the same error.
+        /// changed the frame since it was opened, else the same error with the name of the frame.
         #[must_use]
         pub fn explain(&self, error: FrameError) -> FrameError {
             let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
-            changed.unwrap_or(error)
+            changed.unwrap_or_else(|| self.named(error))
+        }
+    }
+
+    /// Adds the name of the frame to an error about its content.
+    pub(crate) fn named(&self, error: FrameError) -> FrameError {
+        match self.name() {
+            Some(name) => error.of(&name),
+            None => error,
+        }
+    }
+
+    b2_core::internal! {
+        /// Returns the path or name with which the frame was opened, for errors. Bytes in memory have none.
+        pub fn name(&self) -> Option<Cow<'_, str>> {
+            match &self.source {
+                Some(source) => Some(source.path.display().to_string().into()),
+                None => self.name.as_deref().map(Cow::Borrowed),
+            }
+        }
+    }
+
+    b2_core::internal! {
+        /// Sets the name of the frame in errors.
+        #[must_use]
+        pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
+            Self { name: Some(name.into()), ..self }
         }
     }
 
     b2_core::internal! {
         /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
         pub fn changed(&self) -> Option<FrameError> {
-            let name = || match &self.source {
-                Some(source) => source.path.display().to_string(),
-                None => "the frame".to_owned(),
-            };
+            let name = || self.name().unwrap_or("the frame".into()).into_owned();
             self.has_changed().then(|| FrameError::Changed { name: name() })
         }
     }
@@ -133,7 +157,8 @@ impl ReadOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SuperChunk, FrameError> {
         let path = path.as_ref();
         let fs = anchored_files(&self.fs, path)?;
-        Self { fs, ..self.clone() }.open_anchored(path)
+        let opened = Self { fs, ..self.clone() }.open_anchored(path);
+        opened.map_err(|error| error.of(&path.display().to_string()))
     }
 
     fn open_anchored(&self, path: &Path) -> Result<SuperChunk, FrameError> {
@@ -185,7 +210,11 @@ impl ReadOptions {
         reader: Arc<dyn ReadAt>,
         name: impl Into<Arc<str>>,
     ) -> Result<SuperChunk, FrameError> {
-        self.open_contiguous(OpenFile::new(reader, name, self.offset)?)
+        let name = name.into();
+        match self.open_contiguous(OpenFile::new(reader, name.clone(), self.offset)?) {
+            Ok(schunk) => Ok(schunk.with_name(name)),
+            Err(error) => Err(error.of(&name)),
+        }
     }
 
     fn open_contiguous(&self, file: OpenFile) -> Result<SuperChunk, FrameError> {

@@ -118,6 +118,8 @@ pub struct SuperChunk {
     pub(crate) sizes: Arc<OnceLock<ChunkSizes>>,
     /// Where the frame was opened, for `refresh`.
     pub(crate) source: Option<Arc<FrameOrigin>>,
+    /// The name in errors, if the frame was not opened by its path.
+    pub(crate) name: Option<Arc<str>>,
     /// When chunks are compared with their checksums.
     pub(crate) compare: Compare,
     /// Whether what is read will be stored again, so that chunks are always compared as a whole:
@@ -150,6 +152,7 @@ impl SuperChunk {
             dparams,
             sizes: Arc::default(),
             source: None,
+            name: None,
             compare,
             keeps: false,
             costs,

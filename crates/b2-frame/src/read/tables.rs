@@ -41,8 +41,12 @@ impl SuperChunk {
     /// Everything else was compared when the frame was opened.
     ///
     /// # Errors
-    /// [`FrameError::Checksum`] for the first damaged chunk, and when a chunk cannot be read.
+    /// [`FrameError::Checksum`] (as [`detail`](FrameError::detail)) for the first damaged chunk, and when a chunk cannot be read.
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
+        self.compare_all().map_err(|error| self.named(error))
+    }
+
+    fn compare_all(&self) -> Result<Checksums, FrameError> {
         let control = self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         self.verify_between()?;
         let mut driver = self.driver();

@@ -64,10 +64,10 @@ impl SuperChunk {
     /// ```
     ///
     /// # Errors
-    /// When the data exceed the limit ([`FrameError::Limit`]), or when index or chunk sizes cannot
+    /// When the data exceed the limit (of the kind [`Limit`](b2_core::ErrorKind::Limit)), or when index or chunk sizes cannot
     /// be read.
     pub fn check_output(&self) -> Result<(), FrameError> {
-        self.check_chunks(0..self.nchunks(), self.nbytes())
+        self.check_chunks(0..self.nchunks(), self.nbytes()).map_err(|error| self.named(error))
     }
 
     /// Counts the bytes of these chunks that the file does not store, without decoding anything.
@@ -77,6 +77,10 @@ impl SuperChunk {
     /// # Errors
     /// When an index entry is malformed, or chunk sizes or files cannot be read.
     pub fn unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<Unstored, FrameError> {
+        self.count_unstored(nchunks, enough).map_err(|error| self.named(error))
+    }
+
+    fn count_unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<Unstored, FrameError> {
         let limits = &self.dparams().limits;
         let mut counted = Unstored::default();
         let mut stored = Vec::new();

@@ -78,14 +78,14 @@ impl SuperChunk {
         read()?;
         let vlmetalayers = self.vlmetalayers();
         for (name, _) in vlmetalayers.iter() {
-            vlmetalayers.get(name)?;
+            vlmetalayers.get(name).map_err(|error| self.named(error))?;
         }
         if checksums == Checksums::Ok {
             return Ok(Verified { checksums, odd: Vec::new(), more: 0 });
         }
-        let found = self.cross_check(uniform)?;
+        let found = self.cross_check(uniform).map_err(|error| self.named(error))?;
         match found.damage.into_iter().next() {
-            Some(damage) => Err(damage.into()),
+            Some(damage) => Err(self.named(damage).into()),
             None => Ok(Verified { checksums, odd: found.odd, more: found.more }),
         }
     }

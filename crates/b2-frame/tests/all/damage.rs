@@ -165,6 +165,7 @@ impl Subject {
                 Seen::Changed
             }
             Err(error) => {
+                let error = error.detail();
                 if let [Structure::Chunk(nchunk)] = hits[..] {
                     let text = error.to_string();
                     assert!(text.contains(&format!("chunk {nchunk}")), "{}: {hit:?}: {text}", self.name);

@@ -51,7 +51,7 @@ fn check(open: impl Fn(Limits) -> SuperChunk) {
     open(limits(3200, unstored)).check_output().unwrap();
     let over = open(limits(3200, unstored - 1));
     for result in [over.check_output(), over.read_bytes(0..total).map(drop)] {
-        match result.unwrap_err() {
+        match result.unwrap_err().into_detail() {
             FrameError::Limit(b2_chunk::base::LimitExceeded { name: "max_output", limit, .. }) => {
                 assert_eq!(limit, unstored - 1)
             }

@@ -2,8 +2,9 @@
 
 use crate::common::*;
 use b2kit::chunk::Compression;
-use b2kit::frame::{FrameParams, Storage};
-use b2kit::{Chunk, NdArray, Report, SuperChunk};
+use b2kit::frame::{Compare, FrameError, FrameParams, Storage};
+use b2kit::nd::NdError;
+use b2kit::{Chunk, ErrorKind, Limits, NdArray, Report, SuperChunk};
 
 fn chunk_error(bytes: Vec<u8>) -> String {
     let decoded = Chunk::from_bytes(bytes).and_then(|chunk| chunk.decompress_bytes());
@@ -229,18 +230,18 @@ fn indices_and_chunks() {
     says(
         field(place + 3, &[0]),
         &format!(
-            "chunk 1 (from byte {place} on): chunk header field `typesize` at byte 3 is 0, expected 1 to 255"
+            "chunk 1 (from byte {place} on) cannot be decoded: chunk header field `typesize` at byte 3 is 0, expected 1 to 255"
         ),
     );
     says(
         field(place + 32, &[1]),
         &format!(
-            "chunk 1 (from byte {place} on): block 0: block start at byte 32 of the chunk is 1, expected an offset after the tables and inside the chunk"
+            "chunk 1 (from byte {place} on) cannot be decoded: block 0: block start at byte 32 of the chunk is 1, expected an offset after the tables and inside the chunk"
         ),
     );
     says(
         field(index + 3, &[0]),
-        "index chunk: chunk header field `typesize` at byte 3 is 0, expected 1 to 255",
+        "index chunk cannot be decoded: chunk header field `typesize` at byte 3 is 0, expected 1 to 255",
     );
     let stored = Compression::new().itemsize(8).level(0).build().unwrap();
     let entries = |entries: &[u64]| {
@@ -285,23 +286,33 @@ fn sparse_frames_name_the_file() {
     writer.finish().unwrap();
     let member = path.join("00000001.chunk");
     let stored = std::fs::read(&member).unwrap();
+    let damaged = |what: &str| format!("cannot read {}: {what}", path.display());
     let read = || text(SuperChunk::open(&path).unwrap().read_bytes(0..1200).unwrap_err());
     std::fs::write(&member, patched(&stored, 3, &[0])).unwrap();
-    says(read(), "chunk 1 (00000001.chunk): chunk header field `typesize` at byte 3 is 0, expected 1 to 255");
+    says(
+        read(),
+        &damaged(
+            "chunk 1 (00000001.chunk) cannot be decoded: chunk header field `typesize` at byte 3 is 0, expected 1 to 255",
+        ),
+    );
     std::fs::write(&member, patched(&stored, 32, &[1])).unwrap();
     says(
         read(),
-        "chunk 1 (00000001.chunk): block 0: block start at byte 32 of the chunk is 1, expected an offset after the tables and inside the chunk",
+        &damaged(
+            "chunk 1 (00000001.chunk) cannot be decoded: block 0: block start at byte 32 of the chunk is 1, expected an offset after the tables and inside the chunk",
+        ),
     );
     std::fs::write(&member, &stored[..40]).unwrap();
     let need = stored.len();
     says(
         read(),
-        &format!("chunk 1 (00000001.chunk) is truncated: needs {need} bytes from byte 0 on, there are 40"),
+        &damaged(&format!(
+            "chunk 1 (00000001.chunk) is truncated: needs {need} bytes from byte 0 on, there are 40"
+        )),
     );
     std::fs::remove_file(&member).unwrap();
     let error = read();
-    assert!(error.starts_with(&member.display().to_string()), "{error}");
+    assert!(error.starts_with(&format!("cannot access {}: ", member.display())), "{error}");
 }
 
 #[test]
@@ -344,4 +355,89 @@ fn array_metalayers() {
         field(45, &[0xDA]),
         "dtype of the metalayer `b2nd` is malformed: byte 45: expected str32, found 0xda",
     );
+}
+
+/// What users meet most: each message names the file, once, and says what is wrong.
+#[test]
+fn every_message_names_the_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.b2nd");
+    let shown = path.display().to_string();
+    let of_array = |limits: Limits| -> Result<(), NdError> {
+        let array = NdArray::open_with(&path, &SuperChunk::options().limits(limits))?;
+        array.all().read_bytes()?;
+        Ok(array.verify().map(drop)?)
+    };
+    let of_frame = |limits: Limits| -> Result<(), FrameError> {
+        let schunk = SuperChunk::options().limits(limits).open(&path)?;
+        schunk.read_bytes(0..schunk.nbytes())?;
+        schunk.verify().map(drop)
+    };
+    let of_editor = || NdArray::edit(&path).map(drop);
+    let said = |message: String, start: &str, words: &str| {
+        assert!(message.starts_with(&format!("cannot {start} {shown}: ")), "{message}");
+        assert_eq!(message.matches(&shown).count(), 1, "{message}");
+        assert!(message.contains(words), "{words}: {message}");
+    };
+    let all = |start: &str, words: &str| {
+        said(text(of_array(Limits::default()).unwrap_err()), start, words);
+        said(text(of_frame(Limits::default()).unwrap_err()), start, words);
+    };
+    // Missing.
+    all("access", &std::io::Error::from_raw_os_error(2).to_string());
+    assert_eq!(of_array(Limits::default()).unwrap_err().kind(), ErrorKind::Io);
+    // Something else.
+    std::fs::write(&path, "some text that is long enough for a header").unwrap();
+    all("read", "not a Blosc2 frame");
+    said(text(of_editor().unwrap_err()), "read", "not a Blosc2 frame");
+    // A damaged header.
+    let good = array();
+    std::fs::write(&path, patched(&good, 10, &[0xD1])).unwrap();
+    all("read", "frame header field `header_len` is malformed");
+    said(text(of_editor().unwrap_err()), "read", "frame header field `header_len` is malformed");
+    // Cut off.
+    std::fs::write(&path, &good[..good.len() / 2]).unwrap();
+    all("read", "truncated");
+    // A damaged chunk, with its checksum and without.
+    let place = SuperChunk::from_bytes(good.clone()).unwrap().layout().data.start as usize;
+    std::fs::write(&path, patched(&good, place + 36, &[0xFF; 4])).unwrap();
+    all("read", "chunk 0");
+    assert_eq!(of_array(Limits::default()).unwrap_err().kind(), ErrorKind::Damaged);
+    let unchecked = SuperChunk::options().compare(Compare::Never).checksums(false).open(&path).unwrap();
+    said(text(unchecked.chunk(0).decompress().unwrap_err()), "read", "chunk 0");
+    // Above a limit.
+    std::fs::write(&path, &good).unwrap();
+    of_array(Limits::default()).unwrap();
+    let little = Limits::default().max_metadata(20);
+    said(text(of_array(little.clone()).unwrap_err()), "read", "above the limit max_metadata of 20");
+    assert_eq!(of_frame(little).unwrap_err().kind(), ErrorKind::Limit);
+    // A plain super-chunk is no array.
+    std::fs::write(&path, frame()).unwrap();
+    said(text(of_array(Limits::default()).unwrap_err()), "read", "not an array");
+    // A lock file that cannot be used.
+    std::fs::write(&path, &good).unwrap();
+    let lock = dir.path().join("x.b2nd.b2lock");
+    let _ = std::fs::remove_file(&lock);
+    std::fs::create_dir(&lock).unwrap();
+    let message = text(of_editor().unwrap_err());
+    assert!(message.starts_with(&format!("cannot use the lock file {}", lock.display())), "{message}");
+}
+
+/// Permissions do not bind the superuser.
+#[test]
+#[cfg(unix)]
+fn a_file_without_permission_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.b2nd");
+    std::fs::write(&path, array()).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    if std::fs::File::open(&path).is_ok() {
+        // What the system would say, by the name of the error that the library makes of it.
+        let denied = FrameError::io(path.display().to_string())(std::io::ErrorKind::PermissionDenied.into());
+        says(text(denied), &format!("cannot access {}: permission denied", path.display()));
+        return;
+    }
+    let message = text(NdArray::open(&path).unwrap_err());
+    assert!(message.starts_with(&format!("cannot access {}: ", path.display())), "{message}");
 }

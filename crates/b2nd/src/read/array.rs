@@ -1,5 +1,6 @@
 //! Opens arrays and reads from them.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,7 +209,15 @@ impl NdArray {
     ///
     /// # Errors
     /// When the frame is not an array, or its fields contradict each other.
-    pub fn from_super_chunk(mut frame: SuperChunk) -> Result<Self, NdError> {
+    pub fn from_super_chunk(frame: SuperChunk) -> Result<Self, NdError> {
+        let name = frame.name().map(Cow::into_owned);
+        Self::checked(frame).map_err(|error| match name {
+            Some(name) => error.of(&name),
+            None => error,
+        })
+    }
+
+    fn checked(mut frame: SuperChunk) -> Result<Self, NdError> {
         let metalayers = frame.metalayers();
         let stored =
             [METALAYER, OLD_METALAYER].into_iter().find_map(|name| Some((name, metalayers.get(name)?)));
@@ -357,17 +366,28 @@ impl NdArray {
     /// damaged.
     pub(crate) fn explain(&self, error: NdError) -> NdError {
         if error.kind() != ErrorKind::Damaged {
-            return error;
+            return self.named(error);
         }
         if let Some(changed) = self.super_chunk().changed() {
             return changed.into();
         }
-        match error {
-            NdError::Frame(source @ FrameError::Checksum { .. }) => match damaged_chunk(&source) {
-                Some(nchunk) => NdError::Damaged { items: self.items_of(nchunk), source: Box::new(source) },
+        self.named(match error {
+            NdError::Frame(source) => match damaged_chunk(source.detail()) {
+                Some(nchunk) => {
+                    let source = Box::new(source.into_detail());
+                    NdError::Damaged { items: self.items_of(nchunk), source }
+                }
                 None => source.into(),
             },
             other => other,
+        })
+    }
+
+    /// Adds the name of the array to an error about its content.
+    pub(crate) fn named(&self, error: NdError) -> NdError {
+        match self.super_chunk().name() {
+            Some(name) => error.of(&name),
+            None => error,
         }
     }
 

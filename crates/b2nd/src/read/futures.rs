@@ -28,9 +28,10 @@ impl<F: Future> MaybeSendFuture for F {}
 impl Slice {
     /// Reads the stored items in C order into `dst`, with an asynchronous driver.
     async fn read_stored_by(&self, dst: &mut [u8], driver: &impl SelectionDriver) -> Result<(), NdError> {
-        let Some(mut read) = self.begin(dst)? else { return Ok(()) };
-        driver.drive(&mut read).await?;
-        read.finish().map(drop)
+        let named = |error| self.array().named(error);
+        let Some(mut read) = self.begin(dst).map_err(named)? else { return Ok(()) };
+        driver.drive(&mut read).await.map_err(named)?;
+        read.finish().map(drop).map_err(named)
     }
 
     /// Like [`read_bytes_into`](Self::read_bytes_into), with an asynchronous driver.

@@ -41,7 +41,8 @@ impl EditOptions {
         let read_only = || io::Error::new(io::ErrorKind::Unsupported, "this storage can only be read");
         let fs = anchored(staging::io(path, self.fs.as_ref().ok_or_else(read_only))?, path)?;
         let read = ReadOptions { fs: fs.clone(), ..self.read.clone() };
-        Self { read, ..self.clone() }.edit_anchored(path, &fs)
+        let editor = Self { read, ..self.clone() }.edit_anchored(path, &fs);
+        editor.map_err(|error| error.of(&path.display().to_string()))
     }
 
     fn edit_anchored(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
