@@ -115,7 +115,9 @@ impl Store {
     /// `options` say how to read it, and from which file system.
     ///
     /// # Errors
-    /// When there is nothing, or the store is damaged or cannot be read.
+    /// [`StoreError::Io`] if there is nothing or it cannot be read, [`StoreError::Unreadable`] if it is damaged, with
+    /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail),
+    /// [`StoreError::Frame`] if the frame with the embedded members does not open.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
         let path = path.as_ref();
         Self::open_any(path, options).map_err(|error| error.of(&path.display().to_string()))
@@ -237,7 +239,8 @@ impl Store {
     /// Opens a member. File system and offset of `options` are replaced by those of the member.
     ///
     /// # Errors
-    /// When there is none, or it cannot be opened.
+    /// [`StoreError::NoSuchKey`] if there is none, [`StoreError::Frame`] as for [`SuperChunk::open`],
+    /// [`StoreError::Unreadable`] if its place in the store is damaged or of a kind that cannot be read.
     pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
         let opened = self.open_place(&self.member(key)?.place, key, options);
         opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))

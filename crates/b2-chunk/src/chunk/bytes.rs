@@ -87,7 +87,8 @@ impl Chunk {
     /// Only the header is checked. Tables and streams are checked when they are read.
     ///
     /// # Errors
-    /// Fails if the header is malformed, or there are fewer bytes than it says.
+    /// [`ChunkError::Field`] if the header is malformed, [`ChunkError::NewerVersion`] if it is of a newer version of the
+    /// format, [`ChunkError::Truncated`] if there are fewer bytes than it says.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ChunkError> {
         let bytes = bytes.into();
         let header = checked_header(&bytes)?;

@@ -44,8 +44,9 @@ impl Chunk {
     /// the last bytes of such chunks.
     ///
     /// # Errors
-    /// Fails if `src` is longer than 2^31 - 33 bytes, a codec or filter does not accept the parameters, the prefilter
-    /// fails, a block exceeds the memory limit, or the call is cancelled.
+    /// [`ChunkError::Argument`] if `src` is longer than 2^31 - 33 bytes, [`ChunkError::Codec`] or [`ChunkError::Apply`] if a
+    /// codec or filter does not accept the parameters, [`ChunkError::Hook`] if the prefilter fails, [`ChunkError::Limit`] if a
+    /// block exceeds the memory limit, [`ChunkError::Cancelled`], [`ChunkError::OutOfMemory`].
     pub fn compress_bytes(src: &[u8], cparams: &CParams) -> Result<Self, ChunkError> {
         compress::compress(src, cparams).map(Self::made)
     }

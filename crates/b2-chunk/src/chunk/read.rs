@@ -20,8 +20,11 @@ impl ChunkRef<'_> {
     /// Decompresses all values, with parameters. Blocks are decoded in parallel (feature `rayon`).
     ///
     /// # Errors
-    /// Fails if the size of `T` is not the item size (items of 1 byte convert to any type), the chunk is malformed, a
-    /// plugin is not registered, a limit is exceeded, or the call is cancelled.
+    /// [`ChunkError::Argument`] if the size of `T` is not the item size (items of 1 byte convert to any type);
+    /// [`ChunkError::Truncated`], [`ChunkError::Block`], [`ChunkError::Dictionary`], [`ChunkError::Stream`] or
+    /// [`ChunkError::Filter`] if the chunk is malformed; [`ChunkError::UnknownCodec`] or [`ChunkError::UnknownFilter`] if a
+    /// plugin is not registered; [`ChunkError::Hook`] if the postfilter fails; [`ChunkError::Limit`],
+    /// [`ChunkError::Cancelled`], [`ChunkError::OutOfMemory`].
     pub fn decompress_with<T: Element>(&self, dparams: &DParams) -> Result<Vec<T>, ChunkError> {
         self.check_items::<T>()?;
         self.check_output(self.nbytes(), dparams)?;

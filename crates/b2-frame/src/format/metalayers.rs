@@ -112,7 +112,8 @@ impl VlMetalayers {
     /// Returns the decompressed value of a vlmetalayer. Names are compared as bytes.
     ///
     /// # Errors
-    /// When the value is not exactly one chunk, does not decode, or exceeds the limit on metadata.
+    /// [`FrameError::Field`] or [`FrameError::Chunk`] if the value is not exactly one chunk or does not decode,
+    /// [`FrameError::Limit`] if it exceeds the limit on metadata.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, FrameError> {
         let name = name.as_ref();
         let Some(chunk) = self.chunk(name)? else { return Ok(None) };

@@ -14,7 +14,9 @@ impl SuperChunk {
     /// parallel, as the [`Control`](b2_core::Control) of the frame says.
     ///
     /// # Errors
-    /// When the range is not inside the data, or a chunk cannot be read or does not decode.
+    /// [`FrameError::OutOfRange`] if the range is not inside the data; [`FrameError::Limit`] if more than the limit on
+    /// output is not stored; otherwise as for [`ChunkRef::decompress`](crate::ChunkRef::decompress). Errors about the
+    /// content come as [`FrameError::Unreadable`] if the frame has a name.
     pub fn read_bytes(&self, range: Range<u64>) -> Result<Vec<u8>, FrameError> {
         let mut dst = self.room_for(&range)?;
         self.read_bytes_into(range.start, &mut dst)?;
@@ -50,7 +52,7 @@ impl SuperChunk {
     /// blocks that hold the items are read and decoded, each once.
     ///
     /// # Errors
-    /// When an item does not exist, or a chunk cannot be read or does not decode.
+    /// [`FrameError::OutOfRange`] if an item does not exist; otherwise as for [`SuperChunk::read_bytes`].
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
         let (pieces, mut dst) = self.item_read(items).map_err(|error| self.named(error))?;
         let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);

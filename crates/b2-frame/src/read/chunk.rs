@@ -30,7 +30,7 @@ impl<'a> ChunkRef<'a> {
     /// Returns the index entry: whether the chunk is stored, or which special value it has.
     ///
     /// # Errors
-    /// When the chunk does not exist, or its entry is malformed.
+    /// [`FrameError::OutOfRange`] if the chunk does not exist, [`FrameError::Field`] if its entry is malformed.
     pub fn entry(self) -> Result<Entry, FrameError> {
         self.frame.entry(self.nchunk).map_err(|error| self.frame.named(error))
     }
@@ -47,7 +47,7 @@ impl<'a> ChunkRef<'a> {
     /// Returns the uncompressed size in bytes. If chunks have individual sizes, this reads the chunk header.
     ///
     /// # Errors
-    /// When the chunk does not exist, or its header cannot be read.
+    /// As for [`entry`](Self::entry), and as for [`read`](Self::read) where the header is needed.
     pub fn nbytes(self) -> Result<u64, FrameError> {
         self.frame.chunk_nbytes(self.nchunk).map_err(|error| self.frame.named(error))
     }
@@ -79,7 +79,10 @@ impl<'a> ChunkRef<'a> {
     /// checksum, if it has one, unless [`Compare::Never`](crate::Compare::Never) is set.
     ///
     /// # Errors
-    /// When the chunk does not exist, cannot be read, is damaged, or contradicts the frame.
+    /// [`FrameError::OutOfRange`] if the chunk does not exist, [`FrameError::Io`] if it cannot be read,
+    /// [`FrameError::Changed`] if the frame was changed since it was opened. As [`detail`](FrameError::detail):
+    /// [`Checksum`](FrameError::Checksum), [`Truncated`](FrameError::Truncated) and [`Chunk`](FrameError::Chunk) if it is
+    /// damaged, [`Field`](FrameError::Field) if it contradicts the frame, [`Limit`](FrameError::Limit).
     pub fn read(self) -> Result<Chunk, FrameError> {
         self.run_plan(self.plan())
     }
@@ -88,7 +91,8 @@ impl<'a> ChunkRef<'a> {
     /// says.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and when the chunk does not decode.
+    /// As for [`read`](Self::read); [`FrameError::Chunk`] if the chunk does not decode, [`FrameError::Cancelled`] if the
+    /// progress callback says so.
     pub fn decompress(self) -> Result<Vec<u8>, FrameError> {
         self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_with(&self.frame.dparams)))
     }

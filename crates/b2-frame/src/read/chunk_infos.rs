@@ -77,7 +77,7 @@ impl SuperChunk {
     /// for sparse frames, whose dead chunks are separate files.
     ///
     /// # Errors
-    /// When a chunk header cannot be read.
+    /// As for [`ChunkRef::header`](crate::ChunkRef::header).
     pub fn dead_bytes(&self) -> Result<u64, FrameError> {
         self.count_dead_bytes().map_err(|error| self.explain(error))
     }

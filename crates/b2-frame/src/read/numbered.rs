@@ -33,7 +33,8 @@ impl ChunkRef<'_> {
     /// once.
     ///
     /// # Errors
-    /// When the chunk or a block does not exist, cannot be read, or does not decode.
+    /// [`FrameError::OutOfRange`] if the chunk or a block does not exist; otherwise as for
+    /// [`decompress`](Self::decompress).
     pub fn blocks(self, nblocks: &[usize], mut each: impl FnMut(usize, &[u8])) -> Result<(), FrameError> {
         let control = self.frame.dparams.control.quiet();
         for blocks in self.block_reads(nblocks) {

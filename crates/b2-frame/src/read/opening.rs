@@ -29,7 +29,12 @@ impl SuperChunk {
     /// frame (a directory). Uses the built-in plugins and default limits.
     ///
     /// # Errors
-    /// When the path does not exist, is neither a regular file nor a directory, or is not a frame.
+    /// [`FrameError::Io`] if the path does not exist or cannot be read, [`FrameError::NotRegular`] if it is neither a
+    /// regular file nor a directory. [`FrameError::Unreadable`] if it is no frame, or a damaged one, or exceeds a limit,
+    /// with one of these as [`detail`](FrameError::detail): [`NotAFrame`](FrameError::NotAFrame),
+    /// [`NewerVersion`](FrameError::NewerVersion), [`Truncated`](FrameError::Truncated), [`Field`](FrameError::Field),
+    /// [`Msgpack`](FrameError::Msgpack), [`Chunk`](FrameError::Chunk) (of the index), [`Checksum`](FrameError::Checksum),
+    /// [`Limit`](FrameError::Limit). [`FrameError::Changed`] if it changes all the time.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FrameError> {
         Self::options().open(path)
     }
@@ -37,7 +42,7 @@ impl SuperChunk {
     /// Opens a contiguous frame in memory. The buffer must hold nothing but the frame.
     ///
     /// # Errors
-    /// When the buffer is not exactly one valid frame.
+    /// When the buffer is not exactly one valid frame: one of the details that [`open`](Self::open) names, by itself.
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, FrameError> {
         Self::options().from_bytes(frame)
     }
@@ -378,7 +383,8 @@ pub enum PathKind {
 /// file counts as one.
 ///
 /// # Errors
-/// When the path does not exist, or is a FIFO, device or socket, which are not opened.
+/// [`FrameError::Io`] if the path does not exist or cannot be read, [`FrameError::NotRegular`] if it is a FIFO, device or
+/// socket, which are not opened.
 pub fn sniff(path: impl AsRef<Path>) -> Result<PathKind, FrameError> {
     let path = path.as_ref();
     match kind(&Disk, path)? {

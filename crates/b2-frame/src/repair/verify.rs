@@ -27,7 +27,8 @@ impl SuperChunk {
     /// knows their shape.
     ///
     /// # Errors
-    /// The first damaged or unreadable part.
+    /// The first damaged or unreadable part, as for [`ChunkRef::decompress`](crate::ChunkRef::decompress);
+    /// [`FrameError::Cancelled`] if the progress callback says so.
     pub fn verify(&self) -> Result<Verified, FrameError> {
         let control = &self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         let frame = &self.clone().with_control(control.quiet());

@@ -161,8 +161,9 @@ impl NdArray {
     /// Opens an array: a contiguous frame in a file, or the directory of a sparse frame.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a frame or not an array, or when its fields contradict
-    /// each other.
+    /// [`NdError::Frame`] as for [`SuperChunk::open`]. [`NdError::Unreadable`] if the frame is no array, with one of these as
+    /// [`detail`](NdError::detail): [`NotAnArray`](NdError::NotAnArray), [`NoItems`](NdError::NoItems),
+    /// [`Meta`](NdError::Meta), [`Contradiction`](NdError::Contradiction), [`Limit`](NdError::Limit).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NdError> {
         Self::open_with(path, &SuperChunk::options())
     }

@@ -280,7 +280,7 @@ impl Slice {
     /// The dimensions of a field's sub-array stay last.
     ///
     /// # Errors
-    /// When `axes` is not a permutation of all dimensions.
+    /// [`NdError::Slice`] if `axes` is not a permutation of all dimensions.
     pub fn permute(&self, axes: &[usize]) -> Result<Self, NdError> {
         let mut seen = vec![false; self.chosen.out.len()];
         for (dim, &axis) in axes.iter().enumerate() {
@@ -320,7 +320,7 @@ impl Slice {
     /// Inserts a dimension of length 1 before dimension `axis`, or after the last one.
     ///
     /// # Errors
-    /// When `axis` is greater than the number of dimensions, or the result would have too many.
+    /// [`NdError::Slice`] if `axis` is greater than the number of dimensions, or the result would have too many.
     pub fn expand_dims(&self, axis: usize) -> Result<Self, NdError> {
         if axis > self.chosen.out.len() {
             let what = format!("out of range, the view has {}", dimensions(self.chosen.out.len()));
@@ -347,7 +347,7 @@ impl Slice {
     /// ```
     ///
     /// # Errors
-    /// When the items have no such field, or this view is of a field that is a sub-array.
+    /// [`NdError::Field`] if the items have no such field, or this view is of a field that is a sub-array.
     pub fn field(&self, name: &str) -> Result<Self, NdError> {
         let found =
             self.stored_dtype().fields().and_then(|fields| fields.iter().find(|field| field.name == name));
@@ -367,7 +367,10 @@ impl Slice {
     /// [`native`](Self::native).
     ///
     /// # Errors
-    /// When reading or decoding fails, or there is not enough memory.
+    /// [`NdError::Frame`] if the array cannot be read or does not decode, [`NdError::TooLarge`] if there is not enough
+    /// memory, [`NdError::Cancelled`]. As [`detail`](NdError::detail) of [`NdError::Unreadable`] if the array has a name:
+    /// [`Damaged`](NdError::Damaged) if a checksum tells which items are damaged, [`ChunkSize`](NdError::ChunkSize),
+    /// [`Chunk`](NdError::Chunk), [`Limit`](NdError::Limit).
     pub fn read_bytes(&self) -> Result<Vec<u8>, NdError> {
         self.array.check_result(self.nbytes())?;
         let mut out = buffer(self.nbytes())?;

@@ -22,7 +22,8 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// The first damaged or unreadable part.
+    /// The first damaged or unreadable part, as for [`Slice::read_bytes`](crate::Slice::read_bytes) and
+    /// [`SuperChunk::verify`](b2_frame::SuperChunk::verify).
     pub fn verify(&self) -> Result<Verified, NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let dparams = frame.dparams();

@@ -140,7 +140,7 @@ impl FrameEditor {
     /// Returns the uncompressed size of chunk `nchunk`, in bytes.
     ///
     /// # Errors
-    /// When the chunk does not exist.
+    /// [`FrameError::OutOfRange`] if the chunk does not exist.
     pub fn chunk_nbytes(&self, nchunk: usize) -> Result<usize, FrameError> {
         self.draft.state.chunk_nbytes(nchunk).ok_or_else(|| self.no_chunk(nchunk))
     }
@@ -169,7 +169,7 @@ impl FrameEditor {
     /// their defaults, is not changed.
     ///
     /// # Errors
-    /// When the item size differs from the frame's, or the chunks would be for C-Blosc 1.
+    /// [`FrameError::Argument`] if the item size differs from the frame's, or the chunks would be for C-Blosc 1.
     pub fn set_cparams(&mut self, cparams: CParams) -> Result<(), FrameError> {
         if cparams.itemsize() != self.itemsize() {
             let what =
@@ -210,7 +210,7 @@ impl FrameEditor {
     /// fails. In memory it stays valid.
     ///
     /// # Errors
-    /// When buffered data cannot be written.
+    /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Abandoned`] after a sync that failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         self.settle()?;
         let mut schunk = self.draft.snapshot()?;
