@@ -366,7 +366,7 @@ fn every_message_names_the_file_once() {
     let of_array = |limits: Limits| -> Result<(), NdError> {
         let array = NdArray::open_with(&path, &SuperChunk::options().limits(limits))?;
         array.all().read_bytes()?;
-        Ok(array.verify().map(drop)?)
+        array.verify().map(drop)
     };
     let of_frame = |limits: Limits| -> Result<(), FrameError> {
         let schunk = SuperChunk::options().limits(limits).open(&path)?;
@@ -431,7 +431,7 @@ fn a_file_without_permission_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.b2nd");
     std::fs::write(&path, array()).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::File::open(&path).is_ok() {
         // What the system would say, by the name of the error that the library makes of it.
         let denied = FrameError::io(path.display().to_string())(std::io::ErrorKind::PermissionDenied.into());
