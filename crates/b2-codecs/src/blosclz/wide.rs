@@ -4,7 +4,7 @@
 
 use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::copier::{self, Copier, SLACK};
-use crate::lz77::{At, Isa, Set, length_bytes};
+use crate::lz77::{At, Isa, Set, length_bytes, to_the_end};
 
 /// Decodes blosclz tokens until one needs the exact decoder, and returns its position. Not for the first token. The stream
 /// ends at byte `end` of `src`; any bytes may follow. The position `end` means that the stream is complete.
@@ -13,18 +13,9 @@ pub(super) fn tokens(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -
     if isa.set() == Set::Generic {
         return at;
     }
-    let At { ip, op } = tokens_before(isa, src, end, dst, at);
-    // The last tokens are decoded from a copy with room behind it. In short streams they are most of all.
-    let Some(rest) = src.get(ip..end).filter(|rest| (1..=SLACK).contains(&rest.len())) else {
-        return At { ip, op };
-    };
-    if dst.len() - op < SLACK || src.len() - end >= SLACK + SRC_MARGIN {
-        return At { ip, op };
-    }
-    let mut padded = [0; 2 * SLACK + SRC_MARGIN];
-    padded[..rest.len()].copy_from_slice(rest);
-    let after = tokens_before(isa, &padded, rest.len(), dst, At { ip: 0, op });
-    At { ip: ip + after.ip, op: after.op }
+    to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
+        tokens_before(isa, src, end, dst, at)
+    })
 }
 
 /// Decodes tokens that end before byte `end` of `src`, and the last one; there may be other bytes from there on.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::lz77::copier::{self, Copier, SLACK};
-use crate::lz77::{At, Isa, Set, length_bytes};
+use crate::lz77::{At, Isa, Set, length_bytes, to_the_end};
 
 /// Decodes LZ4 sequences until one needs the exact decoder, and returns its position. The block ends at byte `end` of
 /// `src`, which is after `at`; any bytes may follow. The position `end` means that the block is complete.
@@ -12,18 +12,9 @@ pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At
     if isa.set() == Set::Generic {
         return at;
     }
-    let At { ip, op } = sequences_before(isa, src, end, dst, at);
-    // The last sequences are decoded from a copy with room behind it. In short blocks they are most of all.
-    let Some(rest) = src.get(ip..end).filter(|rest| (1..=SLACK).contains(&rest.len())) else {
-        return At { ip, op };
-    };
-    if dst.len() - op < SLACK || src.len() - end >= SLACK + SRC_MARGIN {
-        return At { ip, op };
-    }
-    let mut padded = [0; 2 * SLACK + SRC_MARGIN];
-    padded[..rest.len()].copy_from_slice(rest);
-    let after = sequences_before(isa, &padded, rest.len(), dst, At { ip: 0, op });
-    At { ip: ip + after.ip, op: after.op }
+    to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
+        sequences_before(isa, src, end, dst, at)
+    })
 }
 
 #[inline]

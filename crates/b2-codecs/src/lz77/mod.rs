@@ -101,6 +101,33 @@ impl Isa {
     }
 }
 
+/// Decodes with `run`, one of these loops, and then once more what it left at the end of the input, from a copy with room
+/// behind it: in short streams that is most of all. `ROOM` is the length of that copy: `2 * SLACK` and what `run` requires
+/// of the input from a token on.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn to_the_end<const ROOM: usize>(
+    src: &[u8],
+    end: usize,
+    dst: &mut [u8],
+    at: At,
+    run: impl Fn(&[u8], usize, &mut [u8], At) -> At,
+) -> At {
+    const { assert!(ROOM > 2 * copier::SLACK) };
+    let At { ip, op } = run(src, end, dst, at);
+    let Some(rest) = src.get(ip..end).filter(|rest| (1..=copier::SLACK).contains(&rest.len())) else {
+        return At { ip, op };
+    };
+    // More room would not help if the output is full, or if there is as much already.
+    if dst.len() - op < copier::SLACK || src.len() - end >= ROOM - copier::SLACK {
+        return At { ip, op };
+    }
+    let mut padded = [0; ROOM];
+    padded[..rest.len()].copy_from_slice(rest);
+    let after = run(&padded, rest.len(), dst, At { ip: 0, op });
+    At { ip: ip + after.ip, op: after.op }
+}
+
 /// Stubs for machines without these loops.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn untouched(_isa: Isa, _src: &[u8], _end: usize, _dst: &mut [u8], at: At) -> At {
