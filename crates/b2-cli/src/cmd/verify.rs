@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::args::{Global, Listed};
 use crate::files::{Output, again};
 use crate::print::{count, printable};
-use crate::process::{Progress, Told, one_line, say};
+use crate::process::{Progress, Told, one_line_beside, say};
 use crate::read::{Input, Selection, Store, damage};
 use crate::write::checksums_text;
 
@@ -126,7 +126,8 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     if !json {
         line.extend(escaped(file.as_os_str().as_encoded_bytes()));
         if let Err(error) = &verified {
-            line.extend(format!("\t{}", one_line(error)).into_bytes());
+            let name = file.display().to_string();
+            line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
         }
     }
     line.push(b'\n');
@@ -150,6 +151,7 @@ fn verdict(checksums: Checksums) -> &'static str {
 /// The result for one file as a JSON object. Keys that do not apply are null.
 fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
     let file = file.display().to_string();
+    let message = verified.as_ref().err().map(|error| one_line_beside(&file, error));
     match verified {
         Ok(Verified { checksums, nbytes, hash, notes }) => json!({
             "file": file,
@@ -161,14 +163,14 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "notes": notes,
             "message": null,
         }),
-        Err(error) => json!({
+        Err(_) => json!({
             "file": file,
             "verdict": "FAIL",
             "nbytes": null,
             "sha256": null,
             "checksums": null,
             "notes": [],
-            "message": one_line(error),
+            "message": message,
         }),
     }
 }

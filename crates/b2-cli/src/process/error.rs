@@ -167,7 +167,12 @@ fn of_disk(error: &io::Error) -> Option<&'static str> {
 
 /// The error and its causes on one line, with control characters escaped.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    let mut out = String::new();
+    one_line_beside("", error)
+}
+
+/// The same, for a place that has just named the file.
+pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
+    let mut out = file.to_owned();
     for cause in error.chain() {
         let mut text = cause.to_string();
         if let Some(what) = cause.downcast_ref().and_then(of_disk) {
@@ -202,7 +207,8 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
             _ => "",
         });
     }
-    printable(&out)
+    let rest = out.strip_prefix(file).and_then(|rest| rest.strip_prefix(": "));
+    printable(rest.filter(|_| !file.is_empty()).unwrap_or(&out))
 }
 
 /// Whether the text so far names the file, alone or among others.

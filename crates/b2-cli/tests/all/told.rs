@@ -1,6 +1,6 @@
 //! What `pack` and `copy` report on standard error.
 
-use crate::common::{Folder, counting, noise, npy};
+use crate::common::{Folder, counting, noise, npy, plain};
 
 #[test]
 fn pack_and_copy_say_what_they_did() {
@@ -65,4 +65,39 @@ fn what_auto_chose_is_told() {
         assert!(told.contains(filter["name"].as_str().unwrap()), "{told}");
     }
     assert!(told.ends_with(" (chosen by --codec auto)\n"), "{told}");
+}
+
+#[test]
+fn a_message_names_its_file_once() {
+    let folder = Folder::new();
+    let name = "unique.b2nd";
+    folder.pack(name, &npy("<i4", false, "(20000,)", &noise(80_000)), &[]);
+    let good = folder.read(name);
+    let patched = |at: usize, bytes: &[u8]| [&good[..at], bytes, &good[at + bytes.len()..]].concat();
+    let readers: &[&[&str]] = &[&["cat", name], &["verify", name], &["copy", name, "out.b2nd"]];
+    let openers: &[&[&str]] =
+        &[&["info", name], &["show", name], &["compact", name], &["salvage", name, "out.b2nd"]];
+    for (what, bytes, commands) in [
+        ("missing", None, [readers, openers].concat()),
+        ("text", Some(b"nothing of Blosc2 but a long enough text".to_vec()), [readers, openers].concat()),
+        ("header", Some(patched(10, &[0xD1])), [readers, &openers[..3]].concat()),
+        ("cut", Some(good[..good.len() / 2].to_vec()), [readers, &openers[..3]].concat()),
+        ("chunk", Some(patched(good.len() / 2, &[0x55; 40])), readers.to_vec()),
+    ] {
+        match bytes {
+            Some(bytes) => drop(folder.write(name, &bytes)),
+            None => std::fs::remove_file(folder.path(name)).unwrap(),
+        }
+        for args in commands {
+            let output = folder.run(args);
+            let told = [plain(&output.stderr), String::from_utf8_lossy(&output.stdout).into_owned()];
+            let told = if args[0] == "cat" { told[0].clone() } else { told.concat() };
+            assert!(!output.status.success() && told.contains(name), "{what}: {args:?}: {told}");
+            for line in told.lines() {
+                // The hint of a command to run next names it again.
+                let message = line.split('`').next().unwrap_or_default();
+                assert!(message.matches(name).count() <= 1, "{what}: {args:?}: {line}");
+            }
+        }
+    }
 }
