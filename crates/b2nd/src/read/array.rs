@@ -150,11 +150,22 @@ struct Opened {
     about: Arc<About>,
 }
 
+/// What an array is, without its frame.
 #[derive(Debug)]
-struct About {
+pub(crate) struct About {
     meta: ArrayMeta,
     geometry: Arc<Geometry>,
     dtype: Dtype,
+}
+
+impl About {
+    /// Returns the array with a frame that holds staged changes and this geometry. The caller has
+    /// checked both.
+    pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> NdArray {
+        let meta = ArrayMeta { shape: geometry.shape().to_vec(), ..self.meta.clone() };
+        let about = Self { meta, geometry: Arc::new(geometry), dtype: self.dtype.clone() };
+        NdArray(Arc::new(Opened { frame, about: Arc::new(about) }))
+    }
 }
 
 impl NdArray {
@@ -270,13 +281,9 @@ impl NdArray {
         }
     }
 
-    /// Returns the array with a frame that holds staged changes and this geometry. The caller has
-    /// checked both.
-    pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> Self {
-        let About { meta, dtype, .. } = &*self.0.about;
-        let meta = ArrayMeta { shape: geometry.shape().to_vec(), ..meta.clone() };
-        let about = About { meta, geometry: Arc::new(geometry), dtype: dtype.clone() };
-        Self(Arc::new(Opened { frame, about: Arc::new(about) }))
+    /// Returns what the array is, without keeping its frame open.
+    pub(crate) fn about(&self) -> Arc<About> {
+        self.0.about.clone()
     }
 
     /// Returns the length of each dimension, in items.

@@ -45,6 +45,49 @@ fn stale_values_do_not_show() {
     assert_eq!(items[5..], [0.0; 4]);
 }
 
+/// Windows does not replace a file that is open, and elsewhere its space is not free before it is closed.
+#[test]
+fn a_file_that_is_replaced_is_closed() {
+    type Change = fn(&mut ArrayEditor) -> Result<(), NdError>;
+    let changes: [(Change, [u64; 2]); 4] = [
+        // Where nothing remains, the commit writes a new file.
+        (|editor| editor.resize(&[0, 12]), [0, 12]),
+        (|editor| editor.delete(Axis(1), 0..12), [10, 0]),
+        (|editor| editor.resize(&[3, 3]), [3, 3]),
+        (|_| Ok(()), [10, 12]),
+    ];
+    for (change, shape) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.b2nd");
+        let builder = ArrayBuilder::new::<u32>([10, 12]).chunks([4, 5]);
+        builder.write(&path, source::by_index(|i| i as u32)).unwrap();
+        let mut editor = NdArray::edit(&path).unwrap();
+        change(&mut editor).unwrap();
+        if shape.contains(&0) {
+            editor.commit().unwrap()
+        } else {
+            editor.compact().unwrap()
+        };
+        if cfg!(target_os = "linux") {
+            let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
+                .unwrap()
+                .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+                .filter(|file| file.starts_with(folder.path().canonicalize().unwrap()))
+                .filter(|file| !file.to_str().unwrap().ends_with(".b2lock"))
+                .collect();
+            // The new file, not `a.b2nd (deleted)`.
+            assert_eq!(open, [path.canonicalize().unwrap()]);
+        }
+        // The editor goes on with the new file.
+        editor.resize(&[3, 3]).unwrap();
+        editor.commit().unwrap();
+        drop(editor);
+        let array = NdArray::open(&path).unwrap();
+        let model = Model::new(&[10, 12], |i| i as u32).resize(&shape.map(|n| n as usize)).resize(&[3, 3]);
+        check(&array, &model);
+    }
+}
+
 #[test]
 fn whole_chunks_of_one_value_take_no_space() {
     let mut editor =

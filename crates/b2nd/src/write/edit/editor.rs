@@ -1,6 +1,7 @@
 //! Opens arrays for changing, commits the changes, and returns the staged array.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
@@ -8,7 +9,7 @@ use b2_frame::{Committed, EditOptions, FrameEditor};
 use bytes::Bytes;
 
 use crate::model::meta::{METALAYER, OLD_METALAYER};
-use crate::read::array::check_chunksize;
+use crate::read::array::{About, check_chunksize};
 use crate::write::produce::controlled;
 use crate::{Dtype, Geometry, NdArray, NdError};
 
@@ -66,8 +67,9 @@ pub struct ArrayEditor {
     /// The geometry of the chunks in the frame.
     pub(super) geometry: Geometry,
     pub(super) dtype: Dtype,
-    /// The array as it was opened. Everything but its geometry remains valid.
-    opened: NdArray,
+    /// What the array was when it was opened. Everything but its geometry remains valid. The array itself would keep the
+    /// file open, which Windows does not replace then, and the memory of a frame that a compaction has replaced.
+    opened: Arc<About>,
     /// Compression of new chunks; `None` if this build lacks the codec or a filter.
     pub(super) cparams: Option<CParams>,
     /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index
@@ -171,8 +173,8 @@ impl ArrayEditor {
             frame,
             pending: Pending::default(),
             control: array.super_chunk().dparams().control.clone(),
-            current: Some(array.clone()),
-            opened: array,
+            opened: array.about(),
+            current: Some(array),
             broken: false,
         })
     }
@@ -317,9 +319,9 @@ impl ArrayEditor {
 
     /// Returns the frame as last committed, as [`FrameEditor::into_bytes`] does.
     pub fn into_bytes(self) -> Option<Bytes> {
-        let Self { frame, opened, current, .. } = self;
-        // While they exist, the frame would have to be copied.
-        drop((opened, current));
+        let Self { frame, current, .. } = self;
+        // While it exists, the frame would have to be copied.
+        drop(current);
         frame.into_bytes()
     }
 
