@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// Returns the URL of a path: the path itself, the URL that it hides, or the URL of a file in a
-    /// folder with such a path.
+    /// folder with such a path, which on Windows is joined by a backslash.
     fn url(&self, path: &Path) -> io::Result<Url> {
         let bad = || io::Error::new(io::ErrorKind::InvalidInput, "not an http or https URL");
         let text = path.to_str().ok_or_else(bad)?;
@@ -106,12 +106,17 @@ impl Shared {
             let hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
             Url::parse(hidden.get(name).map_or(name, String::as_str))
         };
-        let member = |name: &str| name == INDEX_NAME || name.ends_with(".chunk") && name.len() == 14;
-        match text.rsplit_once('/') {
-            Some((folder, name)) if member(name) => parse(folder).map(|url| url.join(name)).ok_or_else(bad),
-            _ => parse(text).ok_or_else(bad),
+        match member(text, std::path::is_separator) {
+            Some((folder, name)) => parse(folder).map(|url| url.join(name)).ok_or_else(bad),
+            None => parse(text).ok_or_else(bad),
         }
     }
+}
+
+/// Splits the path of a file of a sparse frame into that of the folder and a name.
+fn member(path: &str, is_separator: fn(char) -> bool) -> Option<(&str, &str)> {
+    let of_frame = |name: &str| name == INDEX_NAME || name.ends_with(".chunk") && name.len() == 14;
+    path.rsplit_once(is_separator).filter(|(_, name)| of_frame(name))
 }
 
 impl ReadFiles for Http {
@@ -130,5 +135,38 @@ impl ReadFiles for Http {
 impl ReadFiles for Shared {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Ok(self.open_file(path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_folder_have_its_url() {
+        let http = Http::default();
+        let folder = http.hide("http://me:secret@host/a/b.b2nd?key=1");
+        for name in [INDEX_NAME, "0000000F.chunk"] {
+            // As this system joins them.
+            let url = http.0.url(&Path::new(&folder).join(name)).unwrap();
+            assert_eq!(url.target(), format!("http://host/a/b.b2nd/{name}?key=1"));
+            assert!(url.authorization().is_some());
+            let url = http.0.url(&Path::new("http://host/a/").join(name)).unwrap();
+            assert_eq!(url.target(), format!("http://host/a/{name}"));
+        }
+        assert_eq!(http.0.url(Path::new("http://host/a/b")).unwrap().target(), "http://host/a/b");
+    }
+
+    #[test]
+    fn windows_joins_with_a_backslash() {
+        let unix = |c| c == '/';
+        let windows = |c| c == '/' || c == '\\';
+        let path = "http://host/a\\0000000F.chunk";
+        assert_eq!(member(path, windows), Some(("http://host/a", "0000000F.chunk")));
+        assert_eq!(member(path, unix), None);
+        let path = "http://host/a/0000000F.chunk";
+        assert_eq!(member(path, windows), member(path, unix));
+        assert_eq!(member(path, unix), Some(("http://host/a", "0000000F.chunk")));
+        assert_eq!(member("http://host/a\\b.b2nd", windows), None);
     }
 }
