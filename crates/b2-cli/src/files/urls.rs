@@ -122,7 +122,17 @@ fn path_of(url: &str) -> Option<PathBuf> {
     #[cfg(unix)]
     return Some(PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(out)));
     #[cfg(not(unix))]
-    return Some(PathBuf::from(String::from_utf8(out).ok()?.trim_start_matches('/')));
+    return Some(PathBuf::from(windows_path(&String::from_utf8(out).ok()?)));
+}
+
+/// The path of Windows that the path of a `file://` URL names. The slash in front of a drive, as in `/C:/a`, is dropped.
+/// Any other path keeps it, or it would be relative.
+#[cfg(any(not(unix), test))]
+fn windows_path(path: &str) -> &str {
+    match path.as_bytes() {
+        [b'/', drive, b':', ..] if drive.is_ascii_alphabetic() => path.get(1..).unwrap_or(path),
+        _ => path,
+    }
 }
 
 /// The last part of a URL's path, as a file name.
@@ -336,8 +346,20 @@ mod tests {
         let path = |url: &str| hide(OsStr::new(url)).into_string().unwrap();
         assert_eq!(path("file:///a/b%20c.b2nd"), "/a/b c.b2nd");
         assert_eq!(path("FILE://localhost/a"), "/a");
+        assert_eq!(path("file:///C:/a"), if cfg!(windows) { "C:/a" } else { "/C:/a" });
         assert_eq!(path("file://host/a"), "file://host/a");
         assert_eq!(path("data.b2nd"), "data.b2nd");
+        for (url, expected) in [
+            ("/C:/a b", "C:/a b"),
+            ("/c:", "c:"),
+            ("/a", "/a"),
+            ("/", "/"),
+            ("//server/a", "//server/a"),
+            ("/1:/a", "/1:/a"),
+            ("/é:/a", "/é:/a"),
+        ] {
+            assert_eq!(windows_path(url), expected);
+        }
         assert!(!path("https://me:secret@host/a?token=secret").contains("secret"));
         assert!(is_url(Path::new("S3://bucket/a")) && !is_url(Path::new("a://b")));
     }
