@@ -15,6 +15,7 @@ import b2kit
 version = sys.argv[1]
 assert b2kit.__version__ == version, b2kit.__version__
 assert "site-packages" in b2kit.__file__, b2kit.__file__
+assert not Path(b2kit.__file__).with_name("only_in_the_older.py").exists(), "the upgrade has left a file there"
 
 with tempfile.TemporaryDirectory() as folder:
     x = np.random.default_rng(1).integers(0, 1000, (400, 300, 20)).astype("<f4")
@@ -47,8 +48,13 @@ with tempfile.TemporaryDirectory() as folder:
         eight = time.perf_counter() - began
     assert results == [True] * 9
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    print(f"eight threads took {eight / one:.1f} times as long as one; the interpreter's lock is {'on' if locked else 'off'}")
+    print(f"eight threads took {eight / one:.1f} times as long as one; the interpreter's lock is {'on' if locked else 'off'}", flush=True)
 
+    if sys.argv[2:] == ["--alone"]:  # Nothing else can be started: the command as a function.
+        for words in [["--version"], ["verify", str(path)]]:
+            assert b2kit._b2kit.run_command(["b2kit", *words]) == 0, words
+        print("good")
+        sys.exit()
     script = Path(sysconfig.get_path("scripts"), "b2kit")
     for command in [[str(script)], [sys.executable, "-m", "b2kit"]]:
         said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout

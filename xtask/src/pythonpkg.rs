@@ -265,9 +265,11 @@ fn newest() -> Result<(PathBuf, u32)> {
         .with_context(|| format!("no Python 3.{} or later is at hand; name one in B2KIT_PYTHON", VERSIONS.0))
 }
 
-/// Returns the minor version of an interpreter that works and can create environments.
+/// Returns the minor version of an interpreter that has the lock, works and can create environments.
 fn version(python: &Path) -> Option<u32> {
-    let probe = "import sys, venv; print(sys.version_info[0], sys.version_info[1])";
+    // Those without the lock load other extensions.
+    let probe = "import sys, sysconfig, venv; assert not sysconfig.get_config_var('Py_GIL_DISABLED'); \
+        print(sys.version_info[0], sys.version_info[1])";
     let text = sh::output(Command::new(python).args(["-c", probe])).ok()?;
     text.trim().strip_prefix("3 ")?.parse().ok()
 }

@@ -206,6 +206,16 @@ fn line(command: &Command) -> String {
     words.join(" ")
 }
 
+/// Returns what git prints.
+pub(crate) fn git(folder: &Path, words: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    let text = output(git.current_dir(folder).args(words));
+    match text {
+        Err(e) if !folder.exists() => bail!("{e}: {} is not there", folder.display()),
+        text => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 
 use super::place::Release;
-use super::{metadata, sums, tree};
+use super::{metadata, sums};
 use crate::{root, sh};
 
 /// Makes them all. Nothing is built: that is what the next steps do, from the archives.
@@ -29,18 +29,18 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         let name = format!("{}-{}.crate", one.name, release.version);
         let from = packages.join(&name);
         ensure!(from.is_file(), "cargo has made no {name}");
-        fs::copy(from, release.artefacts.join(name))?;
+        fs::copy(from, release.artefacts.join(&name))?;
+        release.made(&name);
     }
     let name = format!("b2kit-{}", release.version);
     let sources = release.work.join("sources");
     root::empty(&sources)?;
     let tar = sources.join("sources.tar");
     let output = tar.to_str().context("a path that is not UTF-8")?;
-    tree::git(
-        &release.tree,
-        &["archive", "--format=tar", &format!("--prefix={name}/"), "-o", output, "HEAD"],
-    )?;
-    sums::gzip(&tar, &release.artefacts.join(format!("{name}-source.tar.gz")))?;
+    sh::git(&release.tree, &["archive", "--format=tar", &format!("--prefix={name}/"), "-o", output, "HEAD"])?;
+    let archive = format!("{name}-source.tar.gz");
+    sums::gzip(&tar, &release.artefacts.join(&archive))?;
+    release.made(&archive);
     release.tried(format!("{} crates and the sources are archives", crates.len()));
     Ok(())
 }

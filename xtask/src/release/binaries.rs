@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::emulated::{self, Machine};
 use super::place::Release;
 use super::tools::{self, Tools};
 use super::{install, notices, staged, sums};
@@ -49,14 +50,25 @@ pub(super) const PLATFORMS: &[Platform] = &[
 ];
 
 impl Platform {
+    /// How its archive is called.
+    fn name(&self, release: &Release) -> String {
+        format!("b2kit-{}-{}", release.version, self.target)
+    }
+
     /// The command that was built.
     pub(super) fn program(&self, release: &Release) -> PathBuf {
         release.work.join("target").join(self.target).join("release").join("b2kit")
     }
 }
 
+/// What the table calls a command that is no artefact of its own.
+pub(super) fn loose(target: &str) -> String {
+    format!("(command for {target})")
+}
+
 pub(super) fn make(release: &mut Release) -> Result<()> {
     let tools = Tools::install()?;
+    let machine = Machine::new()?;
     let elsewhere = release.work.join("binaries");
     root::empty(&elsewhere)?;
     for platform in PLATFORMS {
@@ -64,7 +76,10 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         if !release.wants(platform.target, &what) {
             continue;
         }
-        tools::standard_library(platform.target)?;
+        if let Some(why) = tools::lacks(platform.target) {
+            release.not_run(&what, &why);
+            continue;
+        }
         let target = format!("{}{}", platform.target, platform.suffix);
         let mut build =
             release.cargo(&["zigbuild", "--quiet", "--release", "--locked", "--package", "b2kit-cli"]);
@@ -72,20 +87,33 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         tools.of(&mut build)?;
         sh::run(build)?;
         let program = platform.program(release);
-        if platform.arch == std::env::consts::ARCH {
-            install::try_command(release, &program, &elsewhere, None)?;
-            release.tried(format!("{what}: run here"));
-        } else {
-            match tools::emulator(platform.arch) {
-                // Programs that load a C library would need that of the other machine.
-                Some(emulator) if platform.tarball => {
-                    let emulator = emulator.to_str().context("a path that is not UTF-8")?;
-                    install::try_command(release, &program, &elsewhere, Some(emulator))?;
-                    release.tried(format!("{what}: run under emulation"));
-                }
-                Some(_) => release.not_run(&what, "built only: the C library of that machine is not here"),
-                None => release.not_run(&what, "built only: no emulator here (on Debian: qemu-user-static)"),
+        // The Debian package has those that need a C library in it.
+        let name = match platform.tarball {
+            true => format!("{}.tar.gz", platform.name(release)),
+            false => loose(platform.target),
+        };
+        release.made(&name);
+        let emulator = tools::emulator(platform.arch);
+        let ran = match (platform.arch == std::env::consts::ARCH, emulator, &machine) {
+            (true, ..) => {
+                install::try_command(release, &program, &elsewhere, &[])?;
+                Ok("here")
             }
+            (false, Some(emulator), _) if platform.tarball => {
+                let emulator = emulator.to_str().context("a path that is not UTF-8")?;
+                install::try_command(release, &program, &elsewhere, &[emulator])?;
+                Ok("under QEMU")
+            }
+            (false, _, Ok(machine)) if platform.arch == emulated::ARCH.0 => {
+                install::try_command(release, &program, &elsewhere, &machine.runner()?)?;
+                Ok("under QEMU")
+            }
+            (_, _, Err(why)) => Err(why.as_str()),
+            _ => Err("no emulator here"),
+        };
+        match ran {
+            Ok(place) => release.ran(&name, &format!("pack, verify, cat with four codecs {place}")),
+            Err(why) => release.left(&name, "built only", why),
         }
         if platform.tarball {
             let text = fs::read(&program)?;
@@ -102,7 +130,7 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
 
 /// Packs the command with all that belongs to it, and tries what comes out.
 fn tarball(release: &mut Release, platform: &Platform) -> Result<()> {
-    let name = format!("b2kit-{}-{}", release.version, platform.target);
+    let name = platform.name(release);
     let folder = release.work.join("binaries").join(&name);
     root::empty(&folder)?;
     fs::copy(platform.program(release), folder.join("b2kit"))?;

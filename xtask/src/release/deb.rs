@@ -12,9 +12,6 @@ use super::tools;
 use super::{metadata, notices, sums};
 use crate::{root, sh};
 
-/// The oldest Debian that the package is for.
-const OLDEST: &str = "bookworm";
-
 pub(super) fn make(release: &mut Release) -> Result<()> {
     if tools::program("dpkg-deb").is_none() {
         release.not_run("the Debian package", "there is no dpkg-deb");
@@ -26,20 +23,23 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
             continue;
         }
         let deb = build(release, platform, arch, &release.version.clone())?;
-        fs::copy(&deb, release.artefacts.join(tools::name_of(&deb)))?;
-        let what = format!("the Debian package for {arch}");
+        let name = tools::name_of(&deb);
+        fs::copy(&deb, release.artefacts.join(&name))?;
+        release.made(&name);
         if platform.arch != std::env::consts::ARCH {
-            release.not_run(&what, "built only: this is another machine");
+            let command = release.said.get(&binaries::loose(platform.target)).cloned().unwrap_or_default();
+            command.iter().for_each(|what| release.say(&name, &format!("its command: {what}")));
+            release.left(&name, "not installed", "this is another machine");
             continue;
         }
         match clean_root(release)? {
             Ok(folder) => {
                 let older = build(release, platform, arch, "0.0.1~older")?;
                 try_package(release, &folder, &deb, &older)?;
-                release.tried(format!("{what}: installed, upgraded, run, removed in a clean Debian"));
+                release.ran(&name, "installed, upgraded, run and removed in a clean Debian here");
                 let _ = tools::works(Command::new("rm").arg("-rf").arg(&folder));
             }
-            Err(why) => release.not_run(&what, &format!("built only: {why}")),
+            Err(why) => release.left(&name, "built only", &why),
         }
     }
     Ok(())
@@ -118,7 +118,7 @@ fn clean_root(release: &Release) -> Result<Result<PathBuf, String>> {
     if !tools::is_root() {
         return Ok(Err("only root can enter a clean root".into()));
     }
-    let packed = root::scratch(&format!("debian-{OLDEST}.tar"));
+    let packed = root::scratch(&format!("debian-{}.tar", tools::OLDEST_DEBIAN));
     if !packed.is_file() {
         let Some(mmdebstrap) = tools::program("mmdebstrap") else {
             return Ok(Err("there is no mmdebstrap".into()));
@@ -126,7 +126,7 @@ fn clean_root(release: &Release) -> Result<Result<PathBuf, String>> {
         fs::create_dir_all(root::scratch(""))?;
         let partial = packed.with_extension("partial.tar");
         let mut make = Command::new(mmdebstrap);
-        make.args(["--quiet", "--variant=minbase", OLDEST]).arg(&partial);
+        make.args(["--quiet", "--variant=minbase", tools::OLDEST_DEBIAN]).arg(&partial);
         if let Err(e) = sh::output(&mut make) {
             return Ok(Err(format!("mmdebstrap: {}", tools::end(&e.to_string()))));
         }

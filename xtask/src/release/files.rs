@@ -29,11 +29,13 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
             .replace("@REPOSITORY@", &repository);
         ensure!(!text.contains('@'), "{from} has a place that is not filled in");
         fs::write(release.artefacts.join(to), text)?;
+        release.made(to);
     }
     try_sources(release, &sources)?;
     try_magic(release)?;
-    release.not_run("the Homebrew formula", "Homebrew is not here; what it runs was tried");
-    release.not_run("the conda-forge recipe", "conda is not here; what it runs was tried");
+    release.say(&sources, "the command installed from it here");
+    release.left("b2kit.rb", "what it runs was tried", "Homebrew is not here");
+    release.left("recipe.yaml", "its install is that of the source distribution", "conda is not here");
     Ok(())
 }
 
@@ -56,6 +58,11 @@ fn try_sources(release: &mut Release, sources: &str) -> Result<()> {
     sh::output(Command::new(&b2kit).args(["man", "-d"]).arg(&prefix))?;
     ensure!(prefix.join("b2kit.1").is_file(), "no manual page was written");
     sh::output(Command::new(&b2kit).args(["completions", "bash"]))?;
+    // The test of the formula.
+    fs::write(prefix.join("raw"), vec![0; 4096])?;
+    let run = |words: &[&str]| sh::output(Command::new(&b2kit).current_dir(&prefix).args(words));
+    run(&["pack", "raw", "a.b2nd", "--raw"])?;
+    ensure!(run(&["verify", "a.b2nd"])?.starts_with("ok"), "the test of the formula fails");
     release.tried("the command from the archive of the sources, as formula and recipe build it".into());
     Ok(())
 }

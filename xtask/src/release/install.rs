@@ -30,8 +30,10 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
         cargo(&["install", "b2kit-cli", "--locked", "--offline", "--version", &version, "--root"]);
     install.arg(&home);
     sh::run(install)?;
-    try_command(release, &home.join("bin").join("b2kit"), &elsewhere, None)?;
-    release.tried("cargo install b2kit-cli, and the command".into());
+    try_command(release, &home.join("bin").join("b2kit"), &elsewhere, &[])?;
+    let of = |name: &str| format!("{name}-{}.crate", release.version);
+    let (command, library) = (of("b2kit-cli"), of("b2kit"));
+    release.ran(&command, "cargo install, pack, verify, cat, cargo uninstall here");
     let mut uninstall = sh::cargo(&["uninstall", "b2kit-cli", "--root"]);
     uninstall.current_dir(&elsewhere).arg(&home);
     sh::run(uninstall)?;
@@ -52,7 +54,7 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
         run.current_dir(&mine);
         run
     })?;
-    release.tried("cargo add b2kit, and the example of its README".into());
+    release.ran(&library, "cargo add and the example of its README here");
     Ok(())
 }
 
@@ -90,20 +92,15 @@ fn program(readme: &str) -> Option<String> {
 }
 
 /// Tries the command: its version, and writing and reading an array. Another machine's needs a program to run it.
-pub(super) fn try_command(
-    release: &Release,
-    b2kit: &Path,
-    folder: &Path,
-    runner: Option<&str>,
-) -> Result<()> {
+pub(super) fn try_command(release: &Release, b2kit: &Path, folder: &Path, runner: &[&str]) -> Result<()> {
     let run = |words: &[&str]| -> Result<String> {
         let mut command = match runner {
-            Some(runner) => {
-                let mut command = Command::new(runner);
-                command.arg(b2kit);
+            [emulator, options @ ..] => {
+                let mut command = Command::new(emulator);
+                command.args(options).arg(b2kit);
                 command
             }
-            None => Command::new(b2kit),
+            [] => Command::new(b2kit),
         };
         sh::output(command.current_dir(folder).args(words))
     };

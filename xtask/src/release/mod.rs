@@ -6,6 +6,7 @@
 mod archives;
 mod binaries;
 mod deb;
+mod emulated;
 mod files;
 mod install;
 mod metadata;
@@ -17,6 +18,9 @@ mod sums;
 mod tools;
 mod tree;
 mod wheels;
+
+use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
@@ -43,6 +47,9 @@ pub(crate) struct Args {
     /// Programs, Debian packages and wheels only for targets with this in their name, such as x86_64-unknown-linux
     #[arg(long, requires = "dry_run", default_value = "")]
     target: String,
+    /// Also the wheels for Pythons without the lock on other systems than this one; a release always has them
+    #[arg(long)]
+    every_wheel: bool,
     /// Remove what earlier runs built, so that everything is compiled again
     #[arg(long)]
     afresh: bool,
@@ -111,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ensure!(args.only.is_empty(), "--only is for dry runs");
         publish::ready(version, !args.crates_only)?;
     }
+    tools::needed()?;
     let folder = root::absolute(&root::target())?.join(format!("release-{version}"));
     if args.afresh {
         root::remove(&folder)?;
@@ -121,10 +129,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         artefacts: folder.join("artefacts"),
         work: folder.join("work"),
         target: args.target.clone(),
+        every_wheel: args.every_wheel || !args.dry_run,
         epoch: 0,
         commit: String::new(),
         tried: Vec::new(),
         not_run: Vec::new(),
+        said: BTreeMap::new(),
     };
     if args.crates_only {
         tree::lay(&mut release, true)?;
@@ -134,8 +144,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let number = STEPS.iter().filter(|(step, _)| wanted(*step)).count();
     let steps = &mut Steps::new(1 + number + usize::from(!args.dry_run));
     steps.run("the tree", || tree::lay(&mut release, args.only.is_empty()))?;
+    if !args.only.is_empty() {
+        release.recall()?;
+    }
     for (which, what) in STEPS.iter().filter(|(which, _)| wanted(*which)) {
         steps.run(what, || step(&mut release, *which))?;
+        release.keep()?;
     }
     if !args.dry_run {
         steps.run("publishing", || publish::publish(&release))?;
@@ -173,13 +187,15 @@ fn step(release: &mut Release, step: Step) -> Result<()> {
 
 /// Prints what was made, what was tried, and what was not.
 fn report(release: &Release, dry_run: bool) -> Result<()> {
-    println!("\nartefacts in {}", release.artefacts.display());
-    for (name, size) in sums::list(&release.artefacts)? {
-        println!("{size:>12}  {name}");
-    }
-    println!();
-    release.tried.iter().for_each(|what| println!("tried: {what}"));
-    release.not_run.iter().for_each(|what| println!("{what}"));
+    let mut text = release.table()?;
+    text += "\n";
+    release.tried.iter().for_each(|what| text += &format!("tried: {what}\n"));
+    release.not_run.iter().for_each(|what| text += &format!("{what}\n"));
+    println!("\nartefacts in {}\n\n{text}", release.artefacts.display());
+    // Beside the artefacts, not among them: it differs from run to run.
+    let file = release.artefacts.with_file_name("artefacts.txt");
+    fs::write(&file, format!("b2kit {}, commit {}\n\n{text}", release.version, release.commit))?;
+    println!("this table is in {}", file.display());
     let mode = if dry_run { "dry run, nothing was published" } else { "published" };
     println!(
         "release {}: {mode}; {} things tried, {} not run",

@@ -56,6 +56,8 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         let sbom = format!("{:#}\n", sbom(release, program, &components)?);
         fs::write(release.work.join(program.sbom), &sbom)?;
         fs::write(release.artefacts.join(program.sbom), &sbom)?;
+        release.made(program.sbom);
+        release.say(program.sbom, &format!("CycloneDX 1.5 with {} components", components.len()));
         release.tried(format!(
             "licence texts of the {} crates that {} contains, and its {} components with checksums",
             components.len() - ours,

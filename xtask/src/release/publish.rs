@@ -4,9 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::metadata;
 use super::place::Release;
 use super::tools::Tools;
-use super::{metadata, tree};
 use crate::{root, sh};
 
 /// Environment variables with the credentials of the two registries.
@@ -16,10 +16,10 @@ const CREDENTIALS: [&str; 2] = ["CARGO_REGISTRY_TOKEN", "MATURIN_PYPI_TOKEN"];
 pub(super) fn ready(version: &str, python: bool) -> Result<()> {
     let here = root::workspace();
     let mut missing = Vec::new();
-    if !tree::git(here, &["status", "--porcelain"])?.is_empty() {
+    if !sh::git(here, &["status", "--porcelain"])?.is_empty() {
         missing.push("the work tree has changes that are not committed".to_owned());
     }
-    let tags = tree::git(here, &["tag", "--points-at", "HEAD"])?;
+    let tags = sh::git(here, &["tag", "--points-at", "HEAD"])?;
     if !tags.lines().any(|tag| tag == format!("v{version}")) {
         missing.push(format!("the last commit has no tag v{version}"));
     }

@@ -58,6 +58,7 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
 
     let mut examples = 0;
     for one in &inside {
+        release.say(&archive(release, one), "its tests and examples here");
         for entry in fs::read_dir(stage.join(&one.folder).join("examples")).into_iter().flatten() {
             let path = entry?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -89,16 +90,22 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
         tests.current_dir(&folder);
         let counts = sh::run_tests(tests)?;
         counts.verdict().context("tests of the archives")?;
-        release.tried(format!("{} tests of {} (local stores), from its archive", counts.passed, one.name));
-        release.not_run(&format!("{}: S3", one.name), "cargo xtask stores tests it");
+        let name = archive(release, one);
+        release.ran(&name, &format!("its {} tests of local stores here", counts.passed));
+        release.left(&name, "tests of S3", "cargo xtask stores runs them");
     }
     Ok(())
+}
+
+/// The name of a crate's archive.
+fn archive(release: &Release, one: &Crate) -> String {
+    format!("{}-{}.crate", one.name, release.version)
 }
 
 /// Unpacks an archive, and lays its integration tests beside it.
 fn unpack(release: &Release, stage: &Path, one: &Crate) -> Result<()> {
     let folder = stage.join(&one.folder);
-    sums::unpack(&release.artefacts.join(format!("{}-{}.crate", one.name, release.version)), &folder)?;
+    sums::unpack(&release.artefacts.join(archive(release, one)), &folder)?;
     let manifest = fs::read_to_string(folder.join("Cargo.toml"))?.parse()?;
     let original = fs::read_to_string(folder.join("Cargo.toml.orig"))?.parse()?;
     fs::write(folder.join("Cargo.toml"), with_tests(manifest, &original)?)?;

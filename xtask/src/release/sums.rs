@@ -8,23 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
-use super::place::Release;
-use super::tree;
+use super::place::{Release, list};
 use crate::sh;
 
 /// The file with the checksums.
 const SUMS: &str = "SHA256SUMS";
-
-/// Returns names and sizes of the artefacts.
-pub(super) fn list(artefacts: &Path) -> Result<Vec<(String, u64)>> {
-    let mut list = Vec::new();
-    for entry in fs::read_dir(artefacts)? {
-        let entry = entry?;
-        list.push((entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len()));
-    }
-    list.sort();
-    Ok(list)
-}
 
 /// Writes the checksums, and compares them with those of the run before.
 pub(super) fn make(release: &mut Release) -> Result<()> {
@@ -40,7 +28,7 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     check.current_dir(&release.artefacts).args(["--check", "--quiet", SUMS]);
     sh::run(check)?;
     // What was made from other sources is not comparable.
-    let sources = tree::git(&release.tree, &["rev-parse", "HEAD^{tree}"])?;
+    let sources = sh::git(&release.tree, &["rev-parse", "HEAD^{tree}"])?;
     let before = release.work.with_file_name("sums-of-the-run-before");
     let now = format!("{sources}{text}");
     match fs::read_to_string(&before) {
@@ -55,9 +43,11 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
                 .iter()
                 .filter_map(|(name, sum)| Some((name, *old.get(&**name)? == sum)))
                 .partition(|(_, same)| *same);
+            let same: Vec<String> = same.into_iter().map(|(name, _)| name.clone()).collect();
             let other: Vec<_> = other.into_iter().map(|(name, _)| name.as_str()).collect();
             ensure!(other.is_empty(), "not the same bytes as in the run before: {}", other.join(", "));
             ensure!(!same.is_empty(), "the run before made nothing that this one made");
+            same.iter().for_each(|name| release.say(name, "same bytes as in the run before"));
             release.tried(format!(
                 "{} of {} artefacts have the bytes of the run before",
                 same.len(),

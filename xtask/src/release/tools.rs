@@ -4,12 +4,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::{python, sh};
 
 /// From PyPI, as everything here that is not Rust.
 const TOOLS: &[&str] = &["maturin==1.16.0", "ziglang==0.17.1", "cargo-zigbuild==0.24.0"];
+
+/// The oldest Debian that our package is for.
+pub(super) const OLDEST_DEBIAN: &str = "bookworm";
 
 /// The folder with the tools.
 pub(super) struct Tools(PathBuf);
@@ -34,10 +37,53 @@ impl Tools {
     }
 }
 
-/// Installs Rust's standard library for another system.
-pub(super) fn standard_library(target: &str) -> Result<()> {
-    let mut rustup = Command::new("rustup");
-    sh::output(rustup.args(["target", "add", target])).map(drop)
+/// Says what is missing for programs of this target, after trying to install it.
+pub(super) fn lacks(target: &str) -> Option<String> {
+    let mingw = "x86_64-w64-mingw32-gcc";
+    if target.contains("windows") && program(mingw).is_none() {
+        return Some(format!("there is no {mingw}; on Debian: gcc-mingw-w64-x86-64"));
+    }
+    let mut rustc = Command::new("rustc");
+    let libraries = sh::output(rustc.args(["--print", "target-libdir", "--target", target]));
+    if libraries.is_ok_and(|folder| Path::new(folder.trim()).is_dir()) {
+        return None;
+    }
+    let error = sh::output(Command::new("rustup").args(["target", "add", target])).err()?;
+    Some(format!("no standard library of Rust for {target}: {}", end(&format!("{error:#}"))))
+}
+
+/// Says what is not there that no run can do without, all at once, and how to get it.
+pub(super) fn needed() -> Result<()> {
+    const NEEDED: &[(&str, &str)] = &[
+        ("git", "git"),
+        ("tar", "GNU tar"),
+        ("gzip", "gzip"),
+        ("sha256sum", "coreutils"),
+        ("cc", "a C compiler, such as gcc"),
+    ];
+    let mut missing: Vec<String> = NEEDED
+        .iter()
+        .filter(|(name, _)| program(name).is_none())
+        .map(|(name, what)| format!("{name} ({what})"))
+        .collect();
+    if let Err(error) = python::base_interpreter() {
+        missing.push(format!("Python: {error:#}"));
+    }
+    ensure!(missing.is_empty(), "a release cannot be made without\n  {}", missing.join("\n  "));
+    const USED: &[(&str, &str)] = &[
+        ("rustup", "programs and wheels for other systems"),
+        ("qemu-aarch64-static", "running those of 64-bit ARM"),
+        ("x86_64-w64-mingw32-gcc", "the wheels for Windows (on Debian: gcc-mingw-w64-x86-64)"),
+        ("dpkg-deb", "the Debian packages"),
+        ("mmdebstrap", "installing one in a clean root, as root"),
+        ("file", "trying the magic for file(1)"),
+        ("python3.13t", "running its wheel"),
+        ("python3.14t", "running its wheel"),
+    ];
+    for (name, what) in USED.iter().filter(|(name, _)| program(name).is_none()) {
+        println!("{name} is not here, which is used for {what}; that will be NOT RUN");
+    }
+    Ok(())
 }
 
 /// Returns the path of a program, if it is there.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::metadata;
 use super::place::Release;
@@ -26,14 +26,14 @@ pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
     let mut clone = Command::new("git");
     clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(format!("file://{}", source.display())).arg(&tree);
     sh::run(clone).context("a release is made from a clone of the repository by git")?;
-    if !git(here, &["status", "--porcelain"])?.is_empty() {
+    if !sh::git(here, &["status", "--porcelain"])?.is_empty() {
         println!("the work tree has changes that are not committed; this run contains them");
         overlay(&source, &tree)?;
     }
-    release.epoch = git(&tree, &["log", "-1", "--format=%ct"])?.trim().parse()?;
+    release.epoch = sh::git(&tree, &["log", "-1", "--format=%ct"])?.trim().parse()?;
     set_version(&tree, &release.version, &date(release.epoch)?)?;
-    if !git(&tree, &["status", "--porcelain"])?.is_empty() {
-        git(&tree, &["add", "--all"])?;
+    if !sh::git(&tree, &["status", "--porcelain"])?.is_empty() {
+        sh::git(&tree, &["add", "--all"])?;
         // The same commit in every run.
         let date = format!("{} +0000", release.epoch);
         let mut commit = Command::new("git");
@@ -42,7 +42,7 @@ pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
         commit.args(["commit", "--quiet", "--no-verify", "-m", &format!("Release {}", release.version)]);
         sh::output(&mut commit)?;
     }
-    release.commit = git(&tree, &["rev-parse", "HEAD"])?.trim().to_owned();
+    release.commit = sh::git(&tree, &["rev-parse", "HEAD"])?.trim().to_owned();
     println!("version {}, commit {}, time {}", release.version, release.commit, release.epoch);
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
 /// Copies the files that git sees here, and removes those that it does not.
 fn overlay(here: &Path, tree: &Path) -> Result<()> {
     let names = |words: &[&str]| -> Result<Vec<String>> {
-        let text = git(here, &[&["ls-files", "-z"], words].concat())?;
+        let text = sh::git(here, &[&["ls-files", "-z"], words].concat())?;
         Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     };
     for name in names(&["--cached", "--others", "--exclude-standard"])? {
@@ -174,16 +174,6 @@ fn date(epoch: u64) -> Result<String> {
 
 pub(super) fn today() -> Result<String> {
     date(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs())
-}
-
-/// Returns what git prints.
-pub(super) fn git(folder: &Path, words: &[&str]) -> Result<String> {
-    let mut git = Command::new("git");
-    let text = sh::output(git.current_dir(folder).args(words));
-    match text {
-        Err(e) if !folder.exists() => bail!("{e}: {} is not there", folder.display()),
-        text => text,
-    }
 }
 
 #[cfg(test)]

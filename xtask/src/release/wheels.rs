@@ -1,76 +1,66 @@
 //! Wheels and the source distribution for Python.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use super::emulated::{self, Machine};
 use super::place::Release;
 use super::tools::{self, Tools};
 use super::{notices, sums};
+use crate::steps::minutes;
 use crate::{pythonpkg, root, sh};
 
-/// A wheel that is made here.
-struct Wheel {
+/// A platform that wheels are made for.
+struct Platform {
     target: &'static str,
     /// The tag of the platform, where maturin is to check that the wheel keeps it.
     compatibility: Option<&'static str>,
-    /// The interpreter that it is for.
-    python: &'static str,
-    /// How its name ends.
+    /// How the names of its wheels end.
     tag: &'static str,
 }
 
-const fn wheel(
-    target: &'static str,
-    compatibility: Option<&'static str>,
-    python: &'static str,
-    tag: &'static str,
-) -> Wheel {
-    Wheel { target, compatibility, python, tag }
-}
-
-/// One wheel per platform for all versions from 3.11 on, and one per version without the interpreter's lock.
-const WHEELS: &[Wheel] = &[
-    wheel(
-        "x86_64-unknown-linux-gnu",
-        Some("manylinux_2_28"),
-        "python3.11",
-        "cp311-abi3-manylinux_2_28_x86_64",
-    ),
-    wheel(
-        "x86_64-unknown-linux-gnu",
-        Some("manylinux_2_28"),
-        "python3.14t",
-        "cp314-cp314t-manylinux_2_28_x86_64",
-    ),
-    wheel(
-        "aarch64-unknown-linux-gnu",
-        Some("manylinux_2_28"),
-        "python3.11",
-        "cp311-abi3-manylinux_2_28_aarch64",
-    ),
-    wheel(
-        "x86_64-unknown-linux-musl",
-        Some("musllinux_1_2"),
-        "python3.11",
-        "cp311-abi3-musllinux_1_2_x86_64",
-    ),
-    wheel(
-        "aarch64-unknown-linux-musl",
-        Some("musllinux_1_2"),
-        "python3.11",
-        "cp311-abi3-musllinux_1_2_aarch64",
-    ),
-    wheel("x86_64-pc-windows-gnu", None, "python3.11", "cp311-abi3-win_amd64"),
-    wheel("aarch64-apple-darwin", None, "python3.11", "cp311-abi3-macosx_11_0_arm64"),
-    wheel("x86_64-apple-darwin", None, "python3.11", "cp311-abi3-macosx_10_12_x86_64"),
+const PLATFORMS: &[Platform] = &[
+    Platform {
+        target: "x86_64-unknown-linux-gnu",
+        compatibility: Some("manylinux_2_28"),
+        tag: "manylinux_2_28_x86_64",
+    },
+    Platform {
+        target: "aarch64-unknown-linux-gnu",
+        compatibility: Some("manylinux_2_28"),
+        tag: "manylinux_2_28_aarch64",
+    },
+    Platform {
+        target: "x86_64-unknown-linux-musl",
+        compatibility: Some("musllinux_1_2"),
+        tag: "musllinux_1_2_x86_64",
+    },
+    Platform {
+        target: "aarch64-unknown-linux-musl",
+        compatibility: Some("musllinux_1_2"),
+        tag: "musllinux_1_2_aarch64",
+    },
+    Platform { target: "x86_64-pc-windows-gnu", compatibility: None, tag: "win_amd64" },
+    Platform { target: "aarch64-apple-darwin", compatibility: None, tag: "macosx_11_0_arm64" },
+    Platform { target: "x86_64-apple-darwin", compatibility: None, tag: "macosx_10_12_x86_64" },
 ];
 
+/// What wheels are for: an interpreter, and its tag. One wheel is for all versions from 3.11 on; each version without the
+/// interpreter's lock needs its own.
+const PYTHONS: &[(&str, &str)] =
+    &[("python3.11", "cp311-abi3"), ("python3.13t", "cp313-cp313t"), ("python3.14t", "cp314-cp314t")];
+
 /// No wheel is larger.
-const LARGEST: u64 = 5_000_000;
+const LARGEST: u64 = 15_000_000;
+
+/// So many platforms are built at once: most of the time one thread puts a whole program together.
+const AT_ONCE: usize = 2;
 
 pub(super) fn make(release: &mut Release) -> Result<()> {
     let tools = Tools::install()?;
@@ -80,99 +70,152 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         .context("the step `notices` was not run")?;
     let pythons = pythonpkg::all();
     ensure!(!pythons.is_empty(), "no Python 3.11 or later is here");
-    for wheel in WHEELS {
-        let what = format!("the wheel {}", wheel.tag);
-        if !release.wants(wheel.target, &what) {
+    let mut wanted = Vec::new();
+    for platform in PLATFORMS {
+        if !release.wants(platform.target, &format!("the wheels for {}", platform.tag)) {
             continue;
         }
-        match build(release, &tools, wheel) {
-            Ok(path) => try_wheel(release, &what, &path, wheel, &pythons)?,
-            // A wheel of this machine must be made; for other systems something may be missing here.
-            Err(e) if wheel.target.contains("linux") && !wheel.python.ends_with('t') => return Err(e),
-            Err(e) => {
-                release.not_run(&what, &format!("it cannot be built here: {}", tools::end(&format!("{e:#}"))))
+        match tools::lacks(platform.target) {
+            None => {
+                let here = platform.target == format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+                for (python, tag) in PYTHONS {
+                    if here || release.every_wheel || !python.ends_with('t') {
+                        wanted.push((platform, *python, *tag));
+                    } else {
+                        let name = name(release, platform, tag);
+                        release.left(&name, "not built", "--every-wheel builds it");
+                    }
+                }
+            }
+            Some(why) => {
+                for (_, tag) in PYTHONS {
+                    release.left(&name(release, platform, tag), "not built", &why);
+                }
             }
         }
     }
-    let missing = "there is no such interpreter here";
-    release.not_run(
-        "a wheel for Python 3.13t",
-        "CPython's developers call 3.14 the first supported one without the lock",
-    );
-    if free_threaded().is_none() {
-        release.not_run("eight threads without the interpreter's lock", missing);
+    let queue = Mutex::new(wanted.chunk_by(|a, b| a.0.target == b.0.target));
+    let work = || -> Result<Vec<(String, String)>> {
+        let mut failed = Vec::new();
+        // The lock is held only to take the next system.
+        while let Some(of_one) = { sh::lock(&queue).next() } {
+            for (platform, python, tag) in of_one {
+                match build(release, &tools, platform, python, tag) {
+                    Ok(()) => {}
+                    // For other systems something may be missing here that we do not know of.
+                    Err(e) if !platform.target.contains("linux") => {
+                        println!("{e:#}");
+                        failed.push((name(release, platform, tag), tools::end(&format!("{e:#}"))));
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Ok(failed)
+    };
+    let failed: BTreeMap<_, _> = sh::at_once((0..AT_ONCE).map(|_| work))?.into_iter().flatten().collect();
+    for (platform, python, tag) in &wanted {
+        let name = name(release, platform, tag);
+        release.made(&name);
+        if let Some(why) = failed.get(&name) {
+            release.left(&name, "not built", &format!("it cannot be built here: {why}"));
+            continue;
+        }
+        try_wheel(release, &name, platform, python, &pythons)?;
     }
     source_distribution(release, &tools, &pythons)
 }
 
-/// Builds a wheel; returns its path among the artefacts.
-fn build(release: &Release, tools: &Tools, wheel: &Wheel) -> Result<PathBuf> {
-    tools::standard_library(wheel.target)?;
-    let out = release.work.join("wheels");
+/// The name of a wheel.
+fn name(release: &Release, platform: &Platform, tag: &str) -> String {
+    format!("b2kit-{}-{tag}-{}.whl", release.version, platform.tag)
+}
+
+/// Builds a wheel, and puts it among the artefacts.
+fn build(release: &Release, tools: &Tools, platform: &Platform, python: &str, tag: &str) -> Result<()> {
+    let (began, target) = (Instant::now(), platform.target);
+    let out = release.work.join("wheels").join(target);
     root::empty(&out)?;
     let mut build = Command::new(tools.maturin());
     build.current_dir(release.tree.join("crates").join("b2-python"));
     release.reproducible(&mut build);
-    build.env("CARGO_TARGET_DIR", release.work.join("wheels-target"));
-    // The component list that maturin adds has a random number and the time in it; ours is an artefact.
-    build
-        .args(["build", "--quiet", "--release", "--locked", "--zig", "--target", wheel.target, "--out"])
-        .arg(&out);
-    if let Some(compatibility) = wheel.compatibility {
+    // Builds in one folder would wait for each other.
+    build.env("CARGO_TARGET_DIR", release.work.join("wheels-target").join(target));
+    build.args(["build", "--quiet", "--release", "--locked", "--target", target, "--out"]).arg(&out);
+    // For Windows MinGW is there, and zig cannot link Rust's standard library.
+    if !target.contains("windows") {
+        build.arg("--zig");
+    }
+    if let Some(compatibility) = platform.compatibility {
         build.args(["--compatibility", compatibility]);
     }
-    build.args(["--interpreter", wheel.python]);
+    build.args(["--interpreter", python]);
     tools.of(&mut build)?;
     let output = build.output().context("cannot start maturin")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "maturin build --target {}: {}", wheel.target, said);
+    ensure!(output.status.success(), "maturin build --target {target}: {said}");
     let entry = fs::read_dir(&out)?.next().context("maturin has made no wheel")??;
-    let name = tools::name_of(&entry.path());
-    ensure!(name == format!("b2kit-{}-{}.whl", release.version, wheel.tag), "maturin has made {name}");
+    let (made, name) = (tools::name_of(&entry.path()), name(release, platform, tag));
+    ensure!(made == name, "maturin has made {made} and not {name}");
     let size = entry.metadata()?.len();
     ensure!(size < LARGEST, "{name} has {size} bytes, more than {LARGEST}");
-    let path = release.artefacts.join(&name);
-    fs::copy(entry.path(), &path)?;
-    println!("{name}: {size} bytes");
-    Ok(path)
+    fs::copy(entry.path(), release.artefacts.join(&name))?;
+    println!("{name}: {size} bytes, built in {}", minutes(began.elapsed()));
+    Ok(())
 }
 
 /// Installs a wheel in new environments, and tries it with each Python that is here.
 fn try_wheel(
     release: &mut Release,
-    what: &str,
-    path: &Path,
-    wheel: &Wheel,
+    name: &str,
+    platform: &Platform,
+    python: &str,
     pythons: &[(PathBuf, u32)],
 ) -> Result<()> {
     let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    if wheel.target != here || !cfg!(target_env = "gnu") {
-        release.not_run(what, "built only: this is another system");
+    let path = release.artefacts.join(name);
+    if platform.target != here || !cfg!(target_env = "gnu") {
+        let debian = platform.target == format!("{}-unknown-linux-gnu", emulated::ARCH.0);
+        if debian && python == "python3.11" {
+            let (here, _) = pythons.last().context("no Python is here")?;
+            match Machine::new()? {
+                Ok(machine) => {
+                    let said = machine.try_wheel(release, here, &path)?;
+                    release.ran(name, &format!("installed, used under QEMU with Python 3.11: {said}"));
+                }
+                Err(why) => release.left(name, "built only", &why),
+            }
+            return Ok(());
+        }
+        release.left(name, "built only", "no Python of that system is here");
         return Ok(());
     }
-    if wheel.python.ends_with('t') {
-        match free_threaded() {
+    if python.ends_with('t') {
+        match tools::program(python) {
             Some(python) => {
-                try_in(release, &python, path, &[])?;
-                release.tried(format!("{what}: installed and used, with eight threads"));
+                let said = try_in(release, &python, &path, &[])?;
+                ensure!(said.contains("lock is off"), "{name} switches the interpreter's lock on");
+                release.ran(name, &format!("installed, upgraded, used, removed here: {said}"));
             }
-            None => release.not_run(what, "built only: there is no such interpreter here"),
+            None => release.left(name, "built only", &format!("there is no {python} here")),
         }
         return Ok(());
     }
     let mut seen = BTreeSet::new();
     for (python, minor) in pythons {
         if seen.insert(*minor) {
-            try_in(release, python, path, &[])?;
+            try_in(release, python, &path, &[])?;
         }
     }
     let versions: Vec<_> = seen.iter().map(|minor| format!("3.{minor}")).collect();
-    release.tried(format!("{what}: installed and used with Python {}", versions.join(", ")));
+    release
+        .ran(name, &format!("installed, upgraded, used, removed here with Python {}", versions.join(", ")));
     Ok(())
 }
 
-/// Installs a package in a new environment, uses it, and removes it again.
-fn try_in(release: &Release, python: &Path, package: &Path, options: &[&str]) -> Result<()> {
+/// Installs a package in a new environment, a wheel over an older one, uses it, and removes it again. Returns what the threads
+/// of the trial said.
+fn try_in(release: &Release, python: &Path, package: &Path, options: &[&str]) -> Result<String> {
     let folder = release.work.join("venv");
     root::empty(&folder)?;
     let clean = |program: &Path| {
@@ -187,18 +230,27 @@ fn try_in(release: &Release, python: &Path, package: &Path, options: &[&str]) ->
     sh::output(clean(python).args(["-m", "venv", "env"]))?;
     let own = folder.join("env").join("bin").join("python");
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    let scripts = release.tree.join("packaging/python");
+    if package.extension().is_some_and(|end| end == "whl") {
+        let older = sh::output(clean(&own).arg(scripts.join("older.py")).arg(package).arg(&folder))?;
+        sh::run({
+            let mut install = clean(&own);
+            install.args(pip).arg(older.trim());
+            install
+        })?;
+    }
     sh::run({
         let mut install = clean(&own);
-        install.args(pip).args(options).arg(package);
+        install.args(pip).arg("--upgrade").args(options).arg(package);
         install
     })?;
     let mut try_it = clean(&own);
-    try_it.arg(release.tree.join("packaging/python/try_package.py")).arg(&release.version);
-    sh::run(try_it)?;
+    let said = sh::output(try_it.arg(scripts.join("try_package.py")).arg(&release.version))?;
+    print!("{said}");
     sh::output(clean(&own).args(["-m", "pip", "uninstall", "--quiet", "--yes", "b2kit"]))?;
     let gone = !tools::works(clean(&own).args(["-c", "import b2kit"]));
     ensure!(gone && !folder.join("env/bin/b2kit").exists(), "pip uninstall has left b2kit there");
-    Ok(())
+    Ok(said.lines().next().unwrap_or_default().to_owned())
 }
 
 /// Makes the source distribution, and builds and installs the package from it alone.
@@ -215,6 +267,7 @@ fn source_distribution(release: &mut Release, tools: &Tools, pythons: &[(PathBuf
     ensure!(made.is_file(), "maturin has made no {name}");
     let path = release.artefacts.join(&name);
     fs::copy(made, &path)?;
+    release.made(&name);
     let unpacked = release.work.join("sdist-unpacked");
     root::empty(&unpacked)?;
     sums::unpack(&path, &unpacked)?;
@@ -225,12 +278,6 @@ fn source_distribution(release: &mut Release, tools: &Tools, pythons: &[(PathBuf
     let (python, minor) = pythons.last().context("no Python is here")?;
     // pip brings maturin; Rust and a C compiler are those of this machine.
     try_in(release, python, &path, &["--no-binary", "b2kit"])?;
-    release
-        .tried(format!("the source distribution: built in an empty environment, used with Python 3.{minor}"));
+    release.ran(&name, &format!("built in an empty environment and used here with Python 3.{minor}"));
     Ok(())
-}
-
-/// Returns an interpreter without the lock.
-fn free_threaded() -> Option<PathBuf> {
-    tools::program("python3.14t")
 }
