@@ -79,6 +79,7 @@ pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegion
 pub(crate) use {
     model::object::Object,
     read::futures::{MaybeSendFuture, SelectionDriver},
+    read::ranges::{Fetched, RangedOpening, RangedRead},
     read::selected::Selected,
     select::piece_ranges::{CutDim, PieceRanges},
 };
@@ -87,6 +88,7 @@ pub(crate) use {
 pub use {
     model::object::Object,
     read::futures::{MaybeSendFuture, SelectionDriver},
+    read::ranges::{Fetched, RangedOpening, RangedRead},
     read::selected::Selected,
     select::piece_ranges::{CutDim, PieceRanges},
 };

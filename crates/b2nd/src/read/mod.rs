@@ -23,6 +23,7 @@ pub(crate) mod items;
 pub(crate) mod output;
 #[allow(clippy::arithmetic_side_effects, reason = "positions are inside a selection, which was checked")]
 pub(crate) mod pieces;
+pub(crate) mod ranges;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "positions are inside the geometry of an array, which was checked"

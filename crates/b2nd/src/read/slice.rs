@@ -389,10 +389,12 @@ impl Slice {
         Ok(())
     }
 
-    /// Swaps the byte order of items in C order if the view converts them.
-    pub(crate) fn to_native(&self, dst: &mut [u8]) {
-        if let Some(native) = &self.native {
-            native.swap(dst);
+    b2_core::internal! {
+        /// Swaps the byte order of items in C order if the view converts them.
+        pub fn to_native(&self, dst: &mut [u8]) {
+            if let Some(native) = &self.native {
+                native.swap(dst);
+            }
         }
     }
 

@@ -1,0 +1,280 @@
+//! Reading an array whose bytes the caller fetches in ranges: it says which bytes are needed next, and takes them. For
+//! stores that others reach, such as those of Zarr. Nothing here waits for I/O.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use b2_core::Control;
+use b2_frame::{
+    Destination, Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Plan, Read,
+    ReadCosts, ReadOptions, Request, Step, Storage,
+};
+use bytes::Bytes;
+
+use crate::read::selected::Selected;
+use crate::{NdArray, NdError, Slice};
+
+/// Bytes of a contiguous frame that were fetched, by offset. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct Fetched {
+    parts: BTreeMap<u64, Bytes>,
+    /// Length of the frame: what its header says, or less if requests have run past its end.
+    len: Option<u64>,
+}
+
+impl Fetched {
+    /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.
+    pub fn put(&mut self, range: Range<u64>, bytes: Bytes) {
+        let end = range.start.saturating_add(bytes.len() as u64);
+        if end < range.end {
+            self.len = Some(self.len.map_or(end, |len| len.min(end)));
+        }
+        let longer = self.parts.get(&range.start).is_none_or(|before| before.len() < bytes.len());
+        if longer {
+            self.parts.insert(range.start, bytes);
+        }
+    }
+
+    /// Returns how many bytes were fetched.
+    pub fn nbytes(&self) -> usize {
+        self.parts.values().fold(0, |sum, part| sum.saturating_add(part.len()))
+    }
+
+    /// Returns the bytes of an extent, or the range of them that has to be fetched.
+    fn get(&self, extent: &Extent) -> Result<Result<Bytes, Range<u64>>, FrameError> {
+        let Range { start, mut end } = extent.range;
+        if let Some(len) = self.len.filter(|&len| len < end) {
+            if !extent.or_less {
+                return Err(FrameError::out_of_range("bytes of the frame", start, end, len));
+            }
+            end = len.max(start);
+        }
+        if start >= end {
+            return Ok(Ok(Bytes::new()));
+        }
+        for (at, bytes) in self.parts.range(..=start).rev() {
+            let from = usize::try_from(start.saturating_sub(*at)).unwrap_or(usize::MAX);
+            let to = usize::try_from(end.saturating_sub(*at)).unwrap_or(usize::MAX);
+            if to <= bytes.len() {
+                return Ok(Ok(bytes.slice(from..to)));
+            }
+        }
+        Ok(Err(start..end))
+    }
+}
+
+/// No files: everything is read through plans.
+struct Nowhere;
+
+impl FrameFiles for Nowhere {
+    fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
+        Err(FrameError::argument("frame", "its bytes are fetched by ranges"))
+    }
+}
+
+/// Opens an array in a contiguous frame that is fetched in ranges.
+///
+/// ```
+/// # use b2_core::Control;
+/// # use b2_frame::SuperChunk;
+/// # use b2nd::{ArrayBuilder, NdError, RangedOpening, RangedRead, source};
+/// let store = ArrayBuilder::new::<u16>([300, 200]).blocks([20, 30]).to_bytes(source::by_index(|i| i as u16))?;
+/// let fetch = |range: &std::ops::Range<u64>| store.slice(range.start as usize..range.end as usize);
+///
+/// let mut opening = RangedOpening::new(SuperChunk::options(), 100, fetch(&(0..100)), Default::default());
+/// loop {
+///     let missing = opening.step()?;
+///     let true = !missing.is_empty() else { break };
+///     missing.iter().for_each(|range| opening.put(range.clone(), fetch(range)));
+/// }
+/// let slice = opening.array().expect("it is open").slice([250..251, 7..9])?;
+/// let (mut items, mut fetched) = ([0; 4], opening.fetched().clone());
+/// let mut read = RangedRead::new(&slice, &mut items[..])?;
+/// loop {
+///     let missing = read.step(&fetched, &Control::new())?;
+///     let true = !missing.is_empty() else { break };
+///     missing.iter().for_each(|range| fetched.put(range.clone(), fetch(range)));
+/// }
+/// read.finish()?;
+/// drop(read);
+/// assert_eq!(items, [50007u16.to_le_bytes(), 50008u16.to_le_bytes()].concat()[..]);
+/// assert!(fetched.nbytes() < store.len() / 2);
+/// # Ok::<(), NdError>(())
+/// ```
+#[derive(Debug)]
+pub struct RangedOpening {
+    options: ReadOptions,
+    fetched: Fetched,
+    /// The last bytes of the frame, kept here until its length is known.
+    end: Bytes,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    Plan(Box<OpenPlan>, Vec<Extent>),
+    Open(NdArray),
+}
+
+impl RangedOpening {
+    /// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
+    /// but the bytes in a gap cost transfer time.
+    pub const COSTS: ReadCosts = ReadCosts::LOCAL.head(0).at_once(4 << 20);
+
+    /// Begins with the first bytes of the frame, of which `asked` were requested, and its last ones, if they are known:
+    /// they contain the checksums. Costs of the options are replaced by [`COSTS`](Self::COSTS).
+    pub fn new(options: ReadOptions, asked: u64, first: Bytes, end: Bytes) -> Self {
+        let mut fetched = Fetched::default();
+        fetched.put(0..asked, first);
+        Self { options: options.costs(Self::COSTS), fetched, end, state: State::Start }
+    }
+
+    /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.
+    pub fn put(&mut self, range: Range<u64>, bytes: Bytes) {
+        self.fetched.put(range, bytes);
+    }
+
+    /// Returns what was fetched.
+    pub fn fetched(&self) -> &Fetched {
+        &self.fetched
+    }
+
+    /// Returns the array once it is open.
+    pub fn array(&self) -> Option<&NdArray> {
+        match &self.state {
+            State::Open(array) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Continues with the bytes fetched so far. Returns the ranges that are missing, or none once the array is open.
+    ///
+    /// # Errors
+    /// When this is no array, or its bytes contradict each other.
+    pub fn step(&mut self) -> Result<Vec<Range<u64>>, NdError> {
+        let (mut plan, mut wanted) = match std::mem::replace(&mut self.state, State::Start) {
+            State::Start => {
+                let start = self.fetched.parts.get(&0).cloned().unwrap_or_default();
+                let len = match self.fetched.len {
+                    Some(len) => len,
+                    None => FrameHeader::parse(&start)?.frame_len(),
+                };
+                self.fetched.len = Some(len);
+                let end = std::mem::take(&mut self.end);
+                if let Some(at) = len.checked_sub(end.len() as u64) {
+                    self.fetched.put(at..len, end);
+                }
+                let plan = self.options.open_plan(len, Storage::Contiguous).first(start.len() as u64);
+                let mut plan = Box::new(plan);
+                match plan.step(Vec::new())? {
+                    Step::Need(wanted) => (plan, wanted),
+                    Step::Done(opened) => return self.opened(opened),
+                }
+            }
+            State::Plan(plan, wanted) => (plan, wanted),
+            open @ State::Open(_) => {
+                self.state = open;
+                return Ok(Vec::new());
+            }
+        };
+        loop {
+            let mut missing = Vec::new();
+            let mut answers = Vec::with_capacity(wanted.len());
+            for extent in &wanted {
+                match self.fetched.get(extent)? {
+                    Ok(bytes) => answers.push(bytes),
+                    Err(range) => add(&mut missing, range),
+                }
+            }
+            if !missing.is_empty() {
+                self.state = State::Plan(plan, wanted);
+                return Ok(missing);
+            }
+            match plan.step(answers)? {
+                Step::Need(more) => wanted = more,
+                Step::Done(opened) => return self.opened(opened),
+            }
+        }
+    }
+
+    fn opened(&mut self, opened: b2_frame::Opened) -> Result<Vec<Range<u64>>, NdError> {
+        let frame = self.options.opened(opened, Arc::new(Nowhere));
+        self.state = State::Open(NdArray::from_super_chunk(frame)?);
+        Ok(Vec::new())
+    }
+}
+
+/// Adds a range, once.
+fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    if !ranges.contains(&range) {
+        ranges.push(range);
+    }
+}
+
+/// A selection that is read from fetched ranges.
+#[derive(Debug)]
+pub struct RangedRead<'d> {
+    /// `None` once nothing is left to read.
+    read: Option<Read<'d, Selected>>,
+    waiting: Vec<Request>,
+}
+
+impl<'d> RangedRead<'d> {
+    /// Begins to read the stored items of a view in C order, like [`Slice::begin`].
+    ///
+    /// # Errors
+    /// As for [`Slice::begin`].
+    pub fn new(slice: &Slice, destination: impl Into<Destination<'d>>) -> Result<Self, NdError> {
+        Ok(Self { read: slice.begin(destination)?, waiting: Vec::new() })
+    }
+
+    /// Decodes what was fetched, on the threads that `control` allows. Returns the ranges that are missing, or none when
+    /// everything was decoded.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, or the call was cancelled.
+    pub fn step(&mut self, fetched: &Fetched, control: &Control) -> Result<Vec<Range<u64>>, NdError> {
+        let Some(read) = &mut self.read else { return Ok(Vec::new()) };
+        loop {
+            while let Some(request) = read.need()? {
+                self.waiting.push(request);
+            }
+            let before = self.waiting.len();
+            let (mut still, mut missing) = (Vec::new(), Vec::new());
+            for request in self.waiting.drain(..) {
+                match fetched.get(&request.extent)? {
+                    Ok(bytes) => read.put(request.id, bytes)?,
+                    Err(range) => {
+                        still.push(request);
+                        add(&mut missing, range);
+                    }
+                }
+            }
+            self.waiting = still;
+            let jobs: Vec<_> = std::iter::from_fn(|| read.job()).collect();
+            let work = jobs.iter().fold(0u64, |sum, job| sum.saturating_add(job.work()));
+            let done = |(): &mut (), job: b2_frame::Job<'d, Selected>| {
+                let work = job.work();
+                job.run()?;
+                control.advance(work).map_err(NdError::from)
+            };
+            b2_core::for_each(control, read.workers(), jobs.into_iter(), work, || Ok(()), done)?;
+            if self.waiting.len() == before {
+                return Ok(missing);
+            }
+        }
+    }
+
+    /// Ends the read, after a [`step`](Self::step) that returned no ranges.
+    ///
+    /// # Errors
+    /// When the read is not complete.
+    pub fn finish(&mut self) -> Result<(), NdError> {
+        match self.read.take() {
+            Some(read) => read.finish().map(drop),
+            None => Ok(()),
+        }
+    }
+}
